@@ -38,9 +38,9 @@ import Testing
 
     @Test(arguments: [
         ("slots = ", "line 1"), ("slots = 0", "slots"), ("slots = \"many\"", "slots"), ("slots = -1", "slots"),
-        ("slot = 3", "slots"), ("cool-down = 1e300", "cool-down"), ("origin = 3", "origin is tables"),
-        ("[origin.\"h\"]\nlimt = 2", "is limit meant?"), ("[origin.\"h\"]\ncolour = 2", "there are limit, spacing, http2"),
-        ("origin.h = 2", "is a table"), ("address = 3", "address is a table"),
+        ("slot = 3", "slots"), ("cool-down = 1e300", "cool-down"), ("origin = 3", "origin must be a table"),
+        ("[origin.\"h\"]\nlimt = 2", "did you mean limit?"), ("[origin.\"h\"]\ncolour = 2", "use limit, spacing, http2"),
+        ("origin.h = 2", "must be a table"), ("address = 3", "address must be a table"),
         ("[address]\n\"10.0.0.0/8\" = \"maybe\"", "10.0.0.0/8"),
         ("address-policy = \"none\"", "address-policy"), ("slots = 3\0", "zero byte"),
     ])

@@ -75,7 +75,7 @@ class ByteTests(TestCase):
                     self.assertFalse((self.bus.folder / path).exists())
             got = self.bus.run("get", "--ca-file", path, self.origin.url)
             self.assertEqual(got.status, 64, got.describe())
-            self.assertIn("--ca-file is a path of UTF-8 without control characters", got.stderr)
+            self.assertIn("--ca-file: the path must be UTF-8 without control characters", got.stderr)
 
     def test_nothing_invisible_reaches_a_terminal_a_name_or_json(self):
         hidden = "\u200b\u202e\U000e0041\u2066"

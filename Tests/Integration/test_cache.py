@@ -245,8 +245,8 @@ class CommandTests(CacheTestCase):
         first = self.get_command("-v", "-d", "out", stated, stale)
         self.assertEqual(first.stderr, "")
         second = self.get_command("-v", "-d", "again", stated, stale)
-        self.assertIn("/kept/a?...: from the cache, without asking the server\n", second.stderr)
-        self.assertIn("/kept/b?...: from the cache, unchanged at the server\n", second.stderr)
+        self.assertIn("/kept/a?...: from the cache, fresh\n", second.stderr)
+        self.assertIn("/kept/b?...: from the cache, revalidated\n", second.stderr)
         self.assertIn("2 of 2 bodies came from the cache\n", second.stderr)
         told = [json.loads(line) for line in self.get_command("--json", stated, stale).stdout.splitlines()]
         self.assertEqual({line["index"]: line["source"] for line in told}, {1: "cache", 2: "revalidated"})

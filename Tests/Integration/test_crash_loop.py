@@ -39,7 +39,7 @@ class CrashLoopTests(TestCase):
             self.assertIn("role worker, deaths 6, last-end signal 9", bus.run("status").stdout.decode())
 
             self.assertTrue(bus.workers, "it goes on trying")
-            bus.program.await_line("a worker lives again", timeout=GOOD_LIFE + 10)
+            bus.program.await_line("a worker has recovered", timeout=GOOD_LIFE + 10)
             eventually(lambda: not self.failing(client), "the failure is forgotten")
             client.fetch("a", 1, f"{origin.url}/bytes/9")
             self.assertResult(client.terminal(), body(9))
@@ -82,7 +82,7 @@ class CrashLoopTests(TestCase):
             got = eventually(lambda: self.got(bus, f"{origin.url}/bytes/9"), "the broker serves again", timeout=30)
             self.assertEqual(got.stdout, body(9))
             self.assertEqual([f["role"] for f in bus.status()["failing"]], ["broker"])
-            bus.program.await_line("the broker lives again", timeout=GOOD_LIFE + 10)
+            bus.program.await_line("the broker has recovered", timeout=GOOD_LIFE + 10)
             eventually(lambda: not bus.status()["failing"], "the failure is forgotten")
             self.assertFalse((bus.runtime / "failing").exists())
 

@@ -43,7 +43,7 @@ class FaultyPlaceTests(TestCase):
                 ("--dns-server", "127.0.0.1:99999", "--dns-server 127.0.0.1:99999: "),
                 ("--dns-server", "::1]:53", "--dns-server ::1]:53: "),
                 ("--ca-file", "nothing.pem", "--ca-file: cannot read nothing.pem: No such file or directory"),
-                ("--ca-file", "folder", "--ca-file: folder is a folder")):
+                ("--ca-file", "folder", "--ca-file: folder is a directory")):
             with self.subTest(option=option, value=value):
                 self.assertIn(said, self.refused(64, option, value))
                 self.assertFalse((self.folder / "run").exists())

@@ -56,7 +56,7 @@ class FetchTests(TestCase):
         for path in out.iterdir():
             path.write_bytes(b"before")
         got = self.bus.run("get", "-d", out, *urls)
-        self.assertEqual(got.stderr, "earshot: replaced 2 files of the same name in the folder\n")
+        self.assertEqual(got.stderr, "earshot: replaced 2 existing files\n")
         self.assertEqual((out / "10").read_bytes(), body(10, "again"))
         self.assertTrue((out / "100000").read_bytes() == body(100_000, "again"))
 

@@ -203,8 +203,8 @@ class ProgramTests(TestCase):
         for arguments, status, words in (
                 ((), 64, "--scheme"),
                 (("--scheme", "x"), 64, "PROGRAM"),
-                (("--scheme", "https", "--", "true"), 64, "the bus's own"),
-                (("--scheme", "X", "--", "true"), 64, "is no scheme"),
+                (("--scheme", "https", "--", "true"), 64, "reserved for the bus"),
+                (("--scheme", "X", "--", "true"), 64, "invalid scheme"),
                 (("--scheme", "x", "--slots", "0", "--", "true"), 64, "--slots"),
                 (("--scheme", "x", "--", "no-such-program"), 66, "no-such-program"),
                 (("--scheme", "x", "--runtime", self.bus.folder, "--", "true"), 69, "earshot serve")):

@@ -83,7 +83,7 @@ class ReadmeTests(TestCase):
         self.assertEqual(got.stdout.decode().split()[0], hashlib.sha256(body(1000)).hexdigest())
         failed = Program(["sh", "-ec", get.replace("/bytes/1000", "/status/404")], environment)
         self.assertEqual((failed.wait(20), failed.stdout), (5, b""), failed.describe())
-        self.assertIn("the origin answered 404 (http-status) (worker-failed)", failed.stderr)
+        self.assertIn("HTTP status 404 (http-status) (worker-failed)", failed.stderr)
         worker.signal(signal.SIGTERM)
         self.assertEqual(worker.wait(10), 0, worker.describe())
 

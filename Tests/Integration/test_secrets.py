@@ -19,10 +19,10 @@ class SecretTests(TestCase):
     def test_get_leaves_user_information_and_query_out(self):
         for url, shown in (
                 (f"http://me:{SECRET}@{self.address()}/status/404?token={SECRET}#{SECRET}",
-                 f"http://{self.address()}/status/404?...: the origin answered 404 (http-status)"),
+                 f"http://{self.address()}/status/404?...: HTTP status 404 (http-status)"),
                 (f"http://me:p@{SECRET}@{self.address()}/status/404", f"http://{self.address()}/status/404: "),
                 (f"{self.origin.url}/status/404#{SECRET}", f"{self.origin.url}/status/404?...: "),
-                (f"me:{SECRET}@{self.address()}/x y?{SECRET}", f"{self.address()}/x y?...: this is not a URL"),
+                (f"me:{SECRET}@{self.address()}/x y?{SECRET}", f"{self.address()}/x y?...: malformed URL"),
                 (f"{self.origin.url}/status/404", f"{self.origin.url}/status/404: "),
                 (f"ftp://me:{SECRET}@127.0.0.1/a@b", "ftp://...@b: "),
                 (f"http:/me:{SECRET}@h/", "http:/h/: "),
@@ -55,5 +55,5 @@ class SecretTests(TestCase):
 
     def test_submit_leaves_them_out(self):
         submit = self.bus.run("submit", f"http://me:{SECRET}@h/a b?{SECRET}")
-        self.assertIn("http://h/a b?...: this is not a URL", submit.stderr)
+        self.assertIn("http://h/a b?...: malformed URL", submit.stderr)
         self.assertNotIn(SECRET, submit.stderr)

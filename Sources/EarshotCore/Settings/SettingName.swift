@@ -152,6 +152,15 @@ public enum SettingName: String, CaseIterable, Sendable {
     /// Description of the possible values for help and error messages.
     public var bounds: String { definition.form.bounds }
 
+    /// Placeholder for a value in help texts.
+    public var placeholder: String {
+        switch definition.form {
+        case .number: "n"
+        case .time: "seconds"
+        case .word: "word"
+        }
+    }
+
     // MARK: Unknown names
 
     /// Returns the error for an unknown name, with the most similar name or else a list of all.

@@ -123,7 +123,7 @@ extension Fetch.Options {
     static func visit(_ options: inout Self, _ visitor: inout some FieldVisitor) throws(WireError) {
         try visitor.field(
             "priority", &options.priority, usual.priority, ClassForm(), .handling,
-            help: "Class of urgency: background, low, normal or high")
+            help: "Priority class: background, low, normal or high")
         try visitor.field("method", &options.method, usual.method, MethodForm(), .content)
         try visitor.field("coalesce", &options.coalesces, usual.coalesces, FlagForm(), .content)
         try visitor.field(
@@ -131,7 +131,7 @@ extension Fetch.Options {
             help: "Maximum time without a byte from the server, in seconds")
         try visitor.field(
             "deadline", &options.deadlineMilliseconds, nil, OptionalForm(SecondsForm()), .handling,
-            help: "Maximum total time, waiting included, in seconds")
+            help: "Maximum total time, including the time in the queue, in seconds")
         try visitor.field(
             "max-bytes", &options.maxBytes, nil, OptionalForm(NumberForm(0...Int.max)), .handling,
             help: "Maximum size of the decoded body, in bytes")
@@ -141,8 +141,8 @@ extension Fetch.Options {
         try visitor.field(
             "cache", &options.cache, usual.cache, WordForm(), .content,
             help: """
-                Use of the cache. explicit uses responses that are fresh by max-age or Expires, and validates others; \
-                default also estimates freshness from Last-Modified
+                Cache mode. explicit uses responses that are fresh by max-age or Expires, and revalidates others; default \
+                also estimates freshness from Last-Modified
                 """)
         try visitor.field(
             "retries", &options.retries, usual.retries, NumberForm(retriesRange), .handling,
@@ -159,8 +159,8 @@ extension Fetch.Options {
         try visitor.field(
             "cookies", &options.usesCookies, usual.usesCookies, FlagForm(), .content,
             help: """
-                Send and keep cookies. They belong to the first part of the handler's name, see --handler, and outlive \
-                the command by the setting cookie-time; a private bus takes them with it
+                Send and store cookies, in a jar for the first part of the handler's name. The jar outlives the command \
+                by the setting cookie-time
                 """)
         try visitor.field("replace", &options.replacesHandler, usual.replacesHandler, FlagForm(), .handling)
         try visitor.field("warm", &options.isWarm, usual.isWarm, FlagForm(), .content)

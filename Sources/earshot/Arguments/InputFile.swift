@@ -14,7 +14,7 @@ enum InputFile {
         var description: String {
             switch self {
             case .system(let code): unsafe String(cString: strerror(code))
-            case .longer(let most): "it is longer than \(most) bytes"
+            case .longer(let most): "larger than the maximum of \(most) bytes"
             }
         }
     }

@@ -5,7 +5,7 @@ internal import Logging
 
 /// Option for the location of the broker.
 struct PlaceOptions: ParsableArguments {
-    @Option(help: "The broker's runtime folder.", completion: .directory)
+    @Option(help: ArgumentHelp("Runtime directory of the broker.", valueName: "dir"), completion: .directory)
     var runtime: String?
 
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
@@ -16,26 +16,39 @@ struct FailureOptions: ParsableArguments {
     @Flag(
         name: .shortAndLong,
         help: """
-            Show failed URLs with user information and query, which may be secret; get also tells which bodies came from \
-            the cache.
+            Show complete URLs of failures, with user information and query, which may be secret. get also reports \
+            bodies from the cache.
             """)
     var verbose = false
 }
 
 /// Option for the log of long-running processes.
 struct LogOptions: ParsableArguments {
-    @Option(help: "What is logged: trace, debug, info, notice, warning, error or critical.")
+    @Option(
+        help: ArgumentHelp("Minimum severity of log messages.", valueName: "level"))
     var logLevel: Logger.Level = .notice
 }
 
 /// Values that a child process inherits from the supervisor.
 struct FamilyOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Descriptor from which the secret is read.", visibility: .hidden))
+    @Option(help: ArgumentHelp("Descriptor for reading the secret.", visibility: .hidden))
     var secretFd: Int32?
 
-    @Option(help: ArgumentHelp("Process whose end is this one's too.", visibility: .hidden))
+    @Option(help: ArgumentHelp("Parent process; this process ends with it.", visibility: .hidden))
     var parentPid: Int32?
 
     /// Reads the secret to its end; nil if none was inherited.
     func secret() throws -> String? { try secretFd.map { try InheritedPipe.readAll($0) } }
+}
+
+/// Option for the notification of readiness.
+struct ReadinessOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Descriptor to which `ready` is written once clients can connect.", valueName: "n"))
+    var readyFd: Int32?
+}
+
+/// Option for the form of an answer.
+struct FormatOptions: ParsableArguments {
+    @Flag(help: "Print JSON, one object per line.")
+    var json = false
 }

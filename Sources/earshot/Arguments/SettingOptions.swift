@@ -10,19 +10,18 @@ struct SettingOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "A rule for an origin, a HOST or *.HOST, such as 'example.org limit=2 spacing=0.5'; may be repeated.",
+            "Rule for an origin, HOST or *.HOST, such as 'example.org limit=2 spacing=0.5'; may be repeated.",
             valueName: "rule"))
     var origin: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "A network, an address, a HOST or *.HOST that may be connected to; may be repeated.", valueName: "address"))
+            "Allow connections to a network, address, HOST or *.HOST; may be repeated.", valueName: "address"))
     var allow: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "A network, an address, a HOST or *.HOST that may not be connected to; may be repeated.",
-            valueName: "address"))
+            "Forbid connections to a network, address, HOST or *.HOST; may be repeated.", valueName: "address"))
     var deny: [String] = []
 
     func validate() throws { _ = try changes() }
@@ -57,7 +56,9 @@ struct SettingOptions: ParsableArguments {
 /// Option for the configuration file.
 struct ConfigurationOptions: ParsableArguments {
     @Option(
-        help: "A file of settings to read alone, instead of the machine's and the user's; else EARSHOT_CONFIG.",
+        help: ArgumentHelp(
+            "Only configuration file to read, instead of those of machine and user. (default: EARSHOT_CONFIG)",
+            valueName: "file"),
         completion: .file())
     var config: String?
 

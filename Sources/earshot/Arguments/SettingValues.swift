@@ -13,11 +13,11 @@ struct SettingValues: ParsableArguments, CustomReflectable {
         options = SettingName.allCases.map { name in
             let standard = defaults[name].map { " (default: \(name.text($0)))" } ?? ""
             let words = name.takesWord ? ", \(name.bounds)" : ""
-            let help = name.help.prefix(1).uppercased() + name.help.dropFirst() + words + standard + "."
+            let help = name.help.prefix(1).uppercased() + name.help.dropFirst() + words + "." + standard
             return (
                 name,
                 Option(
-                    name: .customLong(name.rawValue), help: ArgumentHelp(help),
+                    name: .customLong(name.rawValue), help: ArgumentHelp(help, valueName: name.placeholder),
                     completion: name.words.isEmpty ? nil : .list(name.words))
             )
         }

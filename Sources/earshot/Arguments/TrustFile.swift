@@ -9,12 +9,14 @@ enum TrustFile {
     /// - Throws: `ValidationError` if a message cannot hold the path, or this process cannot read the file.
     static func check(_ path: String, _ option: String) throws {
         guard Folder.isWritable(path) else {
-            throw ValidationError("\(option) is a path of UTF-8 without control characters")
+            throw ValidationError("\(option): the path must be UTF-8 without control characters")
         }
         var status = stat()
         guard unsafe access(path, R_OK) == 0, unsafe stat(path, &status) == 0 else {
             throw ValidationError(unsafe "\(option): cannot read \(path): \(String(cString: strerror(errno)))")
         }
-        guard status.st_mode & S_IFMT != S_IFDIR else { throw ValidationError("\(option): \(path) is a folder") }
+        guard status.st_mode & S_IFMT != S_IFDIR else {
+            throw ValidationError("\(option): \(path) is a directory; give a PEM file")
+        }
     }
 }

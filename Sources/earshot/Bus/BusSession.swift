@@ -37,7 +37,7 @@ final class BusSession {
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try isServed(folder) else {
-            throw Complaint(.noBroker, "no broker runs in \(folder.path): start one with `earshot serve`")
+            throw Complaint(.noBroker, "no broker runs in \(folder.path); start one with `earshot serve`")
         }
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
         return try BusSession(
@@ -50,7 +50,7 @@ final class BusSession {
         do throws(ClientError) {
             return try folder.isServed()
         } catch {
-            throw Complaint(.noBroker, "no broker: \(error.description)")
+            throw Complaint(.noBroker, "cannot use a broker: \(error.description)")
         }
     }
 
@@ -111,7 +111,11 @@ final class BusSession {
         case .apart: beginToWait()
         case .draining: break
         case .incompatible:
-            end(Complaint(.noBroker, "the broker in \(folder.path) speaks another version: restart it"))
+            end(
+                Complaint(
+                    .noBroker,
+                    "the broker in \(folder.path) has another protocol version; restart it with the version of this program"
+                ))
         }
     }
 
@@ -119,10 +123,10 @@ final class BusSession {
         guard patienceTimer == nil else { return }
         noticeTimer = loop.setTimer(after: Self.silence) { [unowned self] in
             noticeTimer = nil
-            Complaint.say("waiting for the broker in \(folder.path)")
+            Complaint.say("waiting for the broker in \(folder.path), at most \(patience)")
         }
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in
-            end(Complaint(.noBroker, "no broker answers in \(folder.path) any more"))
+            end(Complaint(.noBroker, "no broker answers in \(folder.path); restart `earshot serve`"))
         }
     }
 }

@@ -100,7 +100,7 @@ final class GetRun {
             self.session = nil
         }
         try session.run { isInterrupted ? isRemoved : !isListing && next == urls.count && underWay.isEmpty }
-        if !isInterrupted, known == 0 { throw Complaint(.noInput, "the list is empty") }
+        if !isInterrupted, known == 0 { throw Complaint(.noInput, "the list is empty; give at least one URL") }
         summarize()
         return isInterrupted ? .interrupted : tally.status
     }
@@ -112,8 +112,8 @@ final class GetRun {
     private func summarize() {
         if destination.replaced > 0 {
             bar?.clear()
-            let files = destination.replaced == 1 ? "1 file" : "\(destination.replaced) files"
-            Complaint.say("replaced \(files) of the same name in the folder")
+            let files = destination.replaced == 1 ? "1 existing file" : "\(destination.replaced) existing files"
+            Complaint.say("replaced \(files)")
         }
         guard known > 1, tally.cached > 0, bar != nil || isVerbose else { return }
         bar?.clear()
@@ -188,7 +188,7 @@ final class GetRun {
                 switch error {
                 case .lostSource:
                     if session.connection.askAgain(delivery) { return }
-                    outcome.detail = "its file in the spool is gone"
+                    outcome.detail = "its spool file is missing"
                 case .broken: return session.end(Complaint(.cannotWrite))
                 // The event of the signal follows.
                 case .interrupted: return
@@ -207,8 +207,8 @@ final class GetRun {
     private func ignored(_ delivery: Delivery, _ session: BusSession) {
         guard delivery.terminal.isDurable else { return session.connection.finish(delivery) }
         let sentence =
-            "the handler \(handler) has results of durable requests, which are not for this command: take them first "
-            + "with `earshot watch -d DIR \(handler)`, or use another handler"
+            "the handler \(handler) has durable results of other requests; receive them first with "
+            + "`earshot watch -d DIR \(handler)`, or give another --handler"
         session.end(Complaint(.usage, sentence))
     }
 
@@ -218,7 +218,7 @@ final class GetRun {
     }
 
     private func refused(_ reply: ErrorReply) {
-        let detail = reply.detail ?? "the broker refused it"
+        let detail = reply.detail ?? "rejected by the broker"
         guard let request = reply.request, let item = underWay[request] else {
             session?.end(Complaint(.other, "\(detail) (\(reply.code))"))
             return
@@ -255,8 +255,7 @@ final class GetRun {
             let fetch = fetch(request, URLText.wire(item.url) ?? "")
             do throws(ClientError) {
                 guard !fetch.url.isEmpty else {
-                    let detail = "this is not a URL: it holds spaces or is too long"
-                    settle(request, item, FetchOutcome(url: item.url, code: "malformed-url", detail: detail))
+                    settle(request, item, FetchOutcome(malformed: item.url))
                     continue
                 }
                 try session.connection.fetch(fetch)

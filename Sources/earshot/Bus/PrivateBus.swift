@@ -35,12 +35,12 @@ final class PrivateBus {
                 }
             }
         } catch let error as ClientError {
-            throw Complaint(.noBroker, "no broker runs, and \(error.description)")
+            throw Complaint(.noBroker, "no broker runs, and a private one cannot start: \(error.description)")
         }
         var isSignalled = false
         let registration = try loop.add(signals.descriptor, .readable) { _ in isSignalled = true }
         let notice = loop.setTimer(after: BusSession.silence) {
-            Complaint.say("waiting for a private broker to start")
+            Complaint.say("waiting for a private broker to start, at most \(patience)")
         }
         defer { loop.cancelTimer(notice) }
         try loop.run(for: patience) { state.isReady || state.hasEnded || isSignalled }
@@ -49,7 +49,9 @@ final class PrivateBus {
             // The supervisor has already reported the invalid setting.
             if broker.end() == .code(ExitStatus.configuration.rawValue) { throw Complaint(.configuration) }
             throw signals.next() == nil
-                ? Complaint(.noBroker, "no broker runs, and a private one did not start") : Complaint(.interrupted)
+                ? Complaint(
+                    .noBroker, "no broker runs, and a private one did not start; start one with `earshot serve`")
+                : Complaint(.interrupted)
         }
         return PrivateBus(broker, state)
     }

@@ -8,29 +8,34 @@ internal import Glibc
 /// `earshot broker`: one broker, without workers.
 struct BrokerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "broker", abstract: "Run a broker alone. `earshot serve` runs one with its workers.")
+        commandName: "broker", abstract: "Run a broker without workers.",
+        usage: "earshot broker [<options>]",
+        discussion: """
+            For a supervisor of your own, together with `earshot worker`. `earshot serve` runs a broker with its workers.
 
-    @OptionGroup var place: PlaceOptions
-    @OptionGroup var spool: SpoolOptions
-    @OptionGroup var cache: CacheOptions
-    @OptionGroup var durable: DurableOptions
-    @OptionGroup var settings: SettingOptions
+              earshot broker --runtime bus &
+              earshot worker --runtime bus
+            """)
+
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var spool: SpoolOptions
+    @OptionGroup(title: "Bus") var cache: CacheOptions
+    @OptionGroup(title: "Bus") var durable: DurableOptions
+    @OptionGroup(title: "Bus") var readiness: ReadinessOptions
+    @OptionGroup(title: "Settings") var settings: SettingOptions
     @OptionGroup var family: FamilyOptions
-    @OptionGroup var log: LogOptions
-
-    @Option(help: "Descriptor to which `ready` is written when programs can connect.")
-    var readyFd: Int32?
+    @OptionGroup(title: "Output") var log: LogOptions
 
     @Option(
-        help: ArgumentHelp("Workers that may still do an earlier broker's work.", visibility: .hidden))
+        help: ArgumentHelp("Workers that may still run jobs of an earlier broker.", visibility: .hidden))
     var expectedWorkers = 0
 
-    @Option(help: ArgumentHelp("Descriptor shared with the supervisor, for settings.", visibility: .hidden))
+    @Option(help: ArgumentHelp("Descriptor of the channel to the supervisor.", visibility: .hidden))
     var supervisorFd: Int32?
 
     func validate() throws {
         guard try !settings.changes().contains(where: { $0.subject == SettingName.workers.rawValue }) else {
-            throw ValidationError("--workers is an option of `earshot serve`: a broker alone starts no workers")
+            throw ValidationError("--workers: a broker without supervisor starts no workers; use `earshot serve`")
         }
     }
 
@@ -43,7 +48,7 @@ struct BrokerCommand: ParsableCommand {
             options.durableFolder = try durable.folder(place, folder)
             options.secret = try family.secret()
             options.parentPid = family.parentPid
-            options.readyDescriptor = readyFd
+            options.readyDescriptor = readiness.readyFd
             options.expectedWorkers = expectedWorkers
             if let supervisorFd {
                 options.supervisorDescriptor = supervisorFd
@@ -65,21 +70,21 @@ struct BrokerCommand: ParsableCommand {
             if line == Settings.end { return try Settings(lines: lines) }
             lines.append(line)
         }
-        throw Complaint(.other, "the supervisor is gone")
+        throw Complaint(.other, "the supervisor has ended; start it again with `earshot serve`")
     }
 }
 
 /// Location of the cache.
 struct CacheOptions: ParsableArguments {
-    @Option(help: "The folder of the cache.", completion: .directory)
+    @Option(help: ArgumentHelp("Directory of the cache.", valueName: "dir"), completion: .directory)
     var cacheFolder: String?
 
-    @Flag(help: "Keep nothing for later, and use nothing that was kept.")
+    @Flag(help: "Run without a cache.")
     var noCache = false
 
     func validate() throws {
         guard cacheFolder == nil || !noCache else {
-            throw ValidationError("give --cache-folder or --no-cache, not both")
+            throw ValidationError("--cache-folder and --no-cache exclude each other; give one of them")
         }
     }
 
@@ -98,15 +103,15 @@ struct CacheOptions: ParsableArguments {
 
 /// Location of durable requests.
 struct DurableOptions: ParsableArguments {
-    @Option(help: "The folder of durable requests.", completion: .directory)
+    @Option(help: ArgumentHelp("Directory of durable requests.", valueName: "dir"), completion: .directory)
     var durableFolder: String?
 
-    @Flag(help: "Refuse durable requests.")
+    @Flag(help: "Reject durable requests.")
     var noDurable = false
 
     func validate() throws {
         guard durableFolder == nil || !noDurable else {
-            throw ValidationError("give --durable-folder or --no-durable, not both")
+            throw ValidationError("--durable-folder and --no-durable exclude each other; give one of them")
         }
     }
 
@@ -125,7 +130,9 @@ struct DurableOptions: ParsableArguments {
 
 /// Location of the spool.
 struct SpoolOptions: ParsableArguments {
-    @Option(help: "The folder of bodies too large to travel inline.", completion: .directory)
+    @Option(
+        help: ArgumentHelp("Directory of the spool, for bodies larger than inline-bytes.", valueName: "dir"),
+        completion: .directory)
     var spool: String?
 
     /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the

@@ -9,16 +9,21 @@ internal import Glibc
 struct CacheCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cache",
-        abstract: "Tell what the cache keeps, check it, empty it.",
-        discussion: "It reads the cache's files, beside a broker that has them too. Only `clear` wants them alone.",
+        abstract: "Inspect, verify and clear the cache.",
+        discussion: """
+            stat, list and verify read the files of the cache, also while a broker uses them. clear needs a stopped bus.
+
+              earshot cache stat
+              earshot cache list
+            """,
         subcommands: [Stat.self, List.self, Verify.self, Clear.self])
 
     /// Location of the cache.
     struct Place: ParsableArguments {
-        @Option(help: "The folder of the cache.", completion: .directory)
+        @Option(help: ArgumentHelp("Directory of the cache.", valueName: "dir"), completion: .directory)
         var cacheFolder: String?
 
-        @OptionGroup var place: PlaceOptions
+        @OptionGroup(title: "Bus") var place: PlaceOptions
 
         func folder() throws(ClientError) -> CacheFolder {
             if let cacheFolder { return CacheFolder(Folder.absolute(cacheFolder)) }
@@ -28,12 +33,11 @@ struct CacheCommand: ParsableCommand {
     }
 
     struct Stat: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Tell how much is kept.")
+        static let configuration = CommandConfiguration(
+            abstract: "Show number and size of the stored responses.")
 
-        @Flag(help: "As a line of JSON.")
-        var json = false
-
-        @OptionGroup var place: Place
+        @OptionGroup(title: "Output") var format: FormatOptions
+        @OptionGroup(title: "Bus") var place: Place
 
         func run() throws {
             try conclude {
@@ -47,13 +51,13 @@ struct CacheCommand: ParsableCommand {
                 line.member("body-bytes", numbers.bodyBytes)
                 line.member("bytes", numbers.costBytes)
                 let text = """
-                    folder   \(folder.path)
-                    answers  \(numbers.answers), of them asked for with credentials \(numbers.privateAnswers)
-                    bodies   \(numbers.bodyBytes) bytes, in \(numbers.files) files and in the index
-                    limit    \(numbers.costBytes) bytes count for it
+                    directory  \(folder.path)
+                    responses  \(numbers.answers), \(numbers.privateAnswers) of them private (requested with credentials)
+                    bodies     \(numbers.bodyBytes) bytes, in \(numbers.files) files and in the index
+                    size       \(numbers.costBytes) bytes, compared with the setting cache-size
 
                     """
-                try StandardOutput().write(json ? line.finished() : Array(text.utf8))
+                try StandardOutput().write(format.json ? line.finished() : Array(text.utf8))
                 return .done
             }
         }
@@ -61,12 +65,14 @@ struct CacheCommand: ParsableCommand {
 
     struct List: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Tell what is kept: state, status, bytes and URL of each answer, those used last first.")
+            abstract: "List the stored responses, the most recently used first.",
+            discussion: """
+                Columns: state (fresh, stale, or doubtful after an unsafe request), HTTP status, bytes, private or -, URL. \
+                A private response was requested with credentials.
+                """)
 
-        @Flag(help: "As lines of JSON.")
-        var json = false
-
-        @OptionGroup var place: Place
+        @OptionGroup(title: "Output") var format: FormatOptions
+        @OptionGroup(title: "Bus") var place: Place
 
         func run() throws {
             try conclude {
@@ -75,7 +81,7 @@ struct CacheCommand: ParsableCommand {
                 let report = try CacheCommand.reading { try CacheReport(try place.folder()) }
                 try CacheCommand.reading {
                     try report.forEachLine(now: now) { answer in
-                        lines.add(json ? Self.json(answer) : Self.text(answer))
+                        lines.add(format.json ? Self.json(answer) : Self.text(answer))
                     }
                 }
                 try lines.finish()
@@ -108,9 +114,10 @@ struct CacheCommand: ParsableCommand {
 
     struct Verify: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Read all that is kept and compare it with its sums; 2 if something is wrong.")
+            abstract: "Verify the checksums of all stored responses.",
+            discussion: "Prints each fault on standard error. The exit code is 2 if there is one.")
 
-        @OptionGroup var place: Place
+        @OptionGroup(title: "Bus") var place: Place
 
         func run() throws {
             try conclude {
@@ -124,15 +131,16 @@ struct CacheCommand: ParsableCommand {
 
     struct Clear: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Remove all that is kept. Under a broker that runs, `earshot set cache-size 0` does it.")
+            abstract: "Remove all stored responses.",
+            discussion: "Needs a stopped bus. `earshot set cache-size 0` empties the cache of a running one.")
 
-        @OptionGroup var place: Place
+        @OptionGroup(title: "Bus") var place: Place
 
         func run() throws {
             try conclude {
                 let folder = try place.folder()
                 let count = try CacheCommand.reading { try CacheReport.clear(folder) }
-                Complaint.say("\(count) answers were removed")
+                Complaint.say("removed \(count) responses")
                 return .done
             }
         }
@@ -147,7 +155,7 @@ struct CacheCommand: ParsableCommand {
         } catch let error as ClientError {
             throw error
         } catch {
-            throw Complaint(.other, "the cache cannot be read: \(error)")
+            throw Complaint(.other, "cannot read the cache: \(error)")
         }
     }
 }

@@ -5,15 +5,21 @@ internal import EarshotWire
 /// `earshot cancel`: removal of one request.
 struct CancelCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "cancel", abstract: "End one request. No error if there is none of that name.")
+        commandName: "cancel", abstract: "Cancel one request.",
+        discussion: """
+            The request ends without a result. Its transfer is aborted unless another request shares it. An unknown \
+            request is no error, because it may have ended already.
 
-    @Argument(help: "Its handler.")
+              earshot cancel gallery/1 cover
+            """)
+
+    @Argument(help: "Handler of the request.")
     var handler: HandlerID
 
-    @Argument(help: "Its ID.")
+    @Argument(help: "ID of the request.")
     var request: RequestID
 
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
 
     func run() throws {
         try conclude {

@@ -9,21 +9,26 @@ internal import Glibc
 struct ConfigCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
-        abstract: "Tell what is set, and where each value comes from.",
+        abstract: "Show the effective settings and the source of each.",
         discussion: """
-            What `earshot serve` without arguments would run with: what is built in, /etc/earshot/config.toml, \
-            earshot/config.toml in XDG_CONFIG_HOME or ~/.config, and variables such as EARSHOT_ORIGIN_LIMIT, each \
-            stronger than the one before. With --running what the broker works with.
+            Lists the settings with which `earshot serve` would start. Later sources override earlier ones: defaults, \
+            /etc/earshot/config.toml, ~/.config/earshot/config.toml, environment variables such as EARSHOT_ORIGIN_LIMIT. \
+            With --running: the settings of the running broker.
+
+              earshot config
+              earshot config --running
             """)
 
-    @Flag(help: "Ask the broker that runs.")
+    @Flag(help: "Show the settings of the running broker.")
     var running = false
 
-    @OptionGroup var source: ConfigurationOptions
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup(title: "Input") var source: ConfigurationOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
 
     func validate() throws {
-        guard !running || source.config == nil else { throw ValidationError("give --running or --config, not both") }
+        guard !running || source.config == nil else {
+            throw ValidationError("--running and --config exclude each other; give one of them")
+        }
     }
 
     func run() throws {
@@ -44,22 +49,29 @@ struct ConfigCommand: ParsableCommand {
 struct SetCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "set",
-        abstract: "Change a setting while everything runs; without arguments, tell what is set.",
+        abstract: "Change a setting of the running bus, or list the settings.",
         discussion: """
-            What is set holds until the bus ends or reads its files again (SIGHUP). Nothing that runs is lost: what is \
-            over a lower limit drains.
+            A change lasts until the bus ends or reads its configuration files again (SIGHUP). A lower limit aborts \
+            nothing: surplus transfers finish first. Without arguments, the command lists the present settings.
+
+              earshot set origin-limit 2
+              earshot set origin '*.example.org' limit=1 spacing=0.5
+              earshot set origin '*.example.org' default
+
+            Settings and their values:
 
             \(SettingName.allCases.map { "\($0.rawValue): \($0.help); \($0.bounds)" }.joined(separator: "\n"))
-            origin PATTERN limit=N spacing=SECONDS http2=off: a rule for https://HOST:PORT, HOST or *.HOST
+            origin PATTERN limit=N spacing=SECONDS http2=off: rule for https://HOST:PORT, HOST or *.HOST
             origin PATTERN default: removes the rule
-            address ADDRESS allow, deny or default: a rule for a network, an address, HOST or *.HOST
+            address ADDRESS allow, deny or default: rule for a network, an address, HOST or *.HOST
             """)
 
     @Argument(
-        help: ArgumentHelp("A setting's name and its value.", valueName: "word"), completion: ShellCompletion.setting)
+        help: ArgumentHelp("Name of the setting, and its value.", valueName: "word"),
+        completion: ShellCompletion.setting)
     var words: [String] = []
 
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
 
     func run() throws {
         try conclude {
@@ -72,7 +84,9 @@ struct SetCommand: ParsableCommand {
             } catch {
                 throw Complaint(.usage, error.description)
             }
-            guard let setting = SettingWords(words) else { throw Complaint(.usage, "give a name and its value") }
+            guard let setting = SettingWords(words) else {
+                throw Complaint(.usage, "missing value; give a setting and its value, such as `earshot set slots 32`")
+            }
             var changed: SettingWords?
             let session = try BusSession.find(in: place.folder(), client: "set") { session, event in
                 switch event {
@@ -95,7 +109,9 @@ enum SettingList {
     static func ask(_ place: PlaceOptions) throws {
         guard let json = Question.joined(try Question.answers(.settings, in: place)),
             case .array(let items)? = json.member("settings")
-        else { throw Complaint(.other, "the broker's answer cannot be read") }
+        else {
+            throw Complaint(.other, "cannot parse the answer of the broker; use command and broker of the same version")
+        }
         let lines = items.map { item in
             ["name", "pattern", "value", "source"].map { item.member($0)?.text ?? "" }
         }

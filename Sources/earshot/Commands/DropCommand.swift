@@ -6,13 +6,18 @@ internal import EarshotWire
 struct DropCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "drop",
-        abstract: "Remove a handler (or with a slash at its end all below it): what it wants is purged.",
-        discussion: "Prints how many requests were removed. Their transfers are cut off.")
+        abstract: "Remove a handler and all its requests.",
+        discussion: """
+            Prints the number of removed requests. A transfer is aborted unless a request of another handler shares it.
 
-    @Argument(help: "HANDLER, or HANDLER/ for all below it.")
+              earshot drop gallery/1    # one handler
+              earshot drop gallery/     # all handlers below gallery
+            """)
+
+    @Argument(help: "Handler, or NAME/ for all handlers below NAME.")
     var handler: HandlerPattern
 
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
 
     func run() throws {
         try conclude {

@@ -10,12 +10,12 @@ struct Earshot: ParsableCommand {
         abstract: "Fetch URLs through a bus that all programs of a user share.",
         discussion: """
             The broker of the bus coalesces equal requests, queues them by priority, and cancels a transfer when its last \
-            subscriber is gone. 'earshot get' starts a private bus if none is running.
+            subscriber is gone. `earshot get` starts a private bus if none is running.
 
               earshot serve                       # run the bus, until Ctrl-C
               earshot get https://example.org/    # fetch a URL to standard output
 
-            Help topics, for 'earshot help TOPIC':
+            Help topics, for `earshot help TOPIC`:
             \(HelpTopic.list)
             """,
         version: "0.1.0",

@@ -10,59 +10,54 @@ internal import Glibc
 struct GetCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "get",
-        abstract: "Fetch URLs and write what comes.",
+        abstract: "Fetch URLs and write their bodies.",
         discussion: """
-            One URL goes to standard output, or to -o FILE. Several, or a list, need -d DIR: a file for each, named \
-            by the last part of the URL's path (name-2.ext if two would have one name); a file of an earlier run is \
-            replaced. With --json and neither of them, bodies are fetched and not kept.
+            A single body goes to standard output, or to -o FILE. Several URLs, or a list, need -d DIR: each body becomes \
+            a file named after the last part of its URL's path. name-2.ext resolves a collision, and an older file is \
+            replaced. With --json alone the bodies are discarded.
 
-            It uses the broker that runs, else a private one for as long as it takes.
+            It uses the running bus, or starts a private one for this command. Ctrl-C removes the pending requests.
+
+              earshot get -o page.html https://example.org/
+              earshot get -i list.txt -d out
             """)
 
-    @Argument(help: "What to fetch.", completion: ShellCompletion.none)
+    @Argument(help: "URLs to fetch.", completion: ShellCompletion.none)
     var urls: [String] = []
 
-    @Option(
-        name: .shortAndLong,
-        help: "A list of URLs, one a line; - is standard input, read while it comes with -d or --json.",
-        completion: .file())
-    var input: String?
-
-    @Option(name: .shortAndLong, help: "The file to write; - is standard output.", completion: .file())
-    var output: String?
-
-    @Option(name: .shortAndLong, help: "The folder to write to, made if it is not there.", completion: .directory)
-    var directory: String?
-
-    @Option(help: "The handler it is asked under; one of its own if not given.")
-    var handler: HandlerID?
-
-    @Flag(help: "Tell what became of each as a line of JSON on standard output.")
-    var json = false
-
-    @Flag(help: "Do not start a private broker where none runs.")
-    var noSpawn = false
-
-    @Flag(help: "A private broker keeps nothing for later, and uses nothing that was kept.")
-    var noCache = false
-
+    @OptionGroup(title: "Input") var source: InputOptions
+    @OptionGroup(title: "Output") var target: OutputOptions
+    @OptionGroup(title: "Output") var failure: FailureOptions
+    @OptionGroup(title: "Request") var naming: HandlerOptions
     @OptionGroup var request: RequestOptions
-    @OptionGroup var failure: FailureOptions
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup(title: "Bus") var bus: PrivateBusOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+
+    private var input: String? { source.input }
+    private var output: String? { target.output }
+    private var directory: String? { target.directory }
+    private var json: Bool { target.json }
+    private var handler: HandlerID? { naming.handler }
 
     func validate() throws {
-        guard !urls.isEmpty || input != nil else { throw ValidationError("give a URL, or a list of them with -i") }
-        guard input != "-" || request.data != "@-" else {
-            throw ValidationError("-i - and --data @- both read standard input")
+        guard !urls.isEmpty || input != nil else {
+            throw ValidationError("missing URL; give URLs, or a list with -i FILE")
         }
-        guard output == nil || directory == nil else { throw ValidationError("give -o or -d, not both") }
-        guard !json || output != "-" else { throw ValidationError("--json and -o - both write standard output") }
+        guard input != "-" || request.exchange.data != "@-" else {
+            throw ValidationError("-i - and --data @- cannot both read standard input; use a file for one of them")
+        }
+        guard output == nil || directory == nil else {
+            throw ValidationError("-o and -d exclude each other; give one of them")
+        }
+        guard !json || output != "-" else {
+            throw ValidationError("--json and -o - cannot both write standard output; give -o FILE")
+        }
         if output == nil, directory == nil, !json, urls.count > 1 { throw severalNeedAFolder }
         if output != nil, urls.count > 1 { throw severalNeedAFolder }
     }
 
     private var severalNeedAFolder: ValidationError {
-        ValidationError("several URLs need a folder: -d DIR, or -d . for this one")
+        ValidationError("several URLs need a directory; give -d DIR, or -d . for the current one")
     }
 
     func run() throws {
@@ -71,7 +66,9 @@ struct GetCommand: ParsableCommand {
             // A body with its own place need not wait for the end of the list.
             let readsInput = input == "-" && (directory != nil || json && output == nil)
             if let input, !readsInput { wanted += try URLList.read(input) }
-            guard !wanted.isEmpty || readsInput else { throw Complaint(.noInput, "the list is empty") }
+            guard !wanted.isEmpty || readsInput else {
+                throw Complaint(.noInput, "the list is empty; give at least one URL")
+            }
             if wanted.count > 1, directory == nil, output != nil || !json {
                 throw Complaint(.usage, severalNeedAFolder.message)
             }
@@ -93,18 +90,21 @@ struct GetCommand: ParsableCommand {
         let destination = try destination(interrupt: signals.descriptor)
         let random = String(UInt32.random(in: 0 ... .max), radix: 16)
         guard let handler = handler ?? HandlerID("get/\(getpid())-\(random)") else {
-            throw Complaint(.other, "no handler")
+            throw Complaint(.other, "cannot generate a handler name; give --handler NAME")
         }
         // A generated handler has no other users, so its request IDs need no prefix.
         let run = GetRun(
-            wanted, readsInput: readsInput, handler, mark: self.handler == nil ? "" : "\(random)-", request, body: body,
+            wanted, readsInput: readsInput, handler, mark: self.naming.handler == nil ? "" : "\(random)-", request,
+            body: body,
             to: destination,
             json: json, verbose: failure.verbose)
         let session = try BusSession(
             folder, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true
         ) { _, event in run.happened(event) }
         defer { session.connection.close() }
-        bus?.onDeath { session.end(Complaint(.noBroker, "the private broker died")) }
+        bus?.onDeath {
+            session.end(Complaint(.noBroker, "the private broker died; retry, or start a bus with `earshot serve`"))
+        }
         return try run.carryOut(over: session)
     }
 
@@ -112,14 +112,15 @@ struct GetCommand: ParsableCommand {
     private func privateBus(_ loop: EventLoop, _ signals: SignalSource, count: Int) throws -> PrivateBus? {
         let folder = try place.folder()
         if try BusSession.isServed(folder) { return nil }
-        guard !noSpawn else {
-            throw Complaint(.noBroker, "no broker runs in \(folder.path): start one with `earshot serve`")
+        guard !bus.noSpawn else {
+            throw Complaint(
+                .noBroker, "no broker runs in \(folder.path); start one with `earshot serve`, or omit --no-spawn")
         }
         // One worker starts faster than many, so the number depends on the number of URLs.
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
         return try PrivateBus.start(
             loop, signals, workers: min(cores, 1 + count / 64),
-            cache: noCache ? nil : Self.usualCache())
+            cache: bus.noCache ? nil : Self.usualCache())
     }
 
     /// Returns the user's cache. For a directory that others can change it prints a warning and returns nil.
@@ -129,7 +130,7 @@ struct GetCommand: ParsableCommand {
             _ = try CacheFolder(path).check()
             return path
         } catch {
-            Complaint.say("going on without a cache: \(error)")
+            Complaint.say("continuing without a cache: \(error)")
             return nil
         }
     }
@@ -142,4 +143,47 @@ struct GetCommand: ParsableCommand {
         case nil: return json ? .nowhere() : .standardOutput(interrupt: interrupt)
         }
     }
+}
+
+/// Option for the source of URLs.
+struct InputOptions: ParsableArguments {
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp(
+            "Read URLs from a file, one per line. - reads standard input, with -d or --json as the lines arrive.",
+            valueName: "file"),
+        completion: .file())
+    var input: String?
+}
+
+/// Options for the destination of bodies.
+struct OutputOptions: ParsableArguments {
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp("Write the body to a file; - is standard output.", valueName: "file"), completion: .file())
+    var output: String?
+
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp("Write each body to a file in this directory; created if missing.", valueName: "dir"),
+        completion: .directory)
+    var directory: String?
+
+    @Flag(help: "Print the outcome of each request as a line of JSON.")
+    var json = false
+}
+
+/// Option for the handler of new requests.
+struct HandlerOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Handler of the requests. (default: a new one)", valueName: "name"))
+    var handler: HandlerID?
+}
+
+/// Options for a private bus.
+struct PrivateBusOptions: ParsableArguments {
+    @Flag(help: "Fail if no broker runs, instead of starting a private bus.")
+    var noSpawn = false
+
+    @Flag(help: "Run a private bus without a cache.")
+    var noCache = false
 }

@@ -48,7 +48,7 @@ struct HelpTopic {
                 "EARSHOT_NAME",
                 """
                 Value of the setting NAME in capitals, with underscores for dashes: EARSHOT_ORIGIN_LIMIT=4. \
-                'earshot config' lists all settings.
+                `earshot config` lists all settings.
                 """
             ),
             ("XDG_RUNTIME_DIR", "Base of the default runtime directory."),
@@ -59,13 +59,13 @@ struct HelpTopic {
             (
                 "http_proxy, https_proxy, all_proxy, no_proxy",
                 """
-                Proxies, as for curl. They are read by the workers, so set them for 'earshot serve'. --proxy of a \
+                Proxies, as for curl. They are read by the workers, so set them for `earshot serve`. --proxy of a \
                 request overrides them.
                 """
             ),
             (
                 "RUNTIME_DIRECTORY, CACHE_DIRECTORY, STATE_DIRECTORY",
-                "Directories of a systemd service, for 'earshot serve'."
+                "Directories of a systemd service, for `earshot serve`."
             ),
         ])
 

@@ -9,33 +9,34 @@ internal import EarshotWorker
 struct ServeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve",
-        abstract: "Run the bus: a broker and a fixed pool of workers, each started again when it dies.",
+        abstract: "Run the bus: a broker and a pool of workers.",
+        usage: "earshot serve [<options>]",
         discussion: """
-            SIGTERM or Ctrl-C lets running transfers finish (at most --drain-seconds); a second one stops at once.
+            A supervisor restarts each process that dies. SIGTERM or Ctrl-C lets running transfers finish, for at most \
+            --drain-seconds; a second signal stops at once. SIGHUP reads the configuration files again.
 
-            Arguments are stronger than the files of settings, which `earshot config` tells of. SIGHUP has the files \
-            read again; `earshot set` changes a setting until then.
+            Options override environment variables and configuration files: see `earshot config`. `earshot set` changes \
+            a setting at run time. As a systemd service it sends notifications (sd_notify), and uses RuntimeDirectory=, \
+            CacheDirectory= and StateDirectory=.
 
-            As a service it tells systemd when it is ready, reloads, stops and lives (sd_notify), and uses the folders of \
-            RuntimeDirectory=, CacheDirectory= and StateDirectory=: examples/systemd.
+              earshot serve
+              earshot serve --workers 4 --origin-limit 2 --address-policy public-only
             """)
 
-    @OptionGroup var place: PlaceOptions
-    @OptionGroup var spool: SpoolOptions
-    @OptionGroup var cache: CacheOptions
-    @OptionGroup var durable: DurableOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var spool: SpoolOptions
+    @OptionGroup(title: "Bus") var cache: CacheOptions
+    @OptionGroup(title: "Bus") var durable: DurableOptions
+    @OptionGroup(title: "Bus") var readiness: ReadinessOptions
 
-    @OptionGroup var settings: SettingOptions
-    @OptionGroup var worker: WorkerTuning
-    @OptionGroup var log: LogOptions
+    @OptionGroup(title: "Settings") var settings: SettingOptions
+    @OptionGroup(title: "Network") var worker: WorkerTuning
+    @OptionGroup(title: "Output") var log: LogOptions
 
-    @Option(help: "Descriptor to which `ready` is written when programs can connect.")
-    var readyFd: Int32?
-
-    @Option(help: ArgumentHelp("Process for which alone this bus is: it ends with it.", visibility: .hidden))
+    @Option(help: ArgumentHelp("Only user of this bus; the bus ends with that process.", visibility: .hidden))
     var privateTo: Int32?
 
-    @Option(help: ArgumentHelp("Workers at most, whatever is set in files.", visibility: .hidden))
+    @Option(help: ArgumentHelp("Maximum number of workers, regardless of the settings.", visibility: .hidden))
     var mostWorkers: Int?
 
     func run() throws {
@@ -54,7 +55,8 @@ struct ServeCommand: ParsableCommand {
             let run = ServeRun(
                 folder: folder, broker: broker,
                 worker: worker.options(WorkerOptions(workPath: folder.workPath, slots: pool.slots)),
-                configuration: configuration, logLevel: log.logLevel, readyDescriptor: readyFd, owner: privateTo)
+                configuration: configuration, logLevel: log.logLevel, readyDescriptor: readiness.readyFd,
+                owner: privateTo)
             return try run.run(manager)
         }
     }

@@ -6,16 +6,21 @@ internal import Glibc
 
 /// `earshot status`: the state of the broker.
 struct StatusCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "status", abstract: "Tell what the broker does.")
+    static let configuration = CommandConfiguration(
+        commandName: "status", abstract: "Show queue, transfers, workers, origins and counters.",
+        discussion: """
+            The counters balance: submitted = answered + failed + removed + orphaned + pending, and due = acknowledged + \
+            lost + outstanding. With --json, further lines hold further workers and origins.
 
-    @Flag(help: "Write the broker's answers as JSON, one a line: further lines have further workers and origins.")
-    var json = false
+              earshot status
+            """)
 
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup(title: "Output") var format: FormatOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
 
     func run() throws {
         try conclude {
-            try Question.ask(.status, in: place, json: json) { $0.report() }
+            try Question.ask(.status, in: place, json: format.json) { $0.report() }
             return .done
         }
     }
@@ -24,22 +29,26 @@ struct StatusCommand: ParsableCommand {
 /// `earshot why`: the state of one request, and the reason why it waits.
 struct WhyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "why", abstract: "Tell why a request is not done yet.")
+        commandName: "why", abstract: "Show the state of a request, and the reason why it waits.",
+        discussion: """
+            The reason names the resource that the request waits for: a worker slot, the limit or cool-down of its \
+            origin, a retry, a subscriber, or an acknowledgement.
 
-    @Argument(help: "Its handler.")
+              earshot why gallery/1 cover
+            """)
+
+    @Argument(help: "Handler of the request.")
     var handler: HandlerID
 
-    @Argument(help: "Its ID.")
+    @Argument(help: "ID of the request.")
     var request: RequestID
 
-    @Flag(help: "As JSON, as the broker says it.")
-    var json = false
-
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup(title: "Output") var format: FormatOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
 
     func run() throws {
         try conclude {
-            try Question.ask(.why(handler, request), in: place, json: json) { $0.table() }
+            try Question.ask(.why(handler, request), in: place, json: format.json) { $0.table() }
             return .done
         }
     }
@@ -71,7 +80,8 @@ enum Question {
         let session = try BusSession.find(in: place.folder(), client: "query", patience: patience) { session, event in
             switch event {
             case .answer(_, let json): answers.append(json)
-            case .refused(let reply): session.end(Complaint(.other, "\(reply.detail ?? "refused") (\(reply.code))"))
+            case .refused(let reply):
+                session.end(Complaint(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))"))
             case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
             }
         }

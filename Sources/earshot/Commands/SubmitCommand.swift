@@ -8,44 +8,38 @@ internal import Glibc
 struct SubmitCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "submit",
-        abstract: "Ask for URLs under a handler and do not wait; `earshot watch` hears what becomes of them.",
+        abstract: "Submit requests under a handler, without waiting for the results.",
         discussion: """
-            Prints the handler and the ID of each, once the broker has taken them. If nobody listens to the handler, \
-            a result is kept for some seconds only.
+            Prints handler and ID of each accepted request. `earshot watch` receives the results; without a subscriber, \
+            a result expires after 10 seconds. Ctrl-C removes nothing: use `earshot drop` or `earshot cancel`.
 
-            With --durable a request is on the disk before its line is printed. It outlives this command and the broker. \
-            Its result waits for `earshot watch -d DIR HANDLER` or another program, for as long as `durable-time` says. \
-            Ctrl-C leaves the requests as they are; `earshot drop` and `earshot cancel` remove them.
+            With --durable a request is on disk before its line is printed. It survives the end of this command, of the \
+            broker and of the machine, until its result is acknowledged or the setting durable-time has passed.
+
+              earshot submit --handler gallery/1 https://example.org/
+              earshot submit --durable --handler night/backup https://example.org/
             """)
 
-    @Argument(help: "What to fetch.", completion: ShellCompletion.none)
+    @Argument(help: "URLs to fetch.", completion: ShellCompletion.none)
     var urls: [String]
 
-    @Option(help: "The handler it is asked under; one of its own if not given.")
-    var handler: HandlerID?
-
-    @Option(help: "The request's ID, for one URL; one of its own if not given.")
-    var id: RequestID?
-
-    @Flag(help: "Deliver no body.")
-    var warm = false
-
-    @Flag(help: "Keep the request on the disk until somebody has taken its result; for GET and HEAD.")
-    var durable = false
-
+    @OptionGroup(title: "Request") var naming: HandlerOptions
+    @OptionGroup(title: "Request") var submission: SubmissionOptions
     @OptionGroup var request: RequestOptions
-    @OptionGroup var failure: FailureOptions
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup(title: "Output") var failure: FailureOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+
+    private var id: RequestID? { submission.id }
 
     func validate() throws {
-        guard id == nil || urls.count == 1 else { throw ValidationError("--id is for one URL") }
+        guard id == nil || urls.count == 1 else { throw ValidationError("--id names a single request; give one URL") }
     }
 
     func run() throws {
         try conclude {
             let mark = String(UInt32.random(in: 0 ... .max), radix: 16)
-            guard let handler = handler ?? HandlerID("submit/\(getpid())-\(mark)") else {
-                throw Complaint(.other, "no handler")
+            guard let handler = naming.handler ?? HandlerID("submit/\(getpid())-\(mark)") else {
+                throw Complaint(.other, "cannot generate a handler name; give --handler NAME")
             }
             let body = try self.request.body()
             var tally = Tally()
@@ -63,7 +57,7 @@ struct SubmitCommand: ParsableCommand {
                     if refused.insert(delivery.key.request).inserted { tally.count(outcome) }
                     session.connection.finish(delivery)
                 case .refused(let reply):
-                    let sentence = "\(reply.detail ?? "refused") (\(reply.code))"
+                    let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
                     guard let request = reply.request else { return session.end(Complaint(.other, sentence)) }
                     Complaint.say("\(handler) \(request): \(sentence)")
                     let outcome = FetchOutcome(url: request.description, code: reply.code, detail: sentence)
@@ -75,22 +69,21 @@ struct SubmitCommand: ParsableCommand {
             for (index, url) in urls.map(URLText.percentEncoded).enumerated() {
                 guard let name = id ?? RequestID("\(mark)-\(index + 1)") else { continue }
                 guard let text = URLText.wire(url) else {
-                    let detail = "this is not a URL: it holds spaces or is too long"
-                    let outcome = FetchOutcome(url: url, code: "malformed-url", detail: detail)
+                    let outcome = FetchOutcome(malformed: url)
                     Complaint.say(outcome.sentence(verbosely: failure.verbose))
                     tally.count(outcome)
                     continue
                 }
                 var fetch = self.request.fetch(handler, name, text, body: body)
                 fetch.options.subscribes = false
-                fetch.options.isWarm = warm
-                fetch.options.isDurable = durable
+                fetch.options.isWarm = submission.warm
+                fetch.options.isDurable = submission.durable
                 try session.connection.fetch(fetch)
                 asked.append(name)
             }
             session.connection.query(.ping)
             try session.run {
-                isTaken && (!durable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
+                isTaken && (!submission.durable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
             }
             let taken = asked.filter { !refused.contains($0) }
             tally.countSuccesses(taken.count)
@@ -105,7 +98,19 @@ struct SubmitCommand: ParsableCommand {
     /// Complaint about an output error after the broker has accepted the requests.
     private static func complaint(_ obstacle: Complaint, _ handler: HandlerID, _ count: Int) -> Complaint {
         guard let sentence = obstacle.sentence else { return obstacle }
-        let state = "\(count) requests were submitted under \(handler): `earshot drop \(handler)` removes them"
+        let state = "\(count) requests were submitted under \(handler); `earshot drop \(handler)` removes them"
         return Complaint(obstacle.status, "\(sentence); \(state)")
     }
+}
+
+/// Options of a request that outlives the command.
+struct SubmissionOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("ID of a single request. (default: a new one)", valueName: "id"))
+    var id: RequestID?
+
+    @Flag(help: "Fetch into the cache, and deliver no body.")
+    var warm = false
+
+    @Flag(help: "Store the request on disk until its result is acknowledged. Only for GET and HEAD.")
+    var durable = false
 }

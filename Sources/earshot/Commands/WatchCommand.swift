@@ -9,40 +9,36 @@ struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "watch",
         abstract: "Print the results of a handler, or of all handlers below NAME/.",
+        usage: "earshot watch [<options>] <handler>",
         discussion: """
-            Prints a line for each result: handler, ID, status or code, URL, and the file with -d. Reports on standard \
-            error when it listens. Runs until it is interrupted, or until it has printed --count results.
+            Prints one line per result: handler, ID, HTTP status or failure code, URL, and with -d the file. A message on \
+            standard error confirms the subscription. Ends with Ctrl-C, or after --count results.
 
-            A result is acknowledged once its line is printed and, with -d, its body is written. If either fails, the \
-            command ends with 23. The result of a durable request then stays on the broker's disk for the next watch.
+            A result is acknowledged after its line is printed and, with -d, its body is written. If either fails, the \
+            command ends with exit code 23, and a durable result stays on disk for the next `earshot watch`. A durable \
+            result with a body needs -d DIR or --discard.
 
-            The first acknowledgement of a durable result removes it from that disk. Therefore a durable result with a \
-            body needs -d DIR to keep the body or --discard to drop it. Without either, the command ends with 64 and \
-            acknowledges nothing of it.
+              earshot watch gallery/
+              earshot watch -d out --count 2 night/backup
             """)
 
-    @Argument(help: "HANDLER, or HANDLER/ for all below it.")
+    @Argument(help: "Handler, or NAME/ for all handlers below NAME.")
     var handler: HandlerPattern
 
-    @Option(help: "End after this many results.")
-    var count: Int?
+    @OptionGroup(title: "Output") var target: WatchOptions
+    @OptionGroup(title: "Output") var failure: FailureOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
 
-    @Flag(help: "Print each result as a line of JSON.")
-    var json = false
-
-    @Option(
-        name: .shortAndLong, help: "Directory for the bodies; created if it does not exist.", completion: .directory)
-    var directory: String?
-
-    @Flag(help: "Acknowledge durable results without keeping their bodies.")
-    var discard = false
-
-    @OptionGroup var failure: FailureOptions
-    @OptionGroup var place: PlaceOptions
+    private var count: Int? { target.count }
+    private var json: Bool { target.json }
+    private var directory: String? { target.directory }
+    private var discard: Bool { target.discard }
 
     func validate() throws {
-        if let count, count < 1 { throw ValidationError("--count is at least 1") }
-        guard directory == nil || !discard else { throw ValidationError("give --directory or --discard, not both") }
+        if let count, count < 1 { throw ValidationError("--count: give a number of at least 1") }
+        guard directory == nil || !discard else {
+            throw ValidationError("--directory and --discard exclude each other; give one of them")
+        }
     }
 
     func run() throws {
@@ -66,7 +62,7 @@ struct WatchCommand: ParsableCommand {
                     }
                 case .answer: Complaint.say("listening to \(handler)")
                 case .refused(let reply):
-                    session.end(Complaint(.other, "\(reply.detail ?? "refused") (\(reply.code))"))
+                    session.end(Complaint(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))"))
                 case .accepted, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
@@ -94,8 +90,8 @@ struct WatchCommand: ParsableCommand {
             let stays = terminal.isDurable ? "; the result stays on the broker's disk" : ""
             if terminal.isDurable, directory == nil, !discard, file != nil || !body.isEmpty {
                 let sentence =
-                    "\(name) is the result of a durable request and has a body: give -d DIR to keep the body, or "
-                    + "--discard to drop it" + stays
+                    "\(name) is a durable result with a body; give -d DIR to store the body, or --discard to drop it"
+                    + stays
                 throw Complaint(.usage, sentence)
             }
             do throws(Destination.Failure) {
@@ -106,7 +102,7 @@ struct WatchCommand: ParsableCommand {
                 switch error {
                 case .interrupted: throw Complaint(.interrupted)
                 case .cannotWrite(let sentence): outcome.detail = sentence
-                case .lostSource, .broken: outcome.detail = "its file in the spool is gone"
+                case .lostSource, .broken: outcome.detail = "its spool file is missing"
                 }
                 let sentence = "\(name) \(outcome.sentence(verbosely: failure.verbose))"
                 // A restarting broker empties its spool. Only the results of before are lost, so the command continues.
@@ -136,4 +132,22 @@ struct WatchCommand: ParsableCommand {
         if let path = outcome.path { words.append(path) }
         return Array((TerminalText.escaped(words.joined(separator: " ")) + "\n").utf8)
     }
+}
+
+/// Options for the output of results.
+struct WatchOptions: ParsableArguments {
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp("Write each body to a file in this directory; created if missing.", valueName: "dir"),
+        completion: .directory)
+    var directory: String?
+
+    @Flag(help: "Acknowledge durable results without storing their bodies.")
+    var discard = false
+
+    @Option(help: ArgumentHelp("Exit after this many results.", valueName: "n"))
+    var count: Int?
+
+    @Flag(help: "Print each result as a line of JSON.")
+    var json = false
 }

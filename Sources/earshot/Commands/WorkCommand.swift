@@ -8,76 +8,56 @@ internal import EarshotWorker
 struct WorkCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "work",
-        abstract: "Serve URLs of your own schemes: run a program for each.",
+        abstract: "Serve URL schemes with a program that runs once for each URL.",
         usage: "earshot work --scheme SCHEME [OPTION ...] -- PROGRAM [ARGUMENT ...]",
         discussion: """
-            PROGRAM is started for each URL that somebody asks for, with the URL as its last argument. No shell is \
-            between. What it writes to standard output is the answer, once it ends with 0. Requests for the same URL \
-            share one run; when nobody wants it any more the program and all it has started get SIGTERM, and SIGKILL \
-            2 s later.
+            Each fetch starts PROGRAM, without a shell and with the URL as its last argument. Its standard output is the \
+            body, and its standard input is the body of the request. Requests for the same URL share one run. If all of \
+            them are cancelled, the program and its children receive SIGTERM, and SIGKILL after 2 seconds.
 
-            If it ends with another number, who asked gets worker-failed with the last line of its standard error. \
-            curl's numbers mean what they do there: 3 malformed-url, 6 unknown-host, 7 connect-failed, 18 truncated, \
-            28 timeout, 56 reset, 60 tls, 63 too-large. After 7, 18, 28 and 56 the bus tries again.
+            An exit code other than 0 ends the request with worker-failed and the last line of standard error. These \
+            codes of curl have their own failure: 3 malformed-url, 6 unknown-host, 7 connect-failed, 18 truncated, 28 \
+            timeout, 56 reset, 60 tls, 63 too-large. The bus retries after 7, 18, 28 and 56.
 
-            Its environment has EARSHOT_URL, EARSHOT_METHOD, EARSHOT_PRIORITY (what `earshot get --priority` takes), \
-            EARSHOT_HEADERS (the request's header fields, a line each), EARSHOT_MAX_BYTES (empty for any number), and \
-            EARSHOT_RUNTIME. A request's body is its standard input.
+            Environment of PROGRAM: EARSHOT_URL, EARSHOT_METHOD, EARSHOT_PRIORITY (as for `earshot get --priority`), \
+            EARSHOT_HEADERS (header fields of the request, one per line), EARSHOT_MAX_BYTES (empty for no limit) and \
+            EARSHOT_RUNTIME.
 
-            Says on standard error when it serves. It goes on until it is interrupted, also over a broker's end.
+            A message on standard error confirms the start. The command runs until Ctrl-C, and reconnects to a new broker.
+
+              earshot work --scheme sum -- sh -c 'echo "$1" | sha256sum' sum
             """)
 
-    @Option(help: ArgumentHelp("A scheme to serve, such as thumb for thumb:…; may be repeated.", valueName: "scheme"))
-    var scheme: [String] = []
-
-    @Option(help: "Programs at once, at most \(ProgramOptions.mostSlots).")
-    var slots = 4
-
-    @Option(help: "The content-type of each answer.")
-    var contentType: String?
-
-    @Argument(parsing: .postTerminator, help: "The program and its arguments.")
+    @Argument(parsing: .postTerminator, help: "Program and its arguments.")
     var program: [String] = []
 
-    @OptionGroup var place: PlaceOptions
-    @OptionGroup var log: LogOptions
+    @OptionGroup(title: "Worker") var service: SchemeOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Output") var log: LogOptions
 
     func validate() throws {
-        guard !scheme.isEmpty else { throw ValidationError("--scheme is needed: what to serve") }
-        guard scheme.count <= Ready.mostSchemes else {
-            throw ValidationError("--scheme can be given \(Ready.mostSchemes) times")
+        guard !program.isEmpty else {
+            throw ValidationError("missing program; end the command with -- PROGRAM [ARGUMENT ...]")
         }
-        for name in scheme {
-            guard Ready.isScheme(name) else {
-                throw ValidationError(
-                    "\(name) is no scheme: a lower-case letter, then letters, digits, plus, minus and dot")
-            }
-            guard name != "http", name != "https" else { throw ValidationError("\(name) is the bus's own") }
-        }
-        guard (1...ProgramOptions.mostSlots).contains(slots) else {
-            throw ValidationError("--slots is 1 to \(ProgramOptions.mostSlots)")
-        }
-        if let contentType, contentType.isEmpty || !contentType.utf8.allSatisfy({ (0x20...0x7e).contains($0) }) {
-            throw ValidationError("--content-type is printable ASCII")
-        }
-        guard !program.isEmpty else { throw ValidationError("the program is missing: … -- PROGRAM [ARGUMENT ...]") }
     }
 
     func run() throws {
         try conclude {
             let folder = try place.folder()
             guard try BusSession.isServed(folder) else {
-                throw Complaint(.noBroker, "no broker runs in \(folder.path): start one with `earshot serve`")
+                throw Complaint(.noBroker, "no broker runs in \(folder.path); start one with `earshot serve`")
             }
             guard let name = program.first, let path = ProgramPath.find(name) else {
-                throw Complaint(.noInput, "no program \(program.first ?? "") can be executed")
+                throw Complaint(
+                    .noInput, "cannot execute \(program.first ?? ""): not in PATH, or not executable; give its path")
             }
             var options = ProgramOptions(
-                workPath: folder.workPath, schemes: scheme, slots: slots, program: path, arguments: program)
-            options.contentType = contentType
+                workPath: folder.workPath, schemes: service.scheme, slots: service.slots, program: path,
+                arguments: program)
+            options.contentType = service.contentType
             // Requests of the program itself go to the same bus.
             options.variables["EARSHOT_RUNTIME"] = folder.path
-            let names = scheme.map { $0 + ":" }.joined(separator: " ")
+            let names = service.scheme.map { $0 + ":" }.joined(separator: " ")
             let worker = ProgramWorkerProcess(options: options, logger: LineLog.logger("work", log.logLevel)) {
                 Complaint.say("serving \(names)")
             }
@@ -86,6 +66,41 @@ struct WorkCommand: ParsableCommand {
             } catch let error as ProgramWorkerRefused {
                 throw Complaint(.cannotServe, error.description)
             }
+        }
+    }
+}
+
+/// Options for the service of URL schemes.
+struct SchemeOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Scheme to serve, such as thumb for thumb:…; may be repeated.", valueName: "scheme"))
+    var scheme: [String] = []
+
+    @Option(help: ArgumentHelp("Concurrent programs, at most \(ProgramOptions.mostSlots).", valueName: "n"))
+    var slots = 4
+
+    @Option(help: ArgumentHelp("Content-Type of the responses.", valueName: "type"))
+    var contentType: String?
+
+    func validate() throws {
+        guard !scheme.isEmpty else { throw ValidationError("missing --scheme; give the URL scheme to serve") }
+        guard scheme.count <= Ready.mostSchemes else {
+            throw ValidationError("--scheme: give at most \(Ready.mostSchemes) schemes")
+        }
+        for name in scheme {
+            guard Ready.isScheme(name) else {
+                throw ValidationError(
+                    "--scheme \(name): invalid scheme; give a lower-case letter, then letters, digits, plus, minus or dot"
+                )
+            }
+            guard name != "http", name != "https" else {
+                throw ValidationError("--scheme \(name): reserved for the bus; give another scheme")
+            }
+        }
+        guard (1...ProgramOptions.mostSlots).contains(slots) else {
+            throw ValidationError("--slots must be 1 to \(ProgramOptions.mostSlots)")
+        }
+        if let contentType, contentType.isEmpty || !contentType.utf8.allSatisfy({ (0x20...0x7e).contains($0) }) {
+            throw ValidationError("--content-type: the text must be printable ASCII")
         }
     }
 }

@@ -7,20 +7,25 @@ internal import EarshotWorker
 /// `earshot worker`: one worker of a running broker.
 struct WorkerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "worker", abstract: "Run one worker. `earshot serve` runs a broker with its workers.")
+        commandName: "worker", abstract: "Run one worker for a running broker.",
+        usage: "earshot worker [<options>]",
+        discussion: """
+            For a supervisor of your own, together with `earshot broker`. `earshot serve` runs a broker with its workers.
 
-    @OptionGroup var place: PlaceOptions
-    @OptionGroup var worker: WorkerTuning
+              earshot worker --runtime bus
+            """)
 
-    @Option(help: "Transfers at once, until the broker wishes for another number.")
+    @Option(help: ArgumentHelp("Concurrent transfers, until the broker sets another number.", valueName: "n"))
     var slots = 64
 
+    @OptionGroup(title: "Network") var worker: WorkerTuning
+    @OptionGroup(title: "Bus") var place: PlaceOptions
     @OptionGroup var family: FamilyOptions
-    @OptionGroup var log: LogOptions
+    @OptionGroup(title: "Output") var log: LogOptions
 
     func validate() throws {
         guard SettingName.slots.range.contains(slots) else {
-            throw ValidationError("--slots is \(SettingName.slots.bounds)")
+            throw ValidationError("--slots must be \(SettingName.slots.bounds)")
         }
     }
 
@@ -36,22 +41,26 @@ struct WorkerCommand: ParsableCommand {
 
 /// Options of a worker, alone or under the supervisor.
 struct WorkerTuning: ParsableArguments {
-    @Option(help: "What is said in User-Agent when a request says nothing.")
+    @Option(help: ArgumentHelp("User-Agent of requests without one.", valueName: "text"))
     var userAgent: String?
 
     @Option(
         name: .customLong("dns-server"),
-        help: "Numeric address of a name server, with an optional :port, instead of the system's; may be repeated.")
+        help: ArgumentHelp(
+            "DNS server to use instead of the system's: ADDRESS or ADDRESS:PORT; may be repeated.", valueName: "address"
+        ))
     var dnsServers: [String] = []
 
-    @Option(help: "File of certificates to trust instead of the system's.", completion: .file())
+    @Option(
+        help: ArgumentHelp("CA certificates to trust instead of the system's, in PEM.", valueName: "file"),
+        completion: .file())
     var caFile: String?
 
     @Option(
-        help: """
-            File to which the secrets of TLS connections are appended, for a tool that decrypts captured traffic. The \
-            environment's SSLKEYLOGFILE is ignored.
-            """, completion: .file())
+        help: ArgumentHelp(
+            "Append TLS secrets to a file, for the analysis of captured traffic. SSLKEYLOGFILE is ignored.",
+            valueName: "file"),
+        completion: .file())
     var tlsKeyLog: String?
 
     func validate() throws {
@@ -60,9 +69,9 @@ struct WorkerTuning: ParsableArguments {
                 "--dns-server \(server): give a numeric address, such as 9.9.9.9, 9.9.9.9:53 or [::1]:53")
         }
         if let caFile { try TrustFile.check(caFile, "--ca-file") }
-        if let userAgent, ByteText.isMarked(userAgent) { throw ValidationError("--user-agent is not UTF-8") }
+        if let userAgent, ByteText.isMarked(userAgent) { throw ValidationError("--user-agent: the text must be UTF-8") }
         if let userAgent, userAgent.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
-            throw ValidationError("--user-agent holds a control character")
+            throw ValidationError("--user-agent: remove the control character")
         }
     }
 

@@ -58,13 +58,13 @@ struct Destination {
         do throws(ClientError) {
             try Folder.make(path, mode: 0o777)
         } catch {
-            throw Complaint(.cannotWrite, error.description)
+            throw Complaint(.cannotWrite, "\(error.description); give another -d DIR")
         }
         do throws(SystemError) {
             let place = Place.folder(path, try OpenFolder(path))
             return Destination(place: place, interrupt: interrupt, mover: FileMover(into: path))
         } catch {
-            throw Complaint(.cannotWrite, "cannot open \(path): \(error)")
+            throw Complaint(.cannotWrite, "cannot open \(path): \(error); give another -d DIR")
         }
     }
 
@@ -164,7 +164,7 @@ struct Destination {
 
     /// Failure with the text of `errno`.
     static func cannot(_ verb: String, _ path: String) -> Failure {
-        .cannotWrite(unsafe "cannot \(verb) \(path): \(String(cString: strerror(errno)))")
+        .cannotWrite("cannot \(verb) \(path): \(SystemCause.text(errno, at: path))")
     }
 
     /// Readable body.
@@ -214,9 +214,9 @@ struct Destination {
         case .done: return
         case .broken: throw .broken
         case .interrupted: throw .interrupted
-        case .short: throw .cannotWrite("cannot write \(name): the file in the spool became shorter")
+        case .short: throw .cannotWrite("cannot write \(name): its spool file was truncated; fetch it again")
         case .failed(let number):
-            throw .cannotWrite(unsafe "cannot write \(name): \(String(cString: strerror(number)))")
+            throw .cannotWrite("cannot write \(name): \(SystemCause.text(number, at: name))")
         }
     }
 }

@@ -74,7 +74,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .noBroker: "no broker runs, or the connection to it was lost"
         case .cannotServe: "cannot start: directory in use or not private, or worker rejected"
         case .configuration: "invalid configuration, or durable requests of a newer version"
-        case .interrupted: "interrupted by a signal; 'get' removes its pending requests"
+        case .interrupted: "interrupted by a signal; get removes its pending requests"
         }
     }
 }

@@ -24,20 +24,22 @@ struct FetchOutcome {
     var cacheSentence: String? {
         guard code == nil else { return nil }
         return switch response?.source {
-        case .cache: "\(URLText.discreet(url)): from the cache, without asking the server"
-        case .revalidated: "\(URLText.discreet(url)): from the cache, unchanged at the server"
+        case .cache: "\(URLText.discreet(url)): from the cache, fresh"
+        case .revalidated: "\(URLText.discreet(url)): from the cache, revalidated"
         case .network, .shared, .resumed, nil: nil
         }
     }
 
-    /// Message of the form `URL: text (code)`.
+    /// Message of the form `URL: text (code)`, followed by the next step for some codes.
     ///
     /// - Parameter verbosely: whether the URL is complete, including parts that may be secret.
     func sentence(verbosely: Bool) -> String {
         let code = code ?? ""
-        var text = detail ?? FetchOutcome.sentences[code] ?? "it failed"
-        if code == "http-status", let status { text = "the origin answered \(status)" }
-        return "\(verbosely ? url : URLText.discreet(url)): \(text) (\(code))"
+        var text = detail ?? FetchOutcome.sentences[code] ?? "failed"
+        if code == "http-status", let status { text = "HTTP status \(status)" }
+        if text.hasSuffix("."), !text.hasSuffix("..") { text.removeLast() }
+        let step = FetchOutcome.nextSteps[code].map { "; \($0)" } ?? ""
+        return "\(verbosely ? url : URLText.discreet(url)): \(text) (\(code))\(step)"
     }
 
     /// Writes the members that the JSON lines of all commands share.
@@ -59,46 +61,73 @@ struct FetchOutcome {
 
     /// Texts for codes without a detail.
     private static let sentences = [
-        "connect-refused": "the host refuses the connection",
-        "connect-failed": "cannot connect to the host",
-        "address-refused": "the policy for addresses does not allow to connect to it",
-        "unknown-host": "the host is unknown",
-        "dns-failed": "the host's name could not be looked up",
-        "timeout": "nothing came for too long",
-        "connect-timeout": "the host does not answer",
-        "too-large": "the body is larger than allowed",
-        "too-compressed": "the body decodes to more than max-ratio allows for its size",
-        "tls": "the connection is not to be trusted",
-        "redirect-loop": "the redirects go round in a circle",
-        "too-many-redirects": "there are too many redirects",
-        "redirect-refused": "it is redirected to where it may not go",
-        "truncated": "the body ended too early",
-        "reset": "the connection broke",
-        "unsupported-scheme": "no worker fetches URLs of this scheme",
-        "worker-failed": "the worker for this scheme could not do it",
-        "malformed-url": "this is not a URL",
-        "bad-header": "one of the header fields is not allowed",
-        "protocol-error": "the answer is not HTTP",
-        "encoding-error": "the content encoding cannot be read",
-        "spool-full": "there is no room for the body",
-        "spool-failed": "the folder for the body cannot be used",
-        "deadline": "it took longer than allowed",
-        "digest-mismatch": "the body is not the one expected",
-        "removed": "its handler was removed",
-        "cancelled": "it was cancelled",
-        "queue-full": "the broker's queue is full",
-        "worker-lost": "the workers that fetched it died",
-        "not-stored": "it could not be kept on the disk",
-        "expired": "nobody took it for as long as it is kept",
+        "connect-refused": "the server refused the connection",
+        "connect-failed": "cannot connect to the server",
+        "address-refused": "the address policy forbids the address",
+        "unknown-host": "unknown host name",
+        "dns-failed": "cannot resolve the host name",
+        "timeout": "no data within the timeout",
+        "connect-timeout": "no connection within the timeout",
+        "too-large": "the body exceeds its maximum size",
+        "too-compressed": "the decoded body exceeds max-ratio",
+        "tls": "TLS failure",
+        "redirect-loop": "redirect loop",
+        "too-many-redirects": "too many redirects",
+        "redirect-refused": "forbidden redirect",
+        "truncated": "truncated body",
+        "reset": "connection reset",
+        "unsupported-scheme": "no worker serves this scheme",
+        "worker-failed": "the program for this scheme failed",
+        "malformed-url": "malformed URL",
+        "bad-header": "invalid header field",
+        "protocol-error": "invalid HTTP response",
+        "encoding-error": "invalid content encoding",
+        "spool-full": "the spool is full",
+        "spool-failed": "the spool is unusable",
+        "deadline": "deadline exceeded",
+        "digest-mismatch": "the body does not match its digest",
+        "removed": "the handler was removed",
+        "cancelled": "the request was cancelled",
+        "queue-full": "the queue of the broker is full",
+        "worker-lost": "the workers of this request died",
+        "not-stored": "the request could not be stored on disk",
+        "expired": "the result expired without a subscriber",
         "stopping": "the broker is stopping",
+    ]
+
+    /// Next steps for codes that the user can influence.
+    private static let nextSteps = [
+        "connect-refused": "check host and port",
+        "address-refused": "see `earshot help set`, address",
+        "unknown-host": "check the name",
+        "dns-failed": "check the network",
+        "timeout": "retry, or raise --timeout",
+        "too-large": "raise --max-bytes",
+        "too-compressed": "raise the setting max-ratio",
+        "tls": "give --ca-file for a private CA",
+        "unsupported-scheme": "serve it with `earshot work`",
+        "malformed-url": "percent-encode it",
+        "spool-full": "free disk space, or raise the setting spool-size",
+        "spool-failed": "check the directory with `earshot status`",
+        "deadline": "raise --deadline",
+        "queue-full": "retry later, or raise the setting requests",
+        "worker-lost": "see the log of `earshot serve`",
+        "not-stored": "free disk space, or raise the setting durable-size",
+        "stopping": "retry after a restart",
     ]
 }
 
 extension FetchOutcome {
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
-    /// A failure that this program found.
+    /// Creates a failure that this program detected.
     init(url: String, code: String, detail: String) {
         self.init(url: url, status: nil, code: code, detail: detail)
+    }
+
+    /// Creates the failure of text that is no URL.
+    init(malformed url: String) {
+        let detail = "malformed URL: it contains spaces or control characters, or exceeds \(WireLimits.urlBytes) bytes"
+        self.init(url: url, code: "malformed-url", detail: detail)
     }
 
     init(url: String, _ terminal: Terminal) {

@@ -11,6 +11,11 @@ enum JSONValue: Equatable {
     struct Member: Equatable {
         let name: String
         let value: JSONValue
+
+        fileprivate var phrase: String {
+            if case .object = value { return "\(name) (\(value.phrase))" }
+            return "\(name) \(value.phrase)"
+        }
     }
 
     /// Maximum nesting depth. Answers of the broker use three levels.
@@ -35,13 +40,37 @@ enum JSONValue: Equatable {
         return text
     }
 
-    /// Renders one line per member, and one indented line per item of an array.
+    /// Renders one line per member, and one indented line per item of an array. Lines have at most 79 columns, and
+    /// continue with an indent.
     func report() -> String {
         guard case .object(let members) = self else { return phrase + "\n" }
         return members.map { member in
-            guard case .array(let items) = member.value else { return "\(member.name): \(member.value.phrase)\n" }
-            return "\(member.name): \(items.count)\n" + items.map { "  \($0.phrase)\n" }.joined()
+            guard case .array(let items) = member.value else {
+                return Self.wrapped("\(member.name): ", member.value.parts, indent: 4)
+            }
+            return "\(member.name): \(items.count)\n" + items.map { Self.wrapped("  ", $0.parts, indent: 6) }.joined()
         }.joined()
+    }
+
+    /// Joins `parts` with commas, in lines of at most 79 columns as far as the parts permit.
+    private static func wrapped(_ label: String, _ parts: [String], indent: Int) -> String {
+        var lines = [label]
+        for (index, part) in parts.enumerated() {
+            let text = part + (index == parts.count - 1 ? "" : ",")
+            let last = lines[lines.count - 1]
+            if index > 0, last.count + 1 + text.count > 79 {
+                lines.append(String(repeating: " ", count: indent) + text)
+            } else {
+                lines[lines.count - 1] = last + (index == 0 ? "" : " ") + text
+            }
+        }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// Members of an object as separate phrases; one phrase for other values.
+    private var parts: [String] {
+        guard case .object(let members) = self, !members.isEmpty else { return [phrase] }
+        return members.map(\.phrase)
     }
 
     /// Renders two columns, names and values. Items of an array have one line each.
@@ -65,10 +94,7 @@ enum JSONValue: Equatable {
         case .object(let members):
             members.isEmpty
                 ? "none"
-                : members.map { member in
-                    if case .object = member.value { return "\(member.name) (\(member.value.phrase))" }
-                    return "\(member.name) \(member.value.phrase)"
-                }.joined(separator: ", ")
+                : members.map(\.phrase).joined(separator: ", ")
         }
     }
 

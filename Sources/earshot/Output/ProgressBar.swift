@@ -49,8 +49,8 @@ final class ProgressBar {
         let done = tally.succeeded + tally.failed
         let seconds = max(loop.now.since(started) / .seconds(1), 0.001)
         let bytes = tally.bytes + underWay
-        var line = "\(done)/\(total)  \(ProgressBar.size(Double(bytes)))"
-        line += "  \(ProgressBar.size(Double(bytes) / seconds))/s"
+        var line = "\(done)/\(total)  \(ByteSize.text(Double(bytes)))"
+        line += "  \(ByteSize.text(Double(bytes) / seconds))/s"
         if tally.cached > 0 { line += "  \(tally.cached) cached" }
         if tally.failed > 0 { line += "  \(tally.failed) failed" }
         let width = ProgressBar.width
@@ -69,18 +69,6 @@ final class ProgressBar {
         var size = winsize()
         guard unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 20 else { return 80 }
         return Int(size.ws_col)
-    }
-
-    private static func size(_ bytes: Double) -> String {
-        var value = bytes
-        for unit in ["B", "KiB", "MiB", "GiB"] {
-            if value < 1000 || unit == "GiB" {
-                let tenths = Int(value * 10)
-                return unit == "B" || value >= 100 ? "\(Int(value)) \(unit)" : "\(tenths / 10).\(tenths % 10) \(unit)"
-            }
-            value /= 1024
-        }
-        return ""
     }
 
     private static func write(_ text: String) {

@@ -19,7 +19,7 @@ struct StandardOutput {
         case .interrupted: throw Complaint(.interrupted)
         // A closed pipe, as after head(1), needs no message.
         case .broken: throw Complaint(.cannotWrite)
-        case .short: throw Complaint(.cannotWrite, "cannot write to standard output: the source became shorter")
+        case .short: throw Complaint(.cannotWrite, "cannot write to standard output: the source was truncated")
         case .failed(let number): throw Complaint(.cannotWrite, Self.sentence(number))
         }
     }

@@ -104,5 +104,5 @@ final class StreamedBody {
     }
 
     private static let changed = Destination.Failure.cannotWrite(
-        "the body changed at its origin after a part of it was written")
+        "the body changed at its origin after a part was written; fetch it again, or use -o FILE")
 }

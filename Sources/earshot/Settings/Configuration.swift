@@ -34,7 +34,10 @@ struct Configuration: Sendable {
         }
         for path in paths {
             guard let changes = try ConfigurationFile.read(path) else {
-                if file != nil { throw Complaint(.configuration, "\(path): there is no such file") }
+                if file != nil {
+                    throw Complaint(
+                        .configuration, "\(path): there is no such file; give another --config or EARSHOT_CONFIG")
+                }
                 continue
             }
             for change in changes { try apply(change, path, to: &settings) }

@@ -18,7 +18,7 @@ enum ConfigurationFile {
     static func read(_ path: String) throws(Complaint) -> [SettingChange]? {
         guard let bytes = try bytes(path) else { return nil }
         // TOMLKit stops at the first zero byte.
-        guard !bytes.contains(0) else { throw complaint(path, "a zero byte is in it") }
+        guard !bytes.contains(0) else { throw complaint(path, "the file contains a zero byte") }
         let table: TOMLTable
         do {
             table = try TOMLTable(string: String(decoding: bytes, as: UTF8.self))
@@ -44,16 +44,18 @@ enum ConfigurationFile {
         _ value: any TOMLValueConvertible, _ path: String
     ) throws(Complaint) -> [SettingChange] {
         guard let rules = value.table else {
-            throw complaint(path, "origin is tables, such as [origin.\"https://example.org\"]")
+            throw complaint(path, "origin must be a table for each pattern, such as [origin.\"https://example.org\"]")
         }
         var changes: [SettingChange] = []
         for pattern in rules.keys {
             let key = "origin.\"\(pattern)\""
-            guard let rule = rules[pattern]?.table else { throw complaint(path, "\(key) is a table") }
+            guard let rule = rules[pattern]?.table else {
+                throw complaint(path, "\(key) must be a table, such as limit = 2 below [\(key)]")
+            }
             for term in rule.keys where !terms.contains(term) {
                 let nearest = SettingName.nearest(to: term, among: terms)
-                let hint = nearest.map { "is \($0) meant?" } ?? "there are \(terms.joined(separator: ", "))"
-                throw complaint(path, "\(key): \(term): there is no such term: \(hint)")
+                let hint = nearest.map { "did you mean \($0)?" } ?? "use \(terms.joined(separator: ", "))"
+                throw complaint(path, "\(key): \(term): unknown key: \(hint)")
             }
             let words = rule.keys.map { "\($0)=\(rule[$0].map { $0.string ?? text($0) } ?? "")" }
             changes.append(try change(["origin", pattern] + words, path, key))
@@ -65,7 +67,7 @@ enum ConfigurationFile {
         _ value: any TOMLValueConvertible, _ path: String
     ) throws(Complaint) -> [SettingChange] {
         guard let rules = value.table else {
-            throw complaint(path, "address is a table, with rows such as \"10.0.0.0/8\" = \"allow\"")
+            throw complaint(path, "address must be a table with lines such as \"10.0.0.0/8\" = \"allow\"")
         }
         var changes: [SettingChange] = []
         for subject in rules.keys {

@@ -34,7 +34,8 @@ struct ServeRun {
         let initial = try configuration.read()
         try folder.prepare()
         guard let lock = try LockFile.take(folder.supervisorLock) else {
-            throw Complaint(.cannotServe, "another supervisor serves in \(folder.path)")
+            throw Complaint(
+                .cannotServe, "another supervisor runs in \(folder.path); stop it, or give another --runtime")
         }
         let secret = Hex.encode(Secret.randomBytes(32))
         var broker = broker

@@ -18,8 +18,8 @@ extension Supervisor {
         if post.rule.isFailing {
             if !wasFailing {
                 Complaint.say(
-                    "\(cause), as \(post.rule.quickDeaths) times in a row: trying more and more seldom, and saying no more"
-                        + " of it until one lives for \(RestartRule.goodLife)")
+                    "\(cause), \(post.rule.quickDeaths) times in a row: restarting with growing delays, and without further "
+                        + "messages until one has run for \(RestartRule.goodLife)")
             }
             tellFailures()
         } else {
@@ -39,7 +39,7 @@ extension Supervisor {
             post.rule.livesWell()
             post.dyingSince = nil
             guard wasFailing else { return }
-            Complaint.say("\(post.role.name) lives again")
+            Complaint.say("\(post.role.name) has recovered")
             tellFailures()
         }
     }

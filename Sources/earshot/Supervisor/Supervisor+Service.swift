@@ -62,7 +62,7 @@ extension Supervisor {
 
     /// Status line of the service.
     private var state: String {
-        guard phase == .serving else { return "finishing what runs" }
+        guard phase == .serving else { return "draining" }
         guard isReady else { return "starting" }
         let failures = failures
         if let broker = failures.first(where: { $0.role == "broker" }) {
@@ -70,6 +70,6 @@ extension Supervisor {
         }
         let wanted = posts.count { $0.role == .worker && !$0.isLeaving }
         return "serving with \(workersTakenIn) of \(wanted) workers"
-            + (failures.isEmpty ? "" : ", \(failures.count) of which end soon after each start")
+            + (failures.isEmpty ? "" : ", \(failures.count) of them in a crash loop")
     }
 }

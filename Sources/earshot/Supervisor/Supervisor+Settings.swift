@@ -13,7 +13,7 @@ extension Supervisor {
         do throws(Complaint) {
             settings = try plan.configuration.read()
         } catch {
-            Complaint.say("the settings stay as they are: \(error)")
+            Complaint.say("invalid configuration, the settings stay as they are: \(error)")
             return
         }
         tellSettings()
@@ -55,7 +55,7 @@ extension Supervisor {
             if case .number(.workerMemory, _) = change { boundMemory() }
         } catch {
             // Impossible for a broker of the same build, which has validated the change.
-            Complaint.say("the broker tells of a setting that is none: \(error)")
+            Complaint.say("the broker reported an invalid setting: \(error)")
         }
     }
 
@@ -72,7 +72,7 @@ extension Supervisor {
         do throws(SystemError) {
             try ResourceLimits.limitMemory(of: child.pid, bytes: bytes)
         } catch {
-            Complaint.say("the memory of worker \(child.pid) has no bound: \(error)")
+            Complaint.say("cannot limit the memory of worker \(child.pid): \(error)")
         }
     }
 

@@ -267,7 +267,7 @@ final class Supervisor {
         do throws(SystemError) {
             try start(post)
         } catch {
-            let pause = died(post, after: .zero, "\(post.role.name) cannot be started: \(error)")
+            let pause = died(post, after: .zero, "cannot start \(post.role.name): \(error)")
             loop.setTimer(after: max(pause, RestartRule.shortestPause)) { [unowned self] in restart(post) }
         }
     }

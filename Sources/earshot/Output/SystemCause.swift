@@ -1,0 +1,33 @@
+internal import EarshotLoop
+internal import Glibc
+
+/// Text of a failed system call for a message: the cause, and the next step for common causes.
+enum SystemCause {
+    /// - Parameters:
+    ///   - number: value of errno.
+    ///   - path: path of the failed call.
+    static func text(_ number: Int32, at path: String) -> String {
+        var text = unsafe String(cString: strerror(number))
+        if number == ENOSPC, let free = freeBytes(beside: path) { text += " (\(ByteSize.text(free)) free)" }
+        return text + (nextStep(number).map { "; \($0)" } ?? "")
+    }
+
+    private static func nextStep(_ number: Int32) -> String? {
+        switch number {
+        case ENOSPC, EDQUOT: "free disk space, or choose another directory"
+        case EACCES, EPERM, EROFS: "choose a writable path"
+        case ENOENT, ENOTDIR: "create its directory first"
+        case EISDIR: "give -d for a directory"
+        case EMFILE, ENFILE: "raise the limit of open files (ulimit -n)"
+        default: nil
+        }
+    }
+
+    /// Free bytes of the file system that holds the directory of `path`; nil if they are unknown.
+    private static func freeBytes(beside path: String) -> Double? {
+        let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
+        var status = statvfs()
+        guard unsafe statvfs(ByteText.path(slash.map { String(path[...$0]) } ?? "."), &status) == 0 else { return nil }
+        return Double(status.f_bavail) * Double(status.f_frsize)
+    }
+}
