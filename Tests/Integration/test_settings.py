@@ -289,7 +289,7 @@ class FileTests(TestCase):
             # A new broker gets the settings in force, not those of the files.
             kill(bus.broker)
             self.assertHolds(bus.client(), origin_limit="3", slots="9")
-            self.assertIn(f"{self.file}: origin-limt: there is no such setting: is origin-limit meant?",
+            self.assertIn(f"{self.file}: origin-limt: unknown setting; did you mean origin-limit?",
                           bus.program.stderr)
 
     def test_serve_does_not_start_with_a_wrong_file(self):
@@ -299,11 +299,11 @@ class FileTests(TestCase):
                           ("config", "--config", self.file)):
             got = commands.run(*arguments)
             self.assertEqual(got.status, 78, got.describe())
-            self.assertIn(f"{self.file}: slotz: there is no such setting: is slots meant?", got.stderr)
+            self.assertIn(f"{self.file}: slotz: unknown setting; did you mean slots?", got.stderr)
         commands.environment["EARSHOT_ORIGIN_LIMIT"] = "many"
         got = commands.run("config")
         self.assertEqual(got.status, 78, got.describe())
-        self.assertIn("EARSHOT_ORIGIN_LIMIT: origin-limit is 1 to 10000", got.stderr)
+        self.assertIn("EARSHOT_ORIGIN_LIMIT: origin-limit must be 1 to 10000", got.stderr)
 
     def test_config_tells_each_value_with_its_source(self):
         own = self.folder / "config" / "earshot" / "config.toml"
@@ -331,7 +331,7 @@ class FileTests(TestCase):
             own.write_text("origin-limit = 0\n")
             got = commands.run("get", urls[0])
             self.assertEqual(got.status, 78, got.describe())
-            self.assertIn("origin-limit is 1 to 10000", got.stderr)
+            self.assertIn("origin-limit must be 1 to 10000", got.stderr)
         commands.await_no_survivors()
 
 
@@ -345,8 +345,8 @@ class CommandTests(TestCase):
             rows = [line.split() for line in listed.stdout.decode().splitlines()]
             self.assertIn(["origin", "https://example.org", "limit=2", "spacing=0.5", "set"], rows)
             self.assertIn(["workers", "1", "flag"], rows)
-            for words, sentence in ((("origin-limt", "3"), "is origin-limit meant?"), (("slots", "0"), "1 to 10000"),
-                                    (("slots",), "slots takes one number")):
+            for words, sentence in ((("origin-limt", "3"), "did you mean origin-limit?"), (("slots", "0"), "1 to 10000"),
+                                    (("slots",), "slots takes one value")):
                 got = bus.run("set", *words)
                 self.assertEqual(got.status, 64, got.describe())
                 self.assertIn(sentence, got.stderr)

@@ -29,11 +29,27 @@ struct Prose {
             } else {
                 file.comments
             }
+        tokens = Self.tokens(lines)
+    }
+
+    private init(path: String, tokens: [(token: Token, line: Int)]) {
+        self.path = path
+        isDocument = false
+        self.tokens = tokens
+    }
+
+    /// The prose of a Swift file's string literals.
+    static func messages(of file: SourceFile) -> Prose {
+        var reader = LiteralReader()
+        return Prose(path: file.path, tokens: tokens(file.lines.map { reader.texts(of: $0) }))
+    }
+
+    private static func tokens(_ lines: [String]) -> [(token: Token, line: Int)] {
         var reader = ProseReader()
         for (index, line) in lines.enumerated() {
             reader.read(line, number: index + 1)
         }
-        tokens = reader.tokens
+        return reader.tokens
     }
 
     /// Number of words.

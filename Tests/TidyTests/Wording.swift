@@ -51,6 +51,19 @@ enum Wording {
         tooFrequent(prose) + forbiddenPhrases(prose) + longSentences(prose)
     }
 
+    /// Path prefixes of Swift files whose literals a user reads: help, errors, reasons.
+    static let messages = [
+        "Sources/earshot/", "Sources/EarshotCore/Queries/", "Sources/EarshotCore/Settings/",
+        "Sources/EarshotHTTP/Retries/FailureCode.swift", "Sources/EarshotWire/Fields/Fetch.swift",
+    ]
+
+    /// All violations in the literals of one file. Messages are short, so they contain none of the limited words.
+    static func messageViolations(_ prose: Prose) -> [String] {
+        limits.flatMap { limit in
+            prose.lines(with: limit.words).map { "\(prose.path):\($0): \(limit.name) in a message; write the noun" }
+        } + forbiddenPhrases(prose)
+    }
+
     /// Words above their limit in one file.
     static func tooFrequent(_ prose: Prose) -> [String] {
         limits.flatMap { limit in

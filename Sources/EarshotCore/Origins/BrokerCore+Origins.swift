@@ -87,7 +87,7 @@ extension BrokerCore {
     mutating func failCooling(_ flight: Int32, until: Tick, now: Tick) {
         let seconds = (until.milliseconds(since: now) + 999) / 1_000
         var outcome = Outcome(failure: .originCooling, attempts: Int(flights[flight].attempts))
-        outcome.detail = "The server asked to be left alone for \(seconds) s more."
+        outcome.detail = "The server requested a cool-down for another \(seconds) s."
         end(flight, outcome, now: now)
     }
 

@@ -13,7 +13,7 @@ extension BrokerCore {
             let interest = listedInterest(request, of: number)
         else {
             json.member("state", "unknown")
-            json.member("reason", "there is no such request; its terminal may have been acknowledged")
+            json.member("reason", "unknown request; its result may be acknowledged already")
             return
         }
         json.member("class", interests[interest].priority.name)
@@ -21,13 +21,15 @@ extension BrokerCore {
         switch interests[interest].phase {
         case .entering, .recording:
             json.member("state", "storing")
-            writeWait("disk", "it is being written to the disk", to: &json)
+            writeWait("disk", "the broker writes the request to disk", to: &json)
         case .held, .resting:
             json.member("state", "held")
-            writeWait("listener", "nobody listens to the handler", to: &json)
+            writeWait("listener", "the handler has no subscriber", to: &json)
         case .delivering:
             json.member("state", "delivering")
-            writeWait("acknowledgement", "its terminal waits for an ACK or for room in a window", to: &json)
+            writeWait(
+                "acknowledgement", "its result waits for an acknowledgement, or for room in the window of a client",
+                to: &json)
         case .open: writeReason(ofOpen: interest, to: &json, now: now)
         }
     }
@@ -39,17 +41,17 @@ extension BrokerCore {
         json.member("state", name(of: flight.phase))
         json.member("attempts", Int(flight.attempts))
         switch flight.phase {
-        case .asking: writeWait("cache", "the cache is looked at", to: &json)
+        case .asking: writeWait("cache", "the broker looks it up in the cache", to: &json)
         case .queued: writeReason(ofQueued: interest, leaf, to: &json, now: now)
         case .running(let worker):
-            json.member("reason", "a worker fetches it")
+            json.member("reason", "a worker transfers it")
             json.member("worker", workers[worker].pid)
             json.member("received", workers[worker].leases[attempt(of: leaf)]?.receivedBytes ?? 0)
         case .backingOff:
-            writeWait("retry", "an attempt failed; the next one is after a pause", to: &json)
+            writeWait("retry", "an attempt failed; the broker retries after a delay", to: &json)
             json.member("retry-in-ms", (pauses[leaf] ?? now).milliseconds(since: now))
-        case .following: json.member("reason", "it was redirected")
-        case .ended: json.member("reason", "its transfer has ended, and its terminal is sent in this pass")
+        case .following: json.member("reason", "it follows a redirect")
+        case .ended: json.member("reason", "its transfer has ended, and its result is being sent")
         }
     }
 
@@ -77,14 +79,14 @@ extension BrokerCore {
         let donor = donor(of: flight, for: interest)
         let scope = governor.scopes[flights[flight].scope]
         if isDraining {
-            writeWait("next-broker", "the broker ends: it starts nothing", to: &json)
+            writeWait("next-broker", "the broker is draining and starts no transfers", to: &json)
         } else if workers.isAwaitingWorkers {
-            writeWait("earlier-workers", "workers end what an earlier broker gave them", to: &json)
+            writeWait("earlier-workers", "workers are finishing the jobs of an earlier broker", to: &json)
         } else if slots.total == 0 {
-            let scheme = pools[pool].scheme.map { " of the scheme \($0)" } ?? ""
+            let scheme = pools[pool].scheme.map { " for the scheme \($0)" } ?? ""
             writeWait("worker", "no worker\(scheme) is connected", to: &json)
         } else if flights[flight].isSuspect, scope.admits, governor.origins[scope.origin].admits(.high) {
-            writeWait("isolation", "its workers died: it runs alone, after other such flights", to: &json)
+            writeWait("isolation", "its workers died; it runs in isolation, after other such requests", to: &json)
         } else if let donor {
             writeObstacle(to: interests[donor].priority, of: flights[flight].scope, slots, to: &json, now: now)
         } else {
@@ -100,11 +102,11 @@ extension BrokerCore {
         let origin = governor.origins[scope.origin]
         if let until = scope.coolDown?.end {
             let pause = until.milliseconds(since: now)
-            writeWait("cool-down", "its origin asked to be left alone for \(pause) ms more", to: &json)
+            writeWait("cool-down", "its origin is in cool-down for another \(pause) ms", to: &json)
             json.member("origin", origin.origin.description)
             json.member("cooling-ms", pause)
         } else if !scope.admits {
-            writeWait("probe", "one request tries first whether its origin takes any again", to: &json)
+            writeWait("probe", "after a cool-down, one request probes its origin first", to: &json)
             json.member("origin", origin.origin.description)
         } else if !origin.hasRoom(for: priority) {
             writeFull(scope.origin, to: &json)
@@ -123,11 +125,11 @@ extension BrokerCore {
         let window = clients[owner].deliveries
         let reason: String
         switch window.phase {
-        case .detached: reason = "the client's connection is gone, and it has not come back"
-        case .open: reason = "the client's window is full: it has to acknowledge"
-        case .blocked: reason = "the client's socket is full: it has to read"
+        case .detached: reason = "the client is disconnected"
+        case .open: reason = "the client's window is full until it acknowledges results"
+        case .blocked: reason = "the client's socket is full until it reads"
         case .ended:
-            writeWait("removal", "its owner is gone, and it is about to be removed", to: &json)
+            writeWait("removal", "its owner is disconnected, and its removal is pending", to: &json)
             return
         }
         writeWait("window", reason, to: &json)
@@ -137,11 +139,11 @@ extension BrokerCore {
 
     private func write(_ slots: SlotCount, for priority: PriorityClass, to json: inout JSONText) {
         if slots.free == 0 {
-            writeWait("slot", "all slots are taken", to: &json)
+            writeWait("slot", "all worker slots are in use", to: &json)
         } else if slots.areForHigh, priority != .high {
-            writeWait("slot", "the slots that are free are kept for class high", to: &json)
+            writeWait("slot", "the free slots are reserved for class high", to: &json)
         } else {
-            writeWait("turn", "it is about to be given to a worker", to: &json)
+            writeWait("turn", "it is the next one for a worker", to: &json)
         }
         json.member("slots", slots.total)
         json.member("slots-free", slots.free)
@@ -155,7 +157,7 @@ extension BrokerCore {
         writeWait(
             "origin",
             "its origin has \(origin.running) of \(origin.limit) transfers"
-                + (isKept ? ", and the last is kept for class high" : ""),
+                + (isKept ? ", and the last slot is reserved for class high" : ""),
             to: &json)
         json.member("origin", origin.origin.description)
         json.member("running", Int(origin.running))

@@ -12,7 +12,8 @@ extension BrokerCore {
         do throws(SettingError) {
             let change = try SettingChange(setting.words)
             if case .number(let name, _) = change, name.isOfSupervisor, !facilities.isSupervised {
-                throw SettingError("this broker runs without a supervisor: nobody starts, bounds or ends its workers")
+                throw SettingError(
+                    "this broker runs without a supervisor that controls its workers; use `earshot serve`")
             }
             try settings.apply(change, source: Settings.Source.set)
             settingsChanged(now: now)

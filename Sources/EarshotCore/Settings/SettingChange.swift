@@ -36,7 +36,7 @@ public enum SettingChange: Equatable, Sendable {
         }
         guard let name = SettingName(rawValue: first) else { throw SettingName.unknown(first) }
         guard words.count == 2 else {
-            throw SettingError("\(name.rawValue) \(name.takesWord ? "is" : "takes one number,") \(name.bounds)")
+            throw SettingError("\(name.rawValue) takes one value: \(name.bounds)")
         }
         self = .number(name, try name.value(words[1]))
     }
@@ -73,7 +73,7 @@ public enum SettingChange: Equatable, Sendable {
 
     private static func rule(_ words: ArraySlice<String>) throws(SettingError) -> SettingChange {
         guard let text = words.first, text.utf8.count <= patternBytes, let pattern = OriginPattern(text) else {
-            throw SettingError("origin takes https://HOST:PORT, HOST or *.HOST, and then its rule")
+            throw SettingError("origin takes https://HOST:PORT, HOST or *.HOST, followed by its rule")
         }
         let said = words.dropFirst()
         if said.elementsEqual(["default"]) { return .noRule(pattern) }
@@ -86,7 +86,7 @@ public enum SettingChange: Equatable, Sendable {
             do throws(SettingError) {
                 found[term.key] = try term.value.value(parts[1])
             } catch {
-                throw SettingError("a rule's \(term.key) is \(term.value.bounds)")
+                throw SettingError("\(term.key) of a rule must be \(term.value.bounds)")
             }
         }
         guard !found.isEmpty else { throw ruleError }
@@ -100,7 +100,8 @@ public enum SettingChange: Equatable, Sendable {
     private static func address(_ words: ArraySlice<String>) throws(SettingError) -> SettingChange {
         let words = Array(words)
         guard words.count == 2, words[0].utf8.count <= patternBytes else {
-            throw SettingError("address takes a network, an address, a host or *.HOST, and then allow, deny or default")
+            throw SettingError(
+                "address takes a network, an address, HOST or *.HOST, followed by allow, deny or default")
         }
         let subject: AddressRule.Subject
         do throws(AddressPolicy.ParseError.Code) {
@@ -115,12 +116,12 @@ public enum SettingChange: Equatable, Sendable {
         case "allow": return .address(subject, isAllowing: true)
         case "deny": return .address(subject, isAllowing: false)
         case "default": return .noAddress(subject)
-        default: throw SettingError("what an address has is allow or deny; or default for no rule")
+        default: throw SettingError("an address takes allow, deny, or default for no rule")
         }
     }
 
     private static let ruleError = SettingError(
-        "an origin's rule is limit=N, spacing=SECONDS and http2=auto or off, each at most once; or default for no rule")
+        "a rule takes limit=N, spacing=SECONDS and http2=auto or off, each at most once; or default for no rule")
 }
 
 extension OriginRules.Terms {

@@ -86,7 +86,7 @@ extension SettingDefinition.Form {
         switch self {
         case .number(let range): "\(range.lowerBound) to \(range.upperBound)"
         case .time(let range):
-            "\(text(range.lowerBound)) to \(text(range.upperBound)) seconds, with at most three digits after the point"
+            "\(text(range.lowerBound)) to \(text(range.upperBound)) seconds, with at most 3 decimals"
         case .word(let words): words.joined(separator: " or ")
         }
     }

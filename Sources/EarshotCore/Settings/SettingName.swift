@@ -142,7 +142,7 @@ public enum SettingName: String, CaseIterable, Sendable {
 
     /// Parses a value from a file, an argument or a SET.
     public func value(_ text: String) throws(SettingError) -> Int {
-        guard let value = definition.form.value(text) else { throw SettingError("\(rawValue) is \(bounds)") }
+        guard let value = definition.form.value(text) else { throw SettingError("\(rawValue) must be \(bounds)") }
         return value
     }
 
@@ -167,9 +167,9 @@ public enum SettingName: String, CaseIterable, Sendable {
     static func unknown(_ name: String) -> SettingError {
         let all = allCases.map(\.rawValue) + [rule, address]
         if let nearest = nearest(to: name, among: all) {
-            return SettingError("there is no such setting: is \(nearest) meant?")
+            return SettingError("unknown setting; did you mean \(nearest)?")
         }
-        return SettingError("there is no such setting: there are \(all.joined(separator: ", "))")
+        return SettingError("unknown setting; use \(all.joined(separator: ", "))")
     }
 
     /// Returns the element of `names` that is most similar to `name`; nil if none is. O(names · length²); O(1) for a name

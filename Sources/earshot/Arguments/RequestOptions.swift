@@ -67,7 +67,7 @@ struct HTTPOptions: ParsableArguments {
         if let method {
             guard (1...WireLimits.identifierBytes).contains(method.utf8.count),
                 method.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
-            else { throw ValidationError("--method: give one word of printable ASCII, such as PUT") }
+            else { throw ValidationError("--method: give a single word in printable ASCII, such as PUT") }
         }
         if data != nil, let method, ["GET", "HEAD"].contains(method) {
             throw ValidationError("--data: a \(method) request has no body; give another method, such as -X POST")

@@ -95,7 +95,7 @@ struct CoolDownTests {
             Issue.record("not failed")
             return
         }
-        #expect(failure.detail == "The server asked to be left alone for 601 s more.")
+        #expect(failure.detail == "The server requested a cool-down for another 601 s.")
         rig.wait(milliseconds: 601_000)
         rig.pass { $0.fetch("h", "3", "http://slow/3", by: a) }
         #expect(rig.jobs.count == 1)

@@ -35,13 +35,13 @@ struct ReasonTests {
         expect(#""state":"queued","attempts":0,"waits-for":"worker","#, of: "h", "1", by: a)
         rig.pass { _ = $0.worker(slots: 8) }
         expect(
-            #""waits-for":"slot","reason":"the slots that are free are kept for class high""#,
+            #""waits-for":"slot","reason":"the free slots are reserved for class high""#,
             #""slots":8,"slots-free":2,"slots-for-high":2"#, #""effective-class":"normal","class-is-own":true"#,
             of: "h", "9", by: a)
         rig.pass { rig in
             for n in 1...2 { rig.fetch("i", "\(n)", "http://i\(n)/", by: a) { $0.options.priority = .high } }
         }
-        expect(#""reason":"all slots are taken","slots":8,"slots-free":0"#, of: "h", "9", by: a)
+        expect(#""reason":"all worker slots are in use","slots":8,"slots-free":0"#, of: "h", "9", by: a)
         expect(#""state":"running""#, #""worker":1"#, of: "h", "1", by: a)
     }
 
@@ -74,7 +74,7 @@ struct ReasonTests {
         }
         rig.pass { $0.fetch("h", "1", "http://full/20", by: a) { $0.options.priority = .background } }
         expect(
-            "its origin has 19 of 20 transfers, and the last is kept for class high",
+            "its origin has 19 of 20 transfers, and the last slot is reserved for class high",
             #""running-for":[{"handler":"h0","running":12},{"handler":"h2","running":2},{"handler":"h1","running":1},{"handler":"h3","running":1},{"handler":"h4","running":1}]"#,
             of: "h", "1", by: a)
     }

@@ -66,7 +66,7 @@ struct SettingsTests {
     @Test func `seconds are written shortest`() throws {
         #expect(try change("drain-seconds 1.500").words == ["drain-seconds", "1.5"])
         #expect(try change("cool-down 030").words == ["cool-down", "30"])
-        #expect(refusal("slots 1.5") == "slots is 1 to 10000")
+        #expect(refusal("slots 1.5") == "slots must be 1 to 10000")
     }
 
     @Test func `a rule is one for its pattern in normal form`() throws {
@@ -89,10 +89,10 @@ struct SettingsTests {
     }
 
     @Test func `an unknown name is answered with what it may have been`() {
-        #expect(refusal("origin-limt 3").contains("is origin-limit meant?"))
-        #expect(refusal("workrs 3").contains("is workers meant?"))
-        #expect(refusal("color 3").contains("there are workers, slots,"))
-        #expect(refusal(String(repeating: "x", count: 60_000) + " 3").contains("there are workers"))
+        #expect(refusal("origin-limt 3").contains("did you mean origin-limit?"))
+        #expect(refusal("workrs 3").contains("did you mean workers?"))
+        #expect(refusal("color 3").contains("use workers, slots,"))
+        #expect(refusal(String(repeating: "x", count: 60_000) + " 3").contains("use workers"))
     }
 
     @Test func `the stronger source wins and is told`() throws {

@@ -1,0 +1,73 @@
+import ArgumentParser
+import Glibc
+import Testing
+
+@testable import earshot
+
+@Suite struct MessageTests {
+    private func failure(_ code: String, _ detail: String) -> String {
+        FetchOutcome(url: "http://h/a?token", code: code, detail: detail).sentence(verbosely: false)
+    }
+
+    @Test func `a failure names URL, cause, code and the next step`() {
+        #expect(failure("deadline", "It passed.") == "http://h/a?...: It passed (deadline); raise --deadline")
+        #expect(failure("truncated", "cut off...") == "http://h/a?...: cut off... (truncated)")
+        #expect(failure("a-later-code", "odd") == "http://h/a?...: odd (a-later-code)")
+    }
+
+    @Test func `text that is no URL is a failure with its next step`() {
+        let sentence = FetchOutcome(malformed: "http://h/a b").sentence(verbosely: true)
+        #expect(sentence.hasPrefix("http://h/a b: malformed URL: ") && sentence.hasSuffix("; percent-encode it"))
+    }
+
+    @Test func `a full disk is reported with its free space`() {
+        let text = SystemCause.text(ENOSPC, at: "/")
+        #expect(
+            text.hasPrefix("No space left on device (")
+                && text.hasSuffix(" free); free disk space, or choose another directory"))
+        #expect(SystemCause.text(ENOSPC, at: "/no/such/folder/file").hasPrefix("No space left on device; "))
+    }
+
+    @Test(arguments: [(EACCES, "; choose a writable path"), (EISDIR, "; give -d for a directory"), (EIO, "error")])
+    func `a common cause comes with the next step`(number: Int32, end: String) {
+        #expect(SystemCause.text(number, at: "file").hasSuffix(end))
+    }
+
+    @Test(arguments: [
+        (0.0, "0 B"), (999.0, "999 B"), (1000.0, "0.9 KiB"), (1536.0, "1.5 KiB"), (153_600.0, "150 KiB"),
+        (5e12, "4656 GiB"),
+    ])
+    func `a size has a unit`(bytes: Double, text: String) {
+        #expect(ByteSize.text(bytes) == text)
+    }
+
+    @Test func `a report continues a long line with an indent`() throws {
+        let members = (1...9).map { #""member-\#($0)":\#($0)"# }.joined(separator: ",")
+        let value = try #require(JSONValue(Array(#"{"all":{\#(members)},"list":[{\#(members)}]}"#.utf8)))
+        let lines = value.report().split(separator: "\n")
+        #expect(lines.allSatisfy { $0.count <= 79 })
+        #expect(lines.first == "all: member-1 1, member-2 2, member-3 3, member-4 4, member-5 5, member-6 6,")
+        #expect(lines.dropFirst().first == "    member-7 7, member-8 8, member-9 9")
+        #expect(lines.last?.hasPrefix("      member-") == true)
+    }
+
+    @Test func `the help of each command groups its options and fits 80 columns`() throws {
+        let help = Earshot.helpMessage(for: GetCommand.self, columns: 80)
+        let titles = ["INPUT:", "OUTPUT:", "REQUEST:", "HTTP:", "NETWORK:", "BUS:", "OPTIONS:"]
+        #expect(help.split(separator: "\n").map { String($0) }.filter(titles.contains) == titles)
+        let groups = Earshot.configuration.groupedSubcommands.flatMap(\.subcommands)
+        let commands = groups + CacheCommand.configuration.subcommands
+        #expect(commands.count > 15)
+        for command in commands {
+            for line in Earshot.helpMessage(for: command, columns: 80).split(separator: "\n") {
+                #expect(line.count <= 80 || line.hasPrefix("USAGE:"), "\(command): \(line)")
+            }
+        }
+    }
+
+    @Test func `each option belongs to one section of the help`() {
+        for name in ["redirect", "cache", "cookies", "timeout", "a-later-option"] {
+            #expect(HTTPSection.contains(name) != HandlingSection.contains(name))
+        }
+    }
+}
