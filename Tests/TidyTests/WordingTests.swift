@@ -23,37 +23,6 @@ import Testing
         #expect(Wording.tooFrequent(in: try rewritten().filter { $0.isDocument == inDocuments }) == [])
     }
 
-    @Test func `each exemption is needed`() throws {
-        for prefix in Wording.exempt {
-            let found = try Self.texts.get().filter { $0.path.hasPrefix(prefix) }.flatMap(Wording.violations)
-            #expect(!found.isEmpty, "\(prefix) is plain English: remove it from Wording.exempt")
-        }
-    }
-
-    @Test func `help and messages of the program are plain English`() throws {
-        let files = try Checkout.files(in: ["Sources"], endings: [".swift"]).filter { file in
-            Wording.messages.contains { file.path.hasPrefix($0) }
-        }
-        #expect(files.count > 50)
-        for found in files.map(Prose.messages).flatMap(Wording.messageViolations) {
-            Issue.record("\(found)")
-        }
-    }
-
-    @Test func `a message in a literal is found and code is not`() {
-        let found = { (text: String) in
-            Wording.messageViolations(Prose.messages(of: SourceFile(path: "Sources/A/A.swift", text: text)))
-        }
-        #expect(found("let a = \"tell what is set\"").count == 1)
-        #expect(found("let a = \"a \\(b(\"what\")) nobody wants\"").count == 2)
-        #expect(
-            found("let a = \"\"\"\n    It is told\n    \"\"\"") == [
-                "Sources/A/A.swift:2: \"is told\"; write the standard term"
-            ])
-        #expect(found("let what = \"what\"  // \"told of it\"") == [])
-        #expect(found("say(\"is\", \"told of\", \"it is\", \"told\")").count == 1)
-    }
-
     private func swift(_ text: String) -> Prose { Prose(SourceFile(path: "Sources/A/A.swift", text: text)) }
 
     private func document(_ text: String) -> Prose { Prose(SourceFile(path: "A.md", text: text)) }

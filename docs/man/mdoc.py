@@ -33,7 +33,7 @@ def argument(text):
 
 
 def unbroken(text, is_code=False):
-    """Returns escaped text without hyphenation of names, paths and numbers, or of any word of code."""
+    """Returns escaped text without hyphenation of names, paths and numbers, or of code."""
     return "".join(("\\%" if is_code or NAME.search(word) else "") + escaped(word) if word.strip() else word
                    for word in re.split(r"(\s+)", text) if word)
 
