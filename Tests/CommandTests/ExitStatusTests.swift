@@ -55,4 +55,8 @@ import Testing
         #expect((tally.succeeded, tally.failed, tally.total) == (4, 1, 5))
         #expect((tally.bytes, tally.cached) == (18, 2))
     }
+
+    @Test func `lengths whose sum is too large for a number end at the largest`() throws {
+        #expect(try tally([success(.max), success(1)]).bytes == .max)
+    }
 }

@@ -109,6 +109,23 @@ struct BrokerProcessTests {
         #expect(try rig.reaches { client.ends == ["internal"] })
     }
 
+    @Test(arguments: [Array("hello".utf8), nil]) func `lengths of no body end their attempts alone`(
+        body: [UInt8]?
+    ) throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig)
+        try client.fetch("2", Self.url + "y")
+        try #require(try rig.reaches { worker.jobs.count == 2 })
+        for job in [job, worker.jobs[1].job] {
+            var completion = Self.done(job)
+            completion.length = WireLimits.bodyBytes
+            worker.say(.done(completion), body)
+        }
+        #expect(try rig.reaches { client.ends == ["internal", "internal"] })
+        client.say(.query(.status))
+        #expect(try rig.reaches { client.messages.last == .answer(.status) })
+    }
+
     @Test func `a file that is not the worker's is a failure, and stays as it is`() throws {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)

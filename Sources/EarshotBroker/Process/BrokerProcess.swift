@@ -231,7 +231,7 @@ public final class BrokerProcess {
         case .connected(let peer, _): core.workerConnected(WorkerID(rawValue: peer), now: now)
         case .message(let peer, let head, let body):
             do throws(WireError) {
-                let message = try WorkerMessage(head: head)
+                let message = try WorkerMessage(head: head, body: body)
                 // Before the core retries the flight.
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _) = message { places?.look() }
                 if case .ready = message { hasWorkerNews = true }

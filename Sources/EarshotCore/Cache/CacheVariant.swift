@@ -1,4 +1,5 @@
 public import EarshotHTTP
+internal import EarshotWire
 
 /// Name of a stored response, which the core chooses when it stores the response.
 public struct CacheEntryID: Hashable, Sendable {
@@ -14,15 +15,16 @@ public struct CacheEntryID: Hashable, Sendable {
 public struct CacheVariant: Equatable, Sendable {
     public var entry: CacheEntryID
     public var response: StoredResponse
-    /// Length of the decoded body in bytes.
-    public var length: Int
+    /// Length of the decoded body in bytes, 0 to `WireLimits.bodyBytes`.
+    public let length: Int
     /// SHA-256 of the decoded body, as 64 hexadecimal digits; nil for an empty body.
     public var sha256: String?
 
     public init(entry: CacheEntryID, response: StoredResponse, length: Int, sha256: String?) {
         self.entry = entry
         self.response = response
-        self.length = length
+        // The stored number may be damaged.
+        self.length = min(max(length, 0), WireLimits.bodyBytes)
         self.sha256 = sha256
     }
 }

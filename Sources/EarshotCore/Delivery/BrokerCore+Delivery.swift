@@ -338,16 +338,14 @@ extension BrokerCore {
     /// Bytes of a terminal in the window. Constant while the terminal stays in its place.
     @inline(__always)
     func weight(of due: DueTerminal) -> DeliveryWindow.Weight {
-        var weight = DeliveryWindow.Weight()
         switch due.place {
         case .memory(let interest):
-            guard let response = outcomes[interests[interest].outcome].response else { break }
-            weight.fields = response.fields.count
-            if !interests[interest].isWarm { weight.bodies = response.length }
-        case .file(let number): weight.bodies = outcomes.bytes(ofWaiting: number)
-        case .hole: break
+            guard let response = outcomes[interests[interest].outcome].response else { return DeliveryWindow.Weight() }
+            let bodies = interests[interest].isWarm ? 0 : response.length
+            return DeliveryWindow.Weight(fields: response.fields.count, bodies: bodies)
+        case .file(let number): return DeliveryWindow.Weight(bodies: outcomes.bytes(ofWaiting: number))
+        case .hole: return DeliveryWindow.Weight()
         }
-        return weight
     }
 
     // MARK: Records

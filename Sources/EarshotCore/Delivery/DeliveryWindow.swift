@@ -35,10 +35,19 @@ struct DeliveryWindow {
 
     /// Bytes of one terminal, or of all due ones.
     struct Weight: Equatable {
+        /// Maximum bytes counted for the body of one terminal, as many as `CoreLimits.stalledBytes`. Terminals have
+        /// 32-bit numbers in two tables, so the sum stays below 2^63.
+        private static let mostBodyBytes = 1 << 30
+
         /// Header fields of terminals in memory.
-        var fields = 0
+        private(set) var fields: Int
         /// Bodies, and terminals outside of memory including their fields.
-        var bodies = 0
+        private(set) var bodies: Int
+
+        init(fields: Int = 0, bodies: Int = 0) {
+            self.fields = fields
+            self.bodies = min(bodies, Self.mostBodyBytes)
+        }
 
         static func += (left: inout Weight, right: Weight) {
             left.fields += right.fields

@@ -317,7 +317,8 @@ extension BrokerCore {
             let begun = record.askedAt.advanced(byMilliseconds: told.queuedMilliseconds)
             let ended = record.askedAt.advanced(byMilliseconds: told.elapsedMilliseconds)
             response = Outcome.Response(
-                status: 0, url: told.url, length: told.length, sha256: told.sha256, file: nil, body: nil,
+                status: 0, url: told.url, length: min(told.length, WireLimits.bodyBytes), sha256: told.sha256,
+                file: nil, body: nil,
                 fields: told.httpFields, startedAt: begun, endedAt: ended, source: told.source)
             switch content.body {
             case .missing: break

@@ -87,7 +87,9 @@ public enum SettingName: String, CaseIterable, Sendable {
                 .number(0...WireLimits.requestBodyBytes), .core(\.requestBodyBytes),
                 help: "maximum size of the body of a request, in bytes")
         case .spoolSize:
-            .init(.number(1 << 20...1 << 50), .core(\.spoolBytes), help: "maximum size of the spool, in bytes")
+            .init(
+                .number(1 << 20...WireLimits.bodyBytes), .core(\.spoolBytes),
+                help: "maximum size of the spool, in bytes")
         case .spoolFree:
             .init(
                 .number(0...1 << 50), .workers(\.spoolFreeBytes, 256 << 20),

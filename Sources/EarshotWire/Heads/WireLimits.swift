@@ -21,6 +21,9 @@ public enum WireLimits {
     /// Maximum bytes of a request's body, regardless of the broker's setting: four frames of this size fit into the
     /// memory for incomplete frames.
     public static let requestBodyBytes = 4 << 20
+    /// Maximum length of the body of a response in bytes: the maximum of the setting `spool-size`. A few lengths can be
+    /// added without overflow.
+    public static let bodyBytes = 1 << 50
     /// Maximum length of a file's path in bytes: PATH_MAX of limits.h.
     public static let pathBytes = 4_096
     /// Maximum length of a client's coalescing key in bytes.

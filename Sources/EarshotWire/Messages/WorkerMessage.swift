@@ -28,6 +28,21 @@ public enum WorkerMessage: Equatable, Sendable {
         }
     }
 
+    /// Decodes a message with its second frame.
+    ///
+    /// - Throws: `WireError` also for a DONE whose length is not that of its body.
+    public init(head: [UInt8], body: [UInt8]?) throws(WireError) {
+        try self.init(head: head)
+        guard case .done(let completion) = self else { return }
+        do throws(WireError) {
+            try completion.check(bodyBytes: body?.count ?? 0)
+        } catch {
+            var error = error
+            error.attempt = completion.attempt
+            throw error
+        }
+    }
+
     /// Returns the attempt of a DONE or FAILED, of which only the first line must be valid; nil for other heads.
     public static func attempt(in head: [UInt8]) -> AttemptID? {
         let words = head.prefix(512).prefix { $0 != Ascii.lineFeed }.split(separator: Ascii.space, maxSplits: 2)
@@ -195,7 +210,7 @@ public struct Completion: Equatable, Sendable {
     public var attempt: AttemptID
     /// Status code, 200 to 999.
     public var status: Int
-    /// Decoded length of the body in bytes.
+    /// Decoded length of the body in bytes, at most `WireLimits.bodyBytes`.
     public var length = 0
     /// SHA-256 of the decoded body.
     public var sha256: String?
@@ -226,7 +241,7 @@ public struct Completion: Equatable, Sendable {
     private mutating func setFields(_ reader: HeadReader) throws(WireError) {
         for (name, value) in reader.fields {
             switch name {
-            case "length": length = try HeadReader.count(value, "length")
+            case "length": length = try HeadReader.integer(value, in: 0...WireLimits.bodyBytes, "length")
             case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
             case "file": file = try Self.baseName(value.string)
             case "resumed": isResumed = try HeadReader.flag(value, "resumed")
@@ -234,6 +249,15 @@ public struct Completion: Equatable, Sendable {
             case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
             default: break
             }
+        }
+    }
+
+    /// Throws an error unless `length` describes the second frame, which has `bodyBytes` bytes. The broker compares the
+    /// length of a file with the file.
+    fileprivate func check(bodyBytes: Int) throws(WireError) {
+        if bodyBytes > 0, file != nil { throw WireError(.badMessage, "the body is frame 2 or a file, not both") }
+        guard file != nil || bodyBytes == length else {
+            throw WireError(.badMessage, "length is \(length), and frame 2 has \(bodyBytes) bytes")
         }
     }
 

@@ -81,7 +81,7 @@ final class GetRun {
         self.session = session
         session.onSignal = { [unowned self] in interrupted() }
         bar = ProgressBar(session.loop) { [unowned self] in
-            (known, tally, received.values.reduce(0, +))
+            (known, tally, received.values.reduce(0) { $0 + Double($1) })
         }
         if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
         // Added after the hook of the connection, which emits events.

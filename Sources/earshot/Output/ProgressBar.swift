@@ -8,12 +8,12 @@ final class ProgressBar {
 
     private let loop: EventLoop
     private let started: LoopTime
-    private let read: () -> (total: Int, tally: Tally, bytesUnderWay: Int)
+    private let read: () -> (total: Int, tally: Tally, bytesUnderWay: Double)
     private var timer: TimerID?
     private var isShown = false
 
     /// Fails if standard error is no terminal.
-    init?(_ loop: EventLoop, read: @escaping () -> (total: Int, tally: Tally, bytesUnderWay: Int)) {
+    init?(_ loop: EventLoop, read: @escaping () -> (total: Int, tally: Tally, bytesUnderWay: Double)) {
         guard isatty(STDERR_FILENO) == 1 else { return nil }
         self.loop = loop
         self.read = read
@@ -48,9 +48,9 @@ final class ProgressBar {
         let (total, tally, underWay) = read()
         let done = tally.succeeded + tally.failed
         let seconds = max(loop.now.since(started) / .seconds(1), 0.001)
-        let bytes = tally.bytes + underWay
-        var line = "\(done)/\(total)  \(ByteSize.text(Double(bytes)))"
-        line += "  \(ByteSize.text(Double(bytes) / seconds))/s"
+        let bytes = Double(tally.bytes) + underWay
+        var line = "\(done)/\(total)  \(ByteSize.text(bytes))"
+        line += "  \(ByteSize.text(bytes / seconds))/s"
         if tally.cached > 0 { line += "  \(tally.cached) cached" }
         if tally.failed > 0 { line += "  \(tally.failed) failed" }
         let width = ProgressBar.width

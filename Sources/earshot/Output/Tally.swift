@@ -4,6 +4,7 @@ internal import EarshotWire
 struct Tally {
     private(set) var succeeded = 0
     private(set) var failed = 0
+    /// Sum of the bodies' lengths, at most `Int.max`.
     private(set) var bytes = 0
     /// Number of bodies from the cache, including revalidated ones.
     private(set) var cached = 0
@@ -16,7 +17,8 @@ struct Tally {
             causes.insert(ExitStatus(code: code))
         } else {
             succeeded += 1
-            bytes += outcome.response?.length ?? 0
+            let (sum, isOverflow) = bytes.addingReportingOverflow(outcome.response?.length ?? 0)
+            bytes = isOverflow ? .max : sum
             if outcome.isCached { cached += 1 }
         }
     }

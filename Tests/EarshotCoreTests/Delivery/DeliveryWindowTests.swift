@@ -286,6 +286,18 @@ struct DeliveryWindowTests {
         #expect(stalled.watch == nil)
     }
 
+    @Test func `bodies of any length never overflow the sum, and weigh no less than a stalled subscriber's`() {
+        let stalledBytes = CoreLimits().stalledBytes
+        var window = Self.window()
+        window.append(Self.due(1), Weight(bodies: .max))
+        #expect(window.isUnwatched(stalledBytes: stalledBytes))
+        for number in 2...100 as ClosedRange<Int32> { window.append(Self.due(number), Weight(bodies: .max)) }
+        for _ in 1...99 { window.removeFirst(Weight(bodies: .max)) }
+        #expect(window.weight == Weight(bodies: .max))
+        window.removeFirst(Weight(bodies: .max))
+        #expect(window.weight == Weight())
+    }
+
     // MARK: Invariants
 
     @Test(arguments: [1, 2, 3]) func `the invariants hold after each of 5,000 random events`(seed: UInt64) {
