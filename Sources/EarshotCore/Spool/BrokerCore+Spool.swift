@@ -8,7 +8,8 @@ extension BrokerCore {
     mutating func countGrowth(of attempt: AttemptID, at worker: Int32) -> Bool {
         guard let lease = workers[worker].leases[attempt], lease.part != nil else { return true }
         // The exact number beyond the limit is irrelevant.
-        let bytes = min(lease.receivedBytes, limits.spoolBytes + 1)
+        let isBeyond = lease.receivedBytes > limits.spoolBytes
+        let bytes = isBeyond ? limits.spoolBytes + 1 : lease.receivedBytes
         guard bytes > lease.growingBytes else { return true }
         outcomes.filesGrew(by: bytes - lease.growingBytes)
         workers.partGrew(attempt, to: bytes, at: worker)
