@@ -358,6 +358,21 @@ struct AdoptionTests {
         return worker
     }
 
+    @Test func `a duration longer than any clock runs means that the response ended now`() throws {
+        var held = try held()
+        held.elapsedMilliseconds = 10_000
+        var rig = life(1)
+        let client = rig.client(1)
+        rig.pass { $0.fetch("h", "1", url, by: client) }
+        let worker = bring(held, to: &rig)
+        var completion = Completion(attempt: held.attempt, status: 200)
+        completion.length = 3
+        completion.sha256 = String(repeating: "ab", count: 32)
+        completion.elapsedMilliseconds = 9_223_372_036_855
+        rig.pass { $0.core.workerSaid(.done(completion), body: $0.nextBody, by: worker, now: $0.now) }
+        #expect(rig.terminals(for: client) == ["h 1 200"])
+    }
+
     @Test(arguments: [CacheMode.default, .noStore, .reload, .noCache], [true, false])
     func `an answer that ended before a request was made does not serve it`(mode: CacheMode, isFirst: Bool) throws {
         let held = try held { $0.options.cache = mode }

@@ -293,6 +293,20 @@ struct DurableTests {
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
     }
 
+    @Test func `a stored result with times beyond the clock is delivered`() {
+        var bed = Bed()
+        let worker = bed.rig.worker()
+        let client = bed.rig.client(1)
+        bed.pass { $0.fetch("h", "1", "http://a/", by: client, Self.submitted) }
+        bed.finishJobs(worker)
+        bed.disk.damage("elapsed-ms: 9223372036854775807\nqueued-ms: 9223372036855")
+        // The request was made before the zero of the clock.
+        bed.restart(after: 10)
+        let other = bed.rig.client(2)
+        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        #expect(bed.rig.terminals(for: other) == ["h 1 200"])
+    }
+
     @Test func `a deadline counts over restarts`() {
         var bed = Bed()
         let client = bed.rig.client(1)

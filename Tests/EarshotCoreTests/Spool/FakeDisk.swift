@@ -16,6 +16,15 @@ struct FakeDisk {
     var isFull = false
     private var lastBody: UInt64 = 2_000_000
 
+    /// Adds fields to the head of each stored result, as damage could.
+    mutating func damage(_ fields: String) {
+        for id in rows.keys {
+            guard let head = rows[id]?.result?.head else { continue }
+            // A head without HTTP fields ends with the LF of its last named field.
+            rows[id]?.result?.head = head + Array((head.last == UInt8(ascii: "\n") ? fields : "\n" + fields).utf8)
+        }
+    }
+
     /// Queues the disk's actions.
     mutating func take(_ actions: [Action]) {
         waiting += actions.compactMap { if case .durable(let asked) = $0 { asked } else { nil } }
