@@ -84,8 +84,7 @@ extension BrokerCore {
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .open
         case .grace(let interest, let serial):
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
-        case .expired(let interest, let serial):
-            interests.contains(interest) && interests[interest].serial == serial && isDurable(interest)
+        case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
         case .abandoned(let handler, let absence):
             handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].purge == nil
         case .retry(let name): flight(name) != nil

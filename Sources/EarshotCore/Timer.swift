@@ -23,7 +23,7 @@ struct Timer: Comparable {
         /// Expiry of the oldest idle cookie jar.
         case jars(serial: UInt64)
         /// Expiry of a durable request.
-        case expired(interest: Int32, serial: UInt64)
+        case expired(interest: Int32, timer: UInt64)
         /// End of a flight's back-off.
         case retry(FlightName)
         /// End of the spacing between two starts at an origin.

@@ -388,10 +388,12 @@ extension BrokerCore {
 
     // MARK: Expiry
 
-    /// Sets a timer for the end of the retention time, in addition to earlier ones.
+    /// Sets the timer for the end of the retention time. An earlier one becomes stale.
     private mutating func setExpiry(of interest: Int32) {
-        guard let end = durables.expiry(of: interest) else { return }
-        setTimer(end, .expired(interest: interest, serial: interests[interest].serial))
+        guard durables.contains(interest) else { return }
+        let timer = nextSerial()
+        guard let end = durables.setExpiryTimer(timer, of: interest) else { return }
+        setTimer(end, .expired(interest: interest, timer: timer))
     }
 
     /// Sets new expiry timers after a change of the retention time. O(durable requests).
@@ -409,8 +411,6 @@ extension BrokerCore {
             finishPurge(of: interest)
             return
         }
-        // Only a raised retention time can make this timer early; a lowered one has set its own timer.
-        guard isExpired(interest) else { return setExpiry(of: interest) }
         switch interests[interest].phase {
         // Checked again when the write or delivery in progress ends.
         case .entering, .recording, .delivering: break

@@ -79,6 +79,17 @@ struct DurableBook {
         records[interest].map { $0.acceptedAt.advanced(byMilliseconds: limits.milliseconds) }
     }
 
+    /// Whether an expiry timer is the latest one of its request.
+    func isExpiryTimer(_ serial: UInt64, of interest: Int32) -> Bool { records[interest]?.expiryTimer == serial }
+
+    /// Sets the latest expiry timer of a request, which makes earlier ones stale.
+    ///
+    /// - Returns: the time of the timer; nil for a request that is not durable.
+    mutating func setExpiryTimer(_ serial: UInt64, of interest: Int32) -> Tick? {
+        records[interest]?.expiryTimer = serial
+        return expiry(of: interest)
+    }
+
     // MARK: Requests
 
     /// Takes note of an ID on the disk, which no new request gets.

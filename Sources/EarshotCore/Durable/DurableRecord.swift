@@ -118,6 +118,8 @@ struct DurableRecord {
     /// Time of acceptance, possibly by an earlier broker.
     let acceptedAt: Tick
     var phase: Phase
+    /// Serial of its latest expiry timer, which makes earlier ones stale.
+    var expiryTimer: UInt64 = 0
     /// Spool file of a result that an earlier broker left.
     let file: String?
 }

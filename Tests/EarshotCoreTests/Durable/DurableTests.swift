@@ -293,6 +293,26 @@ struct DurableTests {
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
     }
 
+    @Test func `each change of the retention time replaces the timers of the one before`() {
+        var bed = Bed()
+        let client = bed.rig.client(1)
+        bed.pass { rig in
+            for number in 1...100 { rig.fetch("h", "\(number)", "http://a/\(number)", by: client, Self.durable) }
+        }
+        for change in 1...100 {
+            var limits = CoreLimits()
+            limits.durableMilliseconds = 60_000 - change % 2 * 1_000
+            bed.rig.core.limitsChanged(limits, now: bed.rig.now)
+        }
+        #expect(bed.rig.core.timerCount < 3_000)
+        bed.rig.now = bed.rig.now.advanced(byMilliseconds: 59_999)
+        for _ in 0..<20 { bed.pass() }
+        #expect(bed.rig.core.ledger.requests.pending == 100)
+        bed.rig.now = bed.rig.now.advanced(byMilliseconds: 1)
+        bed.pass()
+        #expect(bed.rig.core.ledger.requests.pending == 0)
+    }
+
     @Test func `a stored result with times beyond the clock is delivered`() {
         var bed = Bed()
         let worker = bed.rig.worker()
