@@ -43,6 +43,8 @@ extension BrokerCore {
             forgetIfAside(known)
         }
         let interest = list(fetch, fingerprint, handler, client, hash, now: now)
+        // Each new request pays for the purge of one, so removals leave no more work behind than requests had a limit.
+        if !purging.isEmpty { purgeBudget += 1 }
         if !isHeard { subscribe(client, toHandler: handler) }
         guard !fetch.options.isDurable else {
             keep(interest, fetch, by: client)

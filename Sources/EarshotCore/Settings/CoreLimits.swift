@@ -111,7 +111,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var coolDownMilliseconds = 600_000
     /// Maximum number of requests to such a server that fail in one pass: a few milliseconds of work.
     public var refusalsPerPass = 1_000
-    /// Maximum number of requests of removed handlers purged in one pass: half a millisecond of work with cold caches.
+    /// Maximum number of requests of removed handlers purged in one pass, beside one for each new request: half a
+    /// millisecond of work with cold caches.
     public var purgesPerPass = 200
     /// Maximum number of requests, subscriptions and terminals of disconnected clients purged in one pass.
     public var departuresPerPass = 200

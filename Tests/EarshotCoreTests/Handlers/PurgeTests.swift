@@ -46,6 +46,18 @@ struct PurgeTests {
         #expect(rig.core.nextTimer == nil)
     }
 
+    @Test mutating func `removals leave no backlog that grows, however fast their handlers come back`() {
+        let a = rig.client(1)
+        for pass in 0..<100 {
+            rig.pass { _ in }
+            ask(20, "h\(pass)", by: a)
+            rig.pass { $0.remove("h\(pass)", by: a) }
+            #expect(rig.core.interests.count <= 40)
+        }
+        _ = finish()
+        #expect(rig.core.isIdle)
+    }
+
     @Test mutating func `what runs is cut off with the answer, whatever the slices have come to`() {
         let a = rig.client(1)
         ask(100, by: a)
