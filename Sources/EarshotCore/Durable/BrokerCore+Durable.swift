@@ -173,12 +173,11 @@ extension BrokerCore {
 
     /// Live sessions that await the reply, including those away.
     private func clients(of entering: DurableRecord.Entering) -> [Int32] {
-        entering.askers.compactMap { asker in
-            guard clients.contains(asker.client), clients[asker.client].serial == asker.serial,
-                !clients[asker.client].isGone
-            else { return nil }
-            return asker.client
-        }
+        entering.askers.filter { isLive($0) }.map(\.client)
+    }
+
+    private func isLive(_ asker: DurableRecord.Asker) -> Bool {
+        clients.contains(asker.client) && clients[asker.client].serial == asker.serial && !clients[asker.client].isGone
     }
 
     private func asker(_ client: Int32) -> DurableRecord.Asker {
@@ -190,7 +189,9 @@ extension BrokerCore {
         guard isDurable(interest) else { return }
         if let entering = durables.entering(interest) {
             let asker = asker(client)
-            if !entering.askers.contains(asker) { entering.askers.append(asker) }
+            guard !entering.askers.contains(asker) else { return }
+            // Without ended sessions the list is as long as there are clients, however slow the disk is.
+            entering.askers = entering.askers.filter { isLive($0) } + [asker]
         } else {
             reply(
                 .message(.accepted(handlers[interests[interest].handler].id, interests[interest].request)), to: client)
