@@ -153,7 +153,7 @@ extension BrokerCore {
         switch pattern {
         case .handler(let id): subscribe(client, toHandler: handlerNumber(id))
         case .subtree(let id):
-            guard clients[client].subtrees.insert(id).inserted else { return }
+            guard clients[client].subtrees.append(id).inserted else { return }
             subtreeSubscribers[id, default: []].append(client)
             for handler in handlersMatching(pattern) { listenerCame(handler) }
         }
@@ -172,8 +172,7 @@ extension BrokerCore {
             unsubscribe(client, fromHandler: handler, now: now)
         case .subtree(let id):
             guard clients[client].subtrees.remove(id) != nil else { return }
-            dropSubtree(id, of: client)
-            for handler in handlersMatching(pattern) { listenerLeft(handler, now: now) }
+            _ = dropSubtree(id, of: client, now: now)
         }
     }
 
@@ -184,18 +183,15 @@ extension BrokerCore {
         dropHandlerIfIdle(handler)
     }
 
-    /// Ends all subscriptions to subtrees. O(subtrees + handlers in them).
-    mutating func dropSubtrees(of client: Int32, now: Tick) {
-        for id in clients[client].subtrees {
-            dropSubtree(id, of: client)
-            for handler in handlersMatching(.subtree(id)) { listenerLeft(handler, now: now) }
-        }
-        clients[client].subtrees = []
-    }
-
-    private mutating func dropSubtree(_ id: HandlerID, of client: Int32) {
+    /// Ends a subscription to a subtree that the client's session does not list any more. O(handlers in it).
+    ///
+    /// - Returns: number of handlers in it.
+    mutating func dropSubtree(_ id: HandlerID, of client: Int32, now: Tick) -> Int {
         subtreeSubscribers[id]?.removeAll { $0 == client }
         if subtreeSubscribers[id]?.isEmpty == true { subtreeSubscribers[id] = nil }
+        let handlers = handlersMatching(.subtree(id))
+        for handler in handlers { listenerLeft(handler, now: now) }
+        return handlers.count
     }
 
     /// Starts the grace period of the handler's own requests when its last listener has left.
@@ -220,13 +216,15 @@ extension BrokerCore {
     }
 
     private func selectedListeners(of handler: Int32) -> [Int32] {
-        var direct = handlers[handler].subscribers
+        var found = handlers[handler].subscribers
+        if !subtreeSubscribers.isEmpty {
+            var all = OrderedSet(found)
+            for prefix in handlers[handler].id.prefixes { all.formUnion(subtreeSubscribers[prefix] ?? []) }
+            found = all.elements
+        }
         // A departed session may not have been unsubscribed from this handler yet.
-        if !departed.isEmpty { direct.removeAll { clients[$0].isGone } }
-        guard !subtreeSubscribers.isEmpty else { return direct }
-        var found = OrderedSet(direct)
-        for prefix in handlers[handler].id.prefixes { found.formUnion(subtreeSubscribers[prefix] ?? []) }
-        return found.elements
+        if !departed.isEmpty { found.removeAll { clients[$0].isGone } }
+        return found
     }
 
     // MARK: Handlers

@@ -96,7 +96,6 @@ extension BrokerCore {
         awayClients.remove(client)
         clients[client].absence = 0
         if tokenNumbers[clients[client].token] == client { tokenNumbers[clients[client].token] = nil }
-        dropSubtrees(of: client, now: now)
         withdrawPurges(from: client) { _ in true }
         depart(client, now: now)
     }

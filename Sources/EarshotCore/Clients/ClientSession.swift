@@ -1,5 +1,6 @@
 internal import EarshotHTTP
 internal import EarshotWire
+internal import OrderedCollections
 
 /// Session of one client: its requests, subscriptions and due terminals, over one connection, or with a lease over
 /// several.
@@ -37,7 +38,7 @@ struct ClientSession {
     /// Numbers of the handlers it is subscribed to.
     var subscriptions: Set<Int32> = []
     /// Subtrees it is subscribed to.
-    var subtrees: Set<HandlerID> = []
+    var subtrees: OrderedSet<HandlerID> = []
     /// Open requests that it owns.
     var owned = Chain()
     /// Terminals that it has not acknowledged.

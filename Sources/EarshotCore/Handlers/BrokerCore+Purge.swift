@@ -1,6 +1,7 @@
 internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
+internal import OrderedCollections
 
 /// Purges too large for one pass. The ledgers count them at once, and the tables are purged in slices, one per pass.
 ///
@@ -82,6 +83,10 @@ extension BrokerCore {
     /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget
     /// that is left means that nothing of the session is left.
     private mutating func goOnDeparting(_ client: Int32, _ budget: inout Int, now: Tick) {
+        while budget > 0, let id = clients[client].subtrees.last {
+            clients[client].subtrees.removeLast()
+            budget -= max(1, dropSubtree(id, of: client, now: now))
+        }
         while budget > 0, let handler = clients[client].subscriptions.first {
             unsubscribe(client, fromHandler: handler, now: now)
             budget -= 1

@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import OrderedCollections
 
 /// Spare capacity of tables. They grow by doubling and do not shrink by themselves, since an emptied table is often
 /// filled again. The broker releases the capacity after a burst.
@@ -36,6 +37,15 @@ extension Set {
         guard SpareRoom.isMuch(capacity, used: count, least: least) else { return }
         var copy = Set(minimumCapacity: count)
         for element in self { copy.insert(element) }
+        self = copy
+    }
+}
+
+extension OrderedSet {
+    mutating func releaseRoom(least: Int) {
+        guard SpareRoom.isMuch(elements.capacity, used: count, least: least) else { return }
+        var copy = OrderedSet(minimumCapacity: count)
+        for element in self { copy.append(element) }
         self = copy
     }
 }

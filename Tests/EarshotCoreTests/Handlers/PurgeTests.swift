@@ -46,6 +46,25 @@ struct PurgeTests {
         #expect(rig.core.nextTimer == nil)
     }
 
+    @Test mutating func `the subtrees of an ended session are left in slices, and nothing is delivered to it`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        let worker = rig.worker(slots: 100)
+        rig.pass { rig in
+            for number in 0..<20 {
+                rig.say(.subscribe(HandlerPattern("h\(number)/")!), by: a)
+                rig.fetch("h\(number)/x", "1", "http://h\(number)/", by: b)
+            }
+        }
+        let jobs = rig.jobs
+        #expect(jobs.count == 20)
+        rig.pass { $0.core.clientLost(a, now: $0.now) }
+        #expect(rig.core.isPurging && rig.core.audit() == [])
+        rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
+        #expect(rig.terminals(for: a) == [] && rig.terminals(for: b).count == 20)
+        #expect(finish() > 1)
+        #expect(rig.core.subtreeSubscribers.isEmpty && rig.core.audit() == [])
+    }
+
     @Test mutating func `removals leave no backlog that grows, however fast their handlers come back`() {
         let a = rig.client(1)
         for pass in 0..<100 {
