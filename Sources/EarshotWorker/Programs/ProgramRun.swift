@@ -204,12 +204,12 @@ final class ProgramRun {
     /// Raises the maximum body size; nil removes it.
     func raise(to maximum: Int?) { body?.raise(to: maximum) }
 
-    /// Starts a thread on the unhashed rest of the body.
+    /// Starts a thread on the unhashed rest of the body, unless one is running.
     ///
     /// - Returns: Whether the caller must wait for its result.
     func seal(on hasher: PartHasher) throws(SystemError) -> Bool {
         guard fate.isWanted, body?.isHashed == false else { return false }
-        hashing = try body?.hashRest(on: hasher, for: job.attempt)
+        if hashing == nil { hashing = try body?.hashRest(on: hasher, for: job.attempt) }
         return true
     }
 
