@@ -21,8 +21,10 @@ struct JobClock {
     private let totalMilliseconds: Int?
     /// Arrival of the JOB.
     let started: LoopTime
-    /// Start of the connect timeout and the total timeout.
+    /// Start of the total timeout.
     private var begun: LoopTime
+    /// Start of the connect timeout of the current connection.
+    private var connectBegan: LoopTime
     private var lastByte: LoopTime
     /// Time of the first line of the response's header; nil before it.
     private var headBegan: LoopTime?
@@ -33,17 +35,23 @@ struct JobClock {
         totalMilliseconds = job.totalMilliseconds
         started = now
         begun = now
+        connectBegan = now
         lastByte = now
     }
 
     /// Starts the connect timeout and the total timeout, after the worker's own work.
     mutating func begin(now: LoopTime) {
         begun = now
+        connectBegan = now
         lastByte = now
     }
 
-    /// Resets the header's start time for another response to the same job.
-    mutating func startOver() { headBegan = nil }
+    /// Starts the connect timeout of another connection for the same job. The total timeout continues.
+    mutating func startOver(now: LoopTime) {
+        connectBegan = now
+        lastByte = now
+        headBegan = nil
+    }
 
     mutating func receivedHeaderLine(now: LoopTime) {
         lastByte = now
@@ -95,7 +103,7 @@ struct JobClock {
     /// Milliseconds since the JOB arrived.
     func elapsedMilliseconds(now: LoopTime) -> Int { Int(now.since(started) / .milliseconds(1)) }
 
-    private var connectDeadline: LoopTime { begun.advanced(milliseconds: connectMilliseconds) }
+    private var connectDeadline: LoopTime { connectBegan.advanced(milliseconds: connectMilliseconds) }
 
     private var totalDeadline: LoopTime? { totalMilliseconds.map { begun.advanced(milliseconds: $0) } }
 

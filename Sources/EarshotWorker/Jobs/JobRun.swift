@@ -70,7 +70,7 @@ final class JobRun: TransferSink {
     /// Discards a response that is neither a continuation nor whole. The next request asks for the whole body.
     func startOver() {
         response.startOver()
-        clock.startOver()
+        clock.startOver(now: loop.now)
         phase = .resolving
     }
 

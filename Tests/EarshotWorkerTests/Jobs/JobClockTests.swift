@@ -82,8 +82,19 @@ struct JobClockTests {
     @Test func `a second response has ten timeouts of its own for its header`() {
         var clock = clock()
         clock.receivedHeaderLine(now: time(0))
-        clock.startOver()
+        clock.startOver(now: time(9_500))
         clock.receivedHeaderLine(now: time(9_500))
         #expect(clock.deadline(.header, now: time(9_500)) == time(10_500))
+    }
+
+    @Test func `a second connection has a connect timeout of its own, within the total timeout of the job`() {
+        var clock = clock(total: 2_000)
+        clock.receivedHeaderLine(now: time(900))
+        clock.startOver(now: time(1_400))
+        #expect(clock.overdue(.resolving, now: time(1_400), silentMilliseconds: nil) == nil)
+        #expect(clock.deadline(.resolving, now: time(1_400)) == time(1_700))
+        let left = clock.timeLeft(now: time(1_500))
+        #expect(left.connect == .milliseconds(200))
+        #expect(left.total == .milliseconds(500))
     }
 }
