@@ -98,6 +98,21 @@ import Testing
         #expect(throws: SystemError("pidfd_open", number: ESRCH)) { try ProcessDescriptor(pid: child.pid) }
     }
 
+    @Test func `a process that cannot be opened for lack of descriptors has not ended`() async {
+        await #expect(processExitsWith: .success) {
+            var limit = rlimit()
+            unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            limit.rlim_cur = 0
+            guard unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { exit(2) }
+            exit(ProcessDescriptor.hasEnded(pid: getpid()) ? 1 : 0)
+        }
+        await #expect(processExitsWith: .success) {
+            let ended = try ChildProcess.spawn("/bin/true", ["true"])
+            while ended.reap() == nil { sched_yield() }
+            exit(ProcessDescriptor.hasEnded(pid: ended.pid) ? 0 : 1)
+        }
+    }
+
     @Test func `a parent that is not the expected one is seen`() throws {
         #expect(try !ParentProcess.bind(to: -1, signal: 0))
         #expect(try ParentProcess.bind(to: getppid(), signal: 0))

@@ -197,17 +197,20 @@ final class Spool {
     ///
     /// A held attempt's file stays even if its worker is dead, because the worker's last messages may be unread.
     func sweepParts(held: (AttemptID) -> Bool) {
-        for (name, pid, attempt) in parts() where attempt.map({ !held($0) }) ?? Self.hasEnded(pid) { remove(name) }
+        for (name, pid, attempt) in parts() where attempt.map({ !held($0) }) ?? ProcessDescriptor.hasEnded(pid: pid) {
+            remove(name)
+        }
     }
 
     /// Removes files of ended processes, except files of `held` attempts. Those are taken back when the end of their
     /// worker is reported.
     func sweepEndedParts(held: (AttemptID) -> Bool) {
-        for (name, pid, attempt) in parts() where Self.hasEnded(pid) && !(attempt.map(held) ?? false) { remove(name) }
+        for (name, pid, attempt) in parts() where ProcessDescriptor.hasEnded(pid: pid) && !(attempt.map(held) ?? false)
+        { remove(name) }
     }
 
     /// Number of living processes that have unfinished files here. O(files).
-    func writers() -> Int { Set(parts().map(\.pid)).count { !Self.hasEnded($0) } }
+    func writers() -> Int { Set(parts().map(\.pid)).count { !ProcessDescriptor.hasEnded(pid: $0) } }
 
     /// Unfinished files, each with its process and attempt; without an attempt for files of the broker's own.
     private func parts() -> [(name: String, pid: Int32, attempt: AttemptID?)] {
@@ -215,9 +218,6 @@ final class Spool {
             SpoolName.writer(of: name).map { (name, $0.pid, $0.attempt) }
         }
     }
-
-    /// Returns whether a process has ended. A zombie counts as ended.
-    private static func hasEnded(_ pid: Int32) -> Bool { (try? ProcessDescriptor(pid: pid))?.hasEnded ?? true }
 
     private func names() throws -> [String] {
         let copy = dup(folder)

@@ -33,6 +33,16 @@ public final class ProcessDescriptor {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
+    /// Returns whether a process has ended. A zombie counts as ended. A process that cannot be opened for another
+    /// reason, such as a lack of descriptors, counts as running.
+    public static func hasEnded(pid: Int32) -> Bool {
+        do throws(SystemError) {
+            return try ProcessDescriptor(pid: pid).hasEnded
+        } catch {
+            return error.number == ESRCH
+        }
+    }
+
     /// Whether the process has ended.
     public var hasEnded: Bool {
         var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
