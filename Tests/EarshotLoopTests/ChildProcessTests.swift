@@ -70,6 +70,41 @@ import Testing
         child.sendToGroup(SIGKILL)
     }
 
+    @Test func `the group of a child that was reaped elsewhere gets no signal`() throws {
+        let (input, output) = (Pipe(), Pipe())
+        let streams = ChildProcess.Streams(input: input.reader, output: output.writer)
+        let script = "exec 3<&0; { head -c 1 <&3 >/dev/null; echo alive; } & echo started"
+        let child = try ChildProcess.spawn("/bin/sh", ["sh", "-c", script], streams: streams)
+        #expect(output.text() == "started\n")
+        try awaitEnd(child)
+        #expect(waitpid(child.pid, nil, 0) == child.pid)
+        #expect(child.reap() == .code(-1))
+        // The group still has a member, as one that reuses the number would.
+        child.sendToGroup(SIGKILL)
+        let loop = try EventLoop()
+        var isAlive = false
+        _ = try loop.add(output.reader, .readable) { _ in isAlive = output.text() == "alive\n" }
+        input.put()
+        #expect(try loop.run(for: patience) { isAlive })
+    }
+
+    @Test func `an abandoned child is killed with its group and reaped`() throws {
+        let output = Pipe()
+        let streams = ChildProcess.Streams(output: output.writer)
+        let child = try ChildProcess.spawn("/bin/sh", ["sh", "-c", "sleep 1000 & echo $!; wait"], streams: streams)
+        let grandchild = try ProcessDescriptor(pid: try #require(Int32(output.text().dropLast())))
+        child.killAndReap()
+        #expect(child.reap() == .code(-1))
+        let loop = try EventLoop()
+        var hasEnded = false
+        _ = try loop.add(grandchild.descriptor, .readable) { _ in hasEnded = true }
+        #expect(try loop.run(for: patience) { hasEnded })
+        let end = LoopTime.read().advanced(by: patience)
+        // The process ID has an entry until the child is reaped.
+        while kill(child.pid, 0) == 0, LoopTime.read() < end { sched_yield() }
+        #expect(kill(child.pid, 0) == -1)
+    }
+
     @Test func `a program that is not there is an error`() {
         #expect(throws: SystemError("posix_spawn", number: ENOENT)) {
             try ChildProcess.spawn("/nonexistent/program", ["program"])

@@ -38,6 +38,9 @@ public final class ChildProcess {
     /// Path of the running program's executable: proc(5).
     public static let thisProgram = "/proc/self/exe"
 
+    /// Exit of a child that was not reaped by its owner.
+    private static let unknownExit = Exit.code(-1)
+
     /// Process ID, valid until the child is reaped.
     public let pid: Int32
     private let process: ProcessDescriptor
@@ -153,9 +156,14 @@ public final class ChildProcess {
             return ChildProcess(pid: pid, process: try ProcessDescriptor(pid: pid))
         } catch {
             kill(pid, SIGKILL)
-            waitpid(pid, nil, 0)
+            awaitEnd(of: pid)
             throw error
         }
+    }
+
+    /// Blocks until a child has ended, and reaps it.
+    private static func awaitEnd(of pid: Int32) {
+        while waitpid(pid, nil, 0) < 0, errno == EINTR {}
     }
 
     /// Returns this process's environment with `variables` applied, as C strings that the caller must free.
@@ -183,6 +191,20 @@ public final class ChildProcess {
     @discardableResult
     public func send(_ signal: Int32) -> Bool { process.send(signal) }
 
+    /// Kills the child's process group and reaps the child on a thread, because a killed process can need time to end.
+    /// The child's exit is then unknown.
+    public func killAndReap() {
+        guard exit == nil else { return }
+        kill(-pid, SIGKILL)
+        exit = Self.unknownExit
+        let pid = pid
+        do throws(SystemError) {
+            try BackgroundThread.run { Self.awaitEnd(of: pid) }
+        } catch {
+            Self.awaitEnd(of: pid)
+        }
+    }
+
     /// Returns the child's exit, or nil while it runs. Frees its entry in the process table.
     public func reap() -> Exit? {
         if let exit { return exit }
@@ -191,8 +213,10 @@ public final class ChildProcess {
             let result = unsafe waitpid(pid, &status, WNOHANG)
             if result == 0 { return nil }
             guard result < 0 else { break }
-            // ECHILD: the child was reaped elsewhere, so its exit is unknown.
-            guard errno == EINTR else { return .code(-1) }
+            if errno == EINTR { continue }
+            // ECHILD: the child was reaped elsewhere, so its exit is unknown and its ID may be reused.
+            exit = Self.unknownExit
+            return exit
         }
         let ended: Exit =
             linux_wait_exited(status) != 0

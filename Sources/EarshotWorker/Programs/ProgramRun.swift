@@ -80,9 +80,7 @@ final class ProgramRun {
 
     /// Kills and reaps a process that cannot be watched.
     private func abort(_ error: SystemError) throws(SystemError) {
-        child.sendToGroup(SIGKILL)
-        _ = hasEnded(within: -1)
-        _ = child.reap()
+        child.killAndReap()
         throw error
     }
 
@@ -115,7 +113,7 @@ final class ProgramRun {
     func take(into buffer: inout [UInt8]) throws(Refusal) -> Bool {
         readErrors(into: &buffer)
         let isMore = try readOutput(into: &buffer)
-        guard exit == nil, hasEnded(within: 0) else { return isMore && exit == nil }
+        guard exit == nil, hasEnded else { return isMore && exit == nil }
         // Descendants of the program must not outlive it. Until it is reaped, its process ID cannot be reused as a
         // group ID.
         child.sendToGroup(SIGKILL)
@@ -132,10 +130,9 @@ final class ProgramRun {
         return false
     }
 
-    /// - Parameter milliseconds: Maximum time to wait; -1 for no limit.
-    private func hasEnded(within milliseconds: Int32) -> Bool {
+    private var hasEnded: Bool {
         var entry = pollfd(fd: child.descriptor, events: Int16(POLLIN), revents: 0)
-        return unsafe poll(&entry, 1, milliseconds) > 0
+        return unsafe poll(&entry, 1, 0) > 0
     }
 
     private func readErrors(into buffer: inout [UInt8]) {
