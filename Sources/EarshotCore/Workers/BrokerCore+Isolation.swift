@@ -85,8 +85,10 @@ extension BrokerCore {
         return flight
     }
 
-    /// Starts the first suspect whose origin has room. O(suspects) if none has.
+    /// Starts the first suspect whose origin has room. O(suspects) if none has. The others keep their order.
     private mutating func startSuspect(in pool: Int32, at place: (worker: Int32, isEmpty: Bool), now: Tick) {
+        var skipped: [FlightName] = []
+        defer { for name in skipped.reversed() { pools.add(suspect: name, first: true, to: pool) } }
         for _ in 0..<pools[pool].suspects.count {
             guard let name = pools.nextSuspect(of: pool) else { return }
             let suspect = settledSuspect(name)
@@ -105,7 +107,7 @@ extension BrokerCore {
                 setTimer(end, .isolation(workers[place.worker].id))
                 return
             } else {
-                pools.add(suspect: name, first: false, to: pool)
+                skipped.append(name)
             }
         }
     }

@@ -207,6 +207,32 @@ struct IsolationTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `an accused flight whose origin is full stays before all suspects`() throws {
+        var limits = CoreLimits()
+        limits.origins.limit = 1
+        rig = CoreRig(limits: limits)
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...3 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
+        let third = loseTwoWorkers()
+        let accused = try #require(rig.jobs.first?.url)
+        // Worker 4 is busy, and takes the only slot of the accused flight's origin after its worker's death.
+        let fourth = rig.worker(4)
+        rig.pass { $0.fetch("h", "4", "http://h4/", by: a) }
+        rig.pass { $0.fetch("h", "5", accused + "other", by: a) }
+        rig.pass { $0.core.workerLost(third, now: $0.now) }
+        let other = try #require(rig.jobs.first)
+        #expect(rig.jobs.map(\.url) == [accused + "other"])
+        let fifth = WorkerID(rawValue: 5)
+        rig.pass { _ = $0.worker(5) }
+        let second = try #require(rig.jobs.first)
+        #expect(starts.map(\.worker) == [fifth] && second.url != accused)
+        rig.pass { $0.done(other, by: fourth) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { $0.done(second, by: fifth) }
+        #expect(rig.jobs.map(\.url) == [accused])
+        #expect(rig.core.audit() == [])
+    }
+
     // MARK: Helpers
 
     /// Jobs of the last pass, with their workers.
