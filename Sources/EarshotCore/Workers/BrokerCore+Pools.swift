@@ -39,13 +39,8 @@ extension BrokerCore {
     /// Fails queued requests of a closed pool, at most `refusalsPerPass` in one pass. Requests of clients with a full
     /// window wait until it opens.
     mutating func failQueued(in pool: Int32, now: Tick) {
-        let clients = clients
-        let dueDeliveries = limits.dueDeliveries
         for _ in 0..<limits.refusalsPerPass {
-            let next = queue.next(in: pool, isForHigh: false) { client, _, _ in
-                client >= 0 && clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) ? .client : .none
-            }
-            guard let interest = next else { return }
+            guard let interest = nextFailure(in: pool) else { return }
             if isPurged(interest) {
                 finishPurge(of: interest)
             } else {
@@ -53,6 +48,17 @@ extension BrokerCore {
             }
         }
         isBehind = true
+    }
+
+    /// The next queued interest of a closed pool whose client's window is open; nil if there is none.
+    private mutating func nextFailure(in pool: Int32) -> Int32? {
+        // A copy for the closure, which runs while the queue is mutated. It ends before the failure changes a client, so
+        // the shared storage is not duplicated.
+        let clients = clients
+        let dueDeliveries = limits.dueDeliveries
+        return queue.next(in: pool, isForHigh: false) { client, _, _ in
+            client >= 0 && clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) ? .client : .none
+        }
     }
 
     // MARK: Own workers

@@ -192,6 +192,31 @@ struct PoolTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `a closed pool fails no more requests than the windows of their clients admit`() {
+        let own = rig.worker(1, slots: 1, schemes: ["thumb"])
+        let (narrow, wide) = (rig.client(1, window: 1), rig.client(2))
+        rig.pass { rig in
+            for n in 1...20 {
+                rig.fetch("n", "\(n)", "thumb:n\(n)", by: narrow)
+                rig.fetch("w", "\(n)", "thumb:w\(n)", by: wide)
+            }
+            rig.core.workerLost(own, now: rig.now)
+        }
+        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
+        #expect(rig.terminals(for: narrow).count == 1)
+        #expect(rig.terminals(for: wide).count == 20)
+        #expect(rig.core.ledger.requests.pending == 19)
+        for sequence in 1...19 as ClosedRange<UInt64> {
+            rig.pass { rig in
+                rig.core.deliveryTaken(sequence, by: narrow, now: rig.now)
+                rig.say(.acknowledge(sequence), by: narrow)
+            }
+            #expect(rig.terminals(for: narrow).count == 1)
+        }
+        #expect(rig.core.ledger.requests.pending == 0)
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `a request that is asked while the last worker is gone waits like those before it`() {
         let own = rig.worker(1, schemes: ["thumb"])
         let a = rig.client(1)
