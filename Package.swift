@@ -155,7 +155,8 @@ let package = Package(
         tests(
             "EarshotWorkerTests",
             [
-                "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "LibCrypto", "Curl", logging,
+                "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "ZMTP", "LibCrypto", "Curl",
+                logging,
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
         tests("CommandTests", ["earshot", "EarshotCore", "EarshotWire", arguments]),

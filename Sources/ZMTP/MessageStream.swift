@@ -399,6 +399,7 @@ public final class MessageStream {
         case .wouldBlock: setWaiting(true)
         case .ended:
             // The peer's last messages may still be readable.
+            isHungUp = true
             output.removeAll()
             setWaiting(false)
         }

@@ -134,6 +134,16 @@ import Testing
         #expect(left.stream.send(Message(head: [])))
     }
 
+    @Test func `a write that finds the peer gone tells of it at once`() throws {
+        let pair = try StreamPair.open()
+        try pair.write([0, 1, 7])
+        UnixSocket.shutDown(pair.other)
+        #expect(pair.stream.send(Message(head: [1])) && !pair.stream.isHungUp)
+        pair.stream.flush()
+        #expect(pair.stream.isHungUp && pair.stream.isIdle && !pair.stream.isEnded)
+        #expect(try pair.run { pair.messages.map(\.head) == [[7]] })
+    }
+
     @Test func `who does not read hears of the end all the same`() throws {
         let pair = try StreamPair.open()
         pair.stream.isReading = false

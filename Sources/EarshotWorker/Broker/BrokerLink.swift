@@ -145,19 +145,23 @@ final class BrokerLink {
         disconnect()
     }
 
-    /// Sends until the queue is empty or the socket is full. The loop wakes up when the socket is writable again.
+    /// Sends until the queue is empty, the socket is full or the broker has hung up. The loop wakes up when the socket is
+    /// writable again.
     private func flush(_ stream: MessageStream) {
         repeat {
             while phase == .up, let head = introductions.first, stream.send(Message(head: head)) {
                 introductions.removeFirst()
             }
-            while phase == .up, introductions.isEmpty, let terminal = terminals.first,
-                stream.send(terminal.message)
+            var count = 0
+            while phase == .up, !stream.isHungUp, introductions.isEmpty, count < terminals.count,
+                stream.send(terminals[count].message)
             {
-                terminals.removeFirst()
+                count += 1
             }
             stream.flush()
-        } while phase == .up && waitingCount + introductions.count > 0 && stream.isIdle
+            // A broker that hung up may have read a part of them. The next one ignores ended attempts.
+            if !stream.isHungUp { terminals.removeFirst(count) }
+        } while phase == .up && waitingCount + introductions.count > 0 && stream.isIdle && !stream.isHungUp
     }
 
     // MARK: The connection

@@ -1,0 +1,56 @@
+import EarshotHTTP
+import EarshotLoop
+import EarshotWire
+import Foundation
+import Logging
+import Testing
+import ZMTP
+
+@testable import EarshotWorker
+
+/// A link to a broker that the test plays.
+@Suite final class BrokerLinkTests {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
+
+    init() throws {
+        try FileManager.default.createDirectory(
+            at: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+    }
+
+    deinit { try? FileManager.default.removeItem(at: folder) }
+
+    @Test func `terminals that a lost broker did not take wait for the next one`() throws {
+        let loop = try EventLoop()
+        let path = folder.appending(path: "work").path
+        let listener = try UnixSocket.listen(at: path)
+        defer { UnixSocket.close(listener) }
+        let link = BrokerLink(path, loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let descriptor = try #require(try UnixSocket.accept(listener))
+        var broker: MessageStream? = try MessageStream(
+            descriptor, as: .router, frameBytes: 1 << 20, mostMessages: 100, loop: loop
+        ) {}
+        var hasReady = false
+        let hook = loop.addHook {
+            while link.next() != nil {}
+            if broker?.next() != nil { hasReady = true }
+            broker?.flush()
+            return link.settle { Ready(slots: 1) } || broker?.hasPending == true ? .none : .untilEvent
+        }
+        #expect(try loop.run(for: .seconds(10)) { hasReady })
+        loop.removeHook(hook)
+        let attempts = (1...3).map { AttemptID(broker: BrokerInstance(rawValue: 1), flight: $0, attempt: 1) }
+        for attempt in attempts {
+            let message = WorkerMessage.failed(attempt, code: "reset", detail: nil, receivedBytes: 0)
+            link.send(Message(head: message.encoded())) { message in
+                let held = HeldAttempt(attempt: attempt, url: "http://h/")
+                return Outgoing(held: held, endedAt: loop.now, message: message, discard: nil)
+            }
+        }
+        #expect(link.waitingCount == 3)
+        // The broker ends, and the loop has not reported it yet.
+        broker = nil
+        link.welcomed { [] }
+        _ = link.settle { Ready(slots: 1) }
+        #expect(Array(link.waiting) == attempts)
+    }
+}
