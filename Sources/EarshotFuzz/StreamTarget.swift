@@ -35,8 +35,9 @@ enum StreamTarget {
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         guard unsafe socketpair(AF_UNIX, kind, 0, &ends) == 0, let loop = try? EventLoop() else { return nil }
         defer { UnixSocket.close(ends[1]) }
-        guard let stream = try? MessageStream(
-            ends[0], as: .router, frameBytes: 2_000, mostMessages: 10, loop: loop, onReady: {})
+        guard
+            let stream = try? MessageStream(
+                ends[0], as: .router, frameBytes: 2_000, mostMessages: 10, loop: loop, onReady: {})
         else { return nil }
         // Makes the loop poll once for the written bytes without blocking.
         _ = loop.addHook { .none }

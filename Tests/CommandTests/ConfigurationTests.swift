@@ -39,7 +39,8 @@ import Testing
     @Test(arguments: [
         ("slots = ", "line 1"), ("slots = 0", "slots"), ("slots = \"many\"", "slots"), ("slots = -1", "slots"),
         ("slot = 3", "slots"), ("cool-down = 1e300", "cool-down"), ("origin = 3", "origin must be a table"),
-        ("[origin.\"h\"]\nlimt = 2", "did you mean limit?"), ("[origin.\"h\"]\ncolour = 2", "use limit, spacing, http2"),
+        ("[origin.\"h\"]\nlimt = 2", "did you mean limit?"),
+        ("[origin.\"h\"]\ncolour = 2", "use limit, spacing, http2"),
         ("origin.h = 2", "must be a table"), ("address = 3", "address must be a table"),
         ("[address]\n\"10.0.0.0/8\" = \"maybe\"", "10.0.0.0/8"),
         ("address-policy = \"none\"", "address-policy"), ("slots = 3\0", "zero byte"),
