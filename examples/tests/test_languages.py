@@ -420,8 +420,9 @@ class BrokerTests(TestCase):
 
     def assertTold(self, program, *words):
         self.assertEqual(program.wait(40), NO_BROKER, program.describe())
+        message = program.stderr.casefold()
         for word in ("earshot: ", *words):
-            self.assertIn(word, program.stderr)
+            self.assertIn(word, message)
 
     def test_without_a_broker_they_say_how_to_start_one(self):
         with Origin() as origin:
