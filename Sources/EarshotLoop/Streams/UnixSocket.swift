@@ -29,11 +29,9 @@ public enum UnixSocket {
     public static func listen(at path: String) throws(SystemError) -> Int32 {
         let descriptor = try make()
         _ = unsafe unlink(path)
-        let mask = umask(0o177)
-        let isBound = unsafe linux_bind_unix(descriptor, path, path.utf8.count) == 0
-        let error = SystemError("bind a Unix socket")
-        umask(mask)
-        guard isBound else {
+        // The file gets the mode of the socket, unix(7). A change of the umask would affect other threads.
+        guard fchmod(descriptor, 0o600) == 0, unsafe linux_bind_unix(descriptor, path, path.utf8.count) == 0 else {
+            let error = SystemError("bind a Unix socket")
             Glibc.close(descriptor)
             throw error
         }
