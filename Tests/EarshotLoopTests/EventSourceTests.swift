@@ -94,6 +94,17 @@ import Testing
         #expect(try LockFile.take(path) != nil)
     }
 
+    @Test func `a lock is acquired within the given time after its release`() async throws {
+        let path = temporaryPath("lock")
+        defer { unsafe unlink(path) }
+        var first: LockFile? = try LockFile.take(path)
+        #expect(try LockFile.take(path, within: 20) == nil)
+        let waiter = Task.detached { try LockFile.take(path, within: 60_000) != nil }
+        first = nil
+        #expect(try await waiter.value)
+        #expect(first == nil)
+    }
+
     @Test func `a lock that is given up is free, though another process still has its descriptor`() throws {
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }

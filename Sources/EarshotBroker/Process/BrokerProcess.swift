@@ -23,6 +23,8 @@ public final class BrokerProcess {
     private static let quietMilliseconds = 1_000
     /// Time that a new broker waits for workers of an earlier one: ten times their longest reconnection delay.
     private static let openingMilliseconds = 1_000
+    /// Maximum time that a supervised broker waits for the end of an earlier one.
+    private static let lockMilliseconds = 2_000
     /// Time for GOODBYE to leave the sockets.
     private static let farewellMilliseconds = 50
 
@@ -97,7 +99,9 @@ public final class BrokerProcess {
         self.signals = signals
         try PrivateFolder.makeClosed(options.runtimeFolder)
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
-        guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock") else {
+        // The kernel kills the broker of a dead supervisor. It may hold the lock for a moment.
+        let patience = options.parentPid == nil ? 0 : Self.lockMilliseconds
+        guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock", within: patience) else {
             throw BrokerError("a broker runs in \(options.runtimeFolder) already")
         }
         self.lock = lock

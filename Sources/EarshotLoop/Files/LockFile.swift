@@ -21,8 +21,18 @@ public final class LockFile: Sendable {
 
     /// Acquires the lock. Creates the file with mode 0600 if it does not exist.
     ///
+    /// - Parameter milliseconds: Maximum time to wait for the present holder.
     /// - Returns: nil if another process, or another descriptor of this process, holds the lock.
-    public static func take(_ path: String) throws(SystemError) -> LockFile? {
+    public static func take(_ path: String, within milliseconds: Int = 0) throws(SystemError) -> LockFile? {
+        let deadline = LoopTime.read().advanced(milliseconds: milliseconds)
+        while true {
+            if let lock = try attempt(path) { return lock }
+            guard LoopTime.read() < deadline else { return nil }
+            usleep(5_000)
+        }
+    }
+
+    private static func attempt(_ path: String) throws(SystemError) -> LockFile? {
         let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw SystemError("open lock file") }
         let lock = LockFile(descriptor: descriptor)
