@@ -218,6 +218,52 @@ import Testing
         #expect(sent(core.received(welcome(3))) == [])
     }
 
+    @Test(arguments: ["CANCEL", "REMOVE"])
+    func `a late ERROR of a removed request does not end the next one with its ID`(verb: String) {
+        var core = ready()
+        _ = core.fetch(fetch("1"))
+        _ = verb == "CANCEL" ? core.cancel(key("1")) : core.remove(.handler(handler))
+        _ = core.fetch(fetch("1"))
+        var refusal = ErrorReply(code: "too-many-handlers")
+        (refusal.verb, refusal.handler, refusal.request) = ("FETCH", handler, key("1").request)
+        #expect(core.received(.error(refusal)) == [], "it names the removed request")
+        _ = core.received(
+            verb == "CANCEL" ? .cancelled(handler, key("1").request) : .removed(.handler(handler), count: 1))
+        #expect(deliveries(core.received(.terminal(result("1", sequence: 1)))) == [result("1", sequence: 1)])
+        _ = core.fetch(fetch("2"))
+        refusal.request = key("2").request
+        #expect(core.received(.error(refusal)) == [.report(.refused(refusal))], "it follows the answer")
+    }
+
+    @Test(arguments: ["CANCEL", "REMOVE"])
+    func `a late ACCEPTED of a removed submission does not settle the next one with its ID`(verb: String) {
+        var core = ready()
+        var submission = fetch("1")
+        submission.options.subscribes = false
+        submission.options.isDurable = true
+        _ = core.fetch(submission)
+        _ = verb == "CANCEL" ? core.cancel(key("1")) : core.remove(.handler(handler))
+        _ = core.fetch(submission)
+        #expect(core.received(.accepted(handler, key("1").request)) == [])
+        _ = core.received(
+            verb == "CANCEL" ? .cancelled(handler, key("1").request) : .removed(.handler(handler), count: 1))
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.fetch(submission)])
+    }
+
+    @Test func `a removed submission is not repeated after its removal`() {
+        var core = ready()
+        var submission = fetch("1")
+        submission.options.subscribes = false
+        submission.options.isDurable = true
+        _ = core.fetch(submission)
+        _ = core.remove(.handler(handler))
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.remove(.handler(handler))])
+    }
+
     @Test func `a question about a page is answered as one about the table is`() {
         var core = ready()
         let page = QueryPage(after: "a", limit: 3)

@@ -116,8 +116,9 @@ extension ClientCore {
     }
 
     mutating func accepted(_ key: RequestKey) -> [ClientAction] {
+        guard !isStale(key) else { return [] }
         settleSubmission(key)
-        return isStale(key) ? [] : [.report(.accepted(key))]
+        return [.report(.accepted(key))]
     }
 
     mutating func answered(_ query: Query) -> [ClientAction] {
@@ -150,8 +151,8 @@ extension ClientCore {
         }
         if let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil {
             let key = RequestKey(handler, request)
-            // The refusal concerns the replaced request with the same ID.
-            guard !awaited.contains(where: { $0.what == .replacement(key) }) else { return [] }
+            // The refusal precedes the answer to a removal, so it concerns the removed request with the same ID.
+            guard !isStale(key) else { return [] }
             requests[key] = nil
             waiting.remove(key)
             settleSubmission(key)
@@ -193,7 +194,13 @@ extension ClientCore {
             if let request = requests.removeValue(forKey: key), request.number < .max { said.append(key) }
             waiting.remove(key)
         }
+        if old == nil { forgetSubmissions { pattern.matches($0.handler) } }
         return said
+    }
+
+    /// Forgets submissions that a removal ends.
+    mutating func forgetSubmissions(_ isRemoved: (RequestKey) -> Bool) {
+        awaited.removeAll { if case .submission(let fetch) = $0.what { isRemoved(RequestKey(fetch)) } else { false } }
     }
 
     /// Settles the first CANCEL of a request.

@@ -182,6 +182,7 @@ struct ClientCore {
 
     mutating func cancel(_ key: RequestKey) -> [ClientAction] {
         let request = requests.removeValue(forKey: key)
+        if request == nil { forgetSubmissions { $0 == key } }
         waiting.remove(key)
         // The broker does not know the request: no CANCEL, because those would accumulate without bound while
         // disconnected.

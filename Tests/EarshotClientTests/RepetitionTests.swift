@@ -1,0 +1,73 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+/// Order of the messages that the next session repeats.
+@Suite struct RepetitionTests {
+    private func repeated(_ core: inout ClientCore) -> [ClientMessage] {
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        return sent(core.received(welcome(2)))
+    }
+
+    @Test func `removals come first, then subscriptions, requests and queries`() throws {
+        var core = ready()
+        let setting = try #require(SettingWords(["slots", "3"]))
+        _ = core.query(.status)
+        _ = core.fetch(fetch("1"))
+        _ = core.set(setting)
+        _ = core.fetch(fetch("gone"))
+        _ = core.cancel(key("gone"))
+        _ = core.remove(pattern("page/1"))
+        _ = core.subscribe(pattern("page/"))
+        _ = core.query(.ping)
+        #expect(
+            repeated(&core) == [
+                .cancel(handler, key("gone").request), .remove(pattern("page/1")), .subscribe(pattern("page/")),
+                .fetch(fetch("1")), .query(.status), .set(setting), .query(.ping),
+            ])
+        // The answers match in the new order.
+        #expect(core.received(.cancelled(handler, key("gone").request)) == [.report(.cancelled(key("gone")))])
+        #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
+        #expect(core.received(.changed(setting)) == [.report(.changed(setting))])
+        #expect(
+            repeated(&core) == [
+                .remove(pattern("page/1")), .subscribe(pattern("page/")), .fetch(fetch("1")), .query(.ping),
+            ])
+    }
+
+    @Test func `requests with and without a subscription are repeated in their original order`() {
+        var core = ready()
+        var submission = fetch("2")
+        submission.options.subscribes = false
+        _ = core.fetch(fetch("1"))
+        _ = core.fetch(submission)
+        _ = core.fetch(fetch("3"))
+        for _ in 1...2 {
+            #expect(repeated(&core) == [.fetch(fetch("1")), .fetch(submission), .fetch(fetch("3"))])
+        }
+    }
+
+    @Test func `a removal ends the subscriptions to its handlers, and none to a subtree`() {
+        var core = ready()
+        for name in ["page/1", "page/2", "page/2/", "other"] { _ = core.subscribe(pattern(name)) }
+        _ = core.remove(pattern("page/1"))
+        _ = core.received(.removed(pattern("page/1"), count: 0))
+        #expect(repeated(&core) == ["page/2", "page/2/", "other"].map { .subscribe(pattern($0)) })
+        _ = core.remove(pattern("page/"))
+        _ = core.received(.removed(pattern("page/"), count: 0))
+        #expect(core.subscribe(pattern("page/2")) == [.send(.subscribe(pattern("page/2")))], "it can be renewed")
+        #expect(repeated(&core) == ["page/2/", "other", "page/2"].map { .subscribe(pattern($0)) })
+    }
+
+    @Test func `a removed submission is not repeated after its removal`() {
+        var core = ready()
+        var submission = fetch("1")
+        submission.options.subscribes = false
+        submission.options.isDurable = true
+        _ = core.fetch(submission)
+        _ = core.remove(.handler(handler))
+        #expect(repeated(&core) == [.remove(.handler(handler))])
+    }
+}
