@@ -16,8 +16,8 @@ import Testing
             core.received(welcome(1)) == [
                 .report(.state(.connected(BrokerInstance(rawValue: 1)))),
                 .send(.subscribe(pattern("others/"))),
-                .send(.query(.status)),
                 .send(.fetch(fetch("1"))), .send(.fetch(fetch("2"))), .send(.fetch(fetch("3"))),
+                .send(.query(.status)),
             ])
         #expect(core.fetch(fetch("4")) == [.send(.fetch(fetch("4")))])
     }

@@ -60,14 +60,4 @@ import Testing
         #expect(core.subscribe(pattern("page/2")) == [.send(.subscribe(pattern("page/2")))], "it can be renewed")
         #expect(repeated(&core) == ["page/2/", "other", "page/2"].map { .subscribe(pattern($0)) })
     }
-
-    @Test func `a removed submission is not repeated after its removal`() {
-        var core = ready()
-        var submission = fetch("1")
-        submission.options.subscribes = false
-        submission.options.isDurable = true
-        _ = core.fetch(submission)
-        _ = core.remove(.handler(handler))
-        #expect(repeated(&core) == [.remove(.handler(handler))])
-    }
 }

@@ -11,18 +11,37 @@ extension ClientCore {
         token = welcome.token
         spool = welcome.spool
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
+        let questions = awaited
+        awaited = []
+        // After a subscription or a request a removal would end it.
+        for question in questions where question.what.isRemoval { actions += sayAgain(question) }
         for pattern in subscriptions { actions += notify(.subscribe(pattern)) }
-        for index in awaited.indices { actions += sayQuestion(index) }
         actions += lostSubmissions.map { .report(.refused(Self.connectionLost($0))) }
         lostSubmissions = []
-        for (key, _) in requests.sorted(by: { $0.value.order < $1.value.order }) {
-            if requests[key]?.isLost == true {
+        actions += sayFetches(questions.filter(\.what.isSubmission))
+        for question in questions where !question.what.isRemoval && !question.what.isSubmission {
+            actions += sayAgain(question)
+        }
+        return actions
+    }
+
+    /// Repeats the open requests and `submissions` in the order of their creation.
+    private mutating func sayFetches(_ submissions: Deque<Question>) -> [ClientAction] {
+        var submissions = submissions
+        var actions: [ClientAction] = []
+        for (key, request) in requests.sorted(by: { $0.value.order < $1.value.order }) {
+            while let first = submissions.first, first.order < request.order {
+                submissions.removeFirst()
+                actions += sayAgain(first)
+            }
+            if request.isLost {
                 requests[key] = nil
                 actions.append(.report(.refused(Self.connectionLost(key))))
             } else {
                 actions += sayRequest(key)
             }
         }
+        for submission in submissions { actions += sayAgain(submission) }
         return actions
     }
 
@@ -184,7 +203,7 @@ extension ClientCore {
         return isDraining ? actions : actions + say(&request)
     }
 
-    /// Forgets the open requests of a pattern.
+    /// Forgets the open requests of a pattern; without `old` also its submissions.
     ///
     /// - Returns: keys of the requests sent in this session.
     @discardableResult
@@ -232,6 +251,15 @@ extension ClientCore {
 }
 
 extension ClientCore.Awaited {
+    var isRemoval: Bool {
+        switch self {
+        case .cancel, .replacement, .remove: true
+        case .query, .setting, .submission: false
+        }
+    }
+
+    var isSubmission: Bool { if case .submission = self { true } else { false } }
+
     /// The message that carries it.
     var message: ClientMessage {
         switch self {

@@ -15,7 +15,8 @@ extension ClientCore {
 
     /// Sends a message that the broker answers.
     mutating func ask(_ what: Awaited) -> [ClientAction] {
-        awaited.append(Question(what: what, number: .max, wasSaid: false))
+        lastOrder += 1
+        awaited.append(Question(what: what, order: lastOrder, number: .max, wasSaid: false))
         return sayQuestion(awaited.endIndex - 1)
     }
 
@@ -94,7 +95,7 @@ extension ClientCore {
         return actions
     }
 
-    private mutating func sayAgain(_ question: Question) -> [ClientAction] {
+    mutating func sayAgain(_ question: Question) -> [ClientAction] {
         awaited.append(question)
         return sayQuestion(awaited.endIndex - 1)
     }

@@ -3,9 +3,9 @@ internal import EarshotWire
 
 /// State machine of a client: open requests, subscriptions and answers, over any number of connections.
 ///
-/// All of them outlive connections and brokers. After each WELCOME the core repeats the subscriptions, then the
-/// messages that await an answer, then each open request. A repeated request is idempotent, and its terminal is
-/// delivered once.
+/// All of them outlive connections and brokers. After each WELCOME the core repeats the removals without an answer, then
+/// the subscriptions, each open request, and the other messages without an answer. A repeated request is idempotent, and
+/// its terminal is delivered once.
 ///
 /// With a lease, WELCOME may state that the broker kept the session. Then the core repeats only the messages that the
 /// broker did not receive. It recognises repeated terminals by their sequence numbers, and the broker repeats lost
@@ -41,6 +41,8 @@ struct ClientCore {
     /// A message that awaits an answer.
     struct Question {
         let what: Awaited
+        /// Position in the order of creation, in which submissions and requests are repeated.
+        let order: UInt64
         /// Number of its message in the session.
         var number: UInt64
         /// Whether it was sent, in any session.
@@ -193,6 +195,8 @@ struct ClientCore {
     /// - Parameter old: open requests of the pattern; nil searches all requests in O(requests).
     mutating func remove(_ pattern: HandlerPattern, _ old: [RequestKey]? = nil) -> [ClientAction] {
         forget(pattern, old)
+        // A subscription to a subtree stays.
+        subscriptions.removeAll { if case .handler(let handler) = $0 { pattern.matches(handler) } else { false } }
         return ask(.remove(pattern))
     }
 
