@@ -1,8 +1,8 @@
 """Core of a client: its pending requests, questions and subscriptions, across connections and brokers.
 
 Pure: each event is a method that returns a list of actions. After each WELCOME the core repeats its state: first the
-subscriptions, then the unanswered questions, then the pending requests. Request IDs are never reused, so a terminal
-belongs to a pending request or to none.
+unanswered removals, then the subscriptions, the pending requests, and the other unanswered questions. Request IDs are
+never reused, so a terminal belongs to a pending request or to none.
 
 With a lease, WELCOME can resume the session. Then the core repeats only messages that the broker has not received. It
 recognizes redelivered terminals by their `seq`, and the broker sends lost replies again.
@@ -205,7 +205,7 @@ class Core:
         self._replies = 0
         """Number of replies received in the session."""
         self._ownerless: set[int] = set()
-        """Questions of this session without a caller that waits for the answer."""
+        """Questions without a caller that waits for the answer."""
         self._numbers: dict[int, int] = {}
         self._notices: deque[tuple[int, bytes]] = deque()
         self.phase = Phase.APART
@@ -306,11 +306,19 @@ class Core:
     def cancel(self, key: Key, token: int) -> list[Action]:
         """Cancels one request, of this or another client."""
         mine = self._take(key)
-        actions = self._ask(_Question(token, "CANCEL", key, survives=False))
+        if mine is not None and not mine.number and self.phase is not Phase.READY:
+            # The broker does not know the request. While disconnected such messages would accumulate without bound.
+            return [Drop((key,), "it was cancelled"), Settle(token, None)]
+        actions = self._ask(_Question(token, "CANCEL", key, survives=True))
         return [Drop((key,), "it was cancelled"), *actions] if mine else actions
 
     def remove(self, pattern: str, token: int, survives: bool) -> list[Action]:
-        """Removes the handlers that match `pattern`. `survives`: repeat the removal at the next broker."""
+        """Removes the handlers that match `pattern`.
+
+        `survives`: the caller waits for the next broker if the connection ends. Otherwise the end of the connection
+        settles the question, and a removal without a connection is not sent. A removal without an answer is repeated
+        in any case.
+        """
         actions = self._forget(pattern, "its handler was removed")
         actions += self._ask(_Question(token, "REMOVE", (pattern,), survives))
         return actions + [action for head in self._subscribing_again(pattern) for action in self._tell(head)]
@@ -376,12 +384,13 @@ class Core:
             self._reset()
         self._said = self._replies = 0
         self._session = message.field("token")
+        # After a subscription or a request a removal would end it.
+        removals = [question for question in self._questions.values() if question.verb in ("CANCEL", "REMOVE")]
+        others = [question for question in self._questions.values() if question.verb not in ("CANCEL", "REMOVE")]
+        actions += [self._say_question(question) for question in removals]
         actions += [self._notify(encode("SUBSCRIBE", pattern)) for pattern in sorted(set(self._watches.values()))]
-        for question in self._questions.values():
-            actions.append(self._say_question(question))
-            if question.verb == "REMOVE":
-                actions += [self._notify(head) for head in self._subscribing_again(question.operands[0])]
         actions += [self._say_wanted(wanted) for wanted in everything]
+        actions += [self._say_question(question) for question in others]
         return actions
 
     def _resumed(self, heard: int, everything: list[_Wanted], answered: bool) -> list[Action]:
@@ -487,8 +496,6 @@ class Core:
         self._session = None
         self._said = self._replies = 0
         self._notices.clear()
-        for token in list(self._ownerless):
-            self._settle(self._questions[token], None)
         for requests in self._wanted.values():
             for wanted in requests.values():
                 wanted.number = 0
@@ -563,9 +570,7 @@ class Core:
         return Settle(question.token, answer)
 
     def _disown(self, question: _Question) -> Settle:
-        """Ends a question without its answer. A session that resumes still sends it and receives its answer."""
-        if self._session is None:
-            return self._settle(question, None)
+        """Tells the caller of a question that no answer comes. The next connection still repeats the question."""
         self._ownerless.add(question.token)
         return Settle(question.token, None)
 

@@ -109,11 +109,12 @@ class SessionTests(unittest.TestCase):
         script.brief(script.core.remove("h", 8, survives=False))
         self.assertEqual(script.brief(script.core.lost()), ["settle 8 None", "reopen 0"])
         script.fetch("g", "1")
-        self.assertEqual(script.brief(script.core.cancel(("f", "1"), 9)), ["settle 9 None"])
+        self.assertEqual(script.brief(script.core.cancel(("f", "1"), 9)), [])
         script.brief(script.core.opened())
         self.assertEqual(script.hear(f"{LEASED}\nresumed: 1"),
                          ["greeted", "say REMOVE h", "say CANCEL f 1", "say FETCH g 1 http://x/"])
         self.assertEqual(script.hear("REMOVED h 1"), [])
+        self.assertEqual(script.hear("CANCELLED f 1"), ["settle 9 CANCELLED"])
 
     def test_replies_are_counted_and_those_that_were_lost_are_awaited(self):
         script = Script(lease=5)
@@ -281,8 +282,25 @@ class RemovalTests(unittest.TestCase):
         self.assertEqual(script.brief(script.core.lost()), ["settle 1 None", "reopen 0"])
         self.assertEqual(script.brief(script.core.remove("mine", 3, False)), ["settle 3 None"], "nobody to ask")
         script.brief(script.core.opened())
-        self.assertEqual(script.hear(NEXT), ["greeted", "say REMOVE all/"])
+        self.assertEqual(script.hear(NEXT), ["greeted", "say REMOVE mine", "say REMOVE all/"])
+        self.assertEqual(script.hear("REMOVED mine 0"), [], "its caller has its answer")
         self.assertEqual(script.hear("REMOVED all/ 0"), ["settle 2 REMOVED"])
+
+
+    def test_a_cancellation_without_an_answer_is_repeated_before_all_else(self):
+        script = Script()
+        script.brief(script.core.watch(7, "w"))
+        script.fetch("h", "1")
+        script.fetch("h", "2")
+        self.assertEqual(script.brief(script.core.cancel(("h", "1"), 8)), ["drop h/1", "say CANCEL h 1"])
+        self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])
+        self.assertEqual(script.brief(script.core.cancel(("others", "1"), 9)), [], "another program may own it")
+        self.assertEqual(script.brief(script.core.cancel(("h", "2"), 10)), ["drop h/2", "settle 10 None"],
+                         "it ended with the session")
+        script.brief(script.core.opened())
+        self.assertEqual(script.hear(NEXT), ["greeted", "say CANCEL h 1", "say CANCEL others 1", "say SUBSCRIBE w"])
+        self.assertEqual(script.hear("CANCELLED h 1"), ["settle 8 CANCELLED"])
+        self.assertEqual(script.hear("CANCELLED others 1"), ["settle 9 CANCELLED"])
 
 
 class WatchTests(unittest.TestCase):
@@ -386,14 +404,14 @@ class BrokerTests(unittest.TestCase):
         self.assertEqual(script.result("h", "2", 1), ["deliver h 2 200 to me"])
         return script
 
-    AGAIN = ["greeted", "say SUBSCRIBE w/", "say QUERY status", "say FETCH h 1 http://x/", "say FETCH h 3 http://x/"]
+    AGAIN = ["greeted", "say SUBSCRIBE w/", "say FETCH h 1 http://x/", "say FETCH h 3 http://x/", "say QUERY status"]
 
     def test_the_next_broker_is_asked_for_all_that_is_still_wanted(self):
         script = self.busy()
         self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])
         self.assertEqual(script.fetch("h", "4"), [])
         self.assertEqual(script.brief(script.core.opened()), ["say HELLO EAR/1"])
-        self.assertEqual(script.hear(NEXT), [*self.AGAIN, "say FETCH h 4 http://x/"])
+        self.assertEqual(script.hear(NEXT), [*self.AGAIN[:-1], "say FETCH h 4 http://x/", self.AGAIN[-1]])
         self.assertEqual(script.result("h", "1", 1), ["deliver h 1 200 to me"], "seq begins anew")
         self.assertEqual(script.result("h", "2", 2), [], "it was answered by the one before")
 
@@ -423,7 +441,7 @@ class BrokerTests(unittest.TestCase):
         self.assertEqual(script.result("h", "3", 3), ["deliver h 3 200 to me"])
         script.core.lost()
         script.core.opened()
-        self.assertEqual(script.hear(NEXT)[-2:], ["say FETCH h 1 http://x/", "say FETCH h 4 http://x/"])
+        self.assertEqual(script.hear(NEXT)[-3:-1], ["say FETCH h 1 http://x/", "say FETCH h 4 http://x/"])
 
     def test_one_that_was_too_slow_connects_again(self):
         self.assertEqual(self.busy().hear("GOODBYE\nreason: too-slow"), ["reopen 0"])
