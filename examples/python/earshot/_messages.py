@@ -142,6 +142,15 @@ def decode_for_worker(frames: Sequence[bytes]) -> Message:
     return _decode(frames, _WORKER_OPERANDS)
 
 
+def legible(frames: Sequence[bytes]) -> Message:
+    """Returns the legible part of a malformed message. It can have any operands; `sequence` is 0 if illegible."""
+    lines, _, header_lines = frames[0].decode("latin-1").partition("\n\n")
+    verb, *operands = lines.partition("\n")[0].split(" ")
+    message = Message(verb, tuple(operands), lines, header_lines, None)
+    message.sequence = message.number("seq") or 0
+    return message
+
+
 def _decode(frames: Sequence[bytes], verbs: Mapping[str, tuple[int, bool]]) -> Message:
     lines, _, header_lines = frames[0].decode("latin-1").partition("\n\n")
     verb, *operands = lines.partition("\n")[0].split(" ")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias
 
-from ._messages import Fetch, Message, decimal, decode, encode, matches
+from ._messages import Fetch, Message, decimal, decode, encode, legible, matches
 
 MOST_LOSSES = 3
 """Maximum number of repetitions of a request whose file vanished before it could be opened."""
@@ -27,6 +27,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 
 MOST_NOTICES = 1000
 """Maximum number of unconfirmed messages without an answer. With more, the core gives up the session."""
+NOTICES_PER_PING = 256
+"""Number of messages without an answer after which the core sends `QUERY ping`. Its answer confirms them."""
 MOST_REFUSALS = 20
 """Maximum number of refusals `session-in-use` before the core starts a new session."""
 
@@ -208,6 +210,9 @@ class Core:
         """Questions without a caller that waits for the answer."""
         self._numbers: dict[int, int] = {}
         self._notices: deque[tuple[int, bytes]] = deque()
+        self._notices_since_ping = 0
+        self._pings = 0
+        """Number of pings that the core itself has sent. Their tokens are negative."""
         self.phase = Phase.APART
         self.draining = False
         self._failures = 0
@@ -256,9 +261,8 @@ class Core:
         try:
             message = decode(frames)
         except ValueError as error:
-            return [Note(str(error))]
-        if self.phase is Phase.READY and (message.verb in _REPLIES or message.verb == "FAILED" and not message.sequence):
-            self._replies += 1
+            return [*self._malformed(legible(frames)), Note(str(error))]
+        self._count_reply(message)
         if message.verb in ("RESULT", "FAILED"):
             return self._terminal(message)
         if message.verb in _ANSWERS:
@@ -378,7 +382,9 @@ class Core:
         everything = [wanted for requests in self._wanted.values() for wanted in requests.values()]
         everything.sort(key=lambda wanted: wanted.order)
         heard = message.number("resumed")
-        if heard is not None and self._session is not None:
+        if heard is not None:
+            if self._session is None:
+                return self.lost()  # Too many notices since HELLO: the resumed session does not know them.
             return actions + self._resumed(heard, everything, message.number("replies") is not None)
         if self._session is not None:
             self._reset()
@@ -388,7 +394,8 @@ class Core:
         removals = [question for question in self._questions.values() if question.verb in ("CANCEL", "REMOVE")]
         others = [question for question in self._questions.values() if question.verb not in ("CANCEL", "REMOVE")]
         actions += [self._say_question(question) for question in removals]
-        actions += [self._notify(encode("SUBSCRIBE", pattern)) for pattern in sorted(set(self._watches.values()))]
+        for pattern in sorted(set(self._watches.values())):
+            actions += self._notify(encode("SUBSCRIBE", pattern))
         actions += [self._say_wanted(wanted) for wanted in everything]
         actions += [self._say_question(question) for question in others]
         return actions
@@ -401,12 +408,14 @@ class Core:
         """
         self._heard(heard)
         actions: list[Action] = []
-        unheard: list[tuple[int, Callable[[], Send]]] = []
+        unheard: list[tuple[int, Callable[[], Send | list[Send]]]] = []
         for question in list(self._questions.values()):
             number = self._numbers[question.token]
             if answered and number <= heard:
                 continue
-            if question.verb in ("CANCEL", "REMOVE") and number <= heard:
+            if question.token < 0:
+                self._settle(question, None)
+            elif question.verb in ("CANCEL", "REMOVE") and number <= heard:
                 actions.append(self._settle(question, None))
             else:
                 unheard.append((number, functools.partial(self._say_question, question)))
@@ -419,11 +428,44 @@ class Core:
         unheard += [(last + wanted.order, functools.partial(self._say_wanted, wanted))
                     for wanted in everything if not wanted.number]
         self._notices.clear()
+        self._notices_since_ping = 0
         self._said = heard
         if self._acknowledged:
             actions.append(self._say(encode("ACK", str(self._acknowledged))))
         unheard.sort(key=lambda entry: entry[0])
-        return actions + [say() for _, say in unheard]
+        for _, say in unheard:
+            sent = say()
+            actions += sent if isinstance(sent, list) else [sent]
+        return actions
+
+    def _count_reply(self, message: Message) -> None:
+        is_reply = message.verb in _REPLIES or message.verb == "FAILED" and message.field("seq") is None
+        if self.phase is Phase.READY and is_reply:
+            self._replies += 1
+
+    def _malformed(self, message: Message) -> list[Action]:
+        """Handles the legible part of a malformed message.
+
+        A reply counts, and answers the first question of its kind. A terminal counts as received, and ends its request.
+        """
+        if self.phase is not Phase.READY:
+            return []
+        self._count_reply(message)
+        verb = _ANSWERS.get(message.verb)
+        for question in self._questions.values():
+            if question.verb == verb:
+                is_awaited = question.token not in self._ownerless
+                # Only a removal has an outcome without the answer.
+                failed = Message("ERROR", ("internal",), "\ndetail: the answer of the broker was malformed", "", None)
+                settled = self._settle(question, None if verb in ("CANCEL", "REMOVE") else failed)
+                return [settled] if is_awaited else []
+        if message.verb not in ("RESULT", "FAILED") or 0 < message.sequence <= self._seen:
+            return []
+        self._seen = max(self._seen, message.sequence)
+        key = (message.operands[0], message.operands[1]) if len(message.operands) > 1 else ("", "")
+        if self._is_ending(key) or self._take(key) is None:
+            return []
+        return [Refuse(key, "internal", "the broker sent a malformed result")]
 
     def _terminal(self, message: Message) -> list[Action]:
         sequence, key = message.sequence, (message.operands[0], message.operands[1])
@@ -496,6 +538,9 @@ class Core:
         self._session = None
         self._said = self._replies = 0
         self._notices.clear()
+        self._notices_since_ping = 0
+        for token in [token for token in self._questions if token < 0]:
+            self._settle(self._questions[token], None)
         for requests in self._wanted.values():
             for wanted in requests.values():
                 wanted.number = 0
@@ -521,19 +566,31 @@ class Core:
         self._numbers[question.token] = self._said
         return send
 
-    def _notify(self, head: bytes) -> Send:
+    def _notify(self, head: bytes) -> list[Send]:
         """Sends a message without a relevant answer, and keeps it until the broker confirms it."""
-        send = self._say(head)
+        sent = [self._say(head)]
         if self._session is not None:
             self._notices.append((self._said, head))
+            self._notices_since_ping += 1
             if len(self._notices) > MOST_NOTICES:
                 self._session = None
-        return send
+            elif self._notices_since_ping >= NOTICES_PER_PING and self.phase is Phase.READY:
+                sent.append(self._ping())
+        return sent
+
+    def _ping(self) -> Send:
+        """Asks a question whose answer confirms all earlier messages."""
+        self._notices_since_ping = 0
+        self._pings += 1
+        question = _Question(-self._pings, "QUERY", ("ping",), survives=True)
+        self._questions[question.token] = question
+        self._ownerless.add(question.token)
+        return self._say_question(question)
 
     def _tell(self, head: bytes) -> list[Action]:
         """Sends a message now, or when the session resumes."""
-        send = self._notify(head) if self.phase is Phase.READY or self._session is not None else None
-        return [send] if send and self.phase is Phase.READY else []
+        sent = self._notify(head) if self.phase is Phase.READY or self._session is not None else []
+        return list(sent) if self.phase is Phase.READY else []
 
     def _subscribing_again(self, pattern: str) -> list[bytes]:
         """Returns the SUBSCRIBE messages to repeat after a REMOVE, which ends subscriptions to the removed handlers.

@@ -4,8 +4,8 @@ import unittest
 
 import fixture  # noqa: F401 (it sets the paths)
 from earshot._messages import Fetch
-from earshot._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_REFUSALS, Core, Deliver, Drop, GiveUp, Greeted, Note,
-                               Phase, Refuse, Reopen, Report, Send, Settle, pages)
+from earshot._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_REFUSALS, NOTICES_PER_PING, Core, Deliver, Drop,
+                               GiveUp, Greeted, Note, Phase, Refuse, Reopen, Report, Send, Settle, pages)
 
 WELCOME = "WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 4"
 LEASED = f"{WELCOME}\nlease: 5\ntoken: {'0f' * 16}"
@@ -174,6 +174,63 @@ class SessionTests(unittest.TestCase):
             script.brief(script.core.watch(token, f"h/{token}"))
         script.brief(script.core.lost())
         self.assertNotIn(b"token", script.core.opened()[0].head)
+
+
+    def test_the_broker_is_asked_whether_it_took_the_messages_that_it_does_not_answer(self):
+        script = Script(lease=5)
+        for token in range(NOTICES_PER_PING - 1):
+            self.assertEqual(len(script.brief(script.core.watch(token, f"h/{token}"))), 1, token)
+        self.assertEqual(script.brief(script.core.unwatch(7)), ["say UNSUBSCRIBE h/7", "say QUERY ping"])
+        self.assertEqual(script.hear("ANSWER ping", b"{}"), [], "no caller asked")
+        self.assertEqual(script.resume(NOTICES_PER_PING + 1), ["greeted"])
+        # Without the answer the messages are repeated, and the question with them.
+        script = Script(lease=5)
+        for token in range(NOTICES_PER_PING):
+            script.brief(script.core.watch(token, f"h/{token}"))
+        again = script.resume(0)
+        self.assertEqual(len(again), NOTICES_PER_PING + 2)
+        self.assertEqual(again[-2:], [f"say SUBSCRIBE h/{NOTICES_PER_PING - 1}", "say QUERY ping"])
+        self.assertEqual(script.brief(script.core.ask(900, "QUERY", "ping")), ["say QUERY ping"])
+        self.assertEqual(script.hear("ANSWER ping", b"{}"), [], "the answer to the first question")
+        self.assertEqual(script.hear("ANSWER ping", b"{}"), ["settle 900 ANSWER"])
+
+    def test_a_session_that_is_resumed_after_it_was_given_up_is_left(self):
+        script = Script(lease=5)
+        script.brief(script.core.lost())
+        script.brief(script.core.opened())
+        for token in range(MOST_NOTICES + 1):
+            script.brief(script.core.watch(token, f"h/{token}"))
+        self.assertEqual(script.hear(f"{LEASED}\nresumed: 0"), ["reopen 0"])
+        self.assertNotIn(b"token", script.core.opened()[0].head)
+
+    def test_a_malformed_reply_is_counted_and_is_the_answer_to_the_first_question_of_its_kind(self):
+        script = Script(lease=5)
+        script.brief(script.core.remove("h", 1, survives=True))
+        script.brief(script.core.cancel(("h", "1"), 2))
+        script.brief(script.core.ask(3, "QUERY", "status"))
+        script.brief(script.core.ask(4, "SET", "slots", "8"))
+        script.brief(script.core.ask(5, "QUERY", "status"))
+        self.assertEqual(script.hear("REMOVED h"), ["settle 1 None", "note"])
+        self.assertEqual(script.hear("CANCELLED h"), ["settle 2 None", "note"])
+        self.assertEqual(script.hear("ANSWER", b"{}"), ["settle 3 ERROR", "note"])
+        self.assertEqual(script.hear("CHANGED"), ["settle 4 ERROR", "note"])
+        self.assertEqual(script.hear("ERROR a b"), ["note"])
+        self.assertEqual(script.hear("FAILED h"), ["note"])
+        self.assertEqual(script.hear("PROGRESS h"), ["note"], "no reply")
+        self.assertEqual(script.hear("FAILED h 2 timeout\nseq: x"), ["note"], "no reply")
+        self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 5 ANSWER"])
+        script.brief(script.core.lost())
+        (hello,) = script.core.opened()
+        self.assertTrue(hello.head.endswith(b"\nreplies: 7\n"), hello.head)
+
+    def test_a_malformed_terminal_ends_its_request_and_is_acknowledged(self):
+        script = Script()
+        script.fetch("h", "1")
+        script.fetch("h", "2")
+        self.assertEqual(script.hear("RESULT h 1\nseq: 1"), ["refuse h/1 internal", "note"])
+        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+        self.assertEqual(script.hear("RESULT h 2\nseq: 1"), ["note"], "a repetition")
+        self.assertEqual(script.result("h", "2", 2), ["deliver h 2 200 to me"])
 
 
 class DeliveryTests(unittest.TestCase):
