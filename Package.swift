@@ -77,6 +77,8 @@ let package = Package(
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
             ]),
+        // Build facts that `bin/build` writes, and empty data of ICU.
+        .target(name: "CBuild"),
         .systemLibrary(name: "CLibCares"),
         .systemLibrary(name: "CLibCrypto"),
         .systemLibrary(name: "CLinux"),
@@ -119,7 +121,7 @@ let package = Package(
             dependencies: [
                 "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
                 "EarshotHTTP", "EarshotWire", "EarshotLoop",
-                "LibCrypto", arguments, logging, toml,
+                "LibCrypto", "CBuild", arguments, logging, toml,
             ],
             swiftSettings: settings),
 

@@ -8,7 +8,7 @@ enum Rules {
     /// Modules that each target may import besides the standard library. Every target needs a row.
     static let imports: [String: Set<String>] = [
         "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibCares": [], "CLibCrypto": [], "CLinux": [],
-        "CDecompression": [],
+        "CDecompression": [], "CBuild": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
         "Cares": ["CLibCares", "Glibc"],
@@ -50,8 +50,8 @@ enum Rules {
         ],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
-            "EarshotHTTP", "EarshotWire", "EarshotLoop", "LibCrypto", "ArgumentParser", "Logging", "TOMLKit", "Glibc",
-            "Synchronization",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "LibCrypto", "CBuild", "ArgumentParser", "Logging", "TOMLKit",
+            "Glibc", "Synchronization",
         ],
     ]
 

@@ -14,11 +14,12 @@ struct Earshot: ParsableCommand {
 
               earshot serve                       # run the bus, until Ctrl-C
               earshot get https://example.org/    # fetch a URL to standard output
+              earshot -V                          # show the versions of program and libraries
 
             Help topics, for `earshot help TOPIC`:
             \(HelpTopic.list)
             """,
-        version: "0.1.0",
+        version: VersionReport.firstLine,
         groupedSubcommands: [
             CommandGroup(
                 name: "Request",
@@ -46,7 +47,9 @@ struct Earshot: ParsableCommand {
         // Comes before any file is opened, in every role: child processes also start here.
         StandardStreams.occupy()
         SignalSource.ignoreBrokenPipes()
-        let arguments = CommandLine.words[...]
+        let words = CommandLine.words
+        // The parser knows only the long name.
+        let arguments = words == ["-V"] ? ["--version"] : words[...]
         let status = ExitStatus.concluding {
             if let topic = HelpTopic.named(by: arguments) {
                 try StandardOutput().write(Array(topic.text.utf8))
@@ -98,7 +101,9 @@ struct Earshot: ParsableCommand {
             Complaint.say(lines: text)
             return exitCode(for: error) == .validationFailure ? .usage : .other
         }
-        try StandardOutput().write(line: text)
+        // The report loads libraries, so it is made only for this request.
+        let isVersion = text == VersionReport.firstLine
+        try StandardOutput().write(isVersion ? Array(VersionReport.text.utf8) : Array((text + "\n").utf8))
         return .done
     }
 }

@@ -18,7 +18,7 @@ def describe():
         "cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "memory_gib": _memory(),
         "kernel": platform.release(), "system": _system(),
         "load": [round(load, 2) for load in os.getloadavg()],
-        "versions": {"earshot": _output(places.earshot(), "--version"), "commit": _commit(),
+        "versions": {"earshot": _output(places.earshot(), "--version").splitlines()[0].split()[-1], "commit": _commit(),
                      "python": platform.python_version(), **_packages(), **_python_packages(),
                      "async-http-client": _async_http_client()},
     }

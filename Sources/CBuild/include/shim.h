@@ -1,0 +1,8 @@
+// Facts about the build of a program, and replacements for data that its static libraries would add.
+#ifndef EARSHOT_CBUILD_SHIM_H
+#define EARSHOT_CBUILD_SHIM_H
+
+/// Commit and Swift version of a release, as lines `NAME VALUE`. Empty in other builds.
+const char *_Nonnull build_facts(void);
+
+#endif
