@@ -1,11 +1,12 @@
 """Permanent obstacles end the program with a code and a sentence before it reports readiness; temporary ones are reported."""
 
+import json
 import os
 import signal
 
 from support.harness import Commands, TestCase, temporary_folder
 from support.origin import Origin
-from support.processes import children, eventually, process_name
+from support.processes import children, eventually, kill, process_name
 
 
 class FaultyPlaceTests(TestCase):
@@ -45,10 +46,42 @@ class FaultyPlaceTests(TestCase):
                 ("--ca-file", "nothing.pem", "--ca-file: cannot read nothing.pem: No such file or directory"),
                 ("--ca-file", "folder", "--ca-file: folder is a directory")):
             with self.subTest(option=option, value=value):
-                self.assertIn(said, self.refused(64, option, value))
+                self.assertIn(said, self.refused(78, option, value))
                 self.assertFalse((self.folder / "run").exists())
         got = self.commands.run("get", "--ca-file", "nothing.pem", "http://127.0.0.1/")
         self.assertEqual(got.status, 64, got.describe())
+
+    def test_a_library_that_cannot_be_loaded_ends_serve(self):
+        (self.folder / "libraries").mkdir()
+        self.commands.environment["LD_LIBRARY_PATH"] = str(self.folder / "libraries")
+        (self.folder / "libraries" / "libcurl.so.4").write_bytes(b"no library")
+        said = self.refused(73)
+        self.assertRegex(said, "earshot: cannot start a worker: .*libcurl.so.4.*; install libcurl 7.88 or later")
+
+    def test_a_certificate_file_that_is_removed_is_told_of_and_found_again(self):
+        file = self.folder / "ca.pem"
+        file.touch()
+        serve = self.commands.start("serve", "--workers", "1", "--ca-file", file)
+        serve.await_line("earshot: ready")
+        file.rename(self.folder / "gone")
+        kill(next(p for p in children(serve.pid) if process_name(p) == "earshot-worker"))
+        serve.await_line(f"cannot start a worker: cannot read {file}: No such file or directory")
+        serve.await_line("in a row")
+        status = eventually(self.unready, "it is told")
+        self.assertEqual([failure["last-end"] for failure in status["failing"]],
+                         [f"cannot read {file}: No such file or directory"])
+        get = self.commands.start("submit", "--handler", "h", "--id", "1", "http://127.0.0.1:9/")
+        self.assertEqual(get.wait(), 0, get.describe())
+        reason = self.commands.run("why", "h", "1").stdout.decode()
+        self.assertRegex(reason, rf"no worker is connected; \d+ workers ended in a row, the last one with cannot read {file}")
+        (self.folder / "gone").rename(file)
+        eventually(lambda: json.loads(self.commands.run("status", "--json").stdout)["ready"], "a worker runs", timeout=20)
+        serve.signal(signal.SIGTERM)
+        serve.wait()
+
+    def unready(self):
+        status = json.loads(self.commands.run("status", "--json").stdout)
+        return status if not status["ready"] and status["failing"] else None
 
     def test_ready_means_that_a_worker_is_there(self):
         serve = self.commands.start("serve", "--workers", "2", "--dns-server", "[::1]:53", "--dns-server", "::1")

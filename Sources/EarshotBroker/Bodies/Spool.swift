@@ -44,6 +44,12 @@ final class Spool {
     /// Whether the path still refers to the open folder and this process still holds its lock.
     var isInPlace: Bool { FileIdentity(path: path) == FileIdentity(descriptor: folder) && lock.isAt(lockPath) }
 
+    /// Reason why workers cannot create files here, such as a file system that became read-only; nil if they can.
+    var obstacle: String? {
+        guard unsafe faccessat(folder, ".", W_OK | X_OK, AT_EACCESS) != 0 else { return nil }
+        return SystemError("write to the spool", number: errno).description
+    }
+
     /// Opens the folder at the path again, after the folder was removed, moved or replaced, or its lock file was
     /// removed. The files of a lost folder are lost.
     ///

@@ -6,8 +6,8 @@ internal import Logging
 /// The folders and sockets of the broker. Those that were removed or replaced are created again.
 ///
 /// ```
-/// in place → lost (a notice, or a failed use) → in place (created again)
-///                                             → lost (cannot be created; retried after a pause)
+/// in place → lost (a notice, or a failed use) → in place (created again, or writable again)
+///                                             → lost (cannot be created or written; retried after a pause)
 /// ```
 ///
 /// `RemovalWatch` delivers notices of the kernel, so an idle broker does not wake up for checks.
@@ -17,6 +17,8 @@ final class BrokerPlaces {
         let name: String
         let path: String
         let isInPlace: () -> Bool
+        /// Returns the reason why a place that exists cannot be used; nil if it can.
+        var obstacle: () -> String? = { nil }
         let makeAgain: () throws -> Void
     }
 
@@ -85,7 +87,12 @@ final class BrokerPlaces {
         var isMade = false
         for place in places {
             guard !place.isInPlace() else {
-                found(place)
+                if let obstacle = place.obstacle() {
+                    let isNews = lose(place)
+                    fail(place, obstacle, "a place of the broker cannot be written", isNews: isNews)
+                } else {
+                    found(place)
+                }
                 continue
             }
             let isNews = lose(place)
@@ -97,7 +104,8 @@ final class BrokerPlaces {
                     "a place of the broker was removed or replaced, and is created again",
                     metadata: ["path": "\(place.path)", "place": "\(place.name)"])
             } catch {
-                fail(place, "\(error)", isNews: isNews)
+                let message = "a place of the broker was removed or replaced, and cannot be created again"
+                fail(place, "\(error)", message, isNews: isNews)
             }
         }
         if isMade, let watch { watchAll(watch) }
@@ -126,12 +134,11 @@ final class BrokerPlaces {
         if let index = index(of: place) { faults[index].reason = nil }
     }
 
-    private func fail(_ place: Place, _ reason: String, isNews: Bool) {
+    private func fail(_ place: Place, _ reason: String, _ message: String, isNews: Bool) {
         guard let index = index(of: place) else { return }
         if isNews || faults[index].reason != reason {
             logger.error(
-                "a place of the broker was removed or replaced, and cannot be created again",
-                metadata: ["error": "\(reason)", "path": "\(place.path)", "place": "\(place.name)"])
+                "\(message)", metadata: ["error": "\(reason)", "path": "\(place.path)", "place": "\(place.name)"])
         }
         faults[index].reason = reason
     }

@@ -21,6 +21,8 @@ extension BrokerProcess {
             socketPlace("bus", bus), socketPlace("work", work),
             BrokerPlaces.Place(name: "spool", path: spool.path) { [unowned self] in
                 spool.isInPlace
+            } obstacle: { [unowned self] in
+                spool.obstacle
             } makeAgain: { [unowned self] in
                 try spool.openAgain()
                 core.spoolReplaced()

@@ -25,6 +25,7 @@ extension BrokerCore {
         let page = QueryPage(limit: limit)
         write(ledger, to: &json)
         json.member("phase", isDraining ? "draining" : "serving")
+        json.member("ready", isReady)
         json.member("queue") { json in
             json.object { json in
                 for priority in PriorityClass.allCases {
@@ -49,6 +50,11 @@ extension BrokerCore {
         writeFaults(to: &json)
         writeWorkers(page, to: &json)
         writeOrigins(page, to: &json, now: now)
+    }
+
+    /// Whether new requests for http and https can be served: a worker accepts jobs, and no place is lost.
+    private var isReady: Bool {
+        !isDraining && workers.slotCount(of: WorkerPool.web).total > 0 && placeFaults.allSatisfy { $0.reason == nil }
     }
 
     private func writeFaults(to json: inout JSONText) {

@@ -84,7 +84,9 @@ extension BrokerCore {
             writeWait("earlier-workers", "workers are finishing the jobs of an earlier broker", to: &json)
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " for the scheme \($0)" } ?? ""
-            writeWait("worker", "no worker\(scheme) is connected", to: &json)
+            let loop = pools[pool].scheme == nil ? childFailures.first { $0.role == "worker" } : nil
+            let cause = loop.map { "; \($0.deaths) workers ended in a row, the last one with \($0.lastEnd)" } ?? ""
+            writeWait("worker", "no worker\(scheme) is connected\(cause)", to: &json)
         } else if flights[flight].isSuspect, scope.admits, governor.origins[scope.origin].admits(.high) {
             writeWait("isolation", "its workers died; it runs in isolation, after other such requests", to: &json)
         } else if let donor {

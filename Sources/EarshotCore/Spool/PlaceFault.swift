@@ -1,4 +1,5 @@
-/// Folder or socket of the broker that was removed or replaced while in use. QUERY `status` reports it.
+/// Folder or socket of the broker that was removed or replaced while in use, or cannot be written. QUERY `status`
+/// reports it.
 public struct PlaceFault: Equatable, Sendable {
     /// `runtime`, `bus`, `work` or `spool`.
     public let place: String
@@ -8,7 +9,7 @@ public struct PlaceFault: Equatable, Sendable {
     public var count: Int
     /// Time of the last detection, in RFC 3339, UTC.
     public var last: String
-    /// Reason why restoring it failed; nil once it is restored.
+    /// Reason why it cannot be restored or written; nil once it can be used.
     public var reason: String?
 
     public init(place: String, path: String, count: Int, last: String, reason: String?) {

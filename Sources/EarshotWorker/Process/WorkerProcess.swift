@@ -19,8 +19,8 @@ public final class WorkerProcess {
     /// other threads start.
     ///
     /// - Returns: The exit code, 0.
-    /// - Throws: Errors of the system or c-ares. `FolderError` if the runtime folder does not belong to this user
-    ///   alone. `WorkerRefused` if the broker refuses the worker.
+    /// - Throws: Errors of the system. `WorkerUnfit` if a library cannot be loaded or rejects an option. `FolderError` if
+    ///   the runtime folder does not belong to this user alone. `WorkerRefused` if the broker refuses the worker.
     public func run() throws -> Int32 {
         SignalSource.ignoreBrokenPipes()
         ProcessName.set("earshot-worker")
@@ -43,7 +43,12 @@ public final class WorkerProcess {
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
         // folder again.
         _ = try PrivateFolder.isClosed(around: options.workPath)
-        let worker = try Worker(options, loop: loop, logger: logger)
+        let worker: Worker
+        do {
+            worker = try Worker(options, loop: loop, logger: logger)
+        } catch {
+            throw WorkerUnfit(error) ?? error
+        }
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.next() != nil {
                 if worker.phase == .serving { worker.drain() } else { worker.stop() }

@@ -24,6 +24,8 @@ final class Post {
     var dyingSince: String?
     /// Exit of the previous child; nil for the first child, and if that could not be started.
     var lastExit: ChildProcess.Exit?
+    /// Reason why no child can be started at present; nil for none.
+    var obstacle: String?
     /// Whether the pool shrinks by this post: its child drains and is not replaced.
     var isLeaving = false
     /// Kills a child that exceeds the drain time.

@@ -124,6 +124,7 @@ final class BusSession {
         noticeTimer = loop.setTimer(after: Self.silence) { [unowned self] in
             noticeTimer = nil
             Complaint.say("waiting for the broker in \(folder.path), at most \(patience)")
+            for failure in FailureReport(folder).sentences() { Complaint.say(failure) }
         }
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in
             end(Complaint(.noBroker, "no broker answers in \(folder.path); restart `earshot serve`"))

@@ -54,7 +54,7 @@ struct ServeCommand: ParsableCommand {
                 mostWorkers: mostWorkers)
             let run = ServeRun(
                 folder: folder, broker: broker,
-                worker: worker.options(WorkerOptions(workPath: folder.workPath, slots: pool.slots)),
+                worker: try worker.options(WorkerOptions(workPath: folder.workPath, slots: pool.slots)),
                 configuration: configuration, logLevel: log.logLevel, readyDescriptor: readiness.readyFd,
                 owner: privateTo)
             return try run.run(manager)

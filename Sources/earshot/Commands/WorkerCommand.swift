@@ -31,7 +31,7 @@ struct WorkerCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            var options = worker.options(WorkerOptions(workPath: try place.folder().workPath, slots: slots))
+            var options = try worker.options(WorkerOptions(workPath: try place.folder().workPath, slots: slots))
             options.secret = try family.secret()
             options.parentPid = family.parentPid
             return try ChildRun.worker(options).run(log.logLevel)
@@ -64,11 +64,6 @@ struct WorkerTuning: ParsableArguments {
     var tlsKeyLog: String?
 
     func validate() throws {
-        for server in dnsServers where !WorkerOptions.isNameServer(server) {
-            throw ValidationError(
-                "--dns-server \(server): give a numeric address, such as 9.9.9.9, 9.9.9.9:53 or [::1]:53")
-        }
-        if let caFile { try TrustFile.check(caFile, "--ca-file") }
         if let userAgent, ByteText.isMarked(userAgent) { throw ValidationError("--user-agent: the text must be UTF-8") }
         if let userAgent, userAgent.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
             throw ValidationError("--user-agent: remove the control character")
@@ -76,7 +71,15 @@ struct WorkerTuning: ParsableArguments {
     }
 
     /// Returns `options` with the values of the command line.
-    func options(_ options: WorkerOptions) -> WorkerOptions {
+    ///
+    /// - Throws: `Complaint` for values with which no worker can run.
+    func options(_ options: WorkerOptions) throws(Complaint) -> WorkerOptions {
+        for server in dnsServers where !WorkerOptions.isNameServer(server) {
+            throw Complaint(
+                .configuration,
+                "--dns-server \(server): give a numeric address, such as 9.9.9.9, 9.9.9.9:53 or [::1]:53")
+        }
+        if let caFile, let fault = TrustFile.fault(caFile) { throw Complaint(.configuration, "--ca-file: \(fault)") }
         var options = options
         if !dnsServers.isEmpty { options.dnsServers = dnsServers }
         if let caFile { options.caFile = Folder.absolute(caFile) }

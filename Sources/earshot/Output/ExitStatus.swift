@@ -48,6 +48,9 @@ enum ExitStatus: Int32, CaseIterable {
             }
     }
 
+    /// Whether the meaning of the status of a child helps an operator.
+    var tellsCause: Bool { self == .usage || self == .cannotServe || self == .configuration }
+
     /// Description for `earshot help exit-codes`, the man pages and the documents.
     var meaning: String {
         switch self {
@@ -72,7 +75,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .usage: "usage error: invalid command, option or argument"
         case .noInput: "cannot read the input, or empty list"
         case .noBroker: "no broker runs, or the connection to it was lost"
-        case .cannotServe: "cannot start: directory in use or not private, or worker rejected"
+        case .cannotServe: "cannot start: unfit directory or library, or worker rejected"
         case .configuration: "invalid configuration, or durable requests of a newer version"
         case .interrupted: "interrupted by a signal; get removes its pending requests"
         }

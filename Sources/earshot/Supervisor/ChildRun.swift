@@ -24,6 +24,8 @@ enum ChildRun {
             }
         } catch let error as BrokerError {
             throw Complaint(error.isPermanent ? .configuration : .cannotServe, error.description)
+        } catch let error as WorkerUnfit {
+            throw Complaint(error.isConfiguration ? .configuration : .cannotServe, "cannot start a worker: \(error)")
         } catch let error as WorkerRefused {
             throw Complaint(.cannotServe, error.description)
         } catch let error as SystemError where error.isLasting {

@@ -49,8 +49,17 @@ extension Supervisor {
         posts.filter { $0.rule.isFailing && !$0.isLeaving }.map { post in
             ChildFailure(
                 role: post.role == .broker ? "broker" : "worker", deaths: post.rule.quickDeaths,
-                since: post.dyingSince ?? "-", lastEnd: post.lastExit.map { "\($0)" } ?? "not started")
+                since: post.dyingSince ?? "-",
+                lastEnd: post.obstacle ?? post.lastExit.map { Self.text(of: $0) } ?? "not started")
         }
+    }
+
+    /// Returns the end of a child, with the meaning of an exit code that tells the cause.
+    static func text(of exit: ChildProcess.Exit) -> String {
+        guard case .code(let code) = exit, let status = ExitStatus(rawValue: code), status.tellsCause else {
+            return "\(exit)"
+        }
+        return "\(exit) (\(status.meaning))"
     }
 
     /// Sends the crash loops to the broker, or waits until its channel has room. Also writes them to a file in the

@@ -69,7 +69,7 @@ extension Supervisor {
             return "the broker ended \(broker.deaths) times in a row, last with \(broker.lastEnd)"
         }
         let wanted = posts.count { $0.role == .worker && !$0.isLeaving }
-        return "serving with \(workersTakenIn) of \(wanted) workers"
-            + (failures.isEmpty ? "" : ", \(failures.count) of them in a crash loop")
+        let last = failures.first.map { ", \(failures.count) of them in a crash loop, last with \($0.lastEnd)" } ?? ""
+        return (workersTakenIn == 0 ? "not ready: " : "serving with ") + "\(workersTakenIn) of \(wanted) workers" + last
     }
 }

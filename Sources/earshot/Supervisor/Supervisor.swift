@@ -253,23 +253,33 @@ final class Supervisor {
     }
 
     /// Returns the status of an exit after which a restart is useless; the child has reported the cause. An unfit
-    /// directory is permanent before the first success, and may be repaired later. Data of a newer version is always
-    /// permanent.
+    /// directory, library or option is permanent before the first success, and may be repaired later. Data of a newer
+    /// version is always permanent.
     private func permanentFault(_ exit: ChildProcess.Exit, of role: Post.Role) -> ExitStatus? {
-        if role == .broker, exit == .code(ExitStatus.configuration.rawValue) { return .configuration }
         let hasServed = role == .broker ? isReady : hasHadWorkers
-        return !hasServed && exit == .code(ExitStatus.cannotServe.rawValue) ? .cannotServe : nil
+        switch exit {
+        case .code(ExitStatus.configuration.rawValue): return role == .broker || !hasServed ? .configuration : nil
+        case .code(ExitStatus.cannotServe.rawValue): return hasServed ? nil : .cannotServe
+        default: return nil
+        }
     }
 
     /// Starts the child of a post, and retries after a delay.
     func restart(_ post: Post) {
         guard phase == .serving, !post.isLeaving else { return }
+        // A worker would end at once. Checked here, the cause is known for the status.
+        post.obstacle = post.role == .worker ? plan.worker.caFile.flatMap(TrustFile.fault) : nil
+        if let obstacle = post.obstacle { return retry(post, after: obstacle) }
         do throws(SystemError) {
             try start(post)
         } catch {
-            let pause = died(post, after: .zero, "cannot start \(post.role.name): \(error)")
-            loop.setTimer(after: max(pause, RestartRule.shortestPause)) { [unowned self] in restart(post) }
+            retry(post, after: "\(error)")
         }
+    }
+
+    private func retry(_ post: Post, after cause: String) {
+        let pause = died(post, after: .zero, "cannot start \(post.role.name): \(cause)")
+        loop.setTimer(after: max(pause, RestartRule.shortestPause)) { [unowned self] in restart(post) }
     }
 
     // MARK: The end

@@ -33,6 +33,15 @@ struct ReasonTests {
         let a = rig.client(1)
         rig.pass { rig in for n in 1...9 { rig.fetch("h", "\(n)", "http://\(n)/", by: a) } }
         expect(#""state":"queued","attempts":0,"waits-for":"worker","#, of: "h", "1", by: a)
+        expect(#""reason":"no worker is connected""#, of: "h", "1", by: a)
+        rig.core.childFailures = [
+            ChildFailure(role: "broker", deaths: 9, since: "-", lastEnd: "signal 9"),
+            ChildFailure(role: "worker", deaths: 6, since: "-", lastEnd: "exit code 1"),
+        ]
+        expect(
+            #""reason":"no worker is connected; 6 workers ended in a row, the last one with exit code 1""#,
+            of: "h", "1", by: a)
+        rig.core.childFailures = []
         rig.pass { _ = $0.worker(slots: 8) }
         expect(
             #""waits-for":"slot","reason":"the free slots are reserved for class high""#,

@@ -56,6 +56,31 @@ struct ChildFailureTests {
         #expect(answers.count == 1 && answers.first?.contains(told) == true, "\(answers)")
     }
 
+    @Test func `the broker is ready with a worker and without a lost place until it drains`() {
+        var rig = CoreRig()
+        let a = rig.client(1)
+        func isReady() -> Bool {
+            rig.pass { $0.say(.query(.status), by: a) }
+            return rig.actions.contains { action in
+                guard case .client(.answer(_, .status, let json)) = action else { return false }
+                return String(decoding: json, as: UTF8.self).contains(#""ready":true"#)
+            }
+        }
+        #expect(!isReady())
+        let worker = rig.worker(1)
+        #expect(isReady())
+        rig.core.placeFaults = [PlaceFault(place: "spool", path: "/s", count: 1, last: "-", reason: "read-only")]
+        #expect(!isReady())
+        rig.core.placeFaults[0].reason = nil
+        #expect(isReady())
+        rig.core.workerLost(worker, now: rig.now)
+        #expect(!isReady())
+        _ = rig.worker(1)
+        #expect(isReady())
+        rig.core.drain()
+        #expect(!isReady())
+    }
+
     @Test func `each worker is told where the spool is once it is another folder`() {
         var rig = CoreRig()
         let worker = rig.worker(1)
