@@ -38,9 +38,14 @@ final class ScriptedBroker {
         }
     }
 
-    func say(_ message: BrokerMessage, body: [UInt8]? = nil) throws {
+    /// Sends a head of any form.
+    func say(head: String) throws { try say(head: Array(head.utf8), body: nil) }
+
+    func say(_ message: BrokerMessage, body: [UInt8]? = nil) throws { try say(head: message.encoded(), body: body) }
+
+    private func say(head: [UInt8], body: [UInt8]?) throws {
         _ = try socket.send(peer, more: true)
-        _ = try socket.send(message.encoded(), more: body != nil)
+        _ = try socket.send(head, more: body != nil)
         if let body { _ = try socket.send(body) }
     }
 

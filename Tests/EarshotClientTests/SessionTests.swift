@@ -284,12 +284,54 @@ import Testing
         // An answer proves that earlier messages arrived.
         core = leased()
         for number in 0...ClientCore.mostNotices {
-            _ = core.subscribe(pattern("h/\(number)"))
-            _ = core.query(.ping)
-            _ = core.received(.answer(.ping))
+            let actions = core.subscribe(pattern("h/\(number)")) + core.query(.ping)
+            for case .query(.ping, _) in sent(actions) { _ = core.received(.answer(.ping)) }
         }
         #expect(core.notices.isEmpty)
         #expect(core.token != nil)
+    }
+
+    @Test func `each 256 messages without an answer are confirmed by a ping of the core`() {
+        var core = leased()
+        let most = ClientCore.messagesPerBarrier
+        for number in 1..<most { #expect(sent(core.subscribe(pattern("h/\(number)"))).count == 1) }
+        #expect(sent(core.setPriority(key("1"), .high)).last == .query(.ping, QueryPage()))
+        _ = core.query(.ping)
+        #expect(core.received(.answer(.ping)) == [], "the consumer did not ask")
+        #expect(core.notices.isEmpty)
+        #expect(core.received(.answer(.ping)) == [.report(.answered(.ping))])
+        // Without the answer the messages are repeated, and the ping after them.
+        for number in 1...most { _ = core.subscribe(pattern("g/\(number)")) }
+        let again = sent(resume(&core, heard: UInt64(most + 2)))
+        #expect(again.count == most + 1 && again.last == .query(.ping, QueryPage()))
+        // A ping that the broker received is answered.
+        #expect(sent(resume(&core, heard: UInt64(2 * most + 3))) == [])
+        #expect(core.awaited.isEmpty, "an older broker keeps no replies")
+        #expect(core.token != nil)
+    }
+
+    @Test func `submissions are confirmed by a ping too, also without a lease`() {
+        var core = ready()
+        var submission = fetch("1")
+        submission.options.subscribes = false
+        for number in 1...ClientCore.messagesPerBarrier {
+            submission.request = key("\(number)").request
+            _ = core.fetch(submission)
+        }
+        #expect(core.awaited.count == ClientCore.messagesPerBarrier + 1)
+        #expect(core.received(.answer(.ping)) == [])
+        #expect(core.awaited.isEmpty)
+    }
+
+    @Test func `a session that is resumed after it was given up is left for a new one`() {
+        var core = leased()
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        for number in 0...ClientCore.mostNotices { _ = core.subscribe(pattern("h/\(number)")) }
+        #expect(core.received(welcome(1, heard: 0)) == [.reconnect])
+        _ = core.linkLost()
+        #expect(core.linkOpened() == [.send(.hello(hello))])
+        #expect(sent(core.received(welcome(1, heard: nil))).first == .subscribe(pattern("h/0")))
     }
 
     @Test func `who leaves says so when the broker would wait for it`() {

@@ -244,7 +244,9 @@ public final class ClientConnection {
                 // Only terminals and answers have a body.
                 carryOut(actions, body: message.body ?? [])
             } catch {
-                reports.append(.refused(ErrorReply(error)))
+                // Verbs of later versions are ignored.
+                if error.code == .unknownVerb { continue }
+                carryOut(core.received(malformed: BrokerFragment(head: message.head), error))
             }
         }
         return false

@@ -5,7 +5,11 @@ internal import EarshotWire
 extension ClientCore {
     mutating func welcomed(by welcome: Welcome) -> [ClientAction] {
         refusals = 0
-        if let heard = welcome.heard, token != nil { return resumed(heard, welcome) }
+        if let heard = welcome.heard {
+            // Too many notices since HELLO: the resumed session does not know them.
+            guard token != nil else { return [.reconnect] }
+            return resumed(heard, welcome)
+        }
         endSession()
         phase = .ready
         token = welcome.token
@@ -63,8 +67,14 @@ extension ClientCore {
         said = 0
         replies = 0
         replaced = [:]
-        awaited.removeAll { if case .replacement = $0.what { true } else { false } }
+        awaited.removeAll { question in
+            switch question.what {
+            case .replacement, .barrier: true
+            case .cancel, .remove, .query, .setting, .submission: false
+            }
+        }
         notices = []
+        unconfirmed = 0
         for key in requests.keys { requests[key]?.sessionLost() }
         loseSubmissions()
         ledger = DeliveryLedger()
@@ -119,18 +129,18 @@ extension ClientCore {
             switch question.what {
             case .cancel(let cancelled), .replacement(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
-            case .query, .setting, .submission: false
+            case .query, .barrier, .setting, .submission: false
             }
         }
     }
 
     /// Ends the wait for the answer to a submission.
-    private mutating func settleSubmission(_ key: RequestKey) {
+    mutating func settleSubmission(_ key: RequestKey) {
         if awaited.isEmpty { return }
         awaited.removeAll { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
     }
 
-    private func isSubmitted(_ key: RequestKey) -> Bool {
+    func isSubmitted(_ key: RequestKey) -> Bool {
         awaited.contains { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
     }
 
@@ -142,6 +152,20 @@ extension ClientCore {
 
     mutating func answered(_ query: Query) -> [ClientAction] {
         guard let index = awaited.firstIndex(where: { $0.what.asks(query) }) else { return [] }
+        return settleQuery(at: index) ? [.report(.answered(query))] : []
+    }
+
+    /// Settles the first open query, whose answer does not name it.
+    ///
+    /// - Returns: whether the consumer asked it.
+    mutating func settleFirstQuery() -> Bool {
+        guard let index = awaited.firstIndex(where: \.what.isQuery) else { return false }
+        return settleQuery(at: index)
+    }
+
+    /// - Returns: whether the consumer asked the query.
+    private mutating func settleQuery(at index: Int) -> Bool {
+        let isBarrier = awaited[index].what == .barrier
         heard(awaited[index].number)
         // Messages are processed in order: the answer to a query proves that earlier submissions arrived. It does not
         // prove that durable ones are on disk.
@@ -149,7 +173,7 @@ extension ClientCore {
             if case .submission(let fetch) = entry.what { fetch.options.isDurable } else { true }
         }
         awaited.replaceSubrange(...index, with: earlier)
-        return [.report(.answered(query))]
+        return !isBarrier
     }
 
     mutating func refused(_ reply: ErrorReply) -> [ClientAction] {
@@ -176,8 +200,8 @@ extension ClientCore {
             waiting.remove(key)
             settleSubmission(key)
         } else if reply.verb == "QUERY" {
-            if let index = awaited.firstIndex(where: { if case .query = $0.what { true } else { false } }) {
-                awaited.remove(at: index)
+            if let index = awaited.firstIndex(where: \.what.isQuery), awaited.remove(at: index).what == .barrier {
+                return []
             }
         } else if reply.verb == "SET" {
             _ = settleSetting()
@@ -254,7 +278,14 @@ extension ClientCore.Awaited {
     var isRemoval: Bool {
         switch self {
         case .cancel, .replacement, .remove: true
-        case .query, .setting, .submission: false
+        case .query, .barrier, .setting, .submission: false
+        }
+    }
+
+    var isQuery: Bool {
+        switch self {
+        case .query, .barrier: true
+        case .cancel, .replacement, .remove, .setting, .submission: false
         }
     }
 
@@ -266,6 +297,7 @@ extension ClientCore.Awaited {
         case .cancel(let key), .replacement(let key): .cancel(key.handler, key.request)
         case .remove(let pattern): .remove(pattern)
         case .query(let query, let page): .query(query, page)
+        case .barrier: .query(.ping, QueryPage())
         case .setting(let setting): .set(setting)
         case .submission(let fetch): .fetch(fetch)
         }

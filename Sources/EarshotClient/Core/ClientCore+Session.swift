@@ -24,7 +24,16 @@ extension ClientCore {
         let actions = say(awaited[index].what.message)
         awaited[index].number = said
         awaited[index].wasSaid = awaited[index].wasSaid || !actions.isEmpty
-        return actions
+        guard case .submission(let fetch) = awaited[index].what, !fetch.options.isDurable else { return actions }
+        return actions + confirmInTime()
+    }
+
+    /// Counts a message without an answer, and asks for a confirmation of each `messagesPerBarrier` of them.
+    private mutating func confirmInTime() -> [ClientAction] {
+        unconfirmed += 1
+        guard unconfirmed >= Self.messagesPerBarrier, phase == .ready else { return [] }
+        unconfirmed = 0
+        return ask(.barrier)
     }
 
     mutating func sayRequest(_ key: RequestKey) -> [ClientAction] {
@@ -48,7 +57,7 @@ extension ClientCore {
             notices = []
             token = nil
         }
-        return actions
+        return actions + confirmInTime()
     }
 
     /// Records that the broker received all messages up to a number.
@@ -74,6 +83,9 @@ extension ClientCore {
         self.heard(heard)
         let isAnswered = welcome.replies != nil
         actions += settleHeard(heard, isAnswered: isAnswered)
+        // The repeated notices bring new ones.
+        awaited.removeAll { $0.number > heard && $0.what == .barrier }
+        unconfirmed = 0
         var unheard: [(number: UInt64, say: (inout ClientCore) -> [ClientAction])] = []
         for notice in notices { unheard.append((notice.number, { $0.notify(notice.message) })) }
         let answered = awaited.prefix { isAnswered && $0.number <= heard }
@@ -110,7 +122,7 @@ extension ClientCore {
             case .cancel(let key):
                 guard !isAnswered else { return false }
                 actions.append(.report(.cancelled(key)))
-            case .replacement: return !isAnswered
+            case .replacement, .barrier: return !isAnswered
             case .remove(let pattern):
                 guard !isAnswered else { return false }
                 actions.append(.report(.removed(pattern, count: 0)))

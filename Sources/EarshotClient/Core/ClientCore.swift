@@ -28,13 +28,19 @@ struct ClientCore {
         case replacement(RequestKey)
         case remove(HandlerPattern)
         case query(Query, QueryPage)
+        /// Ping of the core itself. Its answer confirms earlier messages that have no answer.
+        case barrier
         case setting(SettingWords)
         /// Request without subscription. The answer to a later query proves that it arrived.
         case submission(Fetch)
 
         /// Returns whether this is a query of that kind, about any page. Answers come in order.
         func asks(_ query: Query) -> Bool {
-            if case .query(query, _) = self { true } else { false }
+            switch self {
+            case .query(let own, _): own == query
+            case .barrier: query == .ping
+            case .cancel, .replacement, .remove, .setting, .submission: false
+            }
         }
     }
 
@@ -57,6 +63,8 @@ struct ClientCore {
 
     /// Maximum stored notices. A session with more of them is not resumed.
     static let mostNotices = 1_000
+    /// Number of messages without an answer after which the core sends a ping.
+    static let messagesPerBarrier = 256
     /// Maximum refusals of a resumption with `session-in-use` before a new session is started.
     static let mostRefusals = 100
 
@@ -91,6 +99,8 @@ struct ClientCore {
     var replies: UInt64 = 0
     /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have received, oldest first. Empty without a lease.
     var notices = Deque<Notice>()
+    /// Notices and submissions without `durable` since the last barrier.
+    var unconfirmed = 0
     /// Consecutive refusals of a resumption with `session-in-use`.
     var refusals = 0
 

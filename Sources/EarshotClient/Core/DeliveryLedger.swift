@@ -6,7 +6,8 @@ internal import DequeModule
 struct DeliveryLedger {
     private struct Entry {
         let sequence: UInt64
-        let key: RequestKey
+        /// Nil for a malformed terminal whose request is illegible.
+        let key: RequestKey?
         var isFinished = false
     }
 
@@ -19,11 +20,11 @@ struct DeliveryLedger {
     /// Records a terminal.
     ///
     /// - Returns: false for a repetition.
-    mutating func receive(_ sequence: UInt64, of key: RequestKey) -> Bool {
+    mutating func receive(_ sequence: UInt64, of key: RequestKey?) -> Bool {
         guard sequence > lastReceived else { return false }
         lastReceived = sequence
         entries.append(Entry(sequence: sequence, key: key))
-        sequences[key] = sequence
+        if let key { sequences[key] = sequence }
         return true
     }
 
@@ -51,7 +52,9 @@ struct DeliveryLedger {
         while let first = entries.first, first.isFinished {
             entries.removeFirst()
             lastAcknowledged = first.sequence
-            if let place = sequences.index(forKey: first.key), sequences.values[place] == first.sequence {
+            if let key = first.key, let place = sequences.index(forKey: key),
+                sequences.values[place] == first.sequence
+            {
                 sequences.remove(at: place)
             }
             if entries.first?.isFinished != true { return lastAcknowledged }

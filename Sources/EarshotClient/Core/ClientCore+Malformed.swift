@@ -1,0 +1,75 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// Messages that violate the grammar. The broker has counted them, so the core counts their legible parts.
+extension ClientCore {
+    /// Handles a malformed message. A reply is the answer to the first open question of its kind. A terminal counts as
+    /// received and ends its request.
+    mutating func received(malformed fragment: BrokerFragment, _ error: WireError) -> [ClientAction] {
+        var report = ErrorReply(error)
+        guard phase == .ready else { return [.report(.refused(report))] }
+        if fragment.isReply { replies += 1 }
+        var actions: [ClientAction] = []
+        switch fragment.verb {
+        case "CANCELLED":
+            if let key = settleFirstCancel() { actions = [.report(.cancelled(key))] }
+        case "REMOVED":
+            if let pattern = settleFirstRemoval() { actions = [.report(.removed(pattern, count: 0))] }
+        case "ANSWER":
+            if settleFirstQuery() { report.verb = "QUERY" }
+        case "CHANGED":
+            if settleSetting() { report.verb = "SET" }
+        case "ACCEPTED":
+            name(settleFirstDurable(), in: &report)
+        case "RESULT", "FAILED":
+            let key = fragment.handler.flatMap { handler in fragment.request.map { RequestKey(handler, $0) } }
+            if let sequence = fragment.sequence {
+                guard ledger.receive(sequence, of: key) else { return [] }
+                ledger.finish(sequence)
+            }
+            if let key, !isStale(key), endRequest(key) { name(key, in: &report) }
+        default: break
+        }
+        return actions + [.report(.refused(report))]
+    }
+
+    /// Makes a report the end of a request.
+    private func name(_ key: RequestKey?, in report: inout ErrorReply) {
+        guard let key else { return }
+        (report.code, report.verb, report.handler, report.request) = ("internal", "FETCH", key.handler, key.request)
+    }
+
+    /// - Returns: the request, if the consumer cancelled it.
+    private mutating func settleFirstCancel() -> RequestKey? {
+        for question in awaited {
+            switch question.what {
+            case .cancel(let key), .replacement(let key): return settleCancel(key) ? key : nil
+            case .remove, .query, .barrier, .setting, .submission: break
+            }
+        }
+        return nil
+    }
+
+    private mutating func settleFirstRemoval() -> HandlerPattern? {
+        for case .remove(let pattern) in awaited.lazy.map(\.what) { return settle(.remove(pattern)) ? pattern : nil }
+        return nil
+    }
+
+    /// - Returns: the durable submission that was pending for the longest time.
+    private mutating func settleFirstDurable() -> RequestKey? {
+        for case .submission(let fetch) in awaited.lazy.map(\.what) where fetch.options.isDurable {
+            let key = RequestKey(fetch)
+            settleSubmission(key)
+            return key
+        }
+        return nil
+    }
+
+    /// - Returns: whether the request or submission was open.
+    private mutating func endRequest(_ key: RequestKey) -> Bool {
+        let isOpen = requests.removeValue(forKey: key) != nil || isSubmitted(key)
+        settleSubmission(key)
+        waiting.remove(key)
+        return isOpen
+    }
+}

@@ -1,0 +1,105 @@
+import EarshotLoop
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+/// Messages of the broker that violate the grammar.
+@Suite struct MalformedTests {
+    private let error = WireError(.badMessage, "malformed")
+    private var log: ClientAction { .report(.refused(ErrorReply(error))) }
+
+    private func hear(_ core: inout ClientCore, _ head: String) -> [ClientAction] {
+        core.received(malformed: BrokerFragment(head: Array(head.utf8)), error)
+    }
+
+    private func named(_ verb: String) -> ClientAction {
+        var reply = ErrorReply(error)
+        reply.verb = verb
+        return .report(.refused(reply))
+    }
+
+    private func ended(_ request: String) -> ClientAction {
+        var reply = ErrorReply(error)
+        (reply.code, reply.verb, reply.handler, reply.request) = ("internal", "FETCH", handler, key(request).request)
+        return .report(.refused(reply))
+    }
+
+    @Test func `a malformed reply is the answer to the first question of its kind`() throws {
+        var core = ready()
+        let setting = try #require(SettingWords(["slots", "3"]))
+        _ = core.cancel(key("1"))
+        _ = core.cancel(key("2"))
+        _ = core.remove(.handler(handler))
+        _ = core.query(.status)
+        _ = core.query(.ledger)
+        _ = core.set(setting)
+        var submission = fetch("3")
+        (submission.options.subscribes, submission.options.isDurable) = (false, true)
+        _ = core.fetch(submission)
+        #expect(hear(&core, "CANCELLED x\n") == [.report(.cancelled(key("1"))), log])
+        #expect(hear(&core, "REMOVED x\n") == [.report(.removed(.handler(handler), count: 0)), log])
+        #expect(hear(&core, "ANSWER\n") == [named("QUERY")])
+        #expect(hear(&core, "CHANGED\n") == [named("SET")])
+        #expect(hear(&core, "ACCEPTED\n") == [ended("3")])
+        #expect(hear(&core, "ERROR a b\n") == [log])
+        #expect(core.replies == 6)
+        #expect(core.received(.cancelled(handler, key("2").request)) == [.report(.cancelled(key("2")))])
+        #expect(core.received(.answer(.ledger)) == [.report(.answered(.ledger))])
+        #expect(core.awaited.isEmpty)
+        for verb in ["CANCELLED", "REMOVED", "ANSWER", "CHANGED", "ACCEPTED"] { #expect(hear(&core, verb) == [log]) }
+    }
+
+    @Test func `a malformed terminal counts as received and ends its request`() {
+        var core = ready()
+        for name in ["1", "2", "3"] { _ = core.fetch(fetch(name)) }
+        #expect(hear(&core, "RESULT gallery/1 1 x\nseq: 1\n") == [ended("1")])
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+        #expect(hear(&core, "RESULT gallery/1 2 x\nseq: 1\n") == [], "a repetition")
+        #expect(hear(&core, "FAILED / 2\nseq: 2\n") == [log])
+        #expect(core.passEnded() == [.send(.acknowledge(2))])
+        #expect(hear(&core, "FAILED gallery/1 2 timeout\nseq: x\n") == [ended("2")])
+        _ = core.cancel(key("3"))
+        #expect(hear(&core, "FAILED gallery/1 3 a b\nseq: 3\n") == [log], "its CANCELLED follows")
+        #expect(core.replies == 0)
+        #expect(hear(&core, "FAILED gallery/1 3 a b\n") == [log])
+        #expect(core.replies == 1, "without seq it is a reply")
+        #expect(core.requests.isEmpty)
+    }
+
+    @Test func `nothing counts before WELCOME`() {
+        var core = ClientCore(hello: hello)
+        _ = core.linkOpened()
+        #expect(hear(&core, "ANSWER\n") == [log])
+        #expect(core.replies == 0)
+    }
+
+    @Test func `a connection counts malformed replies, and ignores verbs of later versions`() throws {
+        let loop = try EventLoop()
+        let endpoint = Endpoint()
+        var events: [String] = []
+        let connection = try ClientConnection(endpoint: endpoint.name, lease: .seconds(7), loop: loop) { event in
+            switch event {
+            case .refused(let reply): events.append("\(reply.verb ?? "-") \(reply.code)")
+            case .removed(let pattern, let count): events.append("\(pattern) \(count)")
+            case .answer: events.append("answer")
+            default: break
+            }
+        }
+        let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(1, heard: nil))
+            case .remove: try broker.say(head: "REMOVED\n")
+            case .query(let query, _):
+                try broker.say(head: "NOVELTY a b\n")
+                try broker.say(.answer(query), body: Array("{}".utf8))
+            default: break
+            }
+        }
+        connection.remove(.handler(handler))
+        connection.query(.ping)
+        #expect(try loop.run(for: .seconds(10)) { events.count == 3 })
+        #expect(events == ["gallery/1 0", "- bad-message", "answer"])
+        broker.die()
+    }
+}
