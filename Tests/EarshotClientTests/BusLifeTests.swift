@@ -121,6 +121,24 @@ import Testing
         #expect(second.fetches.map(\.handler.description).filter { $0 == "page/1" }.isEmpty)
     }
 
+    @Test func `removals without a broker are refused at their bound`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect(patience: nil)
+        await broker.die()
+        while await !bus.census().isApart { await Task.yield() }
+        for number in 0..<ClientCore.mostUnsentRemovals - 1 { _ = try bus.handler(named: "page/\(number)") }
+        let waiting = Task { try await bus.remove("page/") }
+        // The bus takes commands in their order, so that the removal above comes before or after these.
+        _ = try bus.handler(named: "last/1")
+        _ = try bus.handler(named: "last/2")
+        let error = await #expect(throws: BusError.self) { try await bus.remove("other") }
+        #expect(error?.code == .noBroker && error?.isRetryable == true)
+        #expect(error?.description.contains("removals") == true)
+        #expect(await bus.census() == BusCensus(isApart: true))
+        await bus.close()
+        await #expect(throws: BusError.self) { try await waiting.value }
+    }
+
     @Test func `a cancelled task does not wait for the broker that a watch needs`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect(patience: nil)

@@ -37,6 +37,22 @@ import Testing
             ])
     }
 
+    @Test func `a bounded number of removals waits for a broker`() {
+        var core = ready()
+        _ = core.remove(pattern("unanswered"))
+        _ = core.linkLost()
+        for number in 1..<ClientCore.mostUnsentRemovals { #expect(core.remove(pattern("page/\(number)")) != nil) }
+        _ = core.fetch(fetch("1"))
+        #expect(core.remove(.handler(handler)) == nil)
+        #expect(core.requests.count == 1, "a refused removal changes nothing")
+        _ = core.linkOpened()
+        #expect(core.remove(.handler(handler)) == nil)
+        let messages = sent(core.received(welcome(2)))
+        #expect(messages.count == ClientCore.mostUnsentRemovals + 1)
+        #expect(messages.last == .fetch(fetch("1")))
+        #expect(core.remove(.handler(handler)) == [.send(.remove(.handler(handler)))])
+    }
+
     @Test func `requests with and without a subscription are repeated in their original order`() {
         var core = ready()
         var submission = fetch("2")

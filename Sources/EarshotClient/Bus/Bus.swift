@@ -150,7 +150,8 @@ public final class Bus: Sendable {
     /// Removes a handler, or all handlers below a name, with the requests of all programs.
     ///
     /// Calls that wait for these requests fail with ``BusError/Code/removed``, here and in other programs. The handlers
-    /// of this program can be used again.
+    /// of this program can be used again. While disconnected, at most 10,000 removals wait for a broker. Further ones
+    /// fail with ``BusError/Code/noBroker`` and remove nothing.
     ///
     /// - Parameter pattern: handler name, or a name that ends in `/` for all handlers below it.
     /// - Returns: number of requests that had not ended.

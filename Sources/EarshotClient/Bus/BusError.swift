@@ -121,6 +121,9 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
     static let removed = BusError(.removed, "The handler was removed, by this program or by another one.")
     static let idInUse = BusError(
         .idInUse, "A request with this ID is being submitted: wait for it, or choose another ID.")
+    static let manyRemovals = BusError(
+        .noBroker, "Too many removals wait for a broker: start one with `earshot serve`, then repeat this removal.",
+        isRetryable: true)
     static let unacknowledged = BusError(
         .connectionLost, "The acknowledgement was lost with the connection: the result will be delivered again.")
     static let bodyLost = BusError(

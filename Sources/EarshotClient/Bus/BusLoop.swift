@@ -20,7 +20,8 @@ final class BusLoop {
     private var connection: ClientConnection?
     private var handlers: [UInt64: OpenHandler] = [:]
     private var names: [HandlerID: OpenName] = [:]
-    /// Names removed while disconnected. One REMOVE covers all handlers of a name.
+    /// Names removed while disconnected. One REMOVE covers all handlers of a name. At most
+    /// `ClientCore.mostUnsentRemovals`.
     private var unsaidRemovals: Set<HandlerID> = []
     private var requests: [RequestKey: OpenReceiver] = [:]
     private var watches: [ObjectIdentifier: WatchConnection] = [:]
@@ -258,28 +259,32 @@ final class BusLoop {
         if isLast { names[handler.state.name] = nil }
         // Other programs may have requests under a named handler.
         guard purges, handler.name.wasUsed || handler.state.isNamed else { return }
-        if isConnected || unsaidRemovals.insert(handler.state.name).inserted {
-            say(.handler(handler.state.name), nil, old)
+        let name = handler.state.name
+        if isConnected || !unsaidRemovals.contains(name), say(.handler(name), nil, old) {
+            if !isConnected { unsaidRemovals.insert(name) }
         } else {
+            // Requests of other programs under the name stay if too many removals wait.
             for key in old { connection?.cancel(key) }
         }
     }
 
     private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {
         if let absence { return answer.tell(.failure(absence)) }
+        guard say(pattern, answer) else { return answer.tell(.failure(.manyRemovals)) }
         for handler in handlers.values where pattern.matches(handler.state.name) {
             // Also invalidates responses that wait for an actor.
             handler.state.purge()
             for open in handler.requests { take(open.request.key)?.end(.failed(.removed)) }
         }
         answers.purge(pattern)
-        say(pattern, answer)
     }
 
     /// - Parameter old: all open requests of the handler; nil if unknown.
-    private func say(_ removal: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) {
+    /// - Returns: false if the removal is refused, because too many wait for a connection.
+    private func say(_ removal: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) -> Bool {
+        guard connection?.remove(removal, old) == true else { return false }
         answers.removing(removal, answer)
-        connection?.remove(removal, old)
+        return true
     }
 
     private func submit(_ fetch: Fetch, _ answer: Answer<Void>) {

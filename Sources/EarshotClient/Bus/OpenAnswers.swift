@@ -9,7 +9,8 @@ struct OpenAnswers {
         let answer: Answer<Int>?
     }
 
-    /// In the order of sending, which is the order of the answers.
+    /// In the order of sending, which is the order of the answers. While disconnected `ClientCore.mostUnsentRemovals`
+    /// bounds them.
     private var removals = Deque<Removal>()
     private var submissions: [RequestKey: Answer<Void>] = [:]
 

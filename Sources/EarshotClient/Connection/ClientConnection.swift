@@ -155,13 +155,21 @@ public final class ClientConnection {
 
     /// Removes a handler, or all handlers below a name. ``ClientEvent/removed(_:count:)`` follows.
     ///
+    /// While disconnected, at most 10,000 removals wait for the next connection.
+    ///
     /// - Parameter pattern: handler name, or a name that ends in `/`.
-    public func remove(_ pattern: HandlerPattern) { remove(pattern, nil) }
+    /// - Returns: false if the removal is refused, because too many wait. Nothing is removed, and no event follows.
+    @discardableResult
+    public func remove(_ pattern: HandlerPattern) -> Bool { remove(pattern, nil) }
 
     /// Removes handlers whose open requests are known.
     ///
     /// - Parameter old: open requests of the handlers; nil searches all requests in O(requests).
-    func remove(_ pattern: HandlerPattern, _ old: [RequestKey]?) { carryOut(core.remove(pattern, old)) }
+    func remove(_ pattern: HandlerPattern, _ old: [RequestKey]?) -> Bool {
+        guard let actions = core.remove(pattern, old) else { return false }
+        carryOut(actions)
+        return true
+    }
 
     /// Subscribes to the terminals of a handler, or of all handlers below a name.
     ///

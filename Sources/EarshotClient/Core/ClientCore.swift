@@ -65,6 +65,9 @@ struct ClientCore {
     static let mostNotices = 1_000
     /// Number of messages without an answer after which the core sends a ping.
     static let messagesPerBarrier = 256
+    /// Maximum removals that wait for a connection: one for each of 10,000 handlers, with names of up to 200 bytes. At
+    /// the bound a further removal is refused, so a program without a broker cannot fill its memory.
+    static let mostUnsentRemovals = 10_000
     /// Maximum refusals of a resumption with `session-in-use` before a new session is started.
     static let mostRefusals = 100
 
@@ -101,6 +104,8 @@ struct ClientCore {
     var notices = Deque<Notice>()
     /// Notices and submissions without `durable` since the last barrier.
     var unconfirmed = 0
+    /// Unanswered removals while disconnected.
+    var unsentRemovals = 0
     /// Consecutive refusals of a resumption with `session-in-use`.
     var refusals = 0
 
@@ -114,6 +119,7 @@ struct ClientCore {
     /// Handles a new connection. Messages wait in the shell until it is established.
     mutating func linkOpened() -> [ClientAction] {
         phase = .greeting
+        countRemovals()
         var hello = hello
         hello.token = token
         if token != nil { hello.replies = replies }
@@ -126,7 +132,12 @@ struct ClientCore {
         phase = .apart
         isDraining = false
         if token == nil { endSession() }
+        countRemovals()
         return wasApart ? [] : [.report(.state(.apart))]
+    }
+
+    private mutating func countRemovals() {
+        unsentRemovals = awaited.count { if case .remove = $0.what { true } else { false } }
     }
 
     /// Ends the client: BYE ends the lease.
@@ -203,7 +214,12 @@ struct ClientCore {
     }
 
     /// - Parameter old: open requests of the pattern; nil searches all requests in O(requests).
-    mutating func remove(_ pattern: HandlerPattern, _ old: [RequestKey]? = nil) -> [ClientAction] {
+    /// - Returns: nil if the removal is refused, because `mostUnsentRemovals` wait for a connection. Nothing changes.
+    mutating func remove(_ pattern: HandlerPattern, _ old: [RequestKey]? = nil) -> [ClientAction]? {
+        if phase != .ready {
+            guard unsentRemovals < Self.mostUnsentRemovals else { return nil }
+            unsentRemovals += 1
+        }
         forget(pattern, old)
         // A subscription to a subtree stays.
         subscriptions.removeAll { if case .handler(let handler) = $0 { pattern.matches(handler) } else { false } }
