@@ -1,4 +1,4 @@
-"""Shows a table of pictures from the bus as a web page on 127.0.0.1: gallery.py [--port PORT] FILE
+"""Shows a grid of pictures from the bus as a web page on 127.0.0.1: gallery.py [--port PORT] FILE
 
 FILE contains the URL of a picture in each line; - is standard input.
 """
@@ -13,8 +13,8 @@ import sys
 import earshot
 from pages import Pages
 
-MOST_ROWS = 100_000
-"""Maximum number of rows. Browsers draw nothing beyond about 16 million pixels."""
+MOST_ITEMS = 100_000
+"""Maximum number of items. Browsers draw nothing beyond about 16 million pixels."""
 
 
 async def main(urls: list[str], port: int) -> None:
@@ -27,7 +27,7 @@ async def main(urls: list[str], port: int) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Show a table of pictures from the bus as a web page.")
+    parser = argparse.ArgumentParser(description="Show a grid of pictures from the bus as a web page.")
     parser.add_argument("--port", type=int, default=0, help="port of the page (default: a free one)")
     parser.add_argument("file", type=argparse.FileType(encoding="utf-8", errors="replace"),
                         help="file with the URL of a picture in each line; - is standard input")
@@ -36,10 +36,10 @@ def arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     given = arguments()
-    rows = [line.strip() for line in given.file if line.strip()]
-    if not 0 < len(rows) <= MOST_ROWS:
-        sys.exit(f"gallery: {len(rows)} URLs in the file; the table shows 1 to {MOST_ROWS}")
+    items = [line.strip() for line in given.file if line.strip()]
+    if not 0 < len(items) <= MOST_ITEMS:
+        sys.exit(f"gallery: {len(items)} URLs in the file; the grid shows 1 to {MOST_ITEMS}")
     try:
-        asyncio.run(main(rows, given.port))
+        asyncio.run(main(items, given.port))
     except (earshot.EarshotError, OSError, OverflowError) as error:
         sys.exit(f"gallery: {error}")

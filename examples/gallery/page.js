@@ -1,36 +1,43 @@
 "use strict";
-// Shows as many cells as fit, sends the first visible row to the server, and displays the events of the server.
+// Fills the page with cells, sends the first visible item to the server, and displays the events of the server.
 
-const ROW_HEIGHT = 120;  // As in page.html.
-const MOST_CELLS = 64;   // As in screen.py.
+const CELL_WIDTH = 180;  // Approximate; the columns fill the page.
+const SHAPE = 3 / 4;     // Height of a cell by its width.
+const MOST_CELLS = 256;  // As in screen.py.
 
 const list = document.getElementById("list");
-const rows = document.getElementById("rows");
+const items = document.getElementById("items");
 const lost = document.getElementById("lost");
 let events = null;
 let screenName = null;
-let rowCount = 0;
+let itemCount = 0;
 let cells = [];
-let told = null;       // The first row as known to the server.
-let arrived = new Map();  // Events by row, because the server sends each once.
+let columns = 1;
+let cellWidth = 0;
+let cellHeight = 0;
+let told = null;       // The first item as known to the server.
+let arrived = new Map();  // Events by item, because the server sends each once.
 let telling = false;
 
 class Cell {
     constructor() {
-        this.row = null;
-        this.element = rows.appendChild(document.createElement("div"));
+        this.item = null;
+        this.element = items.appendChild(document.createElement("div"));
         this.element.className = "cell";
+        this.element.style.width = `${cellWidth}px`;
+        this.element.style.height = `${cellHeight}px`;
         this.number = this.element.appendChild(document.createElement("span"));
         this.content = null;
     }
 
-    show(row) {
-        if (row === this.row) return;
-        this.row = row;
-        this.fill(arrived.get(row));
-        this.number.textContent = row + 1;
-        this.element.hidden = row >= rowCount;
-        this.element.style.transform = `translateY(${row * ROW_HEIGHT}px)`;
+    show(item) {
+        if (item === this.item) return;
+        this.item = item;
+        this.fill(arrived.get(item));
+        this.number.textContent = item + 1;
+        this.element.hidden = item >= itemCount;
+        const x = item % columns * cellWidth, y = Math.floor(item / columns) * cellHeight;
+        this.element.style.transform = `translate(${x}px, ${y}px)`;
     }
 
     // A new element each time: an old one would show the previous picture until the new one has loaded.
@@ -38,65 +45,88 @@ class Cell {
         this.content?.remove();
         this.content = null;
         if (!news) return;
-        this.content = this.element.appendChild(document.createElement(news.picture ? "img" : "i"));
-        if (news.picture) this.content.src = news.picture;
-        else this.content.textContent = news.failed;
+        this.content = document.createElement(news.picture ? "img" : "i");
+        if (news.picture) {
+            this.content.alt = `Picture ${news.item + 1}`;
+            this.content.src = news.picture;
+        } else this.content.textContent = news.failed;
+        this.element.prepend(this.content);
+    }
+}
+
+// Chooses the columns and the size of the cells. Returns the number of cells that cover the list at any position.
+function measure() {
+    const width = list.clientWidth, height = list.clientHeight;
+    for (columns = Math.max(2, Math.round(width / CELL_WIDTH)); ; columns--) {
+        cellWidth = width / columns;
+        cellHeight = cellWidth * SHAPE;
+        const count = columns * (Math.ceil(height / cellHeight) + 1);
+        if (count <= MOST_CELLS || columns === 1) return Math.min(count, MOST_CELLS);
     }
 }
 
 function open() {
+    const first = firstItem();
     events?.close();
-    const count = Math.min(MOST_CELLS, Math.ceil(list.clientHeight / ROW_HEIGHT) + 1);
+    screenName = null;  // Positions of the old screen are not sent.
+    const count = measure();
     events = new EventSource(`/events?cells=${count}`);
     events.onopen = () => lost.hidden = true;
     events.onerror = () => lost.hidden = false;  // The browser reconnects by itself.
-    events.onmessage = event => hear(JSON.parse(event.data));
+    events.onmessage = event => hear(JSON.parse(event.data), first);
 }
 
-function hear(news) {
-    if (news.screen) begin(news);
+function hear(news, first) {
+    if (news.screen) begin(news, screenName === null ? first : firstItem());
     else if (news.counters) {
         for (const [name, value] of Object.entries(news.counters)) {
             document.getElementById(name).textContent = value.toLocaleString();
         }
     } else {
-        arrived.set(news.row, news);
-        const cell = cells[news.row % cells.length];
-        if (cell.row === news.row) cell.fill(news);  // Otherwise the list has scrolled on.
+        arrived.set(news.item, news);
+        const cell = cells[news.item % cells.length];
+        if (cell.item === news.item) cell.fill(news);  // Otherwise the list has scrolled on.
     }
 }
 
-// Starts a new, empty screen, at the start and after each loss of the connection.
-function begin(news) {
+// Starts a new, empty screen at the item `first`, at the start and after each loss of the connection.
+function begin(news, first) {
     screenName = news.screen;
-    rowCount = news.rows;
-    rows.replaceChildren();
-    rows.style.height = `${rowCount * ROW_HEIGHT}px`;
+    itemCount = news.items;
+    items.replaceChildren();
+    items.style.height = `${Math.ceil(itemCount / columns) * cellHeight}px`;
     cells = Array.from({ length: news.cells }, () => new Cell());
     told = null;
     arrived = new Map();
+    list.scrollTop = Math.floor(first / columns) * cellHeight;
     scrolled();
 }
 
+// Returns the first item of the first visible line.
+function firstItem() {
+    const line = cellHeight ? Math.max(0, Math.floor(list.scrollTop / cellHeight)) : 0;
+    return Math.min(line * columns, Math.max(0, Math.floor((itemCount - 1) / columns) * columns));
+}
+
 function scrolled() {
-    const first = Math.min(rowCount - 1, Math.max(0, Math.floor(list.scrollTop / ROW_HEIGHT)));
-    for (let row = first; row < first + cells.length; row++) cells[row % cells.length].show(row);
+    const first = firstItem();
+    for (let item = first; item < first + cells.length; item++) cells[item % cells.length].show(item);
     tell();
 }
 
-// Sends one position at a time, to keep their order. Rows scrolled over in the meantime are never requested.
+// Sends one position at a time, to keep their order. Items scrolled over in the meantime are never requested.
 async function tell() {
     if (telling) return;
     telling = true;
-    while (cells.length) {
-        const name = screenName, first = Math.min(...cells.map(cell => cell.row));
+    while (cells.length && screenName) {
+        const name = screenName, first = Math.min(...cells.map(cell => cell.item));
         if (first === told) break;
         const answer = await fetch(`/screen/${name}`, { method: "POST", body: JSON.stringify({ first }) })
             .catch(() => null);
         if (name !== screenName) continue;
         if (!answer?.ok) break;  // The screen or the server is gone: the next event stream begins a new screen.
         told = first;
-        for (const row of arrived.keys()) if (row < first || row >= first + cells.length) arrived.delete(row);
+        for (const item of arrived.keys()) if (item < first || item >= first + cells.length) arrived.delete(item);
     }
     telling = false;
 }
@@ -104,4 +134,5 @@ async function tell() {
 list.addEventListener("scroll", () => requestAnimationFrame(scrolled));
 let resizing = null;
 addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(open, 200); });
+list.focus({ focusVisible: false });  // So that the keys scroll at once.
 open();

@@ -2,9 +2,10 @@
 
     GET  /                   the page
     GET  /page.js            its program
+    GET  /icon.svg           its icon
     GET  /events?cells=N     opens a screen of N cells, and sends its events (server-sent events) until the page leaves
-    POST /screen/NAME        {"first": ROW}: scrolls the screen to ROW
-    GET  /picture/NAME/ROW   the picture of a row on the screen, after its event
+    POST /screen/NAME        {"first": ITEM}: scrolls the screen to ITEM
+    GET  /picture/NAME/ITEM  the picture of an item on the screen, after its event; nothing once it has left
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import earshot
 from screen import MOST_CELLS, Screen
 
 HERE = pathlib.Path(__file__).resolve().parent
-FILES = {"/": ("page.html", "text/html; charset=utf-8"), "/page.js": ("page.js", "text/javascript; charset=utf-8")}
+FILES = {"/": ("page.html", "text/html; charset=utf-8"), "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+         "/icon.svg": ("icon.svg", "image/svg+xml")}
 POLICY = "default-src 'none'; img-src 'self'; connect-src 'self'; script-src 'self'; style-src 'unsafe-inline'"
 
 MOST_HEAD_BYTES = 16 << 10
@@ -139,9 +141,10 @@ class Pages:
             self._screen(found[1]).move(self._first(request.body))
             return HTTPStatus.NO_CONTENT, "text/plain", b""
         if request.method == "GET" and (found := re.fullmatch("/picture/([0-9a-f]+)/([0-9]{1,9})", request.path)):
-            picture = self._screen(found[1]).picture(int(found[2]))
-            if picture is None:
-                raise Refusal(HTTPStatus.NOT_FOUND)
+            screen = self._screens.get(found[1])
+            picture = screen.picture(int(found[2])) if screen is not None else None
+            if picture is None:  # It has left the screen since its event. Browsers log other statuses as errors.
+                return HTTPStatus.NO_CONTENT, "text/plain", b""
             is_image = re.fullmatch("image/[a-z0-9.+-]+", picture.content_type)
             return HTTPStatus.OK, picture.content_type if is_image else "application/octet-stream", picture.data
         raise Refusal(HTTPStatus.NOT_FOUND)
@@ -173,7 +176,7 @@ class Pages:
         self._screens[screen.name] = screen
         try:
             async with screen:
-                screen.tell("screen", {"screen": screen.name, "rows": len(self._urls), "cells": int(wanted)})
+                screen.tell("screen", {"screen": screen.name, "items": len(self._urls), "cells": int(wanted)})
                 parts = [asyncio.create_task(part) for part in (
                     self._write_events(screen, writer), self._count(screen), self._await_leaving(reader))]
                 try:
@@ -205,9 +208,11 @@ class Pages:
 
     async def _counters(self) -> dict[str, Any]:
         ledger = await self._bus.query("ledger")
+        requests, flights = ledger["requests"], ledger["flights"]
         late = self._late_bytes + sum(screen.late_bytes for screen in self._screens.values())
-        return {"unwanted": ledger["flights"]["bytes-unwanted"] + late, "working": ledger["requests"]["pending"],
-                "cached": ledger["cache"]["used"]}
+        return {"asked": requests["submitted"], "fetched": flights["assigned"], "cached": ledger["cache"]["used"],
+                "dropped": requests["removed"] + requests["orphaned"], "working": requests["pending"],
+                "unwanted": flights["bytes-unwanted"] + late}
 
     async def _await_leaving(self, reader: asyncio.StreamReader) -> None:
         while await reader.read(MOST_HEAD_BYTES):

@@ -14,11 +14,11 @@ import earshot
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-MOST_CELLS = 64
-"""Maximum number of cells of one screen."""
+MOST_CELLS = 256
+"""Maximum number of cells of one screen. A larger window gets larger cells."""
 
-MOST_PICTURE_BYTES = 16 << 20
-"""Maximum size of a picture in bytes. It stays in memory while its row is on the screen."""
+MOST_PICTURE_BYTES = 4 << 20
+"""Maximum size of a picture in bytes. It stays in memory while its item is on the screen."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Picture:
 
 
 class Cell:
-    """Place on the screen, reused by one row after the other. It requests at most one picture at a time.
+    """Place on the screen, reused by one item after the other. It requests at most one picture at a time.
 
-    `changed` is called with each result, unless its row has left the screen. `late` is called with the length of each
-    body that arrived after its row had left.
+    `changed` is called with each result, unless its item has left the screen. `late` is called with the length of each
+    body that arrived after its item had left.
     """
 
     def __init__(self, handler: earshot.Handler, changed: Callable[[Cell], object],
@@ -43,35 +43,35 @@ class Cell:
         self._late = late
         self._tasks: set[asyncio.Task[None]] = set()
         self._wanted: asyncio.Task[None] | None = None
-        self.row: int | None = None
-        """None without a row: at the end of the list, and before the page has sent its position."""
+        self.item: int | None = None
+        """None without an item: at the end of the list, and before the page has sent its position."""
         self.picture: Picture | None = None
         self.failure: str | None = None
         """Code of protocols/3-CODES.md; None unless the request failed."""
 
-    def show(self, row: int, url: str) -> None:
-        """Shows `row`, and replaces the request of the previous row."""
-        if row == self.row:
+    def show(self, item: int, url: str) -> None:
+        """Shows `item`, and replaces the request of the previous item."""
+        if item == self.item:
             return
-        self._forget(row)
+        self._forget(item)
         self._wanted = asyncio.create_task(self._load(url))
         self._tasks.add(self._wanted)
         self._wanted.add_done_callback(self._tasks.discard)
 
     def clear(self) -> None:
-        """Shows no row, and cancels the request."""
+        """Shows no item, and cancels the request."""
         if self._wanted is not None:
             self._wanted.cancel()
         self._forget(None)
 
-    def _forget(self, row: int | None) -> None:
-        self.row, self.picture, self.failure, self._wanted = row, None, None, None
+    def _forget(self, item: int | None) -> None:
+        self.item, self.picture, self.failure, self._wanted = item, None, None, None
 
     def _is_wanted(self) -> bool:
         return self._wanted is asyncio.current_task()
 
     async def _load(self, url: str) -> None:
-        # The row can leave before this task starts, and while a finished result waits in the event loop.
+        # The item can leave before this task starts, and while a finished result waits in the event loop.
         if not self._is_wanted():
             return
         picture, failure = None, None
@@ -99,7 +99,7 @@ class Cell:
 class Screen:
     """Cells of one page: `async with Screen(bus, urls, 12) as screen:`.
 
-    Row N uses cell N modulo the number of cells, so a row that enters takes the cell of one that left. Leaving the
+    Item N uses cell N modulo the number of cells, so an item that enters takes the cell of one that left. Leaving the
     `async with` removes all pending requests.
     """
 
@@ -127,21 +127,21 @@ class Screen:
         await self._handlers.aclose()
 
     def move(self, first: int) -> None:
-        """Scrolls the screen, so that `first` is its first row."""
-        for row in range(first, first + self._count):
-            number = row % self._count
+        """Scrolls the screen, so that `first` is its first item."""
+        for item in range(first, first + self._count):
+            number = item % self._count
             cell = self._cells[number]
-            if row != cell.row:
+            if item != cell.item:
                 self._untold.pop(number, None)
-            if row < len(self._urls):
-                cell.show(row, self._urls[row])
+            if item < len(self._urls):
+                cell.show(item, self._urls[item])
             else:
                 cell.clear()
 
-    def picture(self, row: int) -> Picture | None:
-        """Returns the picture of a row; None if it has not arrived, or the row has left the screen."""
-        cell = self._cells[row % self._count]
-        return cell.picture if cell.row == row else None
+    def picture(self, item: int) -> Picture | None:
+        """Returns the picture of an item; None if it has not arrived, or the item has left the screen."""
+        cell = self._cells[item % self._count]
+        return cell.picture if cell.item == item else None
 
     def tell(self, topic: int | str, news: dict[str, Any]) -> None:
         """Queues an event for the page. Only the newest event of each topic is kept, which bounds the queue."""
@@ -157,12 +157,12 @@ class Screen:
         return news
 
     def _changed(self, cell: Cell) -> None:
-        assert cell.row is not None, "a cell without a row has no request"
-        number = cell.row % self._count
+        assert cell.item is not None, "a cell without an item has no request"
+        number = cell.item % self._count
         if cell.failure is None:
-            self.tell(number, {"row": cell.row, "picture": f"/picture/{self.name}/{cell.row}"})
+            self.tell(number, {"item": cell.item, "picture": f"/picture/{self.name}/{cell.item}"})
         else:
-            self.tell(number, {"row": cell.row, "failed": cell.failure})
+            self.tell(number, {"item": cell.item, "failed": cell.failure})
 
     def _came_late(self, length: int) -> None:
         self.late_bytes += length

@@ -13,7 +13,7 @@ class Page:
         self.address = urllib.parse.urlsplit(url).netloc
         self.cells = cells
         self.name = None
-        self.rows = None
+        self.items = None
         self.first = None
         self.counters = {}
         self.news = []
@@ -55,7 +55,7 @@ class Page:
             connection.close()
 
     def scroll(self, first):
-        """Scrolls to row `first`."""
+        """Scrolls to item `first`."""
         status, _ = self.ask("POST", f"/screen/{self.name}", json.dumps({"first": first}))
         assert status == 204, status
         self.first = first
@@ -64,17 +64,17 @@ class Page:
         return range(self.first, self.first + self.cells)
 
     def await_shown(self):
-        """Waits for an event for each row on the screen, and returns the latest of each."""
+        """Waits for an event for each item on the screen, and returns the latest of each."""
         def shown():
-            told = {news["row"]: news for news in self.news}
-            return {row: told[row] for row in self.on_screen() if row in told}
+            told = {news["item"]: news for news in self.news}
+            return {item: told[item] for item in self.on_screen() if item in told}
         self.until(lambda: len(shown()) == self.cells, lambda: f"all of {self.on_screen()}, got {sorted(shown())}")
         with self._changed:
             return shown()
 
-    def picture(self, row):
-        """Returns the status and the body of the picture of `row`."""
-        return self.ask("GET", f"/picture/{self.name}/{row}")
+    def picture(self, item):
+        """Returns the status and the body of the picture of `item`."""
+        return self.ask("GET", f"/picture/{self.name}/{item}")
 
     def until(self, condition, what, timeout=15):
         with self._changed:
@@ -93,7 +93,7 @@ class Page:
 
     def _hear(self, news):
         if "screen" in news:
-            self.name, self.rows = news["screen"], news["rows"]
+            self.name, self.items = news["screen"], news["items"]
         elif "counters" in news:
             self.counters = news["counters"]
         else:

@@ -16,7 +16,7 @@ from support.harness import PYTHON, Bus, check_ledgers  # noqa: E402
 from support.origin import Origin, body  # noqa: E402
 from support.processes import Program, eventually, kill  # noqa: E402
 
-ROWS = 2000
+ITEMS = 2000
 CELLS = 12
 LARGE = 400_000
 """Size of a picture that takes 20 s, in steps of 50 ms, in bytes."""
@@ -47,33 +47,33 @@ class GalleryTests(unittest.TestCase):
         return self.bus.client().query("ledger")
 
     def test_what_left_the_screen_is_not_fetched(self):
-        last = range(ROWS - CELLS, ROWS)
-        targets = [f"/drip?bytes={LARGE}&seconds=20&seed={row}" for row in range(ROWS)]
-        for row in last:
-            targets[row] = f"/drip?bytes={SMALL}&seconds=0.2&seed={row}"
+        last = range(ITEMS - CELLS, ITEMS)
+        targets = [f"/drip?bytes={LARGE}&seconds=20&seed={item}" for item in range(ITEMS)]
+        for item in last:
+            targets[item] = f"/drip?bytes={SMALL}&seconds=0.2&seed={item}"
         page = self.open(targets)
-        self.assertEqual(page.rows, ROWS)
+        self.assertEqual(page.items, ITEMS)
 
-        for first in range(0, ROWS - CELLS + 1, 4):
+        for first in range(0, ITEMS - CELLS + 1, 4):
             page.scroll(first)
-            if first == ROWS // 2:
+            if first == ITEMS // 2:
                 self.origin.await_running(CELLS)
-                for row in page.on_screen():
-                    self.origin.await_count(targets[row], 1)
+                for item in page.on_screen():
+                    self.origin.await_count(targets[item], 1)
         shown = page.await_shown()
-        for row in last:
-            self.assertEqual(shown[row]["picture"], f"/picture/{page.name}/{row}")
-            status, data = page.picture(row)
+        for item in last:
+            self.assertEqual(shown[item]["picture"], f"/picture/{page.name}/{item}")
+            status, data = page.picture(item)
             self.assertEqual(status, 200)
-            self.assertTrue(data == body(SMALL, str(row)), f"row {row} has the picture of another")
-        self.assertLessEqual({news["row"] for news in page.news}, set(last), "nothing was told of what had left")
+            self.assertTrue(data == body(SMALL, str(item)), f"item {item} has the picture of another")
+        self.assertLessEqual({news["item"] for news in page.news}, set(last), "nothing was told of what had left")
 
         self.origin.await_running(0)
         seen = self.origin.log()
         self.assertEqual(len(seen), len({request.target for request in seen}), "each was asked for once at most")
         cut = {request.target for request in seen if request.aborted}
-        self.assertEqual({request.target for request in seen} - cut, {targets[row] for row in last})
-        self.assertLessEqual({targets[row] for row in range(ROWS // 2, ROWS // 2 + CELLS)}, cut)
+        self.assertEqual({request.target for request in seen} - cut, {targets[item] for item in last})
+        self.assertLessEqual({targets[item] for item in range(ITEMS // 2, ITEMS // 2 + CELLS)}, cut)
 
         eventually(lambda: self.ledger()["requests"]["pending"] == 0, "nothing is wanted any more")
         ledger = self.ledger()
@@ -81,46 +81,51 @@ class GalleryTests(unittest.TestCase):
         self.assertEqual(ledger["requests"]["answered"], CELLS)
         unwanted = ledger["flights"]["bytes-unwanted"]
         page.until(lambda: page.counters["working"] == 0 and page.counters["unwanted"] >= unwanted, "the last counters")
+        requests = ledger["requests"]
+        wanted = {"asked": requests["submitted"], "fetched": ledger["flights"]["assigned"], "cached": 0,
+                  "dropped": requests["removed"] + requests["orphaned"]}
+        page.until(lambda: wanted.items() <= page.counters.items(), f"{wanted}, and not {page.counters}")
+        self.assertEqual(page.counters["asked"], CELLS + page.counters["dropped"], "each was shown or dropped")
         self.assertLess(page.counters["unwanted"], LARGE, "less than one picture was fetched in vain")
 
     def test_rows_that_come_back_come_from_the_cache(self):
-        targets = [f"/kept/{row}?cc=max-age=600&bytes={SMALL}" for row in range(3 * CELLS)]
+        targets = [f"/kept/{item}?cc=max-age=600&bytes={SMALL}" for item in range(3 * CELLS)]
         page = self.open(targets)
         for first in (0, CELLS, 0):
             page.news.clear()
             page.scroll(first)
             page.await_shown()
-        for row in page.on_screen():
-            self.assertTrue(page.picture(row) == (200, body(SMALL, kept_seed(str(row)))), row)
-            self.assertEqual(self.origin.count(targets[row]), 1)
+        for item in page.on_screen():
+            self.assertTrue(page.picture(item) == (200, body(SMALL, kept_seed(str(item)))), item)
+            self.assertEqual(self.origin.count(targets[item]), 1)
         page.until(lambda: page.counters.get("cached") == CELLS, "the cache's answers are counted")
-        self.assertEqual(page.picture(CELLS)[0], 404, "what is not on the screen is not kept")
+        self.assertEqual(page.picture(CELLS), (204, b""), "what is not on the screen is not kept")
 
     def test_a_page_that_is_closed_wants_nothing(self):
-        page = self.open([f"/stall/{SMALL + row}" for row in range(100)])
+        page = self.open([f"/stall/{SMALL + item}" for item in range(100)])
         page.scroll(40)
         self.origin.await_running(CELLS)
         page.until(lambda: page.counters.get("working") == CELLS, "the counter of what is at work")
         other = self.enterContext(Page(f"http://{page.address}/", 1))
         other.scroll(51)
         page.close()
-        for row in range(40, 51):
-            self.origin.await_aborts(f"/stall/{SMALL + row}")
+        for item in range(40, 51):
+            self.origin.await_aborts(f"/stall/{SMALL + item}")
         self.origin.await_running(1)
-        eventually(lambda: self.ledger()["requests"]["pending"] == 1, "the other page's row is wanted")
+        eventually(lambda: self.ledger()["requests"]["pending"] == 1, "the other page's item is wanted")
 
     def test_the_end_of_the_list_and_failures_are_shown(self):
-        page = self.open([f"/bytes/{row + 1}" for row in range(8)] + ["/status/404", "/two words", "/bytes/10"],
+        page = self.open([f"/bytes/{item + 1}" for item in range(8)] + ["/status/404", "/two words", "/bytes/10"],
                          cells=4)
         page.scroll(8)
-        page.until(lambda: len(page.news) == 3, "three rows")
-        told = {news["row"]: news for news in page.news}
+        page.until(lambda: len(page.news) == 3, "three items")
+        told = {news["item"]: news for news in page.news}
         self.assertEqual((told[8]["failed"], told[9]["failed"]), ("http-status", "malformed-url"))
         self.assertEqual(page.picture(10), (200, body(10)))
         page.scroll(0)
         page.await_shown()
         page.scroll(0)
-        self.assertEqual(self.origin.total, 6, "a row that stays is not asked for again")
+        self.assertEqual(self.origin.total, 6, "an item that stays is not asked for again")
 
     def test_a_picture_is_no_page_of_ours(self):
         page = self.open(["/headers"], cells=1)
@@ -132,17 +137,17 @@ class GalleryTests(unittest.TestCase):
         self.assertIn("sandbox", page.last_fields["content-security-policy"])
 
     def test_what_is_on_the_screen_comes_though_the_broker_dies(self):
-        page = self.open([f"/gate/rows?bytes={SMALL}&seed={row}" for row in range(CELLS)])
+        page = self.open([f"/gate/items?bytes={SMALL}&seed={item}" for item in range(CELLS)])
         page.scroll(0)
         self.origin.await_running(CELLS)
         kill(self.bus.broker)
-        self.origin.open_gate("rows")
+        self.origin.open_gate("items")
         page.await_shown()
-        for row in range(CELLS):
-            self.assertTrue(page.picture(row) == (200, body(SMALL, str(row))), row)
+        for item in range(CELLS):
+            self.assertTrue(page.picture(item) == (200, body(SMALL, str(item))), item)
 
     def test_it_ends_while_no_bus_runs(self):
-        page = self.open([f"/stall/{SMALL + row}" for row in range(CELLS)])
+        page = self.open([f"/stall/{SMALL + item}" for item in range(CELLS)])
         page.scroll(0)
         self.origin.await_running(CELLS)
         self.bus.kill()
@@ -154,7 +159,8 @@ class GalleryTests(unittest.TestCase):
             (403, "GET", "/", None, {"Host": "gallery.example"}),
             (403, "POST", screen, '{"first": 0}', {"Origin": "http://evil.example"}),
             (404, "POST", "/screen/0123456789abcdef", '{"first": 0}', {}),
-            (404, "GET", f"/picture/{page.name}/0", None, {}),
+            (204, "GET", f"/picture/{page.name}/0", None, {}),
+            (204, "GET", "/picture/0123456789abcdef/0", None, {}),
             (404, "GET", "/../gallery.py", None, {}),
             (404, "PUT", "/", None, {}),
             (400, "POST", screen, '{"first": 1}', {}),
@@ -163,7 +169,7 @@ class GalleryTests(unittest.TestCase):
             (400, "POST", screen, "[" * 4000, {}),
             (400, "POST", screen, b"\xff", {}),
             (400, "GET", "/events?cells=0", None, {}),
-            (400, "GET", "/events?cells=65", None, {}),
+            (400, "GET", "/events?cells=257", None, {}),
             (400, "GET", "/?" + "&".join("a=1" for _ in range(9)), None, {}),
             (400, "GET", "/", None, {"Content-Length": "x"}),
             (413, "POST", screen, "x" * 5000, {}),
@@ -176,3 +182,4 @@ class GalleryTests(unittest.TestCase):
         page.await_shown()
         self.assertEqual(page.ask("GET", "/")[0], 200)
         self.assertIn(b"EventSource", page.ask("GET", "/page.js")[1])
+        self.assertIn(b"<svg", page.ask("GET", "/icon.svg")[1])

@@ -1,4 +1,4 @@
-"""Tests of rows that leave their cells at different moments."""
+"""Tests of items that leave their cells at different moments."""
 
 import asyncio
 import unittest
@@ -52,7 +52,7 @@ class CellTests(unittest.IsolatedAsyncioTestCase):
         self.cell = Cell(self.handler, self.changed, self.late.append)
 
     def changed(self, cell):
-        self.told.append((cell.row, cell.picture and cell.picture.data, cell.failure))
+        self.told.append((cell.item, cell.picture and cell.picture.data, cell.failure))
         self.ended.set()
 
     async def test_a_result_of_the_row_before_is_not_shown(self):
