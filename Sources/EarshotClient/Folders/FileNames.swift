@@ -15,7 +15,7 @@ package struct FileNames {
 
     /// Returns a unique name for the file of a URL.
     package mutating func name(for url: String) -> String {
-        let name = FileNames.plainName(of: url) ?? FileNames.safe(FileNames.lastSegment(url))
+        let name = FileNames.name(of: url)
         if given.insert(name.lowercased()).inserted { return name }
         let dot = name.lastIndex(of: ".").flatMap { $0 > name.startIndex ? $0 : nil } ?? name.endIndex
         var number = lastNumbers[name.lowercased(), default: 1]
@@ -27,6 +27,9 @@ package struct FileNames {
             return numbered
         }
     }
+
+    /// Returns the name for the file of a URL, without regard to other files.
+    package static func name(of url: String) -> String { plainName(of: url) ?? safe(lastSegment(url)) }
 
     /// Returns the text after the last slash of the path.
     private static func lastSegment(_ url: String) -> Substring {

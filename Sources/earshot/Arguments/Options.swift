@@ -11,14 +11,11 @@ struct PlaceOptions: ParsableArguments {
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
 }
 
-/// Option for the detail of messages about failures and cached bodies.
+/// Option for the detail of messages about failures.
 struct FailureOptions: ParsableArguments {
     @Flag(
         name: .shortAndLong,
-        help: """
-            Show complete URLs of failures, with user information and query, which may be secret. get also reports \
-            bodies from the cache.
-            """)
+        help: "Show complete URLs of failures, with user information and query, which may be secret.")
     var verbose = false
 }
 

@@ -42,11 +42,12 @@ final class GetRun {
     /// Previous request, the template of the next one.
     private var firstFetch: Fetch?
     private var underWay: [RequestID: Item] = [:]
-    private var received: [RequestID: Int] = [:]
     /// Writer of a single body that is streamed.
     private var stream: StreamedBody?
     private var tally = Tally()
-    private var bar: ProgressBar?
+    /// Progress on standard error; nil for none.
+    private var view: ProgressView?
+    private let isQuiet: Bool
     private var session: BusSession?
     private var isRemoved = false
     /// Cancellations without an answer after an interrupt.
@@ -61,7 +62,7 @@ final class GetRun {
     init(
         _ urls: [String], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
         body: [UInt8]?,
-        to destination: Destination, json: Bool, verbose: Bool
+        to destination: Destination, json: Bool, messages: MessageOptions
     ) {
         self.urls = urls
         self.readsInput = readsInput
@@ -72,7 +73,8 @@ final class GetRun {
         self.body = body
         self.destination = destination
         tellsJSON = json
-        isVerbose = verbose
+        isVerbose = messages.verbose
+        isQuiet = messages.quiet
         stream = urls.count == 1 && !readsInput ? destination.stream() : nil
     }
 
@@ -80,9 +82,8 @@ final class GetRun {
     func carryOut(over session: BusSession) throws -> ExitStatus {
         self.session = session
         session.onSignal = { [unowned self] in interrupted() }
-        bar = ProgressBar(session.loop) { [unowned self] in
-            (known, tally, received.values.reduce(0) { $0 + Double($1) })
-        }
+        let started = session.loop.now
+        if !isQuiet { view = progressView(session) }
         if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
         // Added after the hook of the connection, which emits events.
         let hook = session.loop.addHook { [unowned self] in
@@ -92,8 +93,8 @@ final class GetRun {
         defer {
             session.loop.removeHook(hook)
             flush()
-            bar?.end()
-            bar = nil
+            view?.end()
+            view = nil
             input = nil
             // Discards an incomplete file.
             stream = nil
@@ -101,23 +102,34 @@ final class GetRun {
         }
         try session.run { isInterrupted ? isRemoved : !isListing && next == urls.count && underWay.isEmpty }
         if !isInterrupted, known == 0 { throw Complaint(.noInput, "the list is empty; give at least one URL") }
-        summarize()
+        if !isQuiet { summarize(seconds: session.loop.now.since(started) / .seconds(1)) }
         return isInterrupted ? .interrupted : tally.status
     }
 
     /// Number of URLs known so far.
     private var known: Int { settled + urls.count }
 
-    /// Reports replaced files and, on a terminal or with -v, the number of bodies from the cache.
-    private func summarize() {
-        if destination.replaced > 0 {
-            bar?.clear()
-            let files = destination.replaced == 1 ? "1 existing file" : "\(destination.replaced) existing files"
-            Complaint.say("replaced \(files)")
-        }
-        guard known > 1, tally.cached > 0, bar != nil || isVerbose else { return }
-        bar?.clear()
-        Complaint.say("\(tally.cached) of \(known) bodies came from the cache")
+    private func progressView(_ session: BusSession) -> ProgressView {
+        ProgressView(
+            session.loop, isReserved: destination.isTerminal,
+            ProgressView.Source(
+                state: { [unowned self] in RunSnapshot(known: known, isListing: isListing, tally: tally) },
+                oldest: { [unowned self] in underWay.min { $0.value.index < $1.value.index }?.key },
+                ask: { [unowned self] in session.connection.query(.why(handler, $0)) }))
+    }
+
+    /// Prints the last line of a run with several URLs, and of any run on a terminal or with -v.
+    private func summarize(seconds: Double) {
+        let isList = known > 1 || readsInput
+        guard isList || isVerbose || ErrorStream().isTerminal && !destination.isTerminal else { return }
+        // A single failure has its own message.
+        guard isList || isInterrupted || tally.failed == 0 else { return }
+        view?.clear()
+        Complaint.say(
+            RunSummary(
+                known: isListing ? nil : known, tally: tally, replaced: destination.replaced, seconds: seconds,
+                isInterrupted: isInterrupted
+            ).text)
     }
 
     // MARK: Events
@@ -132,7 +144,8 @@ final class GetRun {
         case .cancelled:
             unansweredCancels -= 1
             if isInterrupted, unansweredCancels == 0 { isRemoved = true }
-        case .accepted, .answer, .changed, .state: break
+        case .answer(_, let json): view?.answered(json)
+        case .accepted, .changed, .state: break
         }
     }
 
@@ -156,8 +169,9 @@ final class GetRun {
 
     private func progressed(_ progress: Progress) {
         guard let item = underWay[progress.request], !isInterrupted else { return }
-        received[progress.request] = progress.received
+        view?.progressed(progress, index: item.index, url: item.url)
         do throws(Destination.Failure) {
+            if destination.isTerminal { view?.clear() }
             try stream?.progressed(progress)
         } catch {
             switch error {
@@ -179,6 +193,7 @@ final class GetRun {
         var outcome = FetchOutcome(url: item.url, delivery.terminal)
         if outcome.code == nil {
             do throws(Destination.Failure) {
+                if destination.isTerminal { view?.clear() }
                 if let stream, let response = outcome.response, try stream.ended(response) {
                     outcome.path = destination.onlyFile
                 } else {
@@ -286,19 +301,19 @@ final class GetRun {
         fetch.url = url
         fetch.options.streams = stream != nil
         fetch.options.takes = takesFiles == true
-        if bar != nil { fetch.options.progressMilliseconds = 200 }
+        if let view { fetch.options.progressMilliseconds = view.progressMilliseconds }
         return fetch
     }
 
     private func settle(_ request: RequestID, _ item: Item, _ outcome: FetchOutcome) {
         underWay[request] = nil
-        if !received.isEmpty { received[request] = nil }
+        view?.settled(request)
         tally.count(outcome)
         if outcome.code != nil {
-            bar?.clear()
+            view?.clear()
             Complaint.say(outcome.sentence(verbosely: isVerbose))
         } else if isVerbose, let sentence = outcome.cacheSentence {
-            bar?.clear()
+            view?.clear()
             Complaint.say(sentence)
         }
         if lines != nil { tell(item.index, outcome) }
@@ -313,8 +328,8 @@ final class GetRun {
 
     /// Writes the JSON lines.
     private func flush() {
-        guard lines != nil else { return }
-        bar?.clear()
+        guard lines?.isEmpty == false else { return }
+        view?.clear()
         lines?.flush()
         // The event of the signal follows.
         if let obstacle = lines?.obstacle, obstacle.status != .interrupted { session?.end(obstacle) }

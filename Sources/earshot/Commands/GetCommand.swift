@@ -27,7 +27,7 @@ struct GetCommand: ParsableCommand {
 
     @OptionGroup(title: "Input") var source: InputOptions
     @OptionGroup(title: "Output") var target: OutputOptions
-    @OptionGroup(title: "Output") var failure: FailureOptions
+    @OptionGroup(title: "Output") var messages: MessageOptions
     @OptionGroup(title: "Request") var naming: HandlerOptions
     @OptionGroup var request: RequestOptions
     @OptionGroup(title: "Bus") var bus: PrivateBusOptions
@@ -97,7 +97,7 @@ struct GetCommand: ParsableCommand {
             wanted, readsInput: readsInput, handler, mark: self.naming.handler == nil ? "" : "\(random)-", request,
             body: body,
             to: destination,
-            json: json, verbose: failure.verbose)
+            json: json, messages: messages)
         let session = try BusSession(
             folder, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true
         ) { _, event in run.happened(event) }
@@ -140,7 +140,8 @@ struct GetCommand: ParsableCommand {
         switch output {
         case "-": return .standardOutput(interrupt: interrupt)
         case let file?: return .file(file, interrupt: interrupt)
-        case nil: return json ? .nowhere() : .standardOutput(interrupt: interrupt)
+        case nil:
+            return json ? .nowhere() : .standardOutput(interrupt: interrupt, permitsBinary: false)
         }
     }
 }

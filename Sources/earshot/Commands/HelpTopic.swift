@@ -63,6 +63,7 @@ struct HelpTopic {
                 request overrides them.
                 """
             ),
+            ("NO_COLOR", "If set, the progress of `earshot get` has no colors."),
             (
                 "RUNTIME_DIRECTORY, CACHE_DIRECTORY, STATE_DIRECTORY",
                 "Directories of a systemd service, for `earshot serve`."

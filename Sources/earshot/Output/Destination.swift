@@ -7,7 +7,8 @@ struct Destination {
     private enum Place {
         /// Bodies are discarded.
         case nowhere
-        case standardOutput
+        /// Standard output, and whether it is a terminal to which no binary body may go.
+        case standardOutput(isGuarded: Bool)
         /// A single file.
         case file(String)
         case folder(String, OpenFolder)
@@ -42,8 +43,12 @@ struct Destination {
 
     static func nowhere() -> Destination { Destination(place: .nowhere, interrupt: -1) }
 
-    static func standardOutput(interrupt: Int32) -> Destination {
-        Destination(place: .standardOutput, interrupt: interrupt)
+    /// Standard output.
+    ///
+    /// - Parameter permitsBinary: whether a binary body may go to a terminal.
+    static func standardOutput(interrupt: Int32, permitsBinary: Bool = true) -> Destination {
+        let isGuarded = !permitsBinary && isatty(STDOUT_FILENO) == 1
+        return Destination(place: .standardOutput(isGuarded: isGuarded), interrupt: interrupt)
     }
 
     static func file(_ path: String, interrupt: Int32) -> Destination {
@@ -80,11 +85,15 @@ struct Destination {
     /// Path of the single file, as given; nil without one.
     var onlyFile: String? { if case .file(let path) = place { path } else { nil } }
 
+    /// Whether bodies go to a terminal.
+    var isTerminal: Bool { if case .standardOutput = place { isatty(STDOUT_FILENO) == 1 } else { false } }
+
     /// Returns a writer that streams the single body. Nil if bodies are discarded, have their own files, or the
     /// destination is a device.
     func stream() -> StreamedBody? {
         switch place {
-        case .standardOutput: return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt))
+        case .standardOutput(let isGuarded):
+            return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt), isGuarded: isGuarded)
         case .file(let path): return Destination.replaced(path).map { StreamedBody(newFileFor: $0) }
         case .nowhere, .folder: return nil
         }
@@ -97,8 +106,10 @@ struct Destination {
     mutating func write(_ body: Body, of url: String, flushed: Bool = false) throws(Failure) -> String? {
         switch place {
         case .nowhere: return nil
-        case .standardOutput:
-            try write(body, to: STDOUT_FILENO)
+        case .standardOutput(let isGuarded):
+            let source = try Source(body)
+            if isGuarded, BinaryBody.isBinary(source.beginning) { throw BinaryBody.refusal }
+            try source.write(to: Output(STDOUT_FILENO, interrupt: interrupt), "the output")
             return nil
         case .file(let path):
             try writeFile(path, body)
@@ -189,6 +200,14 @@ struct Destination {
 
         /// Whether this program owns the file exclusively.
         var isOwn: Bool { if case .file(_, _, isOwn: true) = body { true } else { false } }
+
+        /// First bytes of the body.
+        var beginning: [UInt8] {
+            switch body {
+            case .bytes(let bytes): Array(bytes.prefix(BinaryBody.checkedBytes))
+            case .file: BinaryBody.beginning(of: descriptor, at: 0)
+            }
+        }
 
         /// Moves an exclusively owned file to its output path.
         ///

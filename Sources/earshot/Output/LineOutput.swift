@@ -13,6 +13,8 @@ struct LineOutput {
         output = StandardOutput(interrupt: interrupt)
     }
 
+    var isEmpty: Bool { lines.isEmpty }
+
     /// Buffers a line. Flushes if the buffer is full.
     mutating func add(_ line: [UInt8]) {
         lines += line

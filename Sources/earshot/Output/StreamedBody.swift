@@ -9,7 +9,8 @@ internal import Glibc
 /// output cannot be undone.
 final class StreamedBody {
     private enum Target {
-        case standardOutput(Output)
+        /// Standard output, and whether it is a terminal to which no binary body may go.
+        case standardOutput(Output, isGuarded: Bool)
         /// Destination path, and the file after the first write.
         case file(String, NewFile?)
     }
@@ -21,8 +22,8 @@ final class StreamedBody {
     private(set) var written = 0
 
     /// Streams to standard output.
-    init(_ output: Output) {
-        target = .standardOutput(output)
+    init(_ output: Output, isGuarded: Bool = false) {
+        target = .standardOutput(output, isGuarded: isGuarded)
     }
 
     /// Streams into a new file for `path`, created with the first bytes.
@@ -89,7 +90,11 @@ final class StreamedBody {
     private func write(to end: Int) throws(Destination.Failure) {
         guard end > written else { return }
         switch target {
-        case .standardOutput(let output): try copy(to: end, output, "the output")
+        case .standardOutput(let output, let isGuarded):
+            if isGuarded, BinaryBody.isBinary(BinaryBody.beginning(of: descriptor, at: written)) {
+                throw BinaryBody.refusal
+            }
+            try copy(to: end, output, "the output")
         case .file(let path, let file):
             let file = if let file { file } else { try NewFile(for: path) }
             target = .file(path, file)

@@ -8,6 +8,8 @@ struct Tally {
     private(set) var bytes = 0
     /// Number of bodies from the cache, including revalidated ones.
     private(set) var cached = 0
+    /// Number of bodies from transfers that other requests had started.
+    private(set) var shared = 0
     var total: Int { succeeded + failed }
     private var causes: Set<ExitStatus> = []
 
@@ -20,6 +22,7 @@ struct Tally {
             let (sum, isOverflow) = bytes.addingReportingOverflow(outcome.response?.length ?? 0)
             bytes = isOverflow ? .max : sum
             if outcome.isCached { cached += 1 }
+            if outcome.response?.source == .shared { shared += 1 }
         }
     }
 

@@ -1,23 +1,32 @@
 """Interactive shell on a pseudoterminal."""
 
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 PROMPT = "prompt>"
 
 
 class Terminal:
-    """Shell that shows PROMPT: `with Terminal(["bash", …], environment, folder) as terminal:`."""
+    """Shell that shows PROMPT, or another program: `with Terminal(["bash", …], environment, folder) as terminal:`.
 
-    def __init__(self, command, environment, folder):
+    `size`: columns and rows. `kind`: value of TERM.
+    """
+
+    def __init__(self, command, environment, folder, size=None, kind="dumb"):
         self._master, slave = pty.openpty()
+        if size:
+            columns, rows = size
+            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         # setsid makes the terminal the controlling terminal, which job control of the shell requires.
         self._process = subprocess.Popen(["setsid", "--ctty", *map(str, command)], stdin=slave, stdout=slave, stderr=slave,
-                                         env={**environment, "TERM": "dumb", "COLUMNS": "500"}, cwd=folder)
+                                         env={**environment, "TERM": kind, "COLUMNS": "500"}, cwd=folder)
         os.close(slave)
         self._shown = b""
 
@@ -41,3 +50,15 @@ class Terminal:
             self._shown += os.read(self._master, 1 << 16)
         before, _, self._shown = self._shown.partition(text.encode())
         return before.decode(errors="replace")
+
+    def await_end(self, timeout=30):
+        """Returns the exit status of the program, and the rest of its output."""
+        deadline = time.monotonic() + timeout
+        try:
+            while select.select([self._master], [], [], max(0, deadline - time.monotonic()))[0]:
+                if not (data := os.read(self._master, 1 << 16)):
+                    break
+                self._shown += data
+        except OSError:
+            pass  # The last process has closed the terminal.
+        return self._process.wait(max(0.1, deadline - time.monotonic())), self._shown.decode(errors="replace")

@@ -1,0 +1,26 @@
+/// Last line of a run.
+struct RunSummary {
+    /// Number of URLs; nil if the list was not read to its end.
+    var known: Int?
+    var tally: Tally
+    /// Number of replaced files.
+    var replaced = 0
+    var seconds: Double
+    /// Whether a signal ended the run.
+    var isInterrupted = false
+
+    var text: String {
+        let count = tally.succeeded
+        var files = count == 1 ? "1 file" : "\(count) files"
+        if isInterrupted { files = "\(count) of \(known.map { "\($0) files" } ?? "an unfinished list")" }
+        var parts = [isInterrupted ? "interrupted: \(files)" : files]
+        if tally.failed > 0 { parts.append("\(tally.failed) failed") }
+        var size = "\(ByteSize.text(Double(tally.bytes))) in \(TimeText.elapsed(seconds))"
+        if tally.bytes > 0, seconds >= 0.1 { size += " (\(ByteSize.text(Double(tally.bytes) / seconds))/s)" }
+        parts.append(size)
+        if tally.cached > 0 { parts.append("\(tally.cached) from the cache") }
+        if tally.shared > 0 { parts.append("\(tally.shared) shared") }
+        if replaced > 0 { parts.append("\(replaced) replaced") }
+        return parts.joined(separator: ", ")
+    }
+}
