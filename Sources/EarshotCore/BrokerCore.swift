@@ -22,6 +22,8 @@ public struct BrokerCore {
     public let instance: BrokerInstance
     public internal(set) var limits: CoreLimits
     public internal(set) var ledger = Ledger()
+    /// Times of the requests that this broker has ended.
+    public internal(set) var times = RequestTimes()
     /// Seconds since 1970, set by the shell in each pass. Compared with dates in `Retry-After` and with ages in the
     /// cache.
     public var calendarSeconds: Int64 = 0

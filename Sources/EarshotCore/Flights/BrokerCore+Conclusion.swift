@@ -216,6 +216,10 @@ extension BrokerCore {
         guard !facilities.isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
         guard !keepsOutcome(outcome, of: flight) else { return }
         let isStored = flights[flight].isStored
+        if let response = outcome.response, response.source == nil {
+            times.transfer.observe(from: response.startedAt, to: response.endedAt)
+            ledger.flights.bytes &+= response.length
+        }
         let waiting = waitingInterests(of: flight)
         let number = outcomes.insert(outcome)
         outcomes.retain(number)

@@ -47,6 +47,7 @@ extension BrokerCore {
         json.member("clients", clientNumbers.count)
         json.member("clients-away", awayClients.count)
         json.member("handlers", handlerNumbers.count)
+        writeTimes(to: &json)
         writeFaults(to: &json)
         writeWorkers(page, to: &json)
         writeOrigins(page, to: &json, now: now)
@@ -55,6 +56,24 @@ extension BrokerCore {
     /// Whether new requests for http and https can be served: a worker accepts jobs, and no place is lost.
     private var isReady: Bool {
         !isDraining && workers.slotCount(of: WorkerPool.web).total > 0 && placeFaults.allSatisfy { $0.reason == nil }
+    }
+
+    private func writeTimes(to json: inout JSONText) {
+        json.member("times") { json in
+            json.object { json in
+                json.member("bounds-us") { json in
+                    json.array(DurationHistogram.boundsMicroseconds) { $0.value($1) }
+                }
+                for (name, histogram) in [("wait", times.wait), ("transfer", times.transfer), ("total", times.total)] {
+                    json.member(name) { json in
+                        json.object { json in
+                            json.member("sum-us", histogram.sumMicroseconds)
+                            json.member("buckets") { json in json.array(histogram.buckets) { $0.value($1) } }
+                        }
+                    }
+                }
+            }
+        }
     }
 
     private func writeFaults(to json: inout JSONText) {
@@ -89,6 +108,7 @@ extension BrokerCore {
                 json.member("assigned", ledger.flights.assigned)
                 json.member("adopted", ledger.flights.adopted)
                 json.member("cancelled", ledger.flights.cancelled)
+                json.member("bytes", ledger.flights.bytes)
                 json.member("bytes-unwanted", ledger.flights.unwantedBytes)
                 json.member("retried", ledger.flights.retried)
                 json.member("lost", ledger.flights.lost)

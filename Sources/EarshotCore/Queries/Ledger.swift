@@ -54,6 +54,8 @@ public struct Ledger: Equatable, Sendable {
         public var adopted = 0
         /// Running attempts cancelled because their flight had no interests left.
         public var cancelled = 0
+        /// Decoded body bytes of the responses that ended flights, without those from the cache.
+        public var bytes = 0
         /// Body bytes received after the CANCEL of their attempt. Bytes received earlier may be resumed and do not
         /// count.
         public var unwantedBytes = 0

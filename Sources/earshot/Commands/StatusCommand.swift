@@ -10,7 +10,8 @@ struct StatusCommand: ParsableCommand {
         commandName: "status", abstract: "Show queue, transfers, workers, origins and counters.",
         discussion: """
             The counters balance: submitted = answered + failed + removed + orphaned + pending, and due = acknowledged + \
-            lost + outstanding. With --json, further lines hold further workers and origins.
+            lost + outstanding. The percentiles of `times` are upper bounds, exact to a factor of two. With --json, \
+            further lines hold further workers and origins.
 
               earshot status
             """)
@@ -20,7 +21,7 @@ struct StatusCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            try Question.ask(.status, in: place, json: format.json) { $0.report() }
+            try Question.ask(.status, in: place, json: format.json) { TimesReport.summarized($0).report() }
             return .done
         }
     }
