@@ -301,7 +301,8 @@ final class GetRun {
         fetch.url = url
         fetch.options.streams = stream != nil
         fetch.options.takes = takesFiles == true
-        if let view { fetch.options.progressMilliseconds = view.progressMilliseconds }
+        // A streamed body is written at each report, so its reports keep the broker's interval.
+        if let view, stream == nil { fetch.options.progressMilliseconds = view.progressMilliseconds }
         return fetch
     }
 
