@@ -120,7 +120,12 @@ import Testing
         #expect(shown.allSatisfy { ColumnText.width($0) < columns })
         #expect(rows < 24 || shown.last == "  and 80 more" || shown.last == "  and 79 more")
         snapshot.known = 1
-        snapshot.transfers = [transfer(names[2], 1, 3)]
+        for name in ["a", names[2]] {
+            snapshot.transfers = [transfer(name, 1, 3)]
+            let plain = lines(snapshot, columns: columns, rows: rows)
+            let colored = lines(snapshot, columns: columns, rows: rows, color: true)
+            #expect(colored.map { $0.replacing(/\u{1b}\[\d+m/, with: "") } == plain, "colors take no columns")
+        }
         #expect(lines(snapshot, columns: columns, rows: rows).allSatisfy { ColumnText.width($0) < columns })
     }
 
@@ -144,9 +149,14 @@ import Testing
         #expect(
             RunSummary(known: 9, tally: tally, replaced: 3, seconds: 75, isInterrupted: true).text
                 == "interrupted: 1 of 9 files, 1 failed, 0 B in 1:15, 3 replaced")
+        tally.countSkip()
+        #expect(
+            RunSummary(known: 9, tally: tally, seconds: 1, isInterrupted: true, nextStep: "repeat it").text
+                == "interrupted: 1 of 9 files, 1 failed, 0 B in 1.0 s, 1 skipped; repeat it")
+        tally = Tally()
         #expect(
             RunSummary(known: nil, tally: tally, seconds: 1, isInterrupted: true).text
-                == "interrupted: 1 of an unfinished list, 1 failed, 0 B in 1.0 s")
+                == "interrupted: 0 of an unfinished list, 0 B in 1.0 s")
     }
 }
 

@@ -4,12 +4,71 @@ import Testing
 
 @Suite struct URLListTests {
     private func urls(_ text: [UInt8], pieces: Int) -> [String] {
+        entries(text, pieces: pieces).map(\.url)
+    }
+
+    private func entries(_ text: [UInt8], pieces: Int = 1000) -> [ListEntry] {
         var list = URLList()
-        var urls: [String] = []
+        var entries: [ListEntry] = []
         for start in stride(from: 0, to: text.count, by: pieces) {
-            urls += list.take(text[start..<min(start + pieces, text.count)])
+            entries += list.take(text[start..<min(start + pieces, text.count)])
         }
-        return urls + list.finish()
+        return entries + list.finish()
+    }
+
+    private static let digest = String(repeating: "0a", count: 32)
+
+    @Test(arguments: [1, 3, 1000])
+    func `indented lines are options of the URL above them`(pieces: Int) {
+        let text = """
+            \u{feff}http://h/a\r
+              out=b/c.txt\r
+
+              # a comment
+            \theader=Accept: a=b
+            http://h/b
+             dir=x
+             checksum=sha-256=\(Self.digest.uppercased())
+            http://h/c?a=b
+              http://h/d=e
+            """
+        #expect(
+            entries(Array(text.utf8), pieces: pieces) == [
+                ListEntry(url: "http://h/a", options: [.out("b/c.txt"), .header("Accept: a=b")]),
+                ListEntry(url: "http://h/b", options: [.dir("x"), .checksum(Self.digest)]),
+                ListEntry(url: "http://h/c?a=b"), ListEntry(url: "http://h/d=e"),
+            ])
+    }
+
+    @Test(arguments: [
+        "out=/etc/passwd", "out=../x", "out=a/../../x", "out=", "dir=..", "dir=/", "header=no colon",
+        "header=a: b\u{1b}",
+        "checksum=md5=0", "checksum=sha-256=0", "split=5",
+    ])
+    func `an invalid option makes its entry invalid`(line: String) throws {
+        let entry = try #require(entries(Array("http://h/a\n \(line)\n out=b".utf8)).first)
+        #expect(entry.fault != nil)
+    }
+
+    @Test func `an option without a URL is an invalid entry with its line`() throws {
+        let first = entries(Array("#\n out=a\nhttp://h/a".utf8))
+        #expect(first.map(\.url) == ["line 2", "http://h/a"])
+        #expect(first[0].fault != nil && first[1].fault == nil)
+    }
+
+    @Test func `a URL can be released before the next line`() {
+        var list = URLList()
+        #expect(list.take(Array("http://h/a\n".utf8)[...]) == [] && list.hasOpenEntry)
+        #expect(list.release().map(\.url) == ["http://h/a"])
+        #expect(!list.hasOpenEntry && list.release() == [])
+        #expect(list.take(Array(" out=late\n".utf8)[...]).first?.fault?.contains("too late") == true)
+        #expect(list.finish() == [])
+    }
+
+    @Test func `a URL has 99 options at most`() throws {
+        let text = "http://h/a\n" + String(repeating: " out=a\n", count: 1_000)
+        let entry = try #require(entries(Array(text.utf8)).first)
+        #expect(entry.options.count == 100 && entry.fault?.contains("99") == true)
     }
 
     @Test(arguments: [1, 2, 7, 1000])

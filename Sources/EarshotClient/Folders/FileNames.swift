@@ -14,10 +14,13 @@ package struct FileNames {
     package init() {}
 
     /// Returns a unique name for the file of a URL.
-    package mutating func name(for url: String) -> String {
-        let name = FileNames.name(of: url)
+    package mutating func name(for url: String) -> String { unique(FileNames.name(of: url)) }
+
+    /// Returns a safe name or relative path, with a number if it was already given.
+    package mutating func unique(_ name: String) -> String {
         if given.insert(name.lowercased()).inserted { return name }
-        let dot = name.lastIndex(of: ".").flatMap { $0 > name.startIndex ? $0 : nil } ?? name.endIndex
+        let last = name.lastIndex(of: "/").map { name.index(after: $0) } ?? name.startIndex
+        let dot = name[last...].lastIndex(of: ".").flatMap { $0 > last ? $0 : nil } ?? name.endIndex
         var number = lastNumbers[name.lowercased(), default: 1]
         while true {
             number += 1
@@ -31,16 +34,36 @@ package struct FileNames {
     /// Returns the name for the file of a URL, without regard to other files.
     package static func name(of url: String) -> String { plainName(of: url) ?? safe(lastSegment(url)) }
 
+    /// Returns the path of a URL as a relative path of safe names. `index.html` stands for the name after a slash.
+    package static func path(of url: String) -> String {
+        let path = pathBytes(of: url)
+        let names = path.split(separator: UInt8(ascii: "/")).map { safe(Substring($0)) }
+        return (names + (path.last ?? 0x2f == 0x2f ? ["index.html"] : [])).joined(separator: "/")
+    }
+
+    /// Returns a safe file name for text without percent-encoding.
+    package static func safeName(_ text: String) -> String { safe(decoded: text) }
+
+    /// Returns a relative path of safe names, for text without percent-encoding.
+    package static func safePath(_ path: String) -> String {
+        let names = path.utf8.split(separator: UInt8(ascii: "/")).map { safe(decoded: String(Substring($0))) }
+        return names.isEmpty ? "download" : names.joined(separator: "/")
+    }
+
     /// Returns the text after the last slash of the path.
     private static func lastSegment(_ url: String) -> Substring {
-        var path = url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
-        if let authority = authority(of: path) {
-            guard let slash = path[authority...].firstIndex(of: UInt8(ascii: "/")) else { return "" }
-            path = path[slash...]
-        }
+        var path = pathBytes(of: url)
         while path.last == UInt8(ascii: "/") { path.removeLast() }
         let slash = path.lastIndex(of: UInt8(ascii: "/"))
         return Substring(path[(slash.map { path.index(after: $0) } ?? path.startIndex)...])
+    }
+
+    /// Returns the path of a URL, without query and fragment; empty without one.
+    private static func pathBytes(of url: String) -> Substring.UTF8View {
+        let path = url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+        guard let authority = authority(of: path) else { return path }
+        guard let slash = path[authority...].firstIndex(of: UInt8(ascii: "/")) else { return path[path.endIndex...] }
+        return path[slash...]
     }
 
     /// Returns the index after the first `://`.
@@ -76,9 +99,11 @@ package struct FileNames {
         return String(url.utf8.prefix(end).dropFirst(start))
     }
 
-    private static func safe(_ segment: Substring) -> String {
+    private static func safe(_ segment: Substring) -> String { safe(decoded: decoded(segment) ?? String(segment)) }
+
+    private static func safe(decoded text: String) -> String {
         var name = ""
-        for scalar in (decoded(segment) ?? String(segment)).unicodeScalars {
+        for scalar in text.unicodeScalars {
             let replaced = scalar == "/" || scalar == "\\" || TerminalText.isControl(scalar)
             let next = String(replaced ? "_" : Character(scalar))
             guard name.utf8.count + next.utf8.count <= mostBytes else { break }

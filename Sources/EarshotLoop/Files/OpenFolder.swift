@@ -14,6 +14,17 @@ public final class OpenFolder: Sendable {
         guard descriptor >= 0 else { throw SystemError("open") }
     }
 
+    /// Opens a folder below another one, and creates it if it is missing. A link is not followed.
+    ///
+    /// - Throws: `SystemError` if the name is that of another file or of a link, or the folder cannot be created.
+    public init(_ name: String, in parent: OpenFolder) throws(SystemError) {
+        let name = ByteText.path(name)
+        if unsafe mkdirat(parent.descriptor, name, 0o777) != 0, errno != EEXIST { throw SystemError("mkdir") }
+        descriptor = unsafe openat(
+            parent.descriptor, name, linux_o_path | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0 else { throw SystemError("open") }
+    }
+
     /// Whether a file of any kind has this name, which `ByteText.path` made.
     public func has(_ name: [CChar]) -> Bool {
         unsafe faccessat(descriptor, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0

@@ -73,10 +73,14 @@ struct HTTPOptions: ParsableArguments {
             throw ValidationError("--data: a \(method) request has no body; give another method, such as -X POST")
         }
         for field in header {
-            guard let colon = field.firstIndex(of: ":"), colon > field.startIndex,
-                field.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })
-            else { throw ValidationError("--header: give 'NAME: VALUE' on one line") }
+            guard Self.isField(field) else { throw ValidationError("--header: give 'NAME: VALUE' on one line") }
         }
+    }
+
+    /// Whether text has the form of a header field, without control characters.
+    static func isField(_ text: String) -> Bool {
+        guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), colon > text.startIndex else { return false }
+        return text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
     }
 }
 

@@ -10,14 +10,8 @@ final class GetRun {
     /// Maximum time for the answer to a removal after an interrupt.
     private static let farewell = Duration.seconds(2)
 
-    /// A URL and its index in the list, from 0.
-    private struct Item {
-        let index: Int
-        let url: String
-    }
-
     /// Known URLs. Those from `next` on have no request yet.
-    private var urls: [String]
+    private var urls: [ListEntry]
     private var next = 0
     /// Number of URLs already removed from the front of `urls`.
     private var settled = 0
@@ -41,7 +35,10 @@ final class GetRun {
     private var destination: Destination
     /// Previous request, the template of the next one.
     private var firstFetch: Fetch?
-    private var underWay: [RequestID: Item] = [:]
+    private var underWay: [RequestID: OutputItem] = [:]
+    private let files: FileOptions
+    /// Failed URLs for a file; nil for none.
+    private let failures: FailureList?
     /// Writer of a single body that is streamed.
     private var stream: StreamedBody?
     private var tally = Tally()
@@ -60,10 +57,13 @@ final class GetRun {
     ///   - mark: prefix of the request IDs, for a handler that other programs may share.
     ///   - readsInput: whether further URLs come from standard input.
     init(
-        _ urls: [String], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
+        _ urls: [ListEntry], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
         body: [UInt8]?,
-        to destination: Destination, json: Bool, messages: MessageOptions
+        to destination: Destination, _ files: FileOptions, _ failures: FailureList?, json: Bool,
+        messages: MessageOptions
     ) {
+        self.files = files
+        self.failures = failures
         self.urls = urls
         self.readsInput = readsInput
         isListing = readsInput
@@ -100,10 +100,30 @@ final class GetRun {
             stream = nil
             self.session = nil
         }
-        try session.run { isInterrupted ? isRemoved : !isListing && next == urls.count && underWay.isEmpty }
+        do {
+            try session.run { isInterrupted ? isRemoved : !isListing && next == urls.count && underWay.isEmpty }
+        } catch {
+            try? saveFailures()
+            throw error
+        }
+        try saveFailures()
         if !isInterrupted, known == 0 { throw Complaint(.noInput, "the list is empty; give at least one URL") }
         if !isQuiet { summarize(seconds: session.loop.now.since(started) / .seconds(1)) }
         return isInterrupted ? .interrupted : tally.status
+    }
+
+    /// Writes the list of failures. It includes the URLs without a result, after an early end.
+    private func saveFailures() throws(Complaint) {
+        guard let failures else { return }
+        for item in underWay.values.sorted(by: { $0.index < $1.index }) {
+            failures.add(item.entry, name: item.name, cause: "the run ended before the result")
+        }
+        while next < urls.count {
+            let item = nextItem()
+            guard !files.noClobber || destination.existing(item.name) == nil else { continue }
+            failures.add(item.entry, name: item.name, cause: "the run ended before the request")
+        }
+        try failures.finish()
     }
 
     /// Number of URLs known so far.
@@ -124,11 +144,14 @@ final class GetRun {
         guard isList || isVerbose || ErrorStream().isTerminal && !destination.isTerminal else { return }
         // A single failure has its own message.
         guard isList || isInterrupted || tally.failed == 0 else { return }
+        let repeats = isInterrupted && isList && destination.isFolder && !readsInput
+        let nextStep =
+            files.noClobber ? "repeat the command to fetch the rest" : "repeat it with --no-clobber to fetch the rest"
         view?.clear()
         Complaint.say(
             RunSummary(
                 known: isListing ? nil : known, tally: tally, replaced: destination.replaced, seconds: seconds,
-                isInterrupted: isInterrupted
+                isInterrupted: isInterrupted, nextStep: repeats ? nextStep : nil
             ).text)
     }
 
@@ -158,7 +181,7 @@ final class GetRun {
     }
 
     /// Adds URLs from standard input, or handles its end.
-    private func listed(_ new: [String]) {
+    private func listed(_ new: [ListEntry]) {
         urls += new
         guard let input, input.hasEnded else { return submit() }
         self.input = nil
@@ -169,7 +192,7 @@ final class GetRun {
 
     private func progressed(_ progress: Progress) {
         guard let item = underWay[progress.request], !isInterrupted else { return }
-        view?.progressed(progress, index: item.index, url: item.url)
+        view?.progressed(progress, index: item.index, url: item.entry.url)
         do throws(Destination.Failure) {
             if destination.isTerminal { view?.clear() }
             try stream?.progressed(progress)
@@ -181,7 +204,7 @@ final class GetRun {
             case .lostSource: return
             case .cannotWrite(let sentence):
                 session?.connection.cancel(RequestKey(progress.handler, progress.request))
-                let outcome = FetchOutcome(url: item.url, code: FetchOutcome.writeFailed, detail: sentence)
+                let outcome = FetchOutcome(url: item.entry.url, code: FetchOutcome.writeFailed, detail: sentence)
                 settle(progress.request, item, outcome)
             }
         }
@@ -190,14 +213,25 @@ final class GetRun {
     private func ended(_ delivery: Delivery, _ body: [UInt8]) {
         guard let session, !isInterrupted else { return }
         guard let item = underWay[delivery.key.request] else { return ignored(delivery, session) }
-        var outcome = FetchOutcome(url: item.url, delivery.terminal)
+        var outcome = FetchOutcome(url: item.entry.url, delivery.terminal)
+        if outcome.status == 304, files.timestamping {
+            session.connection.finish(delivery)
+            underWay[delivery.key.request] = nil
+            view?.settled(delivery.key.request)
+            skip(item, "unchanged", destination.existing(item.name)?.path)
+            return submit()
+        }
         if outcome.code == nil {
             do throws(Destination.Failure) {
                 if destination.isTerminal { view?.clear() }
-                if let stream, let response = outcome.response, try stream.ended(response) {
+                let modified = files.setsTime ? outcome.response.flatMap { FileTime.of($0) } : nil
+                if let stream, let response = outcome.response,
+                    try stream.ended(response, modified: modified)
+                {
                     outcome.path = destination.onlyFile
                 } else {
-                    outcome.path = try destination.write(self.body(of: outcome, body), of: item.url)
+                    outcome.path = try destination.write(
+                        self.body(of: outcome, body), of: item, outcome.response, modified: modified)
                 }
             } catch {
                 switch error {
@@ -238,7 +272,7 @@ final class GetRun {
             session?.end(Complaint(.other, "\(detail) (\(reply.code))"))
             return
         }
-        settle(request, item, FetchOutcome(url: item.url, code: reply.code, detail: detail))
+        settle(request, item, FetchOutcome(url: item.entry.url, code: reply.code, detail: detail))
         submit()
     }
 
@@ -263,22 +297,50 @@ final class GetRun {
     private func submit() {
         guard let session else { return }
         while next < urls.count, underWay.count < GetRun.outstanding, !isInterrupted {
-            let item = Item(index: settled + next, url: urls[next])
-            next += 1
-            guard let request = RequestID("\(mark)\(item.index + 1)") else { continue }
+            let item = nextItem()
+            guard let request = RequestID("\(mark)\(item.index)") else { continue }
+            let existing = files.noClobber || files.timestamping ? destination.existing(item.name) : nil
+            if files.noClobber, let existing {
+                skip(item, "exists", existing.path)
+                continue
+            }
             underWay[request] = item
-            let fetch = fetch(request, URLText.wire(item.url) ?? "")
+            let url = item.entry.url
+            var fetch = fetch(request, URLText.wire(url) ?? "")
+            item.entry.apply(to: &fetch)
+            if files.timestamping, let existing, existing.isRegular {
+                fetch.add(field: "if-modified-since: \(FileTime.text(existing.modified))")
+            }
             do throws(ClientError) {
+                if let fault = item.entry.fault {
+                    settle(request, item, FetchOutcome(url: url, code: FetchOutcome.badOption, detail: fault))
+                    continue
+                }
                 guard !fetch.url.isEmpty else {
-                    settle(request, item, FetchOutcome(malformed: item.url))
+                    settle(request, item, FetchOutcome(malformed: url))
                     continue
                 }
                 try session.connection.fetch(fetch)
             } catch {
-                settle(request, item, FetchOutcome(url: item.url, code: "bad-header", detail: error.description))
+                settle(request, item, FetchOutcome(url: item.entry.url, code: "bad-header", detail: error.description))
             }
         }
         readOn()
+    }
+
+    /// Takes the next URL of the list, with the name of its file if that is needed before the request.
+    private func nextItem() -> OutputItem {
+        var item = OutputItem(entry: urls[next], index: settled + next + 1)
+        next += 1
+        if files.namesFirst { item.name = destination.reserve(item) }
+        return item
+    }
+
+    /// Keeps the existing file of a URL.
+    private func skip(_ item: OutputItem, _ reason: String, _ path: String?) {
+        tally.countSkip()
+        guard lines != nil else { return }
+        tell(item.index, FetchOutcome(url: item.entry.url, path: path, skipped: reason))
     }
 
     /// Reads more of the list once all known URLs have a request.
@@ -306,11 +368,12 @@ final class GetRun {
         return fetch
     }
 
-    private func settle(_ request: RequestID, _ item: Item, _ outcome: FetchOutcome) {
+    private func settle(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
         underWay[request] = nil
         view?.settled(request)
         tally.count(outcome)
         if outcome.code != nil {
+            failures?.add(item.entry, name: item.name, cause: outcome.cause)
             view?.clear()
             Complaint.say(outcome.sentence(verbosely: isVerbose))
         } else if isVerbose, let sentence = outcome.cacheSentence {
@@ -322,7 +385,7 @@ final class GetRun {
 
     private func tell(_ index: Int, _ outcome: FetchOutcome) {
         var line = JSONLine()
-        line.member("index", index + 1)
+        line.member("index", index)
         outcome.write(to: &line)
         lines?.add(line.finished())
     }

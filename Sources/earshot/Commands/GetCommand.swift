@@ -27,6 +27,7 @@ struct GetCommand: ParsableCommand {
 
     @OptionGroup(title: "Input") var source: InputOptions
     @OptionGroup(title: "Output") var target: OutputOptions
+    @OptionGroup(title: "Output") var files: FileOptions
     @OptionGroup(title: "Output") var messages: MessageOptions
     @OptionGroup(title: "Request") var naming: HandlerOptions
     @OptionGroup var request: RequestOptions
@@ -49,6 +50,12 @@ struct GetCommand: ParsableCommand {
         guard output == nil || directory == nil else {
             throw ValidationError("-o and -d exclude each other; give one of them")
         }
+        if directory == nil, files.outTemplate != nil || files.remoteNameHeader {
+            throw ValidationError("--out-template and --remote-name-header name files of a directory; give -d DIR")
+        }
+        if directory == nil, output == nil || output == "-", files.noClobber || files.setsTime {
+            throw ValidationError("--no-clobber, --timestamping and --remote-time need files; give -d DIR or -o FILE")
+        }
         guard !json || output != "-" else {
             throw ValidationError("--json and -o - cannot both write standard output; give -o FILE")
         }
@@ -62,12 +69,15 @@ struct GetCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            var wanted = urls.map(URLText.percentEncoded)
+            var wanted = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
             // A body with its own place need not wait for the end of the list.
             let readsInput = input == "-" && (directory != nil || json && output == nil)
             if let input, !readsInput { wanted += try URLList.read(input) }
             guard !wanted.isEmpty || readsInput else {
                 throw Complaint(.noInput, "the list is empty; give at least one URL")
+            }
+            if directory == nil, wanted.contains(where: \.hasPath) {
+                throw Complaint(.usage, "the list names files with out= or dir=; give -d DIR")
             }
             if wanted.count > 1, directory == nil, output != nil || !json {
                 throw Complaint(.usage, severalNeedAFolder.message)
@@ -83,7 +93,7 @@ struct GetCommand: ParsableCommand {
     }
 
     private func fetch(
-        _ wanted: [String], readsInput: Bool, _ body: [UInt8]?, _ folder: RuntimeFolder, _ bus: PrivateBus?,
+        _ wanted: [ListEntry], readsInput: Bool, _ body: [UInt8]?, _ folder: RuntimeFolder, _ bus: PrivateBus?,
         _ loop: EventLoop,
         _ signals: SignalSource
     ) throws -> ExitStatus {
@@ -96,7 +106,7 @@ struct GetCommand: ParsableCommand {
         let run = GetRun(
             wanted, readsInput: readsInput, handler, mark: self.naming.handler == nil ? "" : "\(random)-", request,
             body: body,
-            to: destination,
+            to: destination, files, try files.failed.map { path throws(Complaint) in try FailureList(path) },
             json: json, messages: messages)
         let session = try BusSession(
             folder, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true
@@ -136,7 +146,11 @@ struct GetCommand: ParsableCommand {
     }
 
     private func destination(interrupt: Int32) throws(Complaint) -> Destination {
-        if let directory { return try .folder(directory, interrupt: interrupt) }
+        if let directory {
+            // Its form was checked with the arguments.
+            let names = OutputNames(template: try? files.template(), readsResponse: files.remoteNameHeader)
+            return try .folder(directory, names: names, interrupt: interrupt)
+        }
         switch output {
         case "-": return .standardOutput(interrupt: interrupt)
         case let file?: return .file(file, interrupt: interrupt)

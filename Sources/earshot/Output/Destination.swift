@@ -1,5 +1,6 @@
 internal import EarshotClient
 internal import EarshotLoop
+internal import EarshotWire
 internal import Glibc
 
 /// Destination of bodies.
@@ -33,7 +34,9 @@ struct Destination {
     }
 
     private let place: Place
-    private var names = FileNames()
+    private var names = OutputNames()
+    /// Directory below the output directory that the last file went to.
+    private var lastFolder: (path: String, folder: OpenFolder)?
     /// Descriptor that aborts a blocked write when it is readable.
     private let interrupt: Int32
     /// Number of replaced files in the directory.
@@ -59,7 +62,9 @@ struct Destination {
     /// Opens a directory, and creates it if it is missing.
     ///
     /// - Throws: `Complaint` if it can be neither opened nor created.
-    static func folder(_ path: String, interrupt: Int32) throws(Complaint) -> Destination {
+    static func folder(
+        _ path: String, names: OutputNames = OutputNames(), interrupt: Int32
+    ) throws(Complaint) -> Destination {
         do throws(ClientError) {
             try Folder.make(path, mode: 0o777)
         } catch {
@@ -67,14 +72,15 @@ struct Destination {
         }
         do throws(SystemError) {
             let place = Place.folder(path, try OpenFolder(path))
-            return Destination(place: place, interrupt: interrupt, mover: FileMover(into: path))
+            return Destination(place: place, interrupt: interrupt, mover: FileMover(into: path), names: names)
         } catch {
             throw Complaint(.cannotWrite, "cannot open \(path): \(error); give another -d DIR")
         }
     }
 
-    private init(place: Place, interrupt: Int32, mover: FileMover? = nil) {
+    private init(place: Place, interrupt: Int32, mover: FileMover? = nil, names: OutputNames = OutputNames()) {
         self.place = place
+        self.names = names
         self.interrupt = interrupt
         self.mover = mover
     }
@@ -87,6 +93,9 @@ struct Destination {
 
     /// Whether bodies go to a terminal.
     var isTerminal: Bool { if case .standardOutput = place { isatty(STDOUT_FILENO) == 1 } else { false } }
+
+    /// Whether each body becomes a file of a directory.
+    var isFolder: Bool { if case .folder = place { true } else { false } }
 
     /// Returns a writer that streams the single body. Nil if bodies are discarded, have their own files, or the
     /// destination is a device.
@@ -104,6 +113,18 @@ struct Destination {
     /// - Parameter flushed: whether a new file must survive a power cut.
     /// - Returns: path of the file; nil without one.
     mutating func write(_ body: Body, of url: String, flushed: Bool = false) throws(Failure) -> String? {
+        try write(body, of: OutputItem(entry: ListEntry(url: url), index: 1), flushed: flushed)
+    }
+
+    /// Writes the body of an item of a list.
+    ///
+    /// - Parameters:
+    ///   - response: response with the body, which may determine the name.
+    ///   - modified: time of the file, in seconds since 1970; nil for the present.
+    mutating func write(
+        _ body: Body, of item: OutputItem, _ response: Terminal.Response? = nil, modified: Int64? = nil,
+        flushed: Bool = false
+    ) throws(Failure) -> String? {
         switch place {
         case .nowhere: return nil
         case .standardOutput(let isGuarded):
@@ -112,28 +133,78 @@ struct Destination {
             try source.write(to: Output(STDOUT_FILENO, interrupt: interrupt), "the output")
             return nil
         case .file(let path):
-            try writeFile(path, body)
+            try writeFile(path, body, modified: modified)
             return path
         case .folder(let folder, let opened):
             // Opened first, so that a missing source uses up no name.
             let source = try Source(body)
-            let name = names.name(for: url)
-            let path = "\(folder)/\(name)"
-            let isThere = source.isOwn && mover != nil && opened.has(ByteText.path(name))
-            if source.moves(by: mover, to: name, in: opened.descriptor) {
+            let relative = item.name ?? names.late(item.entry, index: item.index, response)
+            let path = "\(folder)/\(relative)"
+            let (parent, name) = try self.folder(of: relative, below: opened, path)
+            let isThere = source.isOwn && mover != nil && parent.has(ByteText.path(name))
+            if source.moves(by: mover, to: name, in: parent.descriptor, modified: modified) {
                 if isThere { replaced += 1 }
-            } else if try write(source, to: try NewFile(in: opened, named: name, at: path), path, flushed: flushed) {
+            } else if try write(
+                source, to: try NewFile(in: parent, named: name, at: path), path, flushed: flushed,
+                modified: modified)
+            {
                 replaced += 1
             }
             return path
         }
     }
 
-    private func writeFile(_ path: String, _ body: Body) throws(Failure) {
+    /// Returns the name of an item's file before its request, and makes it known. Nil without a directory, and if the
+    /// response determines the name.
+    mutating func reserve(_ item: OutputItem) -> String? {
+        guard case .folder = place else { return nil }
+        return names.early(item.entry, index: item.index)
+    }
+
+    /// Returns the path and the modification time of the existing file for an item.
+    ///
+    /// - Parameter name: reserved name in a directory.
+    func existing(_ name: String?) -> (path: String, modified: Int64, isRegular: Bool)? {
+        var status = stat()
+        let path: String
+        switch place {
+        case .nowhere, .standardOutput: return nil
+        case .file(let file):
+            path = file
+            guard unsafe stat(ByteText.path(file), &status) == 0 else { return nil }
+        case .folder(let folder, let opened):
+            guard let name else { return nil }
+            path = "\(folder)/\(name)"
+            let found = unsafe fstatat(opened.descriptor, ByteText.path(name), &status, AT_SYMLINK_NOFOLLOW)
+            guard found == 0 else { return nil }
+        }
+        return (path, Int64(status.st_mtim.tv_sec), status.st_mode & S_IFMT == S_IFREG)
+    }
+
+    /// Returns the directory and the name of a file, with the directories of its path created.
+    private mutating func folder(
+        of relative: String, below opened: OpenFolder, _ path: String
+    ) throws(Failure) -> (OpenFolder, String) {
+        guard let slash = relative.utf8.lastIndex(of: UInt8(ascii: "/")) else { return (opened, relative) }
+        let (parent, name) = (String(relative[..<slash]), String(relative[relative.utf8.index(after: slash)...]))
+        if let lastFolder, lastFolder.path == parent { return (lastFolder.folder, name) }
+        var folder = opened
+        do throws(SystemError) {
+            for part in parent.utf8.split(separator: UInt8(ascii: "/")) {
+                folder = try OpenFolder(String(Substring(part)), in: folder)
+            }
+        } catch {
+            throw .cannotWrite("cannot create the directory of \(path): \(error); give another name")
+        }
+        lastFolder = (parent, folder)
+        return (folder, name)
+    }
+
+    private func writeFile(_ path: String, _ body: Body, modified: Int64?) throws(Failure) {
         if let file = Destination.replaced(path) {
             let source = try Source(body)
-            if source.moves(by: mover, to: file, in: AT_FDCWD) { return }
-            _ = try write(source, to: try NewFile(for: file), path)
+            if source.moves(by: mover, to: file, in: AT_FDCWD, modified: modified) { return }
+            _ = try write(source, to: try NewFile(for: file), path, modified: modified)
             return
         }
         let descriptor = unsafe open(ByteText.path(path), O_WRONLY | O_CLOEXEC)
@@ -160,9 +231,10 @@ struct Destination {
 
     /// - Returns: whether the new file replaced another one.
     private func write(
-        _ source: Source, to file: NewFile, _ path: String, flushed: Bool = false
+        _ source: Source, to file: NewFile, _ path: String, flushed: Bool = false, modified: Int64? = nil
     ) throws(Failure) -> Bool {
         try source.write(to: file.output, path)
+        if let modified { file.setTime(modified) }
         if flushed { try file.flush() }
         let hasReplaced = try file.commit()
         if flushed { try file.flushName() }
@@ -212,8 +284,9 @@ struct Destination {
         /// Moves an exclusively owned file to its output path.
         ///
         /// - Returns: false if the file must be copied.
-        func moves(by mover: FileMover?, to name: String, in folder: Int32) -> Bool {
+        func moves(by mover: FileMover?, to name: String, in folder: Int32, modified: Int64?) -> Bool {
             guard let mover, case .file(let path, _, isOwn: true) = body else { return false }
+            if let modified { FileTime.set(descriptor, modified) }
             return mover.move(path, open: descriptor, to: name, in: folder)
         }
 

@@ -38,6 +38,7 @@ enum ExitStatus: Int32, CaseIterable {
             case "http-status": .errorStatus
             case "spool-full", "spool-failed", FetchOutcome.writeFailed: .cannotWrite
             case "timeout", "connect-timeout", "deadline": .timedOut
+            case FetchOutcome.badOption: .usage
             case "bad-header", "unsupported-method", "bad-message", "limit": .badRequest
             case "redirect-loop", "too-many-redirects", "redirect-refused": .redirects
             case "reset": .reset

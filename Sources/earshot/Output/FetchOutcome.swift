@@ -17,6 +17,9 @@ struct FetchOutcome {
     /// Path of the written body.
     var path: String?
 
+    /// Reason why the existing file stays, `exists` or `unchanged`; nil for a new body.
+    var skipped: String?
+
     /// Whether the body came from the cache.
     var isCached: Bool { response?.source == .cache || response?.source == .revalidated }
 
@@ -33,13 +36,16 @@ struct FetchOutcome {
     /// Message of the form `URL: text (code)`, followed by the next step for some codes.
     ///
     /// - Parameter verbosely: whether the URL is complete, including parts that may be secret.
-    func sentence(verbosely: Bool) -> String {
+    func sentence(verbosely: Bool) -> String { "\(verbosely ? url : URLText.discreet(url)): \(cause)" }
+
+    /// Message without the URL.
+    var cause: String {
         let code = code ?? ""
         var text = detail ?? FetchOutcome.sentences[code] ?? "failed"
         if code == "http-status", let status { text = "HTTP status \(status)" }
         if text.hasSuffix("."), !text.hasSuffix("..") { text.removeLast() }
         let step = FetchOutcome.nextSteps[code].map { "; \($0)" } ?? ""
-        return "\(verbosely ? url : URLText.discreet(url)): \(text) (\(code))\(step)"
+        return "\(text) (\(code))\(step)"
     }
 
     /// Writes the members that the JSON lines of all commands share.
@@ -49,6 +55,7 @@ struct FetchOutcome {
         line.member("code", code)
         line.member("detail", detail)
         line.member("path", path)
+        line.member("skipped", skipped)
         guard let response else { return }
         line.member("final", response.url == url ? nil : response.url)
         line.member("length", response.length)
@@ -118,6 +125,9 @@ struct FetchOutcome {
 }
 
 extension FetchOutcome {
+    /// Code for an invalid option of a list.
+    static let badOption = "bad-option"
+
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
     /// Creates a failure that this program detected.
     init(url: String, code: String, detail: String) {

@@ -65,6 +65,9 @@ final class NewFile {
         if isNamed { unsafe unlinkat(folder?.descriptor ?? AT_FDCWD, temporary, 0) }
     }
 
+    /// Sets the time of the last change, in seconds since 1970.
+    func setTime(_ seconds: Int64) { FileTime.set(descriptor, seconds) }
+
     /// Waits until the content is on disk. With delayed allocation, a full disk is reported only here.
     func flush() throws(Destination.Failure) {
         guard fsync(descriptor) == 0 else { throw Destination.cannot("write", path) }

@@ -43,8 +43,9 @@ final class StreamedBody {
 
     /// Writes the rest of the complete body, and names a file.
     ///
+    /// - Parameter modified: time of the file, in seconds since 1970; nil for the present.
     /// - Returns: false if nothing was written and the body must be written at once.
-    func ended(_ response: Terminal.Response) throws(Destination.Failure) -> Bool {
+    func ended(_ response: Terminal.Response, modified: Int64? = nil) throws(Destination.Failure) -> Bool {
         // The last close of a deleted file blocks until the kernel has freed its blocks. The broker should be last.
         defer { closeSource() }
         guard written > 0 else { return false }
@@ -58,6 +59,7 @@ final class StreamedBody {
                 return false
             }
             try copy(to: response.length, file.output, path)
+            if let modified { file.setTime(modified) }
             try file.commit()
         }
         return true

@@ -10,7 +10,9 @@ struct Tally {
     private(set) var cached = 0
     /// Number of bodies from transfers that other requests had started.
     private(set) var shared = 0
-    var total: Int { succeeded + failed }
+    /// Number of requests without a new body, because the file exists or is unchanged.
+    private(set) var skipped = 0
+    var total: Int { succeeded + failed + skipped }
     private var causes: Set<ExitStatus> = []
 
     mutating func count(_ outcome: FetchOutcome) {
@@ -28,6 +30,8 @@ struct Tally {
 
     /// Counts requests that succeeded without a body.
     mutating func countSuccesses(_ count: Int) { succeeded += count }
+
+    mutating func countSkip() { skipped += 1 }
 
     /// Success, the common cause of all failures, or a partial failure.
     var status: ExitStatus {

@@ -7,6 +7,8 @@ struct ProgressText {
 
     /// Minimum width of a bar.
     private static let leastBar = 10
+    /// Maximum width of a bar.
+    private static let mostBar = 40
     /// Maximum width of a name in the list of transfers.
     private static let mostName = 60
 
@@ -58,11 +60,12 @@ struct ProgressText {
         let nameRoom = columns - 1 - figures.utf8.count - 2
         let name = ColumnText.shortened(transfer.name, to: max(0, min(nameRoom, ColumnText.width(transfer.name))))
         let barRoom = nameRoom - ColumnText.width(name) - 4
-        var line = name.isEmpty ? figures : "\(name)  \(figures)"
-        if let total = transfer.total, total > 0, barRoom >= Self.leastBar {
-            line = "\(name)  \(bar(Double(transfer.received) / Double(total), barRoom))  \(figures)"
+        let line = name.isEmpty ? figures : "\(name)  \(figures)"
+        guard let total = transfer.total, total > 0, barRoom >= Self.leastBar else {
+            return ColumnText.shortened(line, to: columns - 1)
         }
-        return ColumnText.shortened(line, to: columns - 1)
+        let fraction = Double(transfer.received) / Double(total)
+        return "\(name)  \(bar(fraction, min(barRoom, Self.mostBar)))  \(figures)"
     }
 
     private func header(_ snapshot: RunSnapshot) -> String {
@@ -78,7 +81,7 @@ struct ProgressText {
         guard line.utf8.count < columns else { return ColumnText.shortened(line, to: columns - 1) }
         let text = parts.map { $0 == failed ? colored($0, "31") : $0 }.joined(separator: "  ")
         guard !snapshot.isListing, snapshot.known > 0, room >= Self.leastBar else { return text }
-        return bar(Double(snapshot.done) / Double(snapshot.known), min(room, 40)) + "  " + text
+        return bar(Double(snapshot.done) / Double(snapshot.known), min(room, Self.mostBar)) + "  " + text
     }
 
     private func nameWidth(_ transfers: some Collection<RunSnapshot.Transfer>) -> Int {

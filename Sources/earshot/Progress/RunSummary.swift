@@ -8,6 +8,8 @@ struct RunSummary {
     var seconds: Double
     /// Whether a signal ended the run.
     var isInterrupted = false
+    /// Next step after an interrupted run; nil for none.
+    var nextStep: String?
 
     var text: String {
         let count = tally.succeeded
@@ -20,7 +22,8 @@ struct RunSummary {
         parts.append(size)
         if tally.cached > 0 { parts.append("\(tally.cached) from the cache") }
         if tally.shared > 0 { parts.append("\(tally.shared) shared") }
+        if tally.skipped > 0 { parts.append("\(tally.skipped) skipped") }
         if replaced > 0 { parts.append("\(replaced) replaced") }
-        return parts.joined(separator: ", ")
+        return parts.joined(separator: ", ") + (nextStep.map { "; \($0)" } ?? "")
     }
 }

@@ -1,0 +1,157 @@
+import EarshotWire
+import Foundation
+import Testing
+
+@testable import earshot
+
+@Suite struct OutputTemplateTests {
+    @Test(arguments: [
+        ("{host}/{path}", "h.example/a/b.txt"), ("{n}-{name}", "7-b.txt"), ("x/{sha256}", "x/abc"), ("{name}", "b.txt"),
+        (".hidden/{n}", "hidden/7"), ("-{n}", "7"), ("a//b/{n}", "a/b/7"),
+    ])
+    func `placeholders stand for parts of the URL`(template: String, path: String) throws {
+        let made = try OutputTemplate(template).path(
+            of: "https://u:p@h.example:81/a/b.txt?q=1", index: 7, sha256: "abc")
+        #expect(made == path)
+    }
+
+    @Test(arguments: [
+        ("http://h/%2e%2e/%2e%2e/etc/passwd", "h/download/download/etc/passwd"), ("http://h/", "h/index.html"),
+        ("http://h", "h/index.html"), ("http://h/a/", "h/a/index.html"), ("http://h/a%2fb/..%2fc", "h/a_b/_c"),
+        ("http://h/.ssh/-rf", "h/ssh/rf"), ("http://h/a%00%1b%0a/b", "h/a___/b"), ("no url", "unknown-host/no url"),
+        ("http://[::1]/a", "::1/a"),
+    ])
+    func `no URL leads out of the directory`(url: String, path: String) throws {
+        let made = try OutputTemplate("{host}/{path}").path(of: url, index: 1, sha256: nil)
+        #expect(made == path)
+        #expect(RelativePath.isInside(made))
+    }
+
+    @Test(arguments: ["/abs/{n}", "../{n}", "a/../{n}", "", "{unknown}", "{n", "{}"])
+    func `other templates are refused`(template: String) {
+        #expect(throws: OutputTemplate.Fault.self) { try OutputTemplate(template) }
+    }
+}
+
+@Suite struct ContentDispositionTests {
+    @Test(arguments: [
+        ("attachment; filename=\"a b.txt\"", "a b.txt"), ("attachment; filename=a.txt; x=y", "a.txt"),
+        ("inline; FileName = \"q\\\"x;y.txt\"", "q\"x;y.txt"), ("attachment", nil), ("", nil), ("filename=", nil),
+        ("attachment; filename=a; filename*=UTF-8''%e2%82%ac%20x.txt", "\u{20ac} x.txt"),
+        ("attachment; filename*=iso-8859-1'en'%e4.txt", "\u{e4}.txt"),
+        ("attachment; filename=a; filename*=UTF-8''%ff", "a"), ("attachment; filename=\"../../etc/passwd\"", "passwd"),
+        ("attachment; filename=\"C:\\\\x\\\\y.exe\"", "y.exe"), ("attachment; filename=\"/\"", "download"),
+        ("attachment; filename=\"..\"", "download"), ("attachment; filename=\".bashrc\"", "bashrc"),
+        ("attachment; filename=\"-rf\"", "rf"), ("attachment; filename=\"a\u{1b}[2J\"", "a_[2J"),
+        ("attachment; filename*=UTF-8''..%2f..%2fx", "x"), ("attachment; filename=\"unclosed", "unclosed"),
+    ])
+    func `a name of the server is a safe name`(field: String, name: String?) {
+        #expect(ContentDisposition.fileName(field) == name)
+    }
+}
+
+@Suite struct OutputNamesTests {
+    private func response(_ fields: String) -> Terminal.Response {
+        var response = Terminal.Response(url: "http://h/a")
+        response.httpFields = Array(fields.utf8)
+        response.sha256 = "abc"
+        return response
+    }
+
+    @Test func `names come from the list, the template or the URL, each once`() throws {
+        var names = OutputNames(template: try OutputTemplate("t/{name}"))
+        #expect(names.early(ListEntry(url: "http://h/a.txt"), index: 1) == "t/a.txt")
+        #expect(names.early(ListEntry(url: "http://h/a.txt"), index: 2) == "t/a-2.txt")
+        #expect(names.early(ListEntry(url: "http://h/a", options: [.out("x/y")]), index: 3) == "x/y")
+        #expect(names.early(ListEntry(url: "http://h/b.c", options: [.dir("d.e")]), index: 4) == "d.e/t/b.c")
+        #expect(names.early(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 4) == "d.e/f")
+        #expect(names.early(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 5) == "d.e/f-2")
+    }
+
+    @Test func `a name that depends on the response is late`() throws {
+        var byHash = OutputNames(template: try OutputTemplate("{sha256}"))
+        #expect(byHash.early(ListEntry(url: "http://h/a"), index: 1) == nil)
+        #expect(byHash.late(ListEntry(url: "http://h/a"), index: 1, response("")) == "abc")
+        var byServer = OutputNames(readsResponse: true)
+        let entry = ListEntry(url: "http://h/a")
+        #expect(byServer.early(entry, index: 1) == nil)
+        #expect(byServer.late(entry, index: 1, response("Content-Disposition: attachment; filename=\"../b\"")) == "b")
+        #expect(byServer.late(entry, index: 1, response("x: y")) == "a")
+        #expect(byServer.early(ListEntry(url: "http://h/a", options: [.out("o")]), index: 2) == "o")
+    }
+}
+
+@Suite struct FailureListTests {
+    private let folder = CommandFolder()
+
+    @Test func `a failed list can be read`() throws {
+        let path = folder.path + "/failed"
+        let entries = [
+            ListEntry(url: "http://h/a?b", options: [.header("A: b"), .dir("d")]),
+            ListEntry(url: "http://h/b", options: [.out("x"), .checksum(String(repeating: "0", count: 64))]),
+        ]
+        let list = try FailureList(path)
+        list.add(entries[0], name: "d/a", cause: "HTTP status 404\n(http-status)")
+        list.add(entries[1], name: nil, cause: "timeout")
+        list.add(ListEntry(url: "line 3", options: [.invalid("r")]), name: nil, cause: "r (bad-option)")
+        #expect(try folder.names == [], "the list is complete or not there")
+        try list.finish()
+        #expect(
+            try folder.text("failed")
+                == """
+                # HTTP status 404\\u{a}(http-status)
+                http://h/a?b
+                  header=A: b
+                  out=d/a
+                # timeout
+                http://h/b
+                  out=x
+                  checksum=sha-256=\(String(repeating: "0", count: 64))
+                # line 3: r (bad-option)
+
+                """)
+        let read = try URLList.read(path)
+        #expect(read.map(\.url) == entries.map(\.url))
+        #expect(read[0].options == [.header("A: b"), .out("d/a")] && read[1] == entries[1])
+    }
+
+    @Test func `a place that cannot be written is a complaint at the start`() {
+        #expect(throws: Complaint.self) { try FailureList(folder.path + "/none/failed") }
+    }
+}
+
+@Suite struct OutputItemTests {
+    private let folder = CommandFolder()
+
+    private func item(_ name: String) -> OutputItem {
+        OutputItem(entry: ListEntry(url: "http://h/a"), index: 1, name: name)
+    }
+
+    @Test func `directories of a name are created, and the time is set`() throws {
+        var destination = try Destination.folder(folder.path, interrupt: -1)
+        let paths = try ["d/e/a", "d/e/b", "d/c"].map {
+            try destination.write(.bytes([65]), of: item($0), modified: 86_400)
+        }
+        #expect(paths == ["d/e/a", "d/e/b", "d/c"].map { folder.path + "/" + $0 })
+        let found = try #require(destination.existing("d/e/b"))
+        #expect(found.modified == 86_400 && found.isRegular)
+        #expect(destination.existing("d/none") == nil)
+    }
+
+    @Test func `a link among the directories is not followed`() throws {
+        try FileManager.default.createDirectory(atPath: folder.path + "/out", withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(atPath: folder.path + "/out/d", withDestinationPath: folder.path)
+        var destination = try Destination.folder(folder.path + "/out", interrupt: -1)
+        #expect(throws: Destination.Failure.self) { try destination.write(.bytes([65]), of: item("d/a")) }
+        #expect(try folder.names == ["out"])
+    }
+
+    @Test func `times have the form of HTTP`() {
+        #expect(FileTime.text(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
+        var response = Terminal.Response(url: "u")
+        response.httpFields = Array("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT".utf8)
+        #expect(FileTime.of(response) == 784_111_777)
+        response.httpFields = Array("last-modified: soon".utf8)
+        #expect(FileTime.of(response) == nil)
+    }
+}
