@@ -13,7 +13,7 @@ import Testing
         #expect(!fragment.isReply)
     }
 
-    @Test(arguments: ["", "\n", " ", "\u{0} \u{0}", "RESULT / ", "seq: 1", "\nseq: x", "A\nseq:", "A\nseq: 1 2"])
+    @Test(arguments: ["", "\n", " ", "\u{0} \u{0}", "RESULT / ", "seq:", "\nseq: x", "A\nseq:", "A\nseq: 1 2"])
     func `illegible parts are nil`(head: String) {
         let fragment = read(head)
         #expect(fragment.handler == nil && fragment.request == nil && fragment.sequence == nil)
