@@ -36,6 +36,7 @@ let package = Package(
     name: "earshot",
     products: [
         .executable(name: "earshot", targets: ["earshot"]),
+        .executable(name: "earshot-web", targets: ["earshot-web"]),
         .library(name: "EarshotClient", targets: ["EarshotClient"]),
     ],
     dependencies: [
@@ -125,6 +126,20 @@ let package = Package(
             ],
             swiftSettings: settings),
 
+        // Metrics, health checks and the live page over HTTP: a program of its own, so that `earshot` starts no slower.
+        .target(
+            name: "EarshotWeb",
+            dependencies: ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop"],
+            resources: [
+                .embedInCode("Page/page.html"), .embedInCode("Page/page.css"), .embedInCode("Page/page.js"),
+                .embedInCode("Page/icon.svg"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "earshot-web",
+            dependencies: ["EarshotWeb", "EarshotClient", "EarshotLoop", arguments],
+            swiftSettings: settings),
+
         // Simulation of a broker and its peers in one process, for tests only; no product.
         source("EarshotSimulation", ["EarshotCore", "EarshotWire", deque, heap]),
         .executableTarget(
@@ -161,7 +176,8 @@ let package = Package(
                 logging,
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
-        tests("CommandTests", ["earshot", "EarshotCore", "EarshotWire", arguments]),
+        tests("EarshotWebTests", ["EarshotWeb", "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire"]),
+        tests("CommandTests", ["earshot", "EarshotClient", "EarshotCore", "EarshotWire", arguments]),
         tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),
         tests("ProtocolTests", ["EarshotCore", "EarshotHTTP", "EarshotWire"]),
         tests("TidyTests", []),

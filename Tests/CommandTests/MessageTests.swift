@@ -1,4 +1,5 @@
 import ArgumentParser
+import EarshotClient
 import Glibc
 import Testing
 

@@ -1,3 +1,4 @@
+import EarshotClient
 import Testing
 
 @testable import earshot

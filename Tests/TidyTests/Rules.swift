@@ -48,6 +48,8 @@ enum Rules {
             "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "LibCrypto",
             "ArgumentParser", "Glibc",
         ],
+        "EarshotWeb": ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Glibc"],
+        "earshot-web": ["EarshotWeb", "EarshotClient", "EarshotLoop", "ArgumentParser", "Glibc"],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
             "EarshotHTTP", "EarshotWire", "EarshotLoop", "LibCrypto", "CBuild", "ArgumentParser", "Logging", "TOMLKit",
@@ -67,6 +69,7 @@ enum Rules {
         "EarshotHTTP",
         "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
+        "EarshotWeb",
     ]
 
     /// Imports that the table above does not permit for the file's target.

@@ -1,31 +1,33 @@
 /// Writer of JSON (RFC 8259).
-struct JSONText {
-    private(set) var bytes: [UInt8] = []
+package struct JSONText {
+    package private(set) var bytes: [UInt8] = []
     private var needsComma = false
 
-    mutating func list(_ body: (inout JSONText) -> Void) { nest("[", "]", body) }
+    package init() {}
 
-    mutating func object(_ body: (inout JSONText) -> Void) { nest("{", "}", body) }
+    package mutating func list(_ body: (inout JSONText) -> Void) { nest("[", "]", body) }
 
-    mutating func array<Items: Sequence>(_ items: Items, _ body: (inout JSONText, Items.Element) -> Void) {
+    package mutating func object(_ body: (inout JSONText) -> Void) { nest("{", "}", body) }
+
+    package mutating func array<Items: Sequence>(_ items: Items, _ body: (inout JSONText, Items.Element) -> Void) {
         nest("[", "]") { json in for item in items { body(&json, item) } }
     }
 
-    mutating func member(_ name: String, _ body: (inout JSONText) -> Void) {
+    package mutating func member(_ name: String, _ body: (inout JSONText) -> Void) {
         value(name)
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
         body(&self)
     }
 
-    mutating func member(_ name: String, _ number: Int) { member(name) { $0.value(number) } }
-    mutating func member(_ name: String, _ text: String) { member(name) { $0.value(text) } }
-    mutating func member(_ name: String, _ truth: Bool) { member(name) { $0.value(truth) } }
+    package mutating func member(_ name: String, _ number: Int) { member(name) { $0.value(number) } }
+    package mutating func member(_ name: String, _ text: String) { member(name) { $0.value(text) } }
+    package mutating func member(_ name: String, _ truth: Bool) { member(name) { $0.value(truth) } }
 
-    mutating func value(_ number: Int) { token(String(number)) }
-    mutating func value(_ truth: Bool) { token(truth ? "true" : "false") }
+    package mutating func value(_ number: Int) { token(String(number)) }
+    package mutating func value(_ truth: Bool) { token(truth ? "true" : "false") }
 
-    mutating func value(_ text: String) {
+    package mutating func value(_ text: String) {
         separate()
         bytes.append(UInt8(ascii: "\""))
         for byte in text.utf8 {

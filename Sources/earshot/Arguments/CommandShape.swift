@@ -1,4 +1,5 @@
 internal import ArgumentParser
+internal import EarshotClient
 
 /// Subcommands and options of a command, read from the description that the argument parser prints.
 struct CommandShape {

@@ -1,3 +1,5 @@
+internal import EarshotClient
+
 /// Summary of the histograms in `QUERY status`, for display.
 enum TimesReport {
     /// Percentiles that the summary shows.

@@ -1,3 +1,5 @@
+internal import EarshotClient
+
 /// Reason why a request waits, from the broker's answer to `QUERY why`.
 enum WaitReason {
     /// Returns one line such as `waiting 24 s: http://h answered 429 or 503`. Nil for a request that does not wait.

@@ -1,16 +1,19 @@
-internal import EarshotClient
-
 /// JSON value of the broker, for display. Members keep their order.
-enum JSONValue: Equatable {
+package enum JSONValue: Equatable {
     /// A number, a Boolean or null as received, or a string.
     case scalar(String)
     case array([JSONValue])
     case object([Member])
 
     /// Member of an object.
-    struct Member: Equatable {
-        let name: String
-        let value: JSONValue
+    package struct Member: Equatable {
+        package let name: String
+        package let value: JSONValue
+
+        package init(name: String, value: JSONValue) {
+            self.name = name
+            self.value = value
+        }
 
         fileprivate var phrase: String {
             if case .object = value { return "\(name) (\(value.phrase))" }
@@ -22,27 +25,27 @@ enum JSONValue: Equatable {
     private static let mostDepth = 16
 
     /// Parses `bytes`; nil if they are not JSON.
-    init?(_ bytes: [UInt8]) {
+    package init?(_ bytes: [UInt8]) {
         var reader = Reader(rest: bytes[...])
         guard let value = reader.value(depth: 0) else { return nil }
         self = value
     }
 
     /// Returns a member of an object by its name.
-    func member(_ name: String) -> JSONValue? {
+    package func member(_ name: String) -> JSONValue? {
         guard case .object(let members) = self else { return nil }
         return members.first { $0.name == name }?.value
     }
 
     /// A string, or a number as received; nil for an array or an object.
-    var text: String? {
+    package var text: String? {
         guard case .scalar(let text) = self else { return nil }
         return text
     }
 
     /// Renders one line per member, and one indented line per item of an array. Lines have at most 79 columns, and
     /// continue with an indent.
-    func report() -> String {
+    package func report() -> String {
         guard case .object(let members) = self else { return phrase + "\n" }
         return members.map { member in
             guard case .array(let items) = member.value else {
@@ -74,7 +77,7 @@ enum JSONValue: Equatable {
     }
 
     /// Renders two columns, names and values. Items of an array have one line each.
-    func table() -> String {
+    package func table() -> String {
         guard case .object(let members) = self else { return phrase + "\n" }
         let width = members.reduce(0) { max($0, $1.name.count) } + 2
         return members.map { member in

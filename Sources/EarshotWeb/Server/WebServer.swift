@@ -1,0 +1,212 @@
+public import EarshotClient
+internal import EarshotCore
+public import EarshotLoop
+internal import EarshotWire
+
+/// HTTP server for the state of a bus. It only reads: no request changes the bus.
+public final class WebServer {
+    /// Connections at once. A browser has at most six.
+    private static let mostPeers = 64
+    /// Streams of events among them.
+    private static let mostStreams = 16
+    /// Time between two events of a stream.
+    private static let eventTime = Duration.seconds(1)
+    /// Pause of a listener when the process has no free descriptor.
+    private static let acceptPause = Duration.milliseconds(500)
+    /// Version of the form of `/status.json`. It grows when a member changes its meaning or disappears.
+    static let schema = 1
+
+    private let loop: EventLoop
+    private let rule: AccessRule
+    private let source: StatusSource
+    private let listener: Int32
+    private var registration: EventLoop.Registration?
+    private var peers: [Int32: WebPeer] = [:]
+    private var eventTimer: TimerID?
+    /// Address at which the server listens, as a URL or a path.
+    public let address: String
+    /// Error that ended the connection to the broker for good; nil while it runs.
+    public var failure: (any Error)? { source.failure }
+
+    /// Starts to listen, and connects to the broker of `folder` as soon as there is one.
+    ///
+    /// - Parameters:
+    ///   - address: address to listen at.
+    ///   - token: shared secret of the clients; nil if none is required.
+    ///   - hosts: names of the server besides `localhost` and addresses.
+    /// - Throws: `SystemError` if the address cannot be used.
+    public init(
+        _ folder: RuntimeFolder, at address: ListenAddress, token: [UInt8]?, hosts: [String], loop: EventLoop
+    ) throws {
+        self.loop = loop
+        rule = AccessRule(token: token, hosts: Set(hosts.map { $0.lowercased() }))
+        (listener, self.address) = try address.listen()
+        source = try StatusSource(folder, loop: loop)
+        registration = try loop.add(listener, .readable) { [unowned self] _ in accept() }
+    }
+
+    /// Closes all connections.
+    public func close() {
+        if let registration { loop.remove(registration) }
+        if let eventTimer { loop.cancelTimer(eventTimer) }
+        for peer in Array(peers.values) { peer.close() }
+        UnixSocket.close(listener)
+    }
+
+    // MARK: Connections
+
+    private func accept() {
+        do throws(SystemError) {
+            while let descriptor = try UnixSocket.accept(listener) { try admit(descriptor) }
+        } catch {
+            pause()
+        }
+    }
+
+    private func admit(_ descriptor: Int32) throws(SystemError) {
+        if peers.count >= Self.mostPeers {
+            let idle = peers.values.filter { [.reading, .closing, .lingering].contains($0.phase) }
+            guard let oldest = idle.min(by: { $0.since < $1.since }) else { return UnixSocket.close(descriptor) }
+            oldest.close()
+        }
+        do throws(SystemError) {
+            peers[descriptor] = try WebPeer(
+                descriptor, loop: loop, onReject: { Self.rejection($0) },
+                onRequest: { [unowned self] in answer($0, $1) },
+                onClosed: { [unowned self] in peers[$0.descriptor] = nil })
+        } catch {
+            UnixSocket.close(descriptor)
+            throw error
+        }
+    }
+
+    /// Stops to accept for a while. The listener would otherwise wake the loop without end.
+    private func pause() {
+        guard let registration else { return }
+        loop.remove(registration)
+        self.registration = nil
+        loop.setTimer(after: Self.acceptPause) { [weak self] in
+            guard let self else { return }
+            do throws(SystemError) {
+                self.registration = try loop.add(listener, .readable) { [unowned self] _ in accept() }
+            } catch {
+                pause()
+            }
+        }
+    }
+
+    // MARK: Resources
+
+    private func answer(_ peer: WebPeer, _ head: RequestHead) {
+        // Probes of a service manager have no token. Their answers tell no more than whether the bus works.
+        let isProbe = head.path == "/healthz" || head.path == "/readyz"
+        if let refusal = rule.refusal(of: head, needsToken: !isProbe) {
+            return peer.respond(Self.response(to: refusal))
+        }
+        switch head.path {
+        case "/": peer.respond(Page.document)
+        case "/page.css": peer.respond(Page.style)
+        case "/icon.svg": peer.respond(Page.icon)
+        case "/page.js": peer.respond(Page.script)
+        case "/healthz": peer.respond(WebResponse(200, text: "ok"))
+        case "/readyz": source.state { peer.respond(Self.readiness(of: $0)) }
+        case "/metrics":
+            source.state { peer.respond(WebResponse(200, MetricsText.type, Array(MetricsText.text(of: $0).utf8))) }
+        case "/status.json":
+            source.state { peer.respond(WebResponse(200, "application/json", Self.status(of: $0))) }
+        case "/why": answerReason(peer, head)
+        case "/events": beginStream(peer)
+        default: peer.respond(WebResponse(404, text: "no such resource; see / for the page of this bus"))
+        }
+    }
+
+    private func answerReason(_ peer: WebPeer, _ head: RequestHead) {
+        guard let handler = HandlerID(head.query["handler"] ?? ""), let request = RequestID(head.query["request"] ?? "")
+        else {
+            return peer.respond(WebResponse(400, text: "give ?handler=HANDLER&request=ID, each of visible ASCII"))
+        }
+        source.reason(handler, request) { json in
+            guard let json else { return peer.respond(WebResponse(503, text: "no broker answers")) }
+            peer.respond(WebResponse(200, "application/json", json))
+        }
+    }
+
+    private static func readiness(of state: BrokerState?) -> WebResponse {
+        let reason = state.map(\.unreadiness) ?? .noBroker
+        guard let reason else { return WebResponse(200, text: "ready") }
+        return WebResponse(503, text: "not ready: \(reason.rawValue)")
+    }
+
+    /// The document `/status.json`, which each event contains as well.
+    static func status(of state: BrokerState?, at time: String = CalendarTime.now()) -> [UInt8] {
+        let reason = state.map(\.unreadiness) ?? .noBroker
+        var json = JSONText()
+        json.object { json in
+            json.member("schema", schema)
+            json.member("time", time)
+            json.member("ready", reason == nil)
+            if let reason { json.member("reason", reason.rawValue) }
+        }
+        // The broker's object is inserted as received.
+        return json.bytes.dropLast() + Array(",\"status\":".utf8) + (state?.json ?? Array("null".utf8))
+            + [UInt8(ascii: "}")]
+    }
+
+    // MARK: Events
+
+    private var streams: [WebPeer] { peers.values.filter { $0.phase == .streaming } }
+
+    private func beginStream(_ peer: WebPeer) {
+        guard streams.count < Self.mostStreams else {
+            return peer.respond(WebResponse(503, text: "too many pages are open; close one"))
+        }
+        peer.beginStream()
+        source.state { peer.send(event: Self.event($0)) }
+        guard eventTimer == nil else { return }
+        eventTimer = loop.setTimer(after: Self.eventTime) { [unowned self] in sendEvents() }
+    }
+
+    /// Sends the state to all streams. Without a stream the timer ends, and the broker gets no questions.
+    private func sendEvents() {
+        eventTimer = nil
+        guard !streams.isEmpty else { return }
+        source.state { [unowned self] state in
+            let event = Self.event(state)
+            for peer in streams { peer.send(event: event) }
+        }
+        eventTimer = loop.setTimer(after: Self.eventTime) { [unowned self] in sendEvents() }
+    }
+
+    private static func event(_ state: BrokerState?) -> [UInt8] {
+        // JSON of the broker has no line break, which would end the event.
+        Array("data: ".utf8) + status(of: state) + Array("\n\n".utf8)
+    }
+
+    // MARK: Rejections
+
+    private static func response(to refusal: AccessRule.Refusal) -> WebResponse {
+        switch refusal {
+        case .unknownHost:
+            return WebResponse(421, text: "unknown host name; use localhost, or start earshot-web with --host NAME")
+        case .crossSite:
+            return WebResponse(403, text: "requests from pages of other sites are rejected")
+        case .noToken:
+            var response = WebResponse(401, text: "a token is required: as bearer token, or as password")
+            response.fields = [("WWW-Authenticate", "Basic realm=\"earshot-web\", charset=\"UTF-8\"")]
+            return response
+        }
+    }
+
+    private static func rejection(_ status: Int) -> WebResponse {
+        switch status {
+        case 405:
+            var response = WebResponse(405, text: "only GET and HEAD are supported")
+            response.fields = [("Allow", "GET, HEAD")]
+            return response
+        case 413: return WebResponse(413, text: "requests have no body")
+        case 431: return WebResponse(431, text: "the request head exceeds \(RequestHead.mostBytes) bytes")
+        case 505: return WebResponse(505, text: "only HTTP/1.1 and HTTP/1.0 are supported")
+        default: return WebResponse(400, text: "malformed request")
+        }
+    }
+}

@@ -1,0 +1,55 @@
+internal import EarshotClient
+
+/// Answer to `QUERY status`, with all pages of workers.
+struct BrokerState {
+    /// Why the bus is not ready for requests.
+    enum Unreadiness: String {
+        case noBroker = "no broker answers"
+        case draining = "the broker is draining"
+        case noWorker = "no worker is ready"
+    }
+
+    /// The members of the answer in order.
+    private(set) var members: [JSONValue.Member]
+    /// The answer as received, without further pages.
+    let json: [UInt8]
+
+    /// Parses an answer; nil if it is not a JSON object.
+    init?(_ json: [UInt8]) {
+        guard case .object(let members)? = JSONValue(json) else { return nil }
+        self.members = members
+        self.json = json
+    }
+
+    /// Start of the next page of workers; nil for none.
+    var nextWorkers: String? { self["workers-next"]?.text }
+
+    /// Adds a further page of workers.
+    mutating func add(workers json: [UInt8]) {
+        guard let page = JSONValue(json), case .array(let more)? = page.member("workers"),
+            case .array(let workers)? = self["workers"]
+        else { return set("workers-next", nil) }
+        set("workers", .array(workers + more))
+        set("workers-next", page.member("workers-next"))
+    }
+
+    private mutating func set(_ name: String, _ value: JSONValue?) {
+        members.removeAll { $0.name == name }
+        if let value { members.append(JSONValue.Member(name: name, value: value)) }
+    }
+
+    subscript(name: String) -> JSONValue? { members.first { $0.name == name }?.value }
+
+    /// Items of an array; empty for other values.
+    func items(_ name: String) -> [JSONValue] {
+        guard case .array(let items)? = self[name] else { return [] }
+        return items
+    }
+
+    /// Reason why the bus is not ready for requests; nil if it is.
+    var unreadiness: Unreadiness? {
+        if self["phase"]?.text != "serving" { return .draining }
+        let isServed = items("workers").contains { $0.member("phase")?.text == "ready" }
+        return isServed ? nil : .noWorker
+    }
+}

@@ -1,0 +1,77 @@
+import Testing
+
+@testable import EarshotWeb
+
+@Suite struct MetricsTextTests {
+    private static let status = #"""
+        {"broker":"2f","requests":{"submitted":9,"answered":5,"failed":{"tls":1,"timeout":2},"removed":0,"orphaned":0,
+        "pending":1},"deliveries":{"due":8,"acknowledged":7,"lost":0,"outstanding":1},"flights":{"started":4,"joined":5,
+        "bytes":1234},"cache":{"asked":4,"used":1,"validated":0,"stored":2},"phase":"serving",
+        "queue":{"high":0,"normal":1},"flights-now":{"queued":1},"clients":1,"clients-away":0,"handlers":2,
+        "times":{"bounds-us":[125,250],"wait":{"sum-us":1500001,"buckets":[1,2,3]}},
+        "faults":[{"place":"spool","path":"/a \"b\"","state":"lost","count":1}],
+        "workers":[{"pid":1,"phase":"ready","slots":64,"running":3,"cancelling":0}],"failing":[],"workers-next":"1",
+        "origins":[]}
+        """#
+
+    private func state() throws -> BrokerState { try #require(BrokerState(Array(Self.status.utf8))) }
+
+    @Test func `counters have a state or a cause, and histograms are cumulative`() throws {
+        let text = MetricsText.text(of: try state())
+        let lines = text.split(separator: "\n").map(String.init)
+        for line in [
+            "earshot_up 1", "earshot_ready 1", #"earshot_broker_info{instance="2f"} 1"#,
+            "earshot_requests_submitted_total 9", #"earshot_requests_total{state="failed"} 3"#,
+            #"earshot_requests_failed_total{cause="timeout"} 2"#, "earshot_transfer_bytes_total 1234",
+            #"earshot_queue_requests{class="normal"} 1"#, #"earshot_workers{phase="ready"} 1"#,
+            #"earshot_place_lost{path="/a \"b\"",place="spool"} 1"#, #"earshot_crash_loops{role="worker"} 0"#,
+            #"earshot_request_wait_seconds_bucket{le="0.000125"} 1"#,
+            #"earshot_request_wait_seconds_bucket{le="+Inf"} 6"#, "earshot_request_wait_seconds_sum 1.500001",
+            "earshot_request_wait_seconds_count 6",
+        ] {
+            #expect(lines.contains(line), "\(line)")
+        }
+    }
+
+    @Test func `each metric has one type, before its samples`() throws {
+        var types: [String: Int] = [:]
+        for line in MetricsText.text(of: try state()).split(separator: "\n") where line.hasPrefix("# TYPE ") {
+            types[String(line.split(separator: " ")[2]), default: 0] += 1
+        }
+        #expect(types.values.allSatisfy { $0 == 1 } && types.count > 20)
+    }
+
+    @Test func `without a broker the metrics state only that`() {
+        let text = MetricsText.text(of: nil)
+        #expect(text.contains("\nearshot_up 0\n") && text.contains("\nearshot_ready 0\n"))
+        #expect(!text.contains("_total"))
+    }
+
+    @Test func `further pages of workers count`() throws {
+        var state = try state()
+        #expect(state.nextWorkers == "1")
+        state.add(
+            workers: Array(#"{"broker":"2f","workers":[{"pid":2,"phase":"ready","slots":36,"running":1}]}"#.utf8))
+        #expect(state.nextWorkers == nil)
+        #expect(MetricsText.text(of: state).contains("earshot_worker_slots 100\n"))
+    }
+
+    @Test func `readiness needs a serving broker and a ready worker`() throws {
+        #expect(try state().unreadiness == nil)
+        let text = Self.status
+        let draining = text.replacing(#""phase":"serving""#, with: #""phase":"draining""#)
+        #expect(BrokerState(Array(draining.utf8))?.unreadiness == .draining)
+        let joining = text.replacing(#""phase":"ready""#, with: #""phase":"joining""#)
+        #expect(BrokerState(Array(joining.utf8))?.unreadiness == .noWorker)
+        #expect(BrokerState(Array("[]".utf8)) == nil)
+    }
+
+    @Test func `the status has a schema, and the broker's object as received`() throws {
+        #expect(
+            String(decoding: WebServer.status(of: nil, at: "T"), as: UTF8.self)
+                == #"{"schema":1,"time":"T","ready":false,"reason":"no broker answers","status":null}"#)
+        #expect(
+            String(decoding: WebServer.status(of: try state(), at: "T"), as: UTF8.self)
+                == #"{"schema":1,"time":"T","ready":true,"status":"# + Self.status + "}")
+    }
+}

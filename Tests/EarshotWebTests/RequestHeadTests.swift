@@ -1,0 +1,86 @@
+import Testing
+
+@testable import EarshotWeb
+
+@Suite struct RequestHeadTests {
+    private func read(_ text: String) -> RequestHead.Reading { RequestHead.read(Array(text.utf8)) }
+
+    private func head(_ text: String) -> RequestHead? {
+        if case .complete(let head, _) = read(text) { head } else { nil }
+    }
+
+    private func status(_ text: String) -> Int? {
+        if case .rejected(let status) = read(text) { status } else { nil }
+    }
+
+    @Test func `a head has a path, a decoded query, and a host in lower case`() throws {
+        let text = "GET /why?handler=a%2Fb&request=x+y&z HTTP/1.1\r\nHost: LocalHost:1\r\nA: b\r\n\r\nrest"
+        let head = try #require(self.head(text))
+        #expect(head.path == "/why" && head.host == "localhost:1" && head.keepsAlive && !head.isHead)
+        #expect(head.query == ["handler": "a/b", "request": "x y", "z": ""])
+        guard case .complete(_, let length) = read(text) else { return }
+        #expect(length == text.utf8.count - 4)
+    }
+
+    @Test func `a head is incomplete before its empty line, at any length`() {
+        let bytes = Array("GET / HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
+        for length in bytes.indices { #expect(RequestHead.read(Array(bytes.prefix(length))) == .incomplete) }
+        // A reader that continues a search finds an end that is split between two reads.
+        for searched in 0..<bytes.count {
+            #expect(RequestHead.read(bytes, searched: searched) == RequestHead.read(bytes))
+        }
+    }
+
+    @Test func `the connection stays open as the version and the client say`() {
+        #expect(head("GET / HTTP/1.1\nHost: a\nConnection: Close\n\n")?.keepsAlive == false)
+        #expect(head("GET / HTTP/1.0\r\nHost: a\r\n\r\n")?.keepsAlive == false)
+        #expect(head("HEAD / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n")?.keepsAlive == true)
+    }
+
+    @Test(arguments: [
+        ("GET / HTTP/1.1\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET /\r\nHost: a\r\n\r\n", 400),
+        ("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a\r\nA: \u{1}\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", 405), ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n", 413),
+        ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 413), ("\r\n\r\n", 400), ("\n\n", 400),
+    ])
+    func `another request is rejected`(text: String, status: Int) {
+        #expect(self.status(text) == status)
+    }
+
+    @Test func `a head without an end is rejected at the limit`() {
+        let long = "GET / HTTP/1.1\r\nHost: a\r\nA: " + String(repeating: "b", count: RequestHead.mostBytes)
+        #expect(RequestHead.read(Array(long.utf8.prefix(RequestHead.mostBytes - 1))) == .incomplete)
+        #expect(status(long) == 431)
+        #expect(status(long + "\r\n\r\n") == 431)
+    }
+
+    @Test func `arbitrary bytes never trap`() {
+        var generator = SystemRandomNumberGenerator()
+        let parts = [
+            "GET ", "/", "?", "%", "%4", "=", "&", " HTTP/1.1", "\r", "\n", "\r\n", "Host: a", ":", "\u{0}", "é",
+        ]
+        for _ in 0..<5_000 {
+            let count = Int.random(in: 0..<20, using: &generator)
+            let text = (0..<count).map { _ in parts.randomElement(using: &generator) ?? "" }.joined()
+            _ = read(text)
+        }
+    }
+}
+
+@Suite struct Base64Tests {
+    @Test func `the examples of RFC 4648 are decoded, with and without padding`() {
+        for (text, plain) in [
+            ("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg", "foob"), ("+/A=", nil),
+        ] {
+            guard let plain else {
+                #expect(Base64.decoded(text) == [0xfb, 0xf0])
+                continue
+            }
+            #expect(Base64.decoded(text) == Array(plain.utf8))
+        }
+        #expect(Base64.decoded("Z g") == nil && Base64.decoded("Zé") == nil)
+    }
+}

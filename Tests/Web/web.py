@@ -1,0 +1,100 @@
+"""A running `earshot-web` beside a bus, and requests to it."""
+
+import http.client
+import json
+import os
+import re
+import socket
+
+import places
+from support.harness import Bus
+from support.processes import Program, eventually
+
+HOST = "127.0.0.1"
+
+
+def binary():
+    """Returns the path of the program under test: EARSHOT_WEB, otherwise the result of `swift build`."""
+    candidates = [os.environ.get("EARSHOT_WEB"), *(places.ROOT / f".build/{kind}/earshot-web" for kind in ("debug", "release"))]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return str(candidate)
+    raise AssertionError("no built earshot-web: run bin/test web, or set EARSHOT_WEB")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=10)
+        self._path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(10)
+        self.sock.connect(self._path)
+
+
+class Web:
+    """`with Web(bus) as web:` serves the state of the bus at `web.url`, and is connected to its broker. The arguments are those of
+    the program."""
+
+    def __init__(self, commands, *arguments, listen=f"{HOST}:0"):
+        self._commands = commands
+        self.listen = listen
+        self.program = Program([binary(), "--runtime", commands.runtime, "--listen", listen, *arguments],
+                               commands.environment, commands.folder)
+
+    def __enter__(self):
+        try:
+            line = self.program.await_line("listening at")
+        except AssertionError:
+            self.program.kill()
+            raise
+        self.url = line.split("listening at ")[1].strip()
+        found = re.search(r":(\d+)/$", self.url)
+        self.port = int(found[1]) if found else None
+        if isinstance(self._commands, Bus):
+            eventually(lambda: self.get("/readyz")[0] == 200, "it has connected to the broker")
+        return self
+
+    def __exit__(self, *_):
+        if self.program.running:
+            self.program.signal(15)
+            status = self.program.wait(10)
+            if status != 0 or self.program.crash_lines:
+                raise AssertionError(f"earshot-web ended with {status}\n{self.program.describe()}")
+
+    def connection(self):
+        return http.client.HTTPConnection(HOST, self.port, timeout=10) if self.port else UnixConnection(self.listen)
+
+    def get(self, path, method="GET", body=None, **fields):
+        """Returns status, fields and text of a response. Field names have underscores for hyphens."""
+        connection = self.connection()
+        try:
+            connection.request(method, path, body, {name.replace("_", "-"): value for name, value in fields.items()})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read().decode()
+        finally:
+            connection.close()
+
+    def json(self, path, **fields):
+        status, _, text = self.get(path, **fields)
+        if status != 200:
+            raise AssertionError(f"{path}: {status} {text}")
+        return json.loads(text)
+
+    def metrics(self):
+        """Returns the samples of /metrics by name with labels."""
+        _, _, text = self.get("/metrics")
+        rows = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in rows}
+
+    def raw(self, text, timeout=10):
+        """Sends bytes, and returns the answer up to the end of the connection."""
+        with socket.create_connection((HOST, self.port), timeout) as peer:
+            peer.sendall(text)
+            answer = b""
+            while data := peer.recv(65536):
+                answer += data
+            return answer
