@@ -34,14 +34,20 @@ extension BrokerCore {
         return (start..<max(start, Int32(slab.bound))).lazy.filter { slab.contains($0) }
     }
 
-    /// Writes handlers in the byte order of their names.
+    /// Writes handlers in the byte order of their names. Those of a filter are contiguous in it.
     func writeHandlers(_ page: QueryPage, to json: inout JSONText) {
         var position = handlerOrder.start
-        if let after = page.after {
-            position = handlerOrder.firstPosition { handlers[$0].id.description <= after }
+        if page.after != nil || page.handler != nil {
+            let after = page.after ?? ""
+            let first = page.handler?.description ?? ""
+            position = handlerOrder.firstPosition {
+                let name = handlers[$0].id.description
+                return name <= after || name < first
+            }
         }
         let entries = sequence(state: position) { position -> Int32? in
-            guard let handler = handlerOrder[position] else { return nil }
+            guard let handler = handlerOrder[position], page.handler?.matches(handlers[handler].id) ?? true
+            else { return nil }
             position = handlerOrder.position(after: position)
             return handler
         }

@@ -31,6 +31,8 @@ struct RoundTripTests {
             .cancel(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
             .subscribe(.subtree(handler)), .unsubscribe(.handler(handler)), .priority(handler, request, .background),
             .acknowledge(.max), .query(.ping), .query(.handlers, QueryPage(after: "a/b", limit: 10)),
+            .query(.requests, QueryPage(after: "7", limit: 1, handler: .subtree(handler), state: .backingOff)),
+            .query(.requests), .query(.handlers, QueryPage(handler: .handler(handler))),
             .query(.status), .query(.ledger), .query(.handlers), .query(.origins),
             .query(.workers), .query(.settings), .query(.why(handler, request)), .bye,
             .set(try #require(SettingWords(["origin", "*.example.org", "limit=2"]))),

@@ -14,6 +14,7 @@ extension BrokerCore {
             case .handlers: writeHandlers(page, to: &json)
             case .origins: writeOrigins(page, to: &json, now: now)
             case .workers: writeWorkers(page, to: &json)
+            case .requests: writeRequests(page, to: &json, now: now)
             case .settings: writeSettings(page, to: &json)
             case .why(let handler, let request): writeReason(handler, request, to: &json, now: now)
             }

@@ -18,27 +18,28 @@ extension BrokerCore {
         }
         json.member("class", interests[interest].priority.name)
         json.member("age-ms", now.milliseconds(since: interests[interest].askedAt))
+        let state = state(of: interest)
+        if interests[interest].phase != .open { json.member("state", state.rawValue) }
         switch interests[interest].phase {
         case .entering, .recording:
-            json.member("state", "storing")
             writeWait("disk", "the broker writes the request to disk", to: &json)
         case .held, .resting:
-            json.member("state", "held")
             writeWait("listener", "the handler has no subscriber", to: &json)
         case .delivering:
-            json.member("state", "delivering")
             writeWait(
                 "acknowledgement", "its result waits for an acknowledgement, or for room in the window of a client",
                 to: &json)
-        case .open: writeReason(ofOpen: interest, to: &json, now: now)
+        case .open: writeReason(ofOpen: interest, state, to: &json, now: now)
         }
     }
 
-    private func writeReason(ofOpen interest: Int32, to json: inout JSONText, now: Tick) {
+    private func writeReason(
+        ofOpen interest: Int32, _ state: RequestState, to json: inout JSONText, now: Tick
+    ) {
         let leaf = leaf(of: interests[interest].flight)
         let flight = flights[leaf]
         json.member("url", flight.url.redacted)
-        json.member("state", name(of: flight.phase))
+        json.member("state", state.rawValue)
         json.member("attempts", Int(flight.attempts))
         switch flight.phase {
         case .asking: writeWait("cache", "the broker looks it up in the cache", to: &json)
@@ -52,17 +53,6 @@ extension BrokerCore {
             json.member("retry-in-ms", (pauses[leaf] ?? now).milliseconds(since: now))
         case .following: json.member("reason", "it follows a redirect")
         case .ended: json.member("reason", "its transfer has ended, and its result is being sent")
-        }
-    }
-
-    private func name(of phase: Flight.Phase) -> String {
-        switch phase {
-        case .asking: "asking"
-        case .queued: "queued"
-        case .running: "running"
-        case .backingOff: "backing-off"
-        case .following: "following"
-        case .ended: "running"
         }
     }
 

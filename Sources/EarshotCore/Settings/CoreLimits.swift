@@ -34,6 +34,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// Size at which a page of a QUERY table is full, in bytes: some hundred entries, a fraction of a millisecond's
     /// work.
     public var answerBytes = 32 << 10
+    /// Maximum number of requests examined for one page of QUERY requests: a fraction of a millisecond's work even if
+    /// the filter admits none of them.
+    public var examinedRequests = 10_000
     /// Maximum number of cookie jars, one per root that uses cookies. Each has up to 16 MiB, and few programs use any.
     /// Beyond it the jar that has been without handlers for longest is evicted.
     public var cookieJars = 100

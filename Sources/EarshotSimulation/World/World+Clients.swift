@@ -117,7 +117,7 @@ extension World {
         case ..<40 where setting.has(.watchers): watch(link)
         case ..<80 where setting.has(.removals): remove(number, link)
         case ..<150 where setting.has(.removals): cancel(number, link)
-        case ..<165: say(.query([.ping, .ledger, .status, .workers, .origins][random.below(5)]), link)
+        case ..<165: say(.query([.ping, .ledger, .status, .workers, .origins, .requests][random.below(6)]), link)
         case ..<180: ask(number, link) { handler, request, _ in .query(.why(handler, request)) }
         case ..<210:
             let priority = PriorityClass.allCases[random.below(4)]

@@ -177,6 +177,8 @@ public enum Query: Equatable, Sendable {
     case handlers
     case origins
     case workers
+    /// The requests that have not been acknowledged or removed.
+    case requests
     /// The effective settings and the source of each value.
     case settings
     /// The reason why a request is not finished.
@@ -192,18 +194,19 @@ public enum Query: Equatable, Sendable {
         case "handlers": self = .handlers
         case "origins": self = .origins
         case "workers": self = .workers
+        case "requests": self = .requests
         case "settings": self = .settings
         case "why": self = .why(try reader.handler(1), try reader.request(2))
         default:
             throw WireError(
-                .badMessage, "QUERY takes ping, status, ledger, handlers, origins, workers, settings or why")
+                .badMessage, "QUERY takes ping, status, ledger, handlers, origins, workers, requests, settings or why")
         }
     }
 
     /// Whether the reply lists the records of a table.
     public var isOfTables: Bool {
         switch self {
-        case .status, .handlers, .origins, .workers, .settings: true
+        case .status, .handlers, .origins, .workers, .requests, .settings: true
         case .ping, .ledger, .why: false
         }
     }
@@ -217,6 +220,7 @@ public enum Query: Equatable, Sendable {
         case .handlers: ["handlers"]
         case .origins: ["origins"]
         case .workers: ["workers"]
+        case .requests: ["requests"]
         case .settings: ["settings"]
         case .why(let handler, let request): ["why", handler.description, request.description]
         }

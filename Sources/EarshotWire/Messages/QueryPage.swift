@@ -1,13 +1,21 @@
-/// The requested part of a table. Ignored by queries without a table.
+/// Selects the part of a table in the reply to a query: a page of the entries that pass a filter.
 public struct QueryPage: Equatable, Sendable {
     /// Start of the part: the `NAME-next` of the preceding reply; nil for the beginning.
     public var after: String?
     /// Maximum number of entries, 1 to `WireLimits.queryEntries`; nil for that many.
     public var limit: Int?
+    /// Handlers whose requests are listed; nil for all.
+    public var handler: HandlerPattern?
+    /// State of the requests that are listed; nil for all.
+    public var state: RequestState?
 
-    public init(after: String? = nil, limit: Int? = nil) {
+    public init(
+        after: String? = nil, limit: Int? = nil, handler: HandlerPattern? = nil, state: RequestState? = nil
+    ) {
         self.after = after
         self.limit = limit
+        self.handler = handler
+        self.state = state
     }
 
     init(_ reader: HeadReader) throws(WireError) {
@@ -21,6 +29,17 @@ public struct QueryPage: Equatable, Sendable {
                 }
                 after = value.string
             case "limit": limit = try HeadReader.integer(value, in: 1...WireLimits.queryEntries, "limit")
+            case "handler":
+                guard let pattern = HandlerPattern(value.string) else {
+                    throw WireError(.badMessage, "handler must be a handler, or NAME/ for all handlers below NAME")
+                }
+                handler = pattern
+            case "state":
+                guard let named = RequestState(rawValue: value.string) else {
+                    let names = RequestState.allCases.map(\.rawValue).joined(separator: ", ")
+                    throw WireError(.badMessage, "state must be one of \(names)")
+                }
+                state = named
             default: break
             }
         }
@@ -29,5 +48,7 @@ public struct QueryPage: Equatable, Sendable {
     func write(to writer: inout HeadWriter) {
         writer.field("after", after)
         writer.field("limit", limit.map { String($0) })
+        writer.field("handler", handler?.description)
+        writer.field("state", state?.rawValue)
     }
 }

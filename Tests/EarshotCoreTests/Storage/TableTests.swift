@@ -80,7 +80,7 @@ import Testing
     mutating func `a cursor that no answer told is no harm`(after: String) {
         let client = rig.client(1)
         _ = rig.worker()
-        for query in [Query.origins, .workers, .settings, .handlers, .status] {
+        for query in [Query.origins, .workers, .settings, .handlers, .requests, .status] {
             #expect(answer(query, QueryPage(after: after), to: client).hasSuffix("}"))
         }
     }

@@ -1,0 +1,109 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// The list of requests in answers to QUERY.
+extension BrokerCore {
+    /// Writes requests by record number, so that a request that exists during all pages is in exactly one of them.
+    ///
+    /// A page examines at most `examinedRequests` records. So it may be empty, and have a next one all the same.
+    func writeRequests(_ page: QueryPage, to json: inout JSONText, now: Tick) {
+        let bound = Int32(interests.bound)
+        let filter = RequestFilter(page, handlerNumbers)
+        var next = page.after.flatMap { Int32($0) }.map { min(max(0, $0), .max - 1) + 1 } ?? 0
+        if filter.isEmpty { next = bound }
+        json.member("requests") { json in
+            json.list { json in
+                var room = page.limit ?? WireLimits.queryEntries
+                let end = json.bytes.count + limits.answerBytes
+                let last = min(
+                    bound, next.addingReportingOverflow(Int32(clamping: limits.examinedRequests)).partialValue)
+                while next < last, room > 0, json.bytes.count < end {
+                    defer { next += 1 }
+                    guard isListed(next, filter) else { continue }
+                    room -= 1
+                    writeRequest(next, to: &json, now: now)
+                }
+            }
+        }
+        // `after` is the last record that was examined.
+        if next < bound { json.member("requests-next", String(next - 1)) }
+    }
+
+    /// Requests that a page lists.
+    private struct RequestFilter {
+        /// Number of the handler; nil for any.
+        let handler: Int32?
+        /// Handlers below a name; nil for any.
+        let subtree: HandlerPattern?
+        let state: RequestState?
+        /// Whether there is no such handler.
+        let isEmpty: Bool
+
+        init(_ page: QueryPage, _ numbers: [HandlerID: Int32]) {
+            state = page.state
+            switch page.handler {
+            case .handler(let id):
+                handler = numbers[id]
+                subtree = nil
+                isEmpty = handler == nil
+            case .subtree, nil:
+                handler = nil
+                subtree = page.handler
+                isEmpty = false
+            }
+        }
+    }
+
+    private func isListed(_ number: Int32, _ filter: RequestFilter) -> Bool {
+        guard interests.contains(number), interests[number].isListed, !isPurged(number) else { return false }
+        let handler = interests[number].handler
+        if let only = filter.handler, only != handler { return false }
+        if let subtree = filter.subtree, !subtree.matches(handlers[handler].id) { return false }
+        return filter.state.map { $0 == state(of: number) } ?? true
+    }
+
+    private func writeRequest(_ interest: Int32, to json: inout JSONText, now: Tick) {
+        json.object { json in
+            let record = interests[interest]
+            json.member("handler", handlers[record.handler].id.description)
+            json.member("request", record.request.description)
+            json.member("state", state(of: interest).rawValue)
+            json.member("class", record.priority.name)
+            json.member("age-ms", now.milliseconds(since: record.askedAt))
+            if record.phase == .open {
+                let leaf = leaf(of: record.flight)
+                json.member("url", flights[leaf].url.redacted)
+                json.member("attempts", Int(flights[leaf].attempts))
+                if case .running(let worker) = flights[leaf].phase {
+                    json.member("worker", workers[worker].pid)
+                    json.member("received", workers[worker].leases[attempt(of: leaf)]?.receivedBytes ?? 0)
+                }
+            } else if record.outcome >= 0 {
+                let outcome = outcomes[record.outcome]
+                if let response = outcome.response {
+                    if let url = try? FetchURL(response.url) { json.member("url", url.redacted) }
+                    json.member("status", response.status)
+                    json.member("received", response.length)
+                }
+                if let failure = outcome.failure { json.member("code", failure.rawValue) }
+            }
+        }
+    }
+
+    /// State of a request that has a record.
+    func state(of interest: Int32) -> RequestState {
+        switch interests[interest].phase {
+        case .entering, .recording: return .storing
+        case .held, .resting: return .held
+        case .delivering: return .delivering
+        case .open:
+            switch flights[leaf(of: interests[interest].flight)].phase {
+            case .asking: return .asking
+            case .queued: return .queued
+            case .running, .ended: return .running
+            case .backingOff: return .backingOff
+            case .following: return .following
+            }
+        }
+    }
+}
