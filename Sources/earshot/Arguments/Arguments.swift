@@ -32,3 +32,5 @@ extension RequestID: ExpressibleByArgument {
 
     public init?(argument: String) { self.init(argument) }
 }
+
+extension RequestState: ExpressibleByArgument {}

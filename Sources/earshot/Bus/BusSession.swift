@@ -30,10 +30,12 @@ final class BusSession {
     ///
     /// - Parameters:
     ///   - patience: maximum time until the broker answers; nil for the default.
+    ///   - window: maximum number of unacknowledged terminals.
     ///   - finishesNone: whether the caller acknowledges each terminal.
     /// - Throws: `Complaint` if no broker serves `folder`.
     static func find(
-        in folder: RuntimeFolder, client: String, patience: Duration? = nil, finishesNone: Bool = false,
+        in folder: RuntimeFolder, client: String, patience: Duration? = nil, window: Int = 256,
+        finishesNone: Bool = false,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try isServed(folder) else {
@@ -41,7 +43,8 @@ final class BusSession {
         }
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
         return try BusSession(
-            folder, EventLoop(), signals, client: client, window: 256, patience: patience, finishesNone: finishesNone,
+            folder, EventLoop(), signals, client: client, window: window, patience: patience,
+            finishesNone: finishesNone,
             onEvent)
     }
 

@@ -24,8 +24,8 @@ struct Earshot: ParsableCommand {
             CommandGroup(
                 name: "Request",
                 subcommands: [
-                    GetCommand.self, SubmitCommand.self, WatchCommand.self, WhyCommand.self, CancelCommand.self,
-                    DropCommand.self,
+                    GetCommand.self, SubmitCommand.self, WatchCommand.self, WaitCommand.self, ListCommand.self, WhyCommand.self,
+                    CancelCommand.self, DropCommand.self,
                 ]),
             CommandGroup(
                 name: "Bus",

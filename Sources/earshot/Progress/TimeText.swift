@@ -15,5 +15,12 @@ enum TimeText {
         return "\(tenths / 10).\(tenths % 10) s"
     }
 
+    /// Age in its largest whole unit: `250ms`, `12s`, `3m`, `5h`, `2d`.
+    static func age(milliseconds: Int) -> String {
+        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")]
+        for (size, unit) in units where milliseconds >= size { return "\(milliseconds / size)\(unit)" }
+        return "\(max(0, milliseconds))ms"
+    }
+
     private static func pair(_ value: Int) -> String { value < 10 ? "0\(value)" : "\(value)" }
 }

@@ -1,0 +1,47 @@
+internal import EarshotClient
+internal import EarshotWire
+
+/// Query of one table of the broker, page by page, so that only one page is in memory.
+enum PageQuery {
+    /// Calls `body` with each page.
+    ///
+    /// - Parameters:
+    ///   - table: name of the table in the answer.
+    ///   - filter: entries to select.
+    ///   - body: returns whether it needs the next page.
+    static func forEachPage(
+        _ query: Query, _ table: String, filter: QueryPage, in place: PlaceOptions,
+        _ body: (JSONValue) throws -> Bool
+    ) throws {
+        var answer: JSONValue?
+        let session = try BusSession.find(in: place.folder(), client: "query") { session, event in
+            switch event {
+            case .answer(_, let json):
+                answer = JSONValue(json)
+                if answer == nil {
+                    session.end(
+                        Complaint(
+                            .other,
+                            "cannot parse the answer of the broker; use command and broker of the same version"))
+                }
+            case .refused(let reply): session.end(Refused.complaint(reply))
+            case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
+            }
+        }
+        var page = filter
+        repeat {
+            answer = nil
+            session.connection.query(query, page)
+            try session.run { answer != nil }
+            guard let answer, try body(answer) else { return }
+            page.after = answer.member(table + "-next")?.text
+        } while page.after != nil
+    }
+}
+
+/// Refusal of a message by the broker.
+enum Refused {
+    static func complaint(_ reply: ErrorReply) -> Complaint {
+        Complaint(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))")
+    }
+}

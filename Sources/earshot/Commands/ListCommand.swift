@@ -1,0 +1,160 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotWire
+internal import Glibc
+
+/// `earshot list`: the requests of the bus.
+struct ListCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "List requests, or handlers with their counters.",
+        usage: "earshot list [<options>] [<handler>]",
+        discussion: """
+            Prints one line per request: state, class, age, attempts, handler, ID and URL, without its user and query. \
+            An ended request has its outcome after the state. A request leaves the list when its result is acknowledged.
+
+            The states are storing, asking (the cache), queued, running, backing-off (before a retry), following (a \
+            redirect), delivering (until the acknowledgement) and held (without a subscriber). `earshot why` shows the \
+            reason why a request waits.
+
+              earshot list
+              earshot list --state queued --origin https://example.org gallery/
+              earshot list --handlers
+            """)
+
+    @Argument(
+        help: "Handler, or NAME/ for all handlers below NAME. (default: all)",
+        completion: ShellCompletion.handlerPattern)
+    var handler: HandlerPattern?
+
+    @Flag(help: "List handlers, with the number of their pending and ended requests.")
+    var handlers = false
+
+    @OptionGroup(title: "Filter") var filter: RequestFilterOptions
+    @OptionGroup(title: "Output") var format: FormatOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+
+    func validate() throws {
+        if let limit = filter.limit, limit < 1 { throw ValidationError("--limit: give a number of at least 1") }
+        guard !handlers || filter.state == nil && filter.origin == nil else {
+            throw ValidationError("--state and --origin select requests; omit them with --handlers")
+        }
+    }
+
+    func run() throws {
+        try conclude {
+            let output = TableOutput(header: handlers ? HandlerRow.columns : RequestRow.columns, json: format.json)
+            var room = filter.limit ?? .max
+            try PageQuery.forEachPage(
+                handlers ? .handlers : .requests, handlers ? "handlers" : "requests",
+                filter: QueryPage(handler: handler, state: filter.state), in: place
+            ) { answer in
+                if handlers {
+                    let rows = HandlerRow.rows(answer).prefix(room)
+                    room -= rows.count
+                    try output.write(rows.map { (cells: $0.cells, json: $0.json) })
+                } else {
+                    let rows = RequestRow.rows(answer).filter { filter.admits($0) }.prefix(room)
+                    room -= rows.count
+                    try output.write(rows.map { (cells: $0.cells, json: $0.json) })
+                }
+                return room > 0
+            }
+            return .done
+        }
+    }
+}
+
+/// Options that select requests.
+struct RequestFilterOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("Only requests in this state.", valueName: "state"),
+        completion: .list(RequestState.allCases.map(\.rawValue)))
+    var state: RequestState?
+
+    @Option(help: ArgumentHelp("Only requests to this origin, such as https://example.org.", valueName: "origin"))
+    var origin: String?
+
+    @Option(help: ArgumentHelp("List at most this many.", valueName: "n"))
+    var limit: Int?
+
+    func admits(_ row: RequestRow) -> Bool { origin.map { $0 == row.origin } ?? true }
+}
+
+/// Handler in an answer to QUERY handlers.
+struct HandlerRow {
+    /// Columns of a line, in their order.
+    static let columns = ["pending", "answered", "failed", "removed", "orphaned", "subscribers", "handler"]
+
+    let handler: String
+    let subscribers: Int
+    let pending: Int
+    let answered: Int
+    /// Number of failures by their code.
+    let failures: [(code: String, count: Int)]
+    let removed: Int
+    let orphaned: Int
+
+    var failed: Int { failures.reduce(0) { $0 + $1.count } }
+
+    /// Creates the rows of an answer; none if it is not an answer to this query.
+    static func rows(_ answer: JSONValue) -> [HandlerRow] {
+        guard case .array(let items)? = answer.member("handlers") else { return [] }
+        return items.compactMap { HandlerRow($0) }
+    }
+
+    private init?(_ item: JSONValue) {
+        guard let name = item.member("handler")?.text, let requests = item.member("requests") else { return nil }
+        func number(_ value: JSONValue?) -> Int { value?.text.flatMap { Int($0) } ?? 0 }
+        handler = name
+        subscribers = number(item.member("listeners"))
+        pending = number(requests.member("pending"))
+        answered = number(requests.member("answered"))
+        removed = number(requests.member("removed"))
+        orphaned = number(requests.member("orphaned"))
+        if case .object(let codes)? = requests.member("failed") {
+            failures = codes.map { ($0.name, number($0.value)) }
+        } else {
+            failures = []
+        }
+    }
+
+    /// Cells of its line, in the order of ``columns``. Control characters are escaped.
+    var cells: [String] {
+        [pending, answered, failed, removed, orphaned, subscribers].map { String($0) } + [TerminalText.escaped(handler)]
+    }
+
+    /// Its line of JSON.
+    var json: [UInt8] {
+        var line = JSONLine()
+        line.member("handler", handler)
+        line.member("subscribers", subscribers)
+        line.member("pending", pending)
+        line.member("answered", answered)
+        line.member("failed", failed)
+        line.member("removed", removed)
+        line.member("orphaned", orphaned)
+        return line.finished()
+    }
+}
+
+/// Rows on standard output, page by page. A terminal also gets a header.
+final class TableOutput {
+    private let header: [String]
+    private let isJSON: Bool
+    private let isTerminal = isatty(STDOUT_FILENO) == 1
+    private var hasHeader = false
+
+    init(header: [String], json: Bool) {
+        self.header = header
+        isJSON = json
+    }
+
+    func write(_ rows: [(cells: [String], json: [UInt8])]) throws(Complaint) {
+        guard !rows.isEmpty else { return }
+        guard !isJSON else { return try StandardOutput().write(rows.flatMap(\.json)) }
+        let first = isTerminal && !hasHeader ? [header.map { $0.uppercased() }] : []
+        hasHeader = true
+        try StandardOutput().write(Array(TextTable(isPadded: isTerminal).text(first + rows.map(\.cells)).utf8))
+    }
+}

@@ -1,0 +1,150 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+
+/// `earshot wait`: waits until all requests of a handler have ended.
+struct WaitCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "wait",
+        abstract: "Wait until all requests of a handler have ended.",
+        usage: "earshot wait [<options>] <handler>",
+        discussion: """
+            The exit code is 0 if all requests succeeded that ended meanwhile. If all failed for the same reason, it is \
+            the code of the reason, otherwise 2. It is 66 if the handler has no request, and 28 after --timeout.
+
+            The command subscribes to the handler. It acknowledges results without storing them, except durable ones: \
+            these stay on disk for `earshot watch`. At most 1023 durable results can wait for that.
+
+              earshot submit --handler night/backup --durable https://example.org/dump
+              earshot wait --timeout 3600 night/backup && earshot watch -d out --count 1 night/backup
+            """)
+
+    /// Window of the session. Durable results stay unacknowledged in it, and each may have an inline body of 64 KiB.
+    static let window = 1_024
+
+    @Argument(
+        help: "Handler, or NAME/ for all handlers below NAME.", completion: ShellCompletion.handlerPattern)
+    var handler: HandlerPattern
+
+    @OptionGroup var limit: EndOptions
+    @OptionGroup(title: "Output") var failure: FailureOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+
+    func run() throws {
+        try conclude {
+            let wait = HandlerWait(handler, verbose: failure.verbose)
+            let session = try BusSession.find(
+                in: place.folder(), client: "wait", window: Self.window, finishesNone: true
+            ) { session, event in
+                wait.take(event, session)
+            }
+            if let limit = limit.duration {
+                session.loop.setTimer(after: limit) { [unowned session] in
+                    session.end(Complaint(.timedOut, "\(handler): timeout; \(wait.pendingText) did not end"))
+                }
+            }
+            session.connection.subscribe(handler)
+            wait.ask(session)
+            try session.run { wait.isOver }
+            guard wait.tally.total > 0 else {
+                throw Complaint(.noInput, "\(handler) has no request; submit one with `earshot submit --handler`")
+            }
+            return wait.tally.status
+        }
+    }
+}
+
+/// Progress of a wait for a handler: results that arrived, and requests that are pending.
+///
+/// It queries the number of pending requests at the start, after a reconnection, and after results have arrived. Only
+/// one query is open at a time.
+final class HandlerWait {
+    private let pattern: HandlerPattern
+    private let isVerbose: Bool
+    private(set) var tally = Tally()
+    /// Pending requests by the last answer; nil before it.
+    private var pending: Int?
+    /// Pending requests of the pages of an incomplete answer.
+    private var counted = 0
+    private var isAsking = false
+    /// Whether results arrived after the open query.
+    private var isStale = false
+    private var isScheduled = false
+    /// Durable results that stay unacknowledged.
+    private var kept = 0
+
+    init(_ pattern: HandlerPattern, verbose: Bool) {
+        self.pattern = pattern
+        isVerbose = verbose
+    }
+
+    var isOver: Bool { pending == 0 && !isAsking && !isScheduled }
+
+    var pendingText: String {
+        switch pending {
+        case nil: "its requests"
+        case 1?: "1 request"
+        case let count?: "\(count) requests"
+        }
+    }
+
+    func take(_ event: ClientEvent, _ session: BusSession) {
+        switch event {
+        case .terminal(let delivery, _):
+            let outcome = FetchOutcome(url: delivery.terminal.response?.url ?? "-", delivery.terminal)
+            tally.count(outcome)
+            if outcome.code != nil {
+                Complaint.say(
+                    "\(delivery.key.handler) \(delivery.key.request) \(outcome.sentence(verbosely: isVerbose))")
+            }
+            if delivery.terminal.isDurable {
+                kept += 1
+            } else {
+                session.connection.finish(delivery)
+            }
+            if kept >= WaitCommand.window {
+                session.end(
+                    Complaint(
+                        .other,
+                        "\(pattern) has more than \(WaitCommand.window - 1) durable results; store them with `earshot watch -d DIR \(pattern)`"
+                    ))
+            }
+            askLater(session)
+        case .answer(_, let json):
+            guard let answer = JSONValue(json) else { return }
+            counted += HandlerRow.rows(answer).reduce(0) { $0 + $1.pending }
+            if let after = answer.member("handlers-next")?.text {
+                session.connection.query(.handlers, QueryPage(after: after, handler: pattern))
+                return
+            }
+            pending = counted
+            isAsking = false
+            if isStale, !isScheduled { ask(session) }
+        case .refused(let reply): session.end(Refused.complaint(reply))
+        case .state(.connected): ask(session)
+        case .accepted, .progress, .cancelled, .removed, .changed, .state: break
+        }
+    }
+
+    /// Queries the number in the next pass. The connection acknowledges the results at the end of this one, so all
+    /// further results that then become due precede the answer.
+    private func askLater(_ session: BusSession) {
+        isStale = true
+        guard !isScheduled else { return }
+        isScheduled = true
+        session.loop.setTimer(after: .zero) { [unowned self, unowned session] in
+            isScheduled = false
+            ask(session)
+        }
+    }
+
+    /// Queries the number of pending requests, now or after the open query.
+    func ask(_ session: BusSession) {
+        isStale = isAsking
+        guard !isAsking else { return }
+        isAsking = true
+        counted = 0
+        session.connection.query(.handlers, QueryPage(handler: pattern))
+    }
+}

@@ -1,0 +1,53 @@
+internal import EarshotClient
+
+/// Request in an answer to QUERY requests.
+struct RequestRow {
+    /// Columns of a line, in their order.
+    static let columns = ["state", "class", "age", "tries", "handler", "request", "url"]
+
+    /// Members as received.
+    private let members: [JSONValue.Member]
+
+    /// Creates the rows of an answer; none if it is not an answer to this query.
+    static func rows(_ answer: JSONValue) -> [RequestRow] {
+        guard case .array(let items)? = answer.member("requests") else { return [] }
+        return items.compactMap { item in
+            if case .object(let members) = item { RequestRow(members: members) } else { nil }
+        }
+    }
+
+    private func text(_ name: String) -> String? { members.first { $0.name == name }?.value.text }
+
+    /// Scheme, host and port of the URL; nil without a URL.
+    var origin: String? {
+        guard let url = text("url"), let mark = url.firstRange(of: "://") else { return nil }
+        return String(url[..<(url[mark.upperBound...].firstIndex { "/?#".contains($0) } ?? url.endIndex)])
+    }
+
+    /// Cells of its line, in the order of ``columns``. Control characters are escaped.
+    var cells: [String] {
+        let age = text("age-ms").flatMap { Int($0) }.map { TimeText.age(milliseconds: $0) }
+        let end = text("code") ?? text("status")
+        let state = (text("state") ?? "-") + (end.map { ":" + $0 } ?? "")
+        return [
+            state, text("class") ?? "-", age ?? "-", text("attempts") ?? "-", text("handler") ?? "-",
+            text("request") ?? "-", text("url") ?? "-",
+        ].map(TerminalText.escaped)
+    }
+
+    /// The line of JSON, with the members of the answer.
+    var json: [UInt8] {
+        var line = JSONLine()
+        for member in members {
+            guard let text = member.value.text else { continue }
+            if Self.numbers.contains(member.name), let number = Int(text) {
+                line.member(member.name, number)
+            } else {
+                line.member(member.name, text)
+            }
+        }
+        return line.finished()
+    }
+
+    private static let numbers: Set = ["age-ms", "attempts", "worker", "received", "status"]
+}

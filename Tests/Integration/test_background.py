@@ -1,0 +1,95 @@
+"""Background work: the commands list and wait."""
+
+import json
+import unittest
+
+from support.harness import Bus, TestCase
+from support.origin import Origin
+
+
+class ListTests(TestCase):
+    def test_requests_by_handler_state_and_origin(self):
+        with Origin(ports=2) as origin, Bus(workers=1, origin_limit=1) as bus:
+            first, second = origin.urls
+            client = bus.client()
+            client.fetch("list/a", 1, f"{first}/gate/one")
+            client.fetch("list/a", 2, f"{first}/bytes/1?secret=word")
+            client.fetch("list/b", 1, f"{second}/gate/two", priority="high")
+            origin.await_running(2)
+            rows = [json.loads(line) for line in bus.run("list", "--json").stdout.splitlines()]
+            found = {(row["handler"], row["request"]): row for row in rows}
+            self.assertEqual({key: row["state"] for key, row in found.items()},
+                             {("list/a", "1"): "running", ("list/a", "2"): "queued", ("list/b", "1"): "running"})
+            self.assertEqual(found["list/a", "2"]["url"], f"{first}/bytes/1", "without its query")
+            self.assertEqual(found["list/b", "1"]["class"], "high")
+            self.assertIn(found["list/b", "1"]["worker"], bus.workers)
+
+            def lines(*arguments):
+                return [line.split("\t") for line in bus.run("list", *arguments).stdout.decode().splitlines()]
+            self.assertEqual([row[4:] for row in lines("list/b")], [["list/b", "1", f"{second}/gate/two"]])
+            self.assertEqual([row[5] for row in lines("--state", "queued", "list/")], ["2"])
+            self.assertEqual([row[4] for row in lines("--origin", second)], ["list/b"])
+            self.assertEqual(len(lines("--limit", "2")), 2)
+            self.assertEqual(lines("nothing/"), [])
+            self.assertEqual(bus.run("list", "--state", "lost").status, 64)
+            handlers = {row[6]: row[0] for row in lines("--handlers", "list/")}
+            self.assertEqual(handlers, {"list/a": "2", "list/b": "1"})
+            client.remove("list/")
+
+    def test_a_long_queue_comes_in_pages(self):
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            for number in range(2_500):
+                client.fetch("list/long", number, f"http://127.0.0.1:1/{number}", deadline=60)
+            client.query("ping")
+            lines = bus.run("list", "--json", "list/long").stdout.splitlines()
+            ids = {json.loads(line)["request"] for line in lines}
+            self.assertEqual(len(ids), len(lines), "each once")
+            client.remove("list/long")
+
+
+class WaitTests(TestCase):
+    def test_the_exit_code_is_that_of_the_results(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            submit = bus.run("submit", "--handler", "wait/a", f"{origin.url}/gate/good", f"{origin.url}/bytes/9")
+            self.assertEqual(submit.status, 0)
+            wait = bus.start("wait", "wait/a")
+            origin.await_running(1)
+            self.assertTrue(wait.running, "one request is open")
+            origin.open_gate("good")
+            self.assertEqual(wait.wait(30), 0, wait.describe())
+
+            bus.run("submit", "--handler", "wait/b", f"{origin.url}/status/404", f"{origin.url}/status/404?2")
+            wait = bus.run("wait", "wait/")
+            self.assertEqual(wait.status, 22)
+            self.assertIn("(http-status)", wait.stderr)
+            self.assertEqual(bus.run("wait", "wait/c").status, 66)
+
+            bus.run("submit", "--handler", "wait/d", f"{origin.url}/gate/never")
+            late = bus.run("wait", "--timeout", "0.2", "wait/d")
+            self.assertEqual(late.status, 28)
+            self.assertIn("1 request did not end", late.stderr)
+            bus.run("drop", "wait/d")
+
+    def test_durable_results_stay_for_watch(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            urls = [f"{origin.url}/bytes/{100 + number}" for number in range(3)]
+            bus.run("submit", "--durable", "--handler", "wait/kept", *urls)
+            self.assertEqual(bus.run("wait", "wait/kept").status, 0)
+            watch = bus.run("watch", "-d", "out", "--count", "3", "wait/kept")
+            self.assertEqual(watch.status, 0, watch.describe())
+            self.assertEqual(sorted(path.stat().st_size for path in (bus.folder / "out").iterdir()), [100, 101, 102])
+
+    def test_more_results_than_a_window_are_awaited(self):
+        with Origin() as origin, Bus(workers=1, origin_limit=64) as bus:
+            urls = [f"{origin.url}/bytes/1?seed={number}" for number in range(1_100)]
+            bus.run("submit", "--handler", "wait/many", f"{origin.url}/status/500", "--retries", "0")
+            bus.run("submit", "--handler", "wait/many", *urls)
+            wait = bus.run("wait", "wait/many")
+            self.assertEqual(wait.status, 2, wait.describe())
+            client = bus.client()
+            self.assertEqual(self.balance(client)["requests"]["answered"], 1_100)
+
+
+if __name__ == "__main__":
+    unittest.main()
