@@ -1,9 +1,9 @@
-"""Background work: the commands list and wait."""
+"""Background work: the commands list, wait and stop."""
 
 import json
 import unittest
 
-from support.harness import Bus, TestCase
+from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin
 
 
@@ -89,6 +89,44 @@ class WaitTests(TestCase):
             self.assertEqual(wait.status, 2, wait.describe())
             client = bus.client()
             self.assertEqual(self.balance(client)["requests"]["answered"], 1_100)
+
+
+class StopTests(TestCase):
+    def test_stop_waits_for_the_running_transfer(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client.fetch("stop", 1, f"{origin.url}/gate/end")
+            origin.await_running(1)
+            stop = bus.start("stop")
+            client.expect("GOODBYE")
+            self.assertTrue(stop.running)
+            origin.open_gate("end")
+            client.terminal()
+            self.assertEqual(stop.wait(30), 0, stop.describe())
+            self.assertEqual(bus.program.wait(10), 0)
+            missing = bus.run("stop")
+            self.assertEqual(missing.status, 69)
+            self.assertIn("no broker runs", missing.stderr)
+
+    def test_stop_now_aborts_the_running_transfer(self):
+        with Origin() as origin, Bus(workers=1, arguments=("--drain-seconds", "600")) as bus:
+            client = bus.client()
+            client.fetch("stop", 1, f"{origin.url}/gate/never")
+            origin.await_running(1)
+            late = bus.run("stop", "--timeout", "0.2")
+            self.assertEqual(late.status, 28)
+            self.assertIn("still stopping", late.stderr)
+            self.assertEqual(bus.run("stop", "--now").status, 0)
+            self.assertEqual(bus.program.wait(10), 0)
+
+    def test_stop_ends_a_broker_without_a_supervisor(self):
+        folder = temporary_folder()
+        commands = Commands(folder / "run", folder)
+        broker = commands.start("broker", "--spool", folder / "spool", "--no-cache", "--ready-fd", "1")
+        broker.await_line("ready", "stdout")
+        self.assertEqual(commands.run("stop").status, 0)
+        self.assertEqual(broker.wait(10), 0)
+        commands.await_no_survivors()
 
 
 if __name__ == "__main__":

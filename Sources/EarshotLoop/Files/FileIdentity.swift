@@ -12,6 +12,13 @@ public struct FileIdentity: Equatable, Sendable {
         self.init(status)
     }
 
+    /// Identifies the file to which a symbolic link leads; nil if it does not exist or cannot be examined.
+    init?(followingLink path: String) {
+        var status = stat()
+        guard unsafe stat(path, &status) == 0 else { return nil }
+        self.init(status)
+    }
+
     /// Identifies an open file.
     public init?(descriptor: Int32) {
         var status = stat()

@@ -37,7 +37,10 @@ public final class LockFile: Sendable {
         guard descriptor >= 0 else { throw SystemError("open lock file") }
         let lock = LockFile(descriptor: descriptor)
         var request = wholeFile
-        guard unsafe fcntl(descriptor, linux_f_ofd_setlk, &request) != 0 else { return lock }
+        guard unsafe fcntl(descriptor, linux_f_ofd_setlk, &request) != 0 else {
+            writeProcessID(descriptor)
+            return lock
+        }
         let error = SystemError("lock file")
         guard error.number == EAGAIN || error.number == EACCES else { throw error }
         return nil

@@ -1,0 +1,56 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import Glibc
+
+/// The process that serves a bus: the supervisor, or a broker without one.
+struct BusProcess {
+    private let process: ProcessDescriptor
+
+    /// Finds the process that serves the bus in `folder`.
+    ///
+    /// - Throws: `Complaint` if none does.
+    init(in folder: RuntimeFolder) throws {
+        guard try BusSession.isServed(folder) else { throw Self.none(folder) }
+        guard let process = try LockFile.holder(folder.supervisorLock) ?? LockFile.holder(folder.brokerLock) else {
+            throw Complaint(
+                .other, "cannot find the process that serves \(folder.path); send SIGTERM to its `earshot serve`")
+        }
+        self.process = process
+    }
+
+    private static func none(_ folder: RuntimeFolder) -> Complaint {
+        Complaint(.noBroker, "no broker runs in \(folder.path)")
+    }
+
+    /// Stops the bus, and waits for its end.
+    ///
+    /// - Parameters:
+    ///   - now: whether running transfers are aborted.
+    ///   - limit: maximum time to wait; nil for none.
+    /// - Throws: `Complaint` after a signal, or at the limit. The bus stops all the same.
+    func stop(now: Bool, limit: Duration?) throws {
+        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
+        let loop = try EventLoop()
+        var complaint: Complaint?
+        var hasEnded = false
+        let ending = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
+        let signalled = try loop.add(signals.descriptor, .readable) { _ in
+            while signals.next() != nil { complaint = Complaint(.interrupted) }
+        }
+        defer {
+            loop.remove(ending)
+            loop.remove(signalled)
+        }
+        if let limit {
+            loop.setTimer(after: limit) {
+                complaint = Complaint(.timedOut, "the bus is still stopping; `earshot stop --now` aborts its transfers")
+            }
+        }
+        // A process receives two signals of one kind as one if it is slow, so the second one is of another kind.
+        for signal in now ? [SIGTERM, SIGINT] : [SIGTERM] where !process.send(signal) && !process.hasEnded {
+            throw Complaint(.other, "cannot signal process \(process.pid): it belongs to another user")
+        }
+        try loop.run { hasEnded || complaint != nil }
+        if !hasEnded, let complaint { throw complaint }
+    }
+}

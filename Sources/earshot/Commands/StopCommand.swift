@@ -1,0 +1,31 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+
+/// `earshot stop`: end of the bus.
+struct StopCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "stop",
+        abstract: "Stop the bus, and wait until it has ended.",
+        usage: "earshot stop [<options>]",
+        discussion: """
+            Running transfers may finish, for at most the setting drain-seconds. Queued requests do not start. Their \
+            programs keep them for the next bus, and durable ones stay on disk.
+
+              earshot stop
+              earshot stop --now
+            """)
+
+    @Flag(help: "Abort running transfers.")
+    var now = false
+
+    @OptionGroup var limit: EndOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+
+    func run() throws {
+        try conclude {
+            try BusProcess(in: place.folder()).stop(now: now, limit: limit.duration)
+            return .done
+        }
+    }
+}
