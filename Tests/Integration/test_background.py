@@ -1,10 +1,12 @@
-"""Background work: the commands list, wait and stop."""
+"""Background work: the commands list, wait, stop and drain."""
 
 import json
+import signal
 import unittest
 
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin
+from support.processes import eventually
 
 
 class ListTests(TestCase):
@@ -127,6 +129,39 @@ class StopTests(TestCase):
         self.assertEqual(commands.run("stop").status, 0)
         self.assertEqual(broker.wait(10), 0)
         commands.await_no_survivors()
+
+    def test_drain_finishes_the_queue_and_refuses_new_requests(self):
+        with Origin() as origin, Bus(workers=1, origin_limit=1) as bus:
+            client = bus.client()
+            client.fetch("drain", 1, f"{origin.url}/gate/first")
+            client.fetch("drain", 2, f"{origin.url}/bytes/7")
+            origin.await_running(1)
+            drain = bus.start("drain")
+            eventually(lambda: client.settings()["admission"][0] == "closed", "admission is closed")
+            client.fetch("drain", 3, f"{origin.url}/bytes/8")
+            self.assertFailed(client.terminal(), "stopping")
+            self.assertTrue(drain.running)
+            origin.open_gate("first")
+            self.assertEqual({message.operands[1:3] == ["2", "200"] for message in client.terminals(2)}, {True, False})
+            self.assertEqual(drain.wait(30), 0, drain.describe())
+            self.assertEqual(bus.program.wait(10), 0)
+
+    def test_an_interrupted_drain_leaves_admission_closed(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client.fetch("drain", 1, f"{origin.url}/gate/never")
+            origin.await_running(1)
+            drain = bus.start("drain")
+            eventually(lambda: client.settings()["admission"][0] == "closed", "admission is closed")
+            drain.signal(signal.SIGINT)
+            self.assertEqual(drain.wait(10), 130)
+            self.assertIn("set admission open", drain.stderr)
+            self.assertEqual(bus.run("set", "admission", "open").status, 0)
+            client.fetch("drain", 2, f"{origin.url}/bytes/8")
+            self.assertEqual(client.terminal().operands, ["drain", "2", "200"])
+            client.remove("drain")
+            late = bus.start("drain", "--timeout", "0.2")
+            self.assertEqual(late.wait(30), 0, "nothing was left")
 
 
 if __name__ == "__main__":

@@ -176,10 +176,10 @@ extension BrokerCore {
         }
     }
 
-    /// Failure code at a limit on the number of requests, or while draining; nil if the request is accepted.
+    /// Failure code at a limit on the number of requests, or while the broker admits none; nil if the request is accepted.
     @inline(__always)
     func refusal(of interest: Int32) -> FailureCode? {
-        guard !isDraining else { return .stopping }
+        guard !isDraining, limits.isAdmitting else { return .stopping }
         guard ledger.requests.pending <= limits.requests else { return .queueFull }
         let owner = interests[interest].owner
         guard owner < 0 || Int(clients[owner].owned.count) - clients[owner].purging <= limits.requestsPerClient

@@ -1,5 +1,7 @@
 /// Bounds and times of the core, with the reason for each default.
 public struct CoreLimits: Equatable, Sendable {
+    /// Whether new requests are accepted; not before a planned end of the bus.
+    public var isAdmitting = true
     /// Maximum open requests of all clients. The design target is one million; twice that is a runaway program.
     public var requests = 2_000_000
     /// Maximum open requests of one client: as many as one program plausibly plans.

@@ -28,6 +28,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case durableSize = "durable-size"
     case durableTime = "durable-time"
     case cookieTime = "cookie-time"
+    case admission
 
     /// Keyword before the pattern of a rule for origins.
     public static let rule = "origin"
@@ -120,6 +121,10 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(
                 .time(0...30 * WireLimits.seconds * 1_000), .core(\.cookieMilliseconds),
                 help: "retention time of a cookie jar without handlers of its root, in seconds")
+        case .admission:
+            .init(
+                .word(["open", "closed"]), .permission(\.isAdmitting),
+                help: "whether new requests are accepted; `earshot drain` closes it")
         }
     }
 

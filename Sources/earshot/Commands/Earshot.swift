@@ -30,8 +30,8 @@ struct Earshot: ParsableCommand {
             CommandGroup(
                 name: "Bus",
                 subcommands: [
-                    ServeCommand.self, StopCommand.self, StatusCommand.self, SetCommand.self, ConfigCommand.self,
-                    CacheCommand.self,
+                    ServeCommand.self, StopCommand.self, DrainCommand.self, StatusCommand.self,
+                    SetCommand.self, ConfigCommand.self, CacheCommand.self,
                 ]),
             CommandGroup(
                 name: "Worker",

@@ -10,7 +10,7 @@ struct StopCommand: ParsableCommand {
         usage: "earshot stop [<options>]",
         discussion: """
             Running transfers may finish, for at most the setting drain-seconds. Queued requests do not start. Their \
-            programs keep them for the next bus, and durable ones stay on disk.
+            programs keep them for the next bus, and durable ones stay on disk. `earshot drain` finishes them first.
 
               earshot stop
               earshot stop --now

@@ -1,0 +1,80 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotCore
+internal import EarshotLoop
+internal import EarshotWire
+
+/// `earshot drain`: end of the bus after its requests.
+struct DrainCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "drain",
+        abstract: "Finish all requests of the bus, then stop it.",
+        usage: "earshot drain [<options>]",
+        discussion: """
+            The bus accepts no new requests from then on: the setting admission becomes closed. Programs keep their new \
+            requests for the next bus. Queued requests still start. After the last one, the bus stops as with \
+            `earshot stop`.
+
+            After --timeout the bus stops with requests left, and the exit code is 28. Ctrl-C ends the command and \
+            leaves admission closed.
+
+              earshot drain --timeout 600
+            """)
+
+    /// Interval of the queries for the remaining work.
+    private static let interval = Duration.milliseconds(200)
+
+    @OptionGroup var limit: EndOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+
+    func run() throws {
+        try conclude {
+            let folder = try place.folder()
+            let bus = try BusProcess(in: folder)
+            let left = try finish(in: folder)
+            try bus.stop(now: false, limit: nil)
+            guard left == 0 else {
+                throw Complaint(.timedOut, "timeout; the bus stopped with \(left) unfinished transfers")
+            }
+            return .done
+        }
+    }
+
+    /// Closes admission, and waits until the bus has no work or the limit has passed.
+    ///
+    /// - Returns: number of flights that had not ended.
+    private func finish(in folder: RuntimeFolder) throws -> Int {
+        var left: Int?
+        var isLate = false
+        guard let setting = SettingWords([SettingName.admission.rawValue, "closed"]) else { return 0 }
+        let session = try BusSession.find(in: folder, client: "drain") { session, event in
+            switch event {
+            case .changed: session.connection.query(.status, QueryPage(limit: 1))
+            case .answer(_, let json):
+                left = Self.flights(json)
+                guard left != 0 else { return }
+                session.loop.setTimer(after: Self.interval) { [unowned session] in
+                    session.connection.query(.status, QueryPage(limit: 1))
+                }
+            case .refused(let reply): session.end(Refused.complaint(reply))
+            case .accepted, .terminal, .progress, .cancelled, .removed, .state: break
+            }
+        }
+        session.onSignal = { [unowned session] in
+            session.end(
+                Complaint(
+                    .interrupted,
+                    "interrupted; the bus accepts no requests until `earshot set admission open` or its next start"))
+        }
+        if let limit = limit.duration { session.loop.setTimer(after: limit) { isLate = true } }
+        session.connection.set(setting)
+        try session.run { left == 0 || isLate }
+        return left ?? 0
+    }
+
+    /// Number of flights that have not ended, from an answer to QUERY status.
+    static func flights(_ json: [UInt8]) -> Int? {
+        guard case .object(let phases)? = JSONValue(json)?.member("flights-now") else { return nil }
+        return phases.reduce(0) { $0 + ($1.value.text.flatMap { Int($0) } ?? 0) }
+    }
+}
