@@ -1,4 +1,4 @@
-"""Background work: the commands list, wait, stop and drain."""
+"""Background work: the commands list, wait, stop, drain and cache clear."""
 
 import json
 import signal
@@ -162,6 +162,29 @@ class StopTests(TestCase):
             client.remove("drain")
             late = bus.start("drain", "--timeout", "0.2")
             self.assertEqual(late.wait(30), 0, "nothing was left")
+
+
+class CacheClearTests(TestCase):
+    def test_a_running_bus_empties_its_cache_and_goes_on_storing(self):
+        with Origin() as origin:
+            folder = temporary_folder()
+            with Bus(workers=1, folder=folder, arguments=("--cache-folder", folder / "run" / "cache")) as bus:
+                client = bus.client()
+                size = client.settings()["cache-size"][0]
+
+                def stored():
+                    return json.loads(bus.run("cache", "stat", "--runtime", bus.runtime, "--json").stdout)["answers"]
+                for number in range(2):
+                    client.fetch("cache", number, f"{origin.url}/kept/{number}?cc=max-age=1000")
+                client.terminals(2)
+                eventually(lambda: stored() == 2, "both are stored")
+                clear = bus.run("cache", "clear", "--runtime", bus.runtime)
+                self.assertEqual((clear.status, clear.stderr), (0, "earshot: removed 2 responses\n"))
+                self.assertEqual(stored(), 0)
+                self.assertEqual(client.settings()["cache-size"][0], size)
+                client.fetch("cache", 3, f"{origin.url}/kept/0?cc=max-age=1000")
+                self.assertEqual(client.terminal().fields["source"], "network")
+                eventually(lambda: stored() == 1, "the next one is stored")
 
 
 if __name__ == "__main__":

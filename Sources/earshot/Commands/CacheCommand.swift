@@ -1,8 +1,10 @@
 internal import ArgumentParser
 internal import EarshotCache
 internal import EarshotClient
+internal import EarshotCore
 internal import EarshotDisk
 internal import EarshotLoop
+internal import EarshotWire
 internal import Glibc
 
 /// `earshot cache`: inspection of the stored responses.
@@ -11,7 +13,7 @@ struct CacheCommand: ParsableCommand {
         commandName: "cache",
         abstract: "Inspect, verify and clear the cache.",
         discussion: """
-            stat, list and verify read the files of the cache, also while a broker uses them. clear needs a stopped bus.
+            stat, list and verify read the files of the cache, also while a broker uses them.
 
               earshot cache stat
               earshot cache list
@@ -132,16 +134,72 @@ struct CacheCommand: ParsableCommand {
     struct Clear: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Remove all stored responses.",
-            discussion: "Needs a stopped bus. `earshot set cache-size 0` empties the cache of a running one.")
+            discussion: """
+                A running bus empties its cache itself: the command sets cache-size to 0, and then to its present value \
+                again. With --cache-folder, the directory must not be in use.
+                """)
 
         @OptionGroup(title: "Bus") var place: Place
 
         func run() throws {
             try conclude {
                 let folder = try place.folder()
-                let count = try CacheCommand.reading { try CacheReport.clear(folder) }
+                let count: Int
+                if place.cacheFolder == nil, try BusSession.isServed(place.place.folder()) {
+                    count = try CacheCommand.reading { try CacheReport(folder).numbers().answers }
+                    try clearThroughBus(folder)
+                } else {
+                    count = try CacheCommand.reading { try CacheReport.clear(folder) }
+                }
                 Complaint.say("removed \(count) responses")
                 return .done
+            }
+        }
+
+        /// Maximum number of times that the files are examined after the broker has the order to empty them.
+        private static let examinations = 100
+        /// Time between them.
+        private static let interval = Duration.milliseconds(50)
+
+        /// Lets the broker evict all responses, and waits until the files show it.
+        private func clearThroughBus(_ folder: CacheFolder) throws {
+            var size: String?
+            var changes = 0
+            let session = try BusSession.find(in: place.place.folder(), client: "cache") { session, event in
+                switch event {
+                case .answer(_, let json):
+                    guard case .array(let settings)? = JSONValue(json)?.member("settings") else { return }
+                    let row = settings.first { $0.member("name")?.text == SettingName.cacheSize.rawValue }
+                    size = row?.member("value")?.text
+                case .changed: changes += 1
+                case .refused(let reply): session.end(Refused.complaint(reply))
+                case .accepted, .terminal, .progress, .cancelled, .removed, .state: break
+                }
+            }
+            session.connection.query(.settings)
+            try session.run { size != nil }
+            // Both in one pass: no failure of this process leaves the cache without room.
+            for value in ["0", size].compactMap(\.self) {
+                guard let words = SettingWords([SettingName.cacheSize.rawValue, value]) else { continue }
+                session.connection.set(words)
+            }
+            try session.run { changes == 2 }
+            var examinations = 0
+            var isEmpty = false
+            var failure: (any Error)?
+            func examine() {
+                examinations += 1
+                do {
+                    isEmpty = try CacheReport(folder).numbers().answers == 0
+                } catch { failure = error }
+                if !isEmpty { session.loop.setTimer(after: Self.interval) { examine() } }
+            }
+            examine()
+            try session.run { isEmpty || failure != nil || examinations >= Self.examinations }
+            if let failure { throw failure }
+            guard isEmpty else {
+                throw Complaint(
+                    .other, "the bus does not use the cache in \(folder.path); give its directory with --cache-folder")
             }
         }
     }
