@@ -24,13 +24,14 @@ struct Earshot: ParsableCommand {
             CommandGroup(
                 name: "Request",
                 subcommands: [
-                    GetCommand.self, SubmitCommand.self, WatchCommand.self, WaitCommand.self, ListCommand.self, WhyCommand.self,
+                    GetCommand.self, SubmitCommand.self, WatchCommand.self, WaitCommand.self, ListCommand.self,
+                    WhyCommand.self,
                     CancelCommand.self, DropCommand.self,
                 ]),
             CommandGroup(
                 name: "Bus",
                 subcommands: [
-                    ServeCommand.self, StopCommand.self, DrainCommand.self, StatusCommand.self,
+                    ServeCommand.self, StopCommand.self, DrainCommand.self, StatusCommand.self, TopCommand.self,
                     SetCommand.self, ConfigCommand.self, CacheCommand.self,
                 ]),
             CommandGroup(

@@ -25,6 +25,13 @@ struct JSONLine {
         bytes.append(contentsOf: String(value).utf8)
     }
 
+    /// Appends a number as written; nothing for nil.
+    mutating func member(_ name: String, number: String?) {
+        guard let number else { return }
+        begin(name)
+        bytes.append(contentsOf: number.utf8)
+    }
+
     /// Returns the line with its line break.
     consuming func finished() -> [UInt8] {
         bytes.append(UInt8(ascii: "}"))

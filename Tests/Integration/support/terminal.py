@@ -22,8 +22,7 @@ class Terminal:
     def __init__(self, command, environment, folder, size=None, kind="dumb"):
         self._master, slave = pty.openpty()
         if size:
-            columns, rows = size
-            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            self.resize(*size)
         # setsid makes the terminal the controlling terminal, which job control of the shell requires.
         self._process = subprocess.Popen(["setsid", "--ctty", *map(str, command)], stdin=slave, stdout=slave, stderr=slave,
                                          env={**environment, "TERM": kind, "COLUMNS": "500"}, cwd=folder)
@@ -37,6 +36,18 @@ class Terminal:
         self._process.send_signal(signal.SIGHUP)
         os.close(self._master)
         self._process.wait(10)
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    @property
+    def is_raw(self):
+        """Returns whether the terminal passes keys on without echo and line editing."""
+        return not termios.tcgetattr(self._master)[3] & (termios.ECHO | termios.ICANON)
+
+    def resize(self, columns, rows):
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text):
         os.write(self._master, text.encode())

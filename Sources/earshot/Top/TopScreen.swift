@@ -1,0 +1,88 @@
+internal import EarshotLoop
+internal import Glibc
+
+/// Terminal of `earshot top`: its alternate screen, without echo and line editing.
+///
+/// ``leave()`` restores it. The owner calls it on each way out.
+final class TopScreen {
+    private let output: StandardOutput
+    /// Whether attributes such as bold are permitted.
+    private let hasStyles: Bool
+    /// Settings of the terminal before; nil if standard input is no terminal.
+    private var settings: termios?
+    private var isEntered = false
+
+    /// - Parameter interrupt: descriptor that aborts a blocked write when it is readable.
+    init(interrupt: Int32) {
+        output = StandardOutput(interrupt: interrupt)
+        hasStyles = unsafe (getenv("NO_COLOR").map { unsafe $0.pointee == 0 } ?? true)
+    }
+
+    deinit { leave() }
+
+    /// Whether keys can be read.
+    var hasKeys: Bool { settings != nil }
+
+    /// Whether standard output can show a screen.
+    static var isPossible: Bool {
+        guard isatty(STDOUT_FILENO) == 1, let name = unsafe getenv("TERM") else { return false }
+        return unsafe strcmp(name, "dumb") != 0 && name.pointee != 0
+    }
+
+    func enter() throws(Complaint) {
+        var present = termios()
+        if settings == nil, isatty(STDIN_FILENO) == 1, unsafe tcgetattr(STDIN_FILENO, &present) == 0 {
+            settings = present
+        }
+        if var raw = settings {
+            // Signals stay: Ctrl-C and Ctrl-Z arrive as signals.
+            raw.c_lflag &= ~UInt32(ICANON | ECHO)
+            _ = unsafe tcsetattr(STDIN_FILENO, TCSADRAIN, &raw)
+        }
+        isEntered = true
+        try write("\u{1b}[?1049h\u{1b}[?25l")
+    }
+
+    /// Restores the terminal. Harmless if that has happened.
+    func leave() {
+        guard isEntered else { return }
+        isEntered = false
+        // Without the descriptor that interrupts, because a signal may be pending.
+        _ = Output(STDOUT_FILENO, interrupt: -1).write(Array("\u{1b}[0m\u{1b}[?25h\u{1b}[?1049l".utf8))
+        if var settings { _ = unsafe tcsetattr(STDIN_FILENO, TCSADRAIN, &settings) }
+    }
+
+    /// Columns and rows; 80 and 24 if the terminal does not tell them.
+    var size: (columns: Int, rows: Int) {
+        var size = winsize()
+        guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
+            return (80, 24)
+        }
+        return (Int(size.ws_col), Int(size.ws_row))
+    }
+
+    func draw(_ lines: [TopView.Line]) throws(Complaint) {
+        guard isEntered else { return }
+        let body = lines.map { line in
+            let begin =
+                switch line.style {
+                case .plain: ""
+                case .heading: "\u{1b}[1m"
+                case .selected: "\u{1b}[7m"
+                }
+            // The erasure precedes the text: behind text that fills the row it would remove the last column.
+            return "\u{1b}[K" + (hasStyles && !begin.isEmpty ? begin + line.text + "\u{1b}[0m" : line.text)
+        }
+        try write("\u{1b}[H" + body.joined(separator: "\r\n") + "\u{1b}[0m")
+    }
+
+    /// Reads the keys that wait; nil at the end of the input.
+    func keys() -> [TopKey]? {
+        var bytes = [UInt8](repeating: 0, count: 256)
+        let count = unsafe read(STDIN_FILENO, &bytes, bytes.count)
+        if count > 0 { return TopKey.keys(in: Array(bytes.prefix(count))) }
+        return count < 0 && (errno == EINTR || errno == EAGAIN) ? [] : nil
+    }
+
+    private func write(_ text: String) throws(Complaint) { try output.write(Array(text.utf8)) }
+}

@@ -1,0 +1,321 @@
+internal import EarshotClient
+internal import EarshotWire
+
+/// Content of the screen of `earshot top`, and the effect of keys.
+struct TopView {
+    /// Line of the screen.
+    struct Line: Equatable {
+        enum Style {
+            case plain
+            case heading
+            case selected
+        }
+
+        var text: String
+        var style = Style.plain
+    }
+
+    /// Order of the handlers.
+    enum Sort: String, CaseIterable {
+        case pending
+        case answered
+        case failed
+        case rate
+        case name
+    }
+
+    /// Consequence of a key outside the view.
+    enum Effect: Equatable {
+        case quit
+        case drop(HandlerID)
+    }
+
+    private enum Mode: Equatable {
+        case browsing
+        /// The text before the edit returns with Escape.
+        case filtering(before: String)
+        case confirming(HandlerID)
+    }
+
+    /// Column of a table beside the name.
+    private struct Column<Row> {
+        let title: String
+        let width: Int
+        let value: (Row) -> String
+    }
+
+    /// Maximum length of the filter.
+    private static let filterBytes = 100
+    /// Minimum width of a name. Columns give way to it.
+    private static let nameWidth = 16
+    /// Minimum number of lines below the counters for a table of origins.
+    private static let linesForOrigins = 10
+
+    private(set) var sort = Sort.pending
+    private(set) var filter = ""
+    private(set) var isPaused = false
+    /// Text at the bottom in place of the keys; nil for none.
+    var message: String?
+    private var mode = Mode.browsing
+    private var selection: String?
+    private var sample: TopSample?
+    private var earlier: TopSample?
+
+    mutating func take(_ sample: TopSample) {
+        guard !isPaused else { return }
+        earlier = self.sample
+        self.sample = sample
+    }
+
+    // MARK: Keys
+
+    mutating func press(_ key: TopKey) -> Effect? {
+        switch mode {
+        case .browsing: return browse(key)
+        case .filtering(let before):
+            edit(key, before)
+            return nil
+        case .confirming(let handler):
+            mode = .browsing
+            message = nil
+            return key == .character("y") ? .drop(handler) : nil
+        }
+    }
+
+    private mutating func browse(_ key: TopKey) -> Effect? {
+        message = nil
+        switch key {
+        case .character("q"): return .quit
+        case .character("s"):
+            let all = Sort.allCases
+            sort = all[((all.firstIndex(of: sort) ?? 0) + 1) % all.count]
+        case .character("/"): mode = .filtering(before: filter)
+        case .character("p"): isPaused.toggle()
+        case .character("d"):
+            guard let selection = selected(in: shownHandlers), let handler = HandlerID(selection) else { break }
+            mode = .confirming(handler)
+        case .up, .character("k"): move(-1)
+        case .down, .character("j"): move(1)
+        case .escape: filter = ""
+        case .character, .enter, .erase: break
+        }
+        return nil
+    }
+
+    private mutating func edit(_ key: TopKey, _ before: String) {
+        switch key {
+        case .character(let character) where filter.utf8.count < Self.filterBytes: filter.append(character)
+        case .erase: _ = filter.popLast()
+        case .enter: mode = .browsing
+        case .escape:
+            filter = before
+            mode = .browsing
+        case .character, .up, .down: break
+        }
+    }
+
+    private mutating func move(_ step: Int) {
+        let names = shownHandlers.map(\.handler)
+        guard !names.isEmpty else { return }
+        let index = names.firstIndex { $0 == selection } ?? 0
+        selection = names[min(names.count - 1, max(0, index + step))]
+    }
+
+    /// The selected handler, or the first one.
+    private func selected(in rows: [HandlerRow]) -> String? {
+        rows.contains { $0.handler == selection } ? selection : rows.first?.handler
+    }
+
+    // MARK: Rows
+
+    private func rate(_ row: HandlerRow) -> Double? {
+        guard let sample, let earlier, sample.broker == earlier.broker, sample.seconds > earlier.seconds,
+            let before = rates[row.handler]
+        else { return nil }
+        return Double(max(0, row.answered - before)) / (sample.seconds - earlier.seconds)
+    }
+
+    /// Answered requests of each handler in the earlier sample.
+    private var rates: [String: Int] {
+        Dictionary((earlier?.handlers ?? []).map { ($0.handler, $0.answered) }) { first, _ in first }
+    }
+
+    /// Handlers that the filter admits, in their order.
+    private var shownHandlers: [HandlerRow] {
+        let rows = (sample?.handlers ?? []).filter { admits($0.handler) }
+        let rates = sort == .rate ? Dictionary(rows.map { ($0.handler, rate($0) ?? 0) }) { first, _ in first } : [:]
+        func key(_ row: HandlerRow) -> Double {
+            switch sort {
+            case .pending: Double(row.pending)
+            case .answered: Double(row.answered)
+            case .failed: Double(row.failed)
+            case .rate: rates[row.handler] ?? 0
+            case .name: 0
+            }
+        }
+        return rows.sorted { left, right in
+            let (a, b) = (key(left), key(right))
+            return a == b ? left.handler < right.handler : a > b
+        }
+    }
+
+    private var shownOrigins: [TopSample.Origin] {
+        (sample?.origins ?? []).filter { admits($0.name) }.sorted { left, right in
+            (right.running, right.flights, left.name) < (left.running, left.flights, right.name)
+        }
+    }
+
+    private func admits(_ name: String) -> Bool { filter.isEmpty || name.contains(filter) }
+
+    // MARK: The screen
+
+    /// Renders the screen in exactly `rows` lines of at most `columns` columns.
+    func screen(columns: Int, rows: Int) -> [Line] {
+        guard rows > 0 else { return [] }
+        var lines = summary
+        let room = rows - lines.count - 1
+        if room >= 2 {
+            var handlerLines = room - 1
+            if room >= Self.linesForOrigins {
+                let origins = originTable(lines: room / 3, columns)
+                lines += [Line(text: "")] + origins
+                handlerLines -= origins.count + 1
+            }
+            lines += [Line(text: "")] + handlerTable(lines: handlerLines, columns)
+        }
+        lines = Array(lines.prefix(rows - 1))
+        lines += [Line](repeating: Line(text: ""), count: rows - 1 - lines.count)
+        lines.append(Line(text: footer, style: .heading))
+        return lines.map { Line(text: Self.cut(TerminalText.escaped($0.text), to: columns), style: $0.style) }
+    }
+
+    private var summary: [Line] {
+        guard let sample else { return [Line(text: "earshot top: waiting for the broker")] }
+        func counts(_ prefix: String, _ names: [String]) -> String {
+            names.map { "\($0) \(sample.count("\(prefix).\($0)"))" }.joined(separator: "  ")
+        }
+        func rate(_ name: String, _ counter: (TopSample) -> Int) -> String {
+            "\(name) \(sample.rate(since: earlier, counter).map(TopSample.text) ?? "-")"
+        }
+        func ratio(_ name: String, _ part: (TopSample) -> Int, _ whole: (TopSample) -> Int) -> String {
+            func text(_ percent: Int?) -> String { percent.map { "\($0) %" } ?? "-" }
+            let now = earlier == nil ? nil : sample.percent(since: earlier, part, of: whole)
+            return "\(name) \(text(now)) now, \(text(sample.percent(since: nil, part, of: whole))) in all"
+        }
+        let workers = sample.workers.map {
+            "\($0.pid) \($0.phase == "ready" ? "" : "\($0.phase) ")\($0.running)/\($0.slots)"
+        }
+        return [
+            Line(
+                text: "earshot  \(sample.phase)\(isPaused ? " (paused)" : "")  clients \(sample.count("clients"))  "
+                    + "handlers \(sample.count("handlers"))  outstanding \(sample.count("deliveries.outstanding"))",
+                style: .heading),
+            Line(
+                text:
+                    "requests  pending \(sample.count("requests.pending"))  answered \(sample.count("requests.answered"))  "
+                    + "failed \(sample.failed)  removed \(sample.count("requests.removed"))"),
+            Line(
+                text: "per s     "
+                    + [
+                        rate("submitted") { $0.count("requests.submitted") },
+                        rate("answered") { $0.count("requests.answered") }, rate("failed") { $0.failed },
+                        rate("removed") { $0.count("requests.removed") },
+                        sample.rate(since: earlier) { $0.count("flights.bytes") }.map(ByteSize.text) ?? "- B",
+                    ].joined(separator: "  ")),
+            Line(text: "queue     " + counts("queue", ["high", "normal", "low", "background"])),
+            Line(
+                text: "flights   "
+                    + counts("flights-now", ["running", "queued", "asking", "backing-off", "following", "cancelling"])),
+            Line(
+                text: "ratios    "
+                    + [
+                        ratio("cache", TopSample.cacheUses, TopSample.cacheLookups),
+                        ratio("shared", TopSample.joined, TopSample.attached),
+                    ].joined(separator: "  ")),
+            Line(text: "workers   " + (workers.isEmpty ? "none" : workers.joined(separator: "  "))),
+        ]
+    }
+
+    private var footer: String {
+        switch mode {
+        case .filtering: return "filter: \(filter)_"
+        case .confirming(let handler):
+            let pending = sample?.handlers.first { $0.handler == handler.description }?.pending ?? 0
+            return "drop \(handler) and its \(pending) pending requests? y or n"
+        case .browsing:
+            if let message { return message }
+            let shown = filter.isEmpty ? "" : "  filter: \(filter) (Esc clears)"
+            return "q quit  s sort: \(sort.rawValue)  / filter  d drop  p pause\(shown)"
+        }
+    }
+
+    // MARK: Tables
+
+    private func originTable(lines: Int, _ columns: Int) -> [Line] {
+        let rows = shownOrigins
+        let table: [Column<TopSample.Origin>] = [
+            Column(title: "RUNNING", width: 8) { String($0.running) },
+            Column(title: "LIMIT", width: 8) { $0.limit > 1_000_000 ? "-" : String($0.limit) },
+            Column(title: "WAITING", width: 8) { String($0.waiting) },
+            Column(title: "COOLING", width: 8) {
+                $0.coolingMilliseconds.map { TimeText.age(milliseconds: $0) } ?? "-"
+            },
+        ]
+        return Self.table("ORIGIN", rows, table, name: { $0.name }, first: 0, lines: lines, columns, selected: nil)
+    }
+
+    private func handlerTable(lines: Int, _ columns: Int) -> [Line] {
+        let rows = shownHandlers
+        let selected = selected(in: rows)
+        let position = rows.firstIndex { $0.handler == selected } ?? 0
+        // The last screen that has the selection, so that it scrolls as little as possible.
+        let first = max(0, position - max(0, lines - 2))
+        let rates = rates
+        let table: [Column<HandlerRow>] = [
+            Column(title: "PENDING", width: 8) { String($0.pending) },
+            Column(title: "ANSWERED", width: 9) { String($0.answered) },
+            Column(title: "FAILED", width: 8) { String($0.failed) },
+            Column(title: "RATE/S", width: 8) { row in
+                rates[row.handler] == nil ? "-" : rate(row).map(TopSample.text) ?? "-"
+            },
+            Column(title: "REMOVED", width: 8) { String($0.removed) },
+            Column(title: "CLIENTS", width: 8) { String($0.subscribers) },
+        ]
+        return Self.table(
+            "HANDLER", rows, table, name: { $0.handler }, first: first, lines: lines, columns, selected: selected)
+    }
+
+    /// Renders a title and rows in at most `lines` lines. Columns that do not fit are left out from the right.
+    private static func table<Row>(
+        _ title: String, _ rows: [Row], _ columns: [Column<Row>], name: (Row) -> String, first: Int, lines: Int,
+        _ width: Int, selected: String?
+    ) -> [Line] {
+        guard lines > 0 else { return [] }
+        var columns = columns
+        // A mark of two columns precedes the name.
+        func room() -> Int { width - 2 - columns.reduce(0) { $0 + $1.width } }
+        while columns.count > 1, room() < nameWidth { columns.removeLast() }
+        let nameWidth = max(4, room())
+        func line(_ mark: String, _ name: String, _ cells: [String]) -> String {
+            mark + padded(cut(TerminalText.escaped(name), to: nameWidth), to: nameWidth)
+                + zip(cells, columns).map { String(repeating: " ", count: max(1, $1.width - $0.count)) + $0 }.joined()
+        }
+        let shown = rows.dropFirst(first).prefix(lines - 1)
+        return [Line(text: line("  ", title, columns.map(\.title)), style: .heading)]
+            + shown.map { row in
+                let isSelected = selected == name(row)
+                return Line(
+                    text: line(isSelected ? "> " : "  ", name(row), columns.map { $0.value(row) }),
+                    style: isSelected ? .selected : .plain)
+            }
+    }
+
+    private static func padded(_ text: String, to width: Int) -> String {
+        text + String(repeating: " ", count: max(0, width - text.count))
+    }
+
+    /// Cuts text to a width; `~` marks the missing end.
+    private static func cut(_ text: String, to width: Int) -> String {
+        text.count <= width ? text : width < 1 ? "" : String(text.prefix(width - 1)) + "~"
+    }
+}
