@@ -84,8 +84,8 @@ extension EasyHandle {
 
     private func configureTLS(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
-        try set(CURLOPT_SSL_VERIFYPEER, 1)
-        try set(CURLOPT_SSL_VERIFYHOST, 2)
+        try set(CURLOPT_SSL_VERIFYPEER, request.verifiesServer ? 1 : 0)
+        try set(CURLOPT_SSL_VERIFYHOST, request.verifiesServer ? 2 : 0)
         // libcurl's built-in certificate folder would be trusted in addition to the file.
         if let certificates = request.caCertificates {
             try set(CURLOPT_CAINFO_BLOB, certificates)
@@ -123,8 +123,7 @@ extension TransferRequest {
     /// affect another request.
     fileprivate var lastingOptions: LastingOptions? {
         guard method == .get, body == nil, proxy.isEmpty, caFile == nil, caCertificates == nil,
-            clientCertificate == nil,
-            hasUsualURL
+            clientCertificate == nil, verifiesServer, hasUsualURL
         else { return nil }
         let namesCodings = hasField("accept-encoding")
         return LastingOptions(

@@ -64,6 +64,9 @@ public struct TransferRequest: Sendable {
     /// Private key of the client certificate, in PEM without a passphrase; nil if it is included in
     /// `clientCertificate`.
     public var clientKey: [UInt8]?
+    /// Whether the server must present a trusted certificate for its name. libcurl reuses a connection or TLS session
+    /// only for requests with the same value. A proxy's certificate is always verified.
+    public var verifiesServer = true
     public var version = Version.http1
 }
 
@@ -77,11 +80,12 @@ extension TransferRequest {
     public init(
         url: String, method: Method, body: [UInt8]?, headerFields: [HeaderField], userAgent: String,
         acceptEncoding: String, proxy: String, caFile: String?, caCertificates: [UInt8]?,
-        clientCertificate: [UInt8]?, clientKey: [UInt8]?, version: Version
+        clientCertificate: [UInt8]?, clientKey: [UInt8]?, verifiesServer: Bool, version: Version
     ) {
         self.init(
             url: url, method: method, body: body, headerFields: headerFields, resolve: [], userAgent: userAgent,
             acceptEncoding: acceptEncoding, proxy: proxy, caFile: caFile, caCertificates: caCertificates,
-            clientCertificate: clientCertificate, clientKey: clientKey, version: version)
+            clientCertificate: clientCertificate, clientKey: clientKey, verifiesServer: verifiesServer,
+            version: version)
     }
 }

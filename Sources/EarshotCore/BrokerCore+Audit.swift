@@ -354,7 +354,7 @@ extension BrokerCore {
             fresh.set(terms(for: origin, in: origin.pool))
             check(
                 origin.limit == fresh.limit && origin.spacingMilliseconds == fresh.spacingMilliseconds
-                    && origin.allowsHTTP2 == fresh.allowsHTTP2,
+                    && origin.allowsHTTP2 == fresh.allowsHTTP2 && origin.rate == fresh.rate,
                 "9: origin \(origin.origin) has other terms than the rules")
             check(origin.running == running[number, default: 0], "9: origin \(origin.origin) counts \(origin.running)")
             check(

@@ -32,6 +32,7 @@ extension BrokerCore {
             case .isolation(let id): isolationEnded(of: id, now: now)
             case .suspicion(let name, let deaths): suspicionEnded(name, deaths: deaths)
             case .heartbeat(let id): heartbeat(of: id, now: now)
+            case .rates: if isLive(timer.subject) { divideRates(now: now) }
             }
         }
     }
@@ -48,6 +49,7 @@ extension BrokerCore {
         adoption.limits = AdoptionBook.Limits(limits)
         durables.limits = DurableBook.Limits(limits)
         if limits.origins != before.origins { applyOriginRules(now: now) }
+        if limits.rate != before.rate || limits.origins != before.origins { ratesChanged(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
         if limits.cookieMilliseconds != before.cookieMilliseconds { expireJars(now: now) }
         if limits.durableMilliseconds != before.durableMilliseconds { resetExpiries() }
@@ -100,6 +102,7 @@ extension BrokerCore {
         case .aside(let serial): parts.isAside(serial)
         case .isolation(let id): workers.number(of: id).map { workers[$0].isolation != nil } ?? false
         case .heartbeat(let id): workers.number(of: id) != nil
+        case .rates(let due): rates.due == due
         case .suspicion(let name, let deaths):
             flight(name).map { flights[$0].isSuspect && flights[$0].workerDeaths == deaths } ?? false
         }

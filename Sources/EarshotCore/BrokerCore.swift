@@ -110,6 +110,8 @@ public struct BrokerCore {
     var pools: WorkerPools
     /// Concurrency limit, spacing and cool-down of every origin.
     var governor: OriginGovernor
+    /// Shares of running attempts in the rate limits.
+    var rates = RateBook()
     /// Partial bodies kept for resumption.
     var parts: PartStore
     /// Outcomes, terminals in the shell's file, and the spool files of both.

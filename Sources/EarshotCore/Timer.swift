@@ -44,6 +44,8 @@ struct Timer: Comparable {
         case suspicion(FlightName, deaths: UInt8)
         /// Heartbeat check of a worker.
         case heartbeat(WorkerID)
+        /// Division of the rate limits, unless it has another time now.
+        case rates(Tick)
     }
 
     var at: Tick

@@ -23,6 +23,17 @@ import Testing
         line.member("a", value)
         #expect(String(decoding: line.finished(), as: UTF8.self) == #"{"a":""# + written + "\"}\n")
     }
+
+    @Test func `header fields are an array for each name`() {
+        var line = JSONLine()
+        line.member(
+            "headers",
+            fields: Array("Set-Cookie: a=\"1\"\nx:\nSET-COOKIE:\t b\nno colon".utf8) + [0x0a, 0x79, 0x3a, 0xff])
+        line.member("none", fields: [])
+        #expect(
+            String(decoding: line.finished(), as: UTF8.self)
+                == #"{"headers":{"set-cookie":["a=\"1\"","b"],"x":[""],"y":["\#u{fffd}"]},"none":{}}"# + "\n")
+    }
 }
 
 @Suite struct JSONValueTests {

@@ -31,6 +31,36 @@ import Testing
             try head(arguments) == (line.hasPrefix("cache") ? [line] : [line, "cache: explicit"].sorted(by: order)))
     }
 
+    @Test(arguments: [
+        (["--user-agent", "me/1"], ["cache: explicit", "user-agent: me/1"]),
+        (["-A", "me/1", "-H", "x: y"], ["cache: explicit", "x: y", "user-agent: me/1"]),
+        (["-u", "u:p"], ["cache: explicit", "authorization: Basic dTpw"]),
+        (["-I"], ["method: HEAD", "cache: explicit"]),
+        (["--max-bytes", "2k"], ["max-bytes: 2048", "cache: explicit"]),
+        (
+            ["--checksum", "SHA256:" + String(repeating: "AB", count: 32)],
+            ["cache: explicit", "digest: sha-256=" + String(repeating: "ab", count: 32)]
+        ),
+    ])
+    func `an option of a downloader is a field or an option of the request`(arguments: [String], lines: [String]) throws
+    {
+        #expect(try head(arguments) == lines)
+    }
+
+    @Test(arguments: [
+        ["--checksum", "md5:00"], ["--checksum", "sha256:00"], ["--checksum", String(repeating: "0", count: 64)],
+        ["-I", "-X", "GET"], ["-I", "--data", "x"], ["-u", "secretword"], ["-u", "secret:word", "--netrc"],
+        ["-A", "a\nb: c"], ["--max-bytes", "1.5M"],
+    ])
+    func `a contradiction or malformed value is refused without its secrets`(arguments: [String]) {
+        do {
+            _ = try RequestOptions.parse(arguments)
+            Issue.record("taken: \(arguments)")
+        } catch {
+            #expect(!RequestOptions.message(for: error).contains("secret"))
+        }
+    }
+
     /// Order of fields in their table.
     private func order(_ left: String, _ right: String) -> Bool {
         let names = Fetch.Options.fields.map(\.name)

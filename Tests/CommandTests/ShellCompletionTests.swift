@@ -13,8 +13,8 @@ import Testing
         (["no-setting"], []),
         (["http2", "off"], []), (["address"], []), (["address", "10.0.0.0/8"], ["allow", "deny", "default"]),
         (["address", "10.0.0.0/8", "deny"], []), (["origin"], []),
-        (["origin", "*.example.org"], ["limit=", "spacing=", "http2=auto", "http2=off", "default"]),
-        (["origin", "*.example.org", "spacing=2"], ["limit=", "http2=auto", "http2=off"]),
+        (["origin", "*.example.org"], ["limit=", "spacing=", "http2=auto", "http2=off", "rate=", "default"]),
+        (["origin", "*.example.org", "spacing=2"], ["limit=", "http2=auto", "http2=off", "rate="]),
     ])
     func `the next word of set depends on those before it`(words: [String], expected: [String]) {
         #expect(ShellCompletion.settings(words) == expected)

@@ -25,6 +25,21 @@ import Testing
         #expect(try loop.fetch(request)?.failure == .tls)
     }
 
+    @Test func `an unverified connection serves no verified request`() throws {
+        let tls = try TLSOrigin()
+        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        var request = TransferRequest(url: "https://other.test:\(tls.port)/")
+        request.resolve = ["+other.test:\(tls.port):127.0.0.1"]
+        for _ in 0..<2 {
+            request.verifiesServer = false
+            let unverified = try #require(try loop.fetch(request))
+            #expect(unverified.failure == nil && unverified.status == 200, "\(unverified)")
+            // Neither the connection, nor its TLS session, nor an option of its handle is used again.
+            request.verifiesServer = true
+            #expect(try loop.fetch(request)?.failure == .tls)
+        }
+    }
+
     @Test(arguments: ["-tls1_2", "-tls1_3"])
     func `a server that refuses the client certificate, or misses it, is told apart`(version: String) throws {
         let tls = try TLSOrigin(arguments: ["-Verify", "1", "-verify_return_error", version])

@@ -181,6 +181,23 @@ class CertificateTests(TestCase):
             got = bus.run("get", "--ca-file", self.certificate, url)
             self.assertEqual(got.status, 0, got.describe())
 
+    def test_an_unverified_server_is_accepted_for_that_request_alone(self):
+        with Origin(certificate=(self.certificate, self.key)) as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            # The certificate is for another name as well.
+            url = f"{origin.url}/kept/page?cc=max-age=60".replace("127.0.0.1", "localhost")
+            for turn, source in enumerate(("network", "cache")):
+                client.fetch("h", f"{turn}-unverified", url, verify="no")
+                answer = client.terminal()
+                self.assertEqual((answer.verb, answer.fields.get("source")), ("RESULT", source), answer)
+                # Neither the kept connection nor the stored response serves a verified request.
+                client.fetch("h", f"{turn}-verified", url, retries=0)
+                self.assertFailed(client.terminal(), "tls")
+            self.assertEqual(origin.total, 1)
+            for arguments, status in ((["-k"], 0), ([], 60), (["--insecure"], 0)):
+                got = bus.run("get", *arguments, f"{origin.url}/bytes/5")
+                self.assertEqual(got.status, status, got.describe())
+
     def test_a_file_that_is_no_certificate_harms_nobody_else(self):
         fifo, large, empty = (self.folder / name for name in ("fifo", "large.pem", "empty.pem"))
         os.mkfifo(fifo)

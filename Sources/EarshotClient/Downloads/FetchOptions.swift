@@ -28,6 +28,8 @@ public struct FetchOptions: Sendable {
     public var deadline: Duration?
     /// Maximum decoded body size in bytes, then ``BusError/Code/tooLarge``; nil for no limit.
     public var mostBytes: Int?
+    /// Maximum rate of all transfers of the handler together, in bytes per second, at least 1; nil for no limit.
+    public var mostBytesPerSecond: Int?
     /// Maximum number of retries for transient failures, 0 to 20. Default 2.
     public var retries = 2
     /// Treatment of redirects. Default ``RedirectPolicy/follow``.
@@ -56,6 +58,9 @@ public struct FetchOptions: Sendable {
     public var clientCertificate: String?
     /// Absolute path of a PEM file with the key of ``clientCertificate``; nil if the key is in the same file.
     public var clientKey: String?
+    /// Whether the server must present a trusted certificate. If false, anyone on the network can read and change the
+    /// transfer. Default true.
+    public var verifiesServer = true
 
     /// Creates options with the default values.
     public init() {}
@@ -122,6 +127,7 @@ public struct FetchOptions: Sendable {
         wire.timeoutMilliseconds = try Self.milliseconds(timeout)
         wire.deadlineMilliseconds = try deadline.map(Self.milliseconds)
         wire.maxBytes = mostBytes
+        wire.limitRate = mostBytesPerSecond
         wire.retries = retries
         wire.redirect = redirect.wire
         wire.cache = cache.wire
@@ -135,6 +141,7 @@ public struct FetchOptions: Sendable {
         wire.route.caFile = certificateAuthorities
         wire.route.clientCertificate = clientCertificate
         wire.route.clientKey = clientKey
+        wire.route.verifiesServer = verifiesServer
         return wire
     }
 

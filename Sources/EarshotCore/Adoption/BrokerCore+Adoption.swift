@@ -143,6 +143,7 @@ extension BrokerCore {
         flights[flight].attempts += 1
         ledger.flights.adopted += 1
         workers.adopt(attempt, for: flight, at: worker)
+        divideSoon(now: clock)
         // A new flight has no interest yet. Its first request raises the limit when it joins.
         if flights[flight].isAwaited || flights[flight].isRevalidation {
             raise(flight, at: worker, to: sizeLimit(of: flight))

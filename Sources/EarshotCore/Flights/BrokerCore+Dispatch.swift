@@ -132,9 +132,12 @@ extension BrokerCore {
         job.connectMilliseconds = limits.connectMilliseconds
         job.maxBytes = maxBytes
         job.progressMilliseconds = limits.progressMilliseconds
+        var hasLimit = limits.rate > 0 || governor.origins[origin].rate > 0
         forEachInterest(of: flight) { core, interest in
             let extras = core.interests[interest].extras
-            guard extras >= 0, core.extras[extras].streams else { return }
+            guard extras >= 0 else { return }
+            if core.extras[extras].limitRate != nil { hasLimit = true }
+            guard core.extras[extras].streams else { return }
             job.streams = true
             job.progressMilliseconds = core.limits.streamMilliseconds
         }
@@ -148,6 +151,7 @@ extension BrokerCore {
             job.priority = priority
         } else {
             job.allowsHTTP2 = governor.origins[origin].allowsHTTP2 && !record.avoidsHTTP2
+            if hasLimit { job.rate = firstRate(of: flight, attempt, at: origin, now: now) }
         }
         job.httpFields = jobFields(of: flight).bytes
         let id = workers[worker].id

@@ -28,6 +28,7 @@ struct Interest {
         var tag: String?
         var digest: String?
         var maxBytes: Int?
+        var limitRate: Int?
         var progressMilliseconds: Int?
         var lastProgress: Tick?
         /// Whether PROGRESS names the file in which the body grows.
@@ -47,11 +48,13 @@ struct Interest {
         init?(_ options: Fetch.Options) {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
-                    || options.progressMilliseconds != nil || options.streams || options.delivery != .auto
+                    || options.limitRate != nil || options.progressMilliseconds != nil || options.streams
+                    || options.delivery != .auto
             else { return nil }
             tag = options.tag
             digest = options.digest
             maxBytes = options.maxBytes
+            limitRate = options.limitRate
             streams = options.streams
             delivery = options.delivery
             progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)

@@ -4,7 +4,7 @@ internal import EarshotWire
 /// One origin: its transfers, over all workers, and the earliest next start.
 struct OriginEntry {
     /// Values of the rules for one origin.
-    typealias Terms = (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool)
+    typealias Terms = (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool, rate: Int)
 
     /// Key in the governor's table, in the form of `FetchURL.originName`.
     let name: String
@@ -25,6 +25,8 @@ struct OriginEntry {
     private(set) var spacingMilliseconds: Int32 = 0
     /// Whether transfers may use HTTP/2.
     private(set) var allowsHTTP2 = true
+    /// Maximum rate of its transfers together, in bytes per second; 0 for no maximum.
+    private(set) var rate = 0
     /// Number of its scopes.
     var scopes: Int32 = 0
     /// Scope of requests without credentials.
@@ -53,9 +55,10 @@ struct OriginEntry {
     /// Whether the record may be forgotten.
     var isIdle: Bool { scopes == 0 && running == 0 && !isPaused }
 
-    /// Changes limit, spacing and HTTP/2. Transfers above a lowered limit continue.
+    /// Changes limit, spacing, HTTP/2 and rate. Transfers above a lowered limit continue.
     mutating func set(_ terms: Terms) {
         allowsHTTP2 = terms.allowsHTTP2
+        rate = terms.rate
         limit = Int32(clamping: terms.limit)
         spacingMilliseconds = Int32(clamping: max(0, terms.spacingMilliseconds))
         ceiling = max(limit, running)

@@ -10,11 +10,16 @@ public struct OriginRules: Equatable, Sendable {
         public var spacingMilliseconds: Int?
         /// Whether transfers may use HTTP/2.
         public var allowsHTTP2: Bool?
+        /// Maximum rate of all transfers together, in bytes per second; 0 for no maximum.
+        public var rate: Int?
 
-        public init(limit: Int? = nil, spacingMilliseconds: Int? = nil, allowsHTTP2: Bool? = nil) {
+        public init(
+            limit: Int? = nil, spacingMilliseconds: Int? = nil, allowsHTTP2: Bool? = nil, rate: Int? = nil
+        ) {
             self.limit = limit
             self.spacingMilliseconds = spacingMilliseconds
             self.allowsHTTP2 = allowsHTTP2
+            self.rate = rate
         }
     }
 
@@ -29,7 +34,7 @@ public struct OriginRules: Equatable, Sendable {
     public init() {}
 
     /// Terms of an origin: each value is that of the most specific rule that sets it. O(labels of the host).
-    func terms(for origin: @autoclosure () -> Origin) -> (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool) {
+    func terms(for origin: @autoclosure () -> Origin) -> OriginEntry.Terms {
         var found = Terms()
         if !rules.isEmpty {
             for pattern in OriginPattern.candidates(for: origin()) {
@@ -37,10 +42,12 @@ public struct OriginRules: Equatable, Sendable {
                 found.limit = found.limit ?? rule.limit
                 found.spacingMilliseconds = found.spacingMilliseconds ?? rule.spacingMilliseconds
                 found.allowsHTTP2 = found.allowsHTTP2 ?? rule.allowsHTTP2
+                found.rate = found.rate ?? rule.rate
             }
         }
         return (
-            found.limit ?? limit, found.spacingMilliseconds ?? spacingMilliseconds, found.allowsHTTP2 ?? allowsHTTP2
+            found.limit ?? limit, found.spacingMilliseconds ?? spacingMilliseconds, found.allowsHTTP2 ?? allowsHTTP2,
+            found.rate ?? 0
         )
     }
 }

@@ -12,6 +12,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestsPerHandler = 1_000_000
     /// Concurrency limits and spacing of origins.
     public var origins = OriginRules()
+    /// Maximum rate of all transfers together, in bytes per second; 0 for no maximum.
+    public var rate = 0
     /// Maximum bytes of inline bodies that wait for the first subscriber of a handler, assuming bodies of equal size.
     /// Bodies beyond that are spilled. The same bound holds for one client whose terminals cannot be spilled whole.
     public var waitingBytes = 1 << 20

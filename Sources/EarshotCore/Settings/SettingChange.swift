@@ -19,7 +19,7 @@ public enum SettingChange: Equatable, Sendable {
     private static let patternBytes = 300
     /// Terms of a rule for origins, with the settings that define their values.
     public static let ruleTerms: KeyValuePairs<String, SettingName> = [
-        "limit": .originLimit, "spacing": .originSpacing, "http2": .http2,
+        "limit": .originLimit, "spacing": .originSpacing, "http2": .http2, "rate": .limitRate,
     ]
 
     /// Parses a name and its value, `origin PATTERN limit=N spacing=S`, `address SUBJECT allow`, …
@@ -94,7 +94,7 @@ public enum SettingChange: Equatable, Sendable {
             pattern,
             OriginRules.Terms(
                 limit: found["limit"], spacingMilliseconds: found["spacing"],
-                allowsHTTP2: found["http2"].map { $0 == 0 }))
+                allowsHTTP2: found["http2"].map { $0 == 0 }, rate: found["rate"]))
     }
 
     private static func address(_ words: ArraySlice<String>) throws(SettingError) -> SettingChange {
@@ -121,7 +121,8 @@ public enum SettingChange: Equatable, Sendable {
     }
 
     private static let ruleError = SettingError(
-        "a rule takes limit=N, spacing=SECONDS and http2=auto or off, each at most once; or default for no rule")
+        "a rule takes limit=N, spacing=SECONDS, http2=auto or off and rate=SIZE, each at most once; or default for no rule"
+    )
 }
 
 extension OriginRules.Terms {
@@ -129,7 +130,7 @@ extension OriginRules.Terms {
     var words: [String] {
         [
             limit.map { "limit=\($0)" }, spacingMilliseconds.map { "spacing=\(Seconds.text($0))" },
-            allowsHTTP2.map { "http2=\(SettingName.http2.text($0 ? 0 : 1))" },
+            allowsHTTP2.map { "http2=\(SettingName.http2.text($0 ? 0 : 1))" }, rate.map { "rate=\($0)" },
         ].compactMap(\.self)
     }
 }

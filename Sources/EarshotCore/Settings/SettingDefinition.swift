@@ -6,6 +6,8 @@ struct SettingDefinition {
     enum Form {
         /// A number in a range.
         case number(ClosedRange<Int>)
+        /// A number of bytes in a range, parsed by `ByteCount`.
+        case size(ClosedRange<Int>)
         /// A time, written in seconds and stored in milliseconds.
         case time(ClosedRange<Int>)
         /// One of several words, stored as its index.
@@ -55,7 +57,7 @@ extension SettingDefinition.Form {
     /// Possible values as settings store them.
     var range: ClosedRange<Int> {
         switch self {
-        case .number(let range), .time(let range): range
+        case .number(let range), .size(let range), .time(let range): range
         case .word(let words): 0...words.count - 1
         }
     }
@@ -65,6 +67,7 @@ extension SettingDefinition.Form {
         let value: Int? =
             switch self {
             case .number: text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int(text) : nil
+            case .size: ByteCount.number(text)
             case .time(let range): Seconds.milliseconds(text, atMost: range.upperBound / 1_000)
             case .word(let words): words.firstIndex(of: text)
             }
@@ -75,7 +78,7 @@ extension SettingDefinition.Form {
     /// Returns a value in normal form.
     func text(_ value: Int) -> String {
         switch self {
-        case .number: String(value)
+        case .number, .size: String(value)
         case .time: Seconds.text(value)
         case .word(let words): words[value]
         }
@@ -85,6 +88,8 @@ extension SettingDefinition.Form {
     var bounds: String {
         switch self {
         case .number(let range): "\(range.lowerBound) to \(range.upperBound)"
+        case .size(let range):
+            "\(range.lowerBound) to \(range.upperBound), in bytes or with the suffix \(ByteCount.suffixes)"
         case .time(let range):
             "\(text(range.lowerBound)) to \(text(range.upperBound)) seconds, with at most 3 decimals"
         case .word(let words): words.joined(separator: " or ")

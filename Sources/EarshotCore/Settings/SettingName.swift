@@ -11,6 +11,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case workerMemory = "worker-memory"
     case originLimit = "origin-limit"
     case originSpacing = "origin-spacing"
+    case limitRate = "limit-rate"
     case http2
     case addressPolicy = "address-policy"
     case requests
@@ -48,7 +49,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .workerMemory:
             // A worker reserves address space at its start, and would fail with a smaller limit.
             .init(
-                .number(256 << 20...1 << 50), .supervisor,
+                .size(256 << 20...1 << 50), .supervisor,
                 help: "maximum address space of one worker, in bytes; 4 GiB by default")
         case .originLimit:
             .init(
@@ -57,6 +58,10 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(
                 .time(0...WireLimits.seconds * 1_000), .core(\.origins.spacingMilliseconds),
                 help: "minimum time between two starts at an origin without a rule, in seconds")
+        case .limitRate:
+            .init(
+                .size(0...1 << 50), .core(\.rate),
+                help: "maximum rate of all transfers together, in bytes per second; 0 for no maximum")
         case .http2:
             .init(
                 .word(["auto", "off"]), .permission(\.origins.allowsHTTP2),
@@ -81,19 +86,19 @@ public enum SettingName: String, CaseIterable, Sendable {
                 help: "maximum cool-down that a server may request, in seconds")
         case .inlineBytes:
             .init(
-                .number(0...16 << 20), .workers(\.inlineBytes, 65_536),
+                .size(0...16 << 20), .workers(\.inlineBytes, 65_536),
                 help: "maximum size of a body in a message, in bytes")
         case .requestBodyBytes:
             .init(
-                .number(0...WireLimits.requestBodyBytes), .core(\.requestBodyBytes),
+                .size(0...WireLimits.requestBodyBytes), .core(\.requestBodyBytes),
                 help: "maximum size of the body of a request, in bytes")
         case .spoolSize:
             .init(
-                .number(1 << 20...WireLimits.bodyBytes), .core(\.spoolBytes),
+                .size(1 << 20...WireLimits.bodyBytes), .core(\.spoolBytes),
                 help: "maximum size of the spool, in bytes")
         case .spoolFree:
             .init(
-                .number(0...1 << 50), .workers(\.spoolFreeBytes, 256 << 20),
+                .size(0...1 << 50), .workers(\.spoolFreeBytes, 256 << 20),
                 help: "free space that the spool leaves on its disk, in bytes")
         case .maxRatio:
             .init(
@@ -101,17 +106,17 @@ public enum SettingName: String, CaseIterable, Sendable {
                 help: "maximum decoded bytes per encoded byte of a body over 16 MiB; 0 for no maximum")
         case .pageBytes:
             .init(
-                .number(0...1 << 50), .workersOptional(\.pageBytes, 1 << 20),
+                .size(0...1 << 50), .workersOptional(\.pageBytes, 1 << 20),
                 help: "maximum size of the body of a redirect or an error page, in bytes")
         case .drainSeconds:
             .init(
                 .time(0...WireLimits.seconds * 1_000), .lookedUp(10_000),
                 help: "grace period of running transfers after SIGTERM, in seconds")
         case .cacheSize:
-            .init(.number(0...1 << 50), .lookedUp(1 << 30), help: "maximum size of the cache, in bytes")
+            .init(.size(0...1 << 50), .lookedUp(1 << 30), help: "maximum size of the cache, in bytes")
         case .durableSize:
             .init(
-                .number(0...1 << 50), .lookedUp(1 << 30),
+                .size(0...1 << 50), .lookedUp(1 << 30),
                 help: "maximum size of durable requests and their results, in bytes; 0 disables durable requests")
         case .durableTime:
             .init(
@@ -163,6 +168,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     public var placeholder: String {
         switch definition.form {
         case .number: "n"
+        case .size: "size"
         case .time: "seconds"
         case .word: "word"
         }

@@ -28,8 +28,8 @@ public struct CredentialRule: Hashable, Sendable {
         var material = request.fields.canonical(where: isCredential)
         // No header line begins with LF, so user information and fields cannot be confused.
         if let userinfo = request.url.userinfo { material += ("\n" + userinfo).utf8 }
-        // A proxy or a certificate authority can forge responses, and a client certificate or cookie jar identifies a
-        // user.
+        // A proxy, a certificate authority and an unverified server can forge responses. A client certificate or cookie
+        // jar identifies a user.
         material += request.route.canonical.utf8
         if let jar = request.jar { material += ("\n\n" + jar).utf8 }
         return TrustScope(material: material)

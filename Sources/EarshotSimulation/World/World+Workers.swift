@@ -198,6 +198,7 @@ extension World {
                 part: left)
             say(isLate ? .done(Completion(attempt: attempt, status: 200)) : ended, number)
         case .raise(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
+        case .rate: break
         case .ping: say(.pong, number)
         case .limits(let limits): if !workers[number].isWelcome { welcomed(number, by: limits) }
         case .error where isOwn(number) && !workers[number].isWelcome:

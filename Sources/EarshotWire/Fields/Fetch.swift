@@ -27,6 +27,8 @@ public struct Fetch: Equatable, Sendable {
         public var deadlineMilliseconds: Int?
         /// Maximum size of the decoded body in bytes; nil for no limit.
         public var maxBytes: Int?
+        /// Maximum rate of all transfers of the handler together, in bytes per second; nil for no limit.
+        public var limitRate: Int?
         public var redirect = RedirectMode.follow
         /// Use of the cache.
         public var cache = CacheMode.default
@@ -134,7 +136,10 @@ extension Fetch.Options {
             help: "Maximum total time, including the time in the queue, in seconds")
         try visitor.field(
             "max-bytes", &options.maxBytes, nil, OptionalForm(NumberForm(0...Int.max)), .handling,
-            help: "Maximum size of the decoded body, in bytes")
+            help: "Maximum size of the decoded body, such as 10M, in bytes")
+        try visitor.field(
+            "limit-rate", &options.limitRate, nil, OptionalForm(NumberForm(1...1 << 50)), .handling,
+            help: "Maximum rate of all transfers of the handler together, such as 2M, in bytes/s")
         try visitor.field(
             "redirect", &options.redirect, usual.redirect, WordForm(), .content,
             help: "Treatment of a redirect")

@@ -1,4 +1,4 @@
-/// Proxy and certificates of a request's connection. FETCH and JOB share these fields.
+/// Proxy, certificates and verification of a request's connection. FETCH and JOB share these fields.
 public struct Route: Hashable, Sendable {
     /// Value that disables proxies, including those of the environment.
     public static let noProxy = "none"
@@ -25,6 +25,7 @@ public struct Route: Hashable, Sendable {
         var caFile: String?
         var clientCertificate: String?
         var clientKey: String?
+        var verifiesServer = true
     }
 
     /// URL of the proxy including user information, or `noProxy`; nil for the environment of the workers.
@@ -51,6 +52,12 @@ public struct Route: Hashable, Sendable {
         set { values.clientKey = newValue }
     }
 
+    /// Whether the server must present a trusted certificate for its name. A proxy must in any case.
+    public var verifiesServer: Bool {
+        get { particulars?.values.verifiesServer ?? true }
+        set { values.verifiesServer = newValue }
+    }
+
     private var values: Values {
         get { particulars?.values ?? Values() }
         set { particulars = newValue == Values() ? nil : Particulars(newValue) }
@@ -70,7 +77,7 @@ public struct Route: Hashable, Sendable {
     }
 
     /// Names of the fields, in the order in which they are written.
-    static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key"]
+    static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key", "verify"]
 
     /// Sets the field of this name. Returns false for other names.
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) -> Bool {
@@ -79,6 +86,7 @@ public struct Route: Hashable, Sendable {
         case "ca-file": caFile = try Self.path(value.string)
         case "client-certificate": clientCertificate = try Self.path(value.string)
         case "client-key": clientKey = try Self.path(value.string)
+        case "verify": verifiesServer = try HeadReader.flag(value, "verify")
         default: return false
         }
         return true
@@ -90,6 +98,7 @@ public struct Route: Hashable, Sendable {
         writer.field("ca-file", caFile)
         writer.field("client-certificate", clientCertificate)
         writer.field("client-key", clientKey)
+        writer.field("verify", if: !verifiesServer, "no")
     }
 
     /// Returns whether `text` can be a proxy: `none` or a URL with a supported scheme.

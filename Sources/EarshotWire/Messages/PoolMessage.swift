@@ -5,6 +5,8 @@ public enum PoolMessage: Equatable, Sendable {
     case job(Job)
     /// Raises the maximum body size of an attempt; nil removes it.
     case raise(AttemptID, maxBytes: Int?)
+    /// Changes the rate of an attempt; nil removes the limit.
+    case rate(AttemptID, bytesPerSecond: Int?)
     /// Cancels an attempt. Its FAILED or DONE confirms the end.
     case cancel(AttemptID)
     case ping
@@ -28,6 +30,13 @@ public enum PoolMessage: Equatable, Sendable {
                 maxBytes = try HeadReader.count(value, "max-bytes")
             }
             self = .raise(try reader.attempt(0), maxBytes: maxBytes)
+        case "RATE":
+            try reader.expectOperands(1)
+            self = .rate(
+                try reader.attempt(0),
+                bytesPerSecond: try reader.fields["rate"].map { text throws(WireError) in
+                    try HeadReader.integer(text, in: Job.rates, "rate")
+                })
         case "PING": self = .ping
         case "DRAIN": self = .drain
         case "ERROR":
@@ -50,6 +59,11 @@ public enum PoolMessage: Equatable, Sendable {
             var writer = HeadWriter("RAISE")
             writer.operand(attempt)
             writer.field("max-bytes", maxBytes)
+            return writer.finished()
+        case .rate(let attempt, let rate):
+            var writer = HeadWriter("RATE")
+            writer.operand(attempt)
+            writer.field("rate", rate)
             return writer.finished()
         case .ping: return HeadWriter("PING").finished()
         case .drain: return HeadWriter("DRAIN").finished()
@@ -150,6 +164,8 @@ public struct Job: Equatable, Sendable {
     /// Maximum size of a body in the second frame, in decoded bytes, if lower than in LIMITS; nil for the value of
     /// LIMITS.
     public var inlineBytes: Int?
+    /// Maximum rate of the encoded body, in bytes per second; nil for no limit.
+    public var rate: Int?
     /// Minimum time between two PROGRESS messages; nil for no PROGRESS.
     public var progressMilliseconds: Int?
     /// Whether the body must be in a file when a PROGRESS reports it.
@@ -169,6 +185,9 @@ public struct Job: Equatable, Sendable {
     public var flight: FlightIdentity?
     /// Request header fields, separated by LF.
     public var httpFields: [UInt8] = []
+
+    /// Range of `rate`.
+    static let rates = 1...1 << 50
 
     /// Position and validator for resuming a body.
     public struct Resume: Equatable, Sendable {
@@ -222,6 +241,7 @@ public struct Job: Equatable, Sendable {
             case "inline-bytes": inlineBytes = try HeadReader.count(value, "inline-bytes")
             case "progress":
                 progressMilliseconds = try HeadReader.integer(value, in: 1...WireLimits.seconds * 1000, "progress")
+            case "rate": rate = try HeadReader.integer(value, in: Self.rates, "rate")
             case "http2": allowsHTTP2 = try HeadReader.flag(value, "http2")
             default: _ = try route.set(name, value)
             }
@@ -243,6 +263,7 @@ public struct Job: Equatable, Sendable {
         writer.field("connect-timeout", seconds: connectMilliseconds)
         writer.field("max-bytes", maxBytes)
         writer.field("inline-bytes", inlineBytes)
+        writer.field("rate", rate)
         writer.field("progress", progressMilliseconds)
         writer.field("priority", priority?.name)
         writer.field("stream", if: streams, "yes")

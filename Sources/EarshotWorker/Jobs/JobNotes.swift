@@ -4,6 +4,8 @@ final class JobNotes {
     var progressed: [JobRun] = []
     /// Runs with enough unhashed body for a hash thread.
     var hashable: [JobRun] = []
+    /// Runs that wait for their rate.
+    var paced: [JobRun] = []
     /// Runs that received a redirect whose body is not needed.
     var redirected: [JobRun] = []
     /// Runs with bytes that this pass had no budget to decode, in the order of their turns.

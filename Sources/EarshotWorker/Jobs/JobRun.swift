@@ -43,6 +43,10 @@ final class JobRun: TransferSink {
     private var isHashWorkNoted = false
     /// Whether libcurl holds back bytes until earlier ones are decoded.
     private var isPaused = false
+    /// Limit of the rate; nil without one.
+    private var pace: Pace?
+    /// Whether libcurl holds back bytes because of the rate.
+    private var isPaced = false
     /// The pass in which the last bytes of the body arrived, and the number of bytes before that pass.
     private var lastBytes: (pass: LoopTime, before: Int)?
     private let loop: EventLoop
@@ -52,6 +56,7 @@ final class JobRun: TransferSink {
         let part = job.resume == nil ? nil : terms.spool.flatMap { LentPart(job, in: $0) }
         response = IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes)
         clock = JobClock(job, now: loop.now)
+        pace = job.rate.map { Pace(rate: $0, now: loop.now) }
         // Assigned last, so that the arguments are moved and not copied.
         self.job = job
         self.plan = plan
@@ -122,7 +127,13 @@ final class JobRun: TransferSink {
     }
 
     func received(body bytes: Span<UInt8>) -> Reception {
+        if pace?.obstacle(now: loop.now) != nil {
+            isPaced = true
+            notes.paced.append(self)
+            return .postponed
+        }
         guard response.takesEncoded else {
+            pace?.take(bytes.count)
             noteTime()
             let before = receivedBytes
             guard response.append(body: bytes) else { return .refused }
@@ -133,12 +144,37 @@ final class JobRun: TransferSink {
             isPaused = true
             return .postponed
         }
+        pace?.take(bytes.count)
         response.append(encoded: bytes)
         guard notes.decodable.isEmpty else {
             notes.decodable.append(self)
             return .taken
         }
         return decode() ? .taken : .refused
+    }
+
+    // MARK: Rate
+
+    /// Changes the rate limit; nil removes it.
+    func limit(toRate rate: Int?) {
+        guard let rate else {
+            pace = nil
+            if isPaced { notes.paced.append(self) }
+            return
+        }
+        if pace == nil { pace = Pace(rate: rate, now: loop.now) } else { pace?.set(rate: rate, now: loop.now) }
+        if isPaced { notes.paced.append(self) }
+    }
+
+    /// Time at which a transfer that waits for its rate may continue; nil if it may now, or does not wait.
+    var paceEnd: LoopTime? { isPaced ? pace?.obstacle(now: loop.now) : nil }
+
+    /// Returns whether libcurl holds back bytes because of the rate, and resets the flag.
+    func takePace() -> Bool {
+        guard isPaced else { return false }
+        isPaced = false
+        clock.receivedBody(now: loop.now)
+        return true
     }
 
     /// Returns whether libcurl holds back bytes that it may deliver now, and resets the flag.
@@ -233,6 +269,8 @@ final class JobRun: TransferSink {
         switch phase {
         case .hashing, .sealing: .ownWork
         case .resolving: .resolving
+        // The silence is the worker's own.
+        case .transferring where isPaced: .ownWork
         case .transferring: response.head.isComplete ? .body : .header
         }
     }

@@ -154,6 +154,22 @@ extension Worker {
         }
     }
 
+    /// Resumes transfers whose rate permits it, and sets timers for the others.
+    func continuePaced() {
+        guard !notes.paced.isEmpty else { return }
+        let noted = notes.paced
+        notes.paced.removeAll(keepingCapacity: true)
+        for run in noted where !run.isOver {
+            if let end = run.paceEnd {
+                loop.setTimer(at: end) { [weak self, attempt = run.job.attempt] in
+                    if let self, let run = runs[attempt] { notes.paced.append(run) }
+                }
+            } else if run.takePace(), case .transferring(let running) = run.phase {
+                pool.resume(running)
+            }
+        }
+    }
+
     /// Gives the bodies of redirects a moment to end, so that their connections can be reused, and then cuts them off.
     func limitRedirects() {
         guard !notes.redirected.isEmpty else { return }

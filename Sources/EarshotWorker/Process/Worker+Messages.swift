@@ -12,6 +12,7 @@ extension Worker {
         case .job(let job): start(job, body)
         case .cancel(let attempt): cancel(attempt)
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
+        case .rate(let attempt, let rate): runs[attempt]?.limit(toRate: rate)
         case .ping: link.sendNow(.pong)
         case .drain: drain()
         case .error(let code, let detail):

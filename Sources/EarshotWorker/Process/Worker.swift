@@ -172,6 +172,7 @@ final class Worker {
         finished.tasks.removeAll()
         for answered in names.settle() { named(answered) }
         decodeWhatCame()
+        continuePaced()
         for finished in pool.settle() { ended(finished) }
         hashWhatCame()
         limitRedirects()
@@ -179,7 +180,7 @@ final class Worker {
         if owesSlots, link.sendNow(.slots(slots)) { owesSlots = false }
         let isPending = link.settle { ready() }
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
-        return isPending || !notes.decodable.isEmpty
+        return isPending || !notes.decodable.isEmpty || !notes.paced.isEmpty
     }
 
     private func hashWhatCame() {

@@ -37,11 +37,13 @@ struct TransferPlan {
         let proxy = try proxy(job.route.proxy, url, options)
         let isSecure = url.scheme == "https"
         let certificates = isSecure || proxy?.kind == .https ? try Certificates(job.route) : Certificates()
-        let mayUseHTTP2 = isSecure && job.allowsHTTP2 && proxy == nil && body == nil
+        // A limited stream would delay the others of its connection.
+        let mayUseHTTP2 = isSecure && job.allowsHTTP2 && proxy == nil && body == nil && job.rate == nil
         return TransferPlan(
             url: url, isHead: method == .head,
             request: request(
-                url, method, fields, body, mayUseHTTP2: mayUseHTTP2, proxy: proxy, certificates, options),
+                url, method, fields, body, mayUseHTTP2: mayUseHTTP2, proxy: proxy, certificates,
+                verifiesServer: job.route.verifiesServer, options),
             fields: fields, namesCodings: fields.contains("accept-encoding"), proxy: proxy,
             host: proxy?.host ?? String(url.host), hostPort: proxy?.port ?? port)
     }
@@ -68,7 +70,7 @@ struct TransferPlan {
     /// Returns the request for libcurl.
     private static func request(
         _ url: FetchURL, _ method: HTTPMethod, _ fields: HeaderFields, _ body: [UInt8]?, mayUseHTTP2: Bool,
-        proxy: ProxyAddress?, _ certificates: Certificates, _ options: WorkerOptions
+        proxy: ProxyAddress?, _ certificates: Certificates, verifiesServer: Bool, _ options: WorkerOptions
     ) -> TransferRequest {
         let usesHTTP2 = mayUseHTTP2 && (method == .get || method == .head) && Multi.speaksHTTP2
         // One expression: the compiler would copy a large variable at its end.
@@ -76,7 +78,8 @@ struct TransferPlan {
             url: url.description, method: transferMethod(method), body: body, headerFields: list(fields),
             userAgent: options.userAgent, acceptEncoding: ContentCoding.accepted, proxy: proxy?.url ?? "",
             caFile: options.caFile, caCertificates: certificates.authorities, clientCertificate: certificates.client,
-            clientKey: certificates.clientKey, version: usesHTTP2 ? .http2OverTLS : .http1)
+            clientKey: certificates.clientKey, verifiesServer: verifiesServer,
+            version: usesHTTP2 ? .http2OverTLS : .http1)
     }
 
     private static func transferMethod(_ method: HTTPMethod) -> TransferRequest.Method {

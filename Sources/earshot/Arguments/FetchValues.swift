@@ -48,7 +48,7 @@ struct FetchValues<Section: FetchSection>: ParsableArguments, CustomReflectable 
             let option: Option<String?> = Option(
                 name: .customLong(row.name), help: ArgumentHelp(text, valueName: FetchRows.placeholder(row)),
                 completion: row.words.isEmpty ? nil : .list(row.words),
-                transform: { try FetchRows.checked($0, row.name) })
+                transform: { try FetchRows.checked($0, row) })
             return (row, .option(option))
         }
     }
@@ -105,10 +105,13 @@ private enum FetchRows {
         return String(help[unit.upperBound...])
     }
 
-    static func checked(_ text: String, _ name: String) throws -> String {
+    /// Returns the text of a value on the wire. A number of bytes may have a suffix on the command line only.
+    static func checked(_ given: String, _ row: FieldRow) throws -> String {
+        let size = placeholder(row).hasPrefix("bytes") ? ByteCount.number(given) : nil
+        let text = size.map { String($0) } ?? given
         var options = Fetch.Options()
         do throws(WireError) {
-            try options.set(name, to: text)
+            try options.set(row.name, to: text)
         } catch {
             throw ValidationError(error.detail)
         }

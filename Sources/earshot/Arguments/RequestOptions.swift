@@ -16,19 +16,35 @@ struct RequestOptions: ParsableArguments {
         return try InputFile.read(String(data.dropFirst()), atMost: WireLimits.requestBodyBytes)
     }
 
+    /// Credentials of hosts from the netrc file; nil without --netrc.
+    func netrc() throws(Complaint) -> Netrc? {
+        guard exchange.netrc || exchange.netrcFile != nil else { return nil }
+        guard let path = exchange.netrcFile ?? Netrc.usualPath else {
+            throw Complaint(.noInput, "cannot find ~/.netrc: HOME is unset; give --netrc-file FILE")
+        }
+        return try Netrc.read(path)
+    }
+
+    /// Returns the HTTP method of a request with this body.
+    func method(_ body: [UInt8]?) -> String {
+        exchange.method ?? (exchange.head ? "HEAD" : body == nil ? "GET" : "POST")
+    }
+
     /// Creates the request that the options describe.
     func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String, body: [UInt8]?) -> Fetch {
         var fetch = Fetch(handler: handler, request: request, url: url)
         fetch.body = body
         handling.values.apply(to: &fetch.options)
         exchange.values.apply(to: &fetch.options)
-        fetch.options.method = exchange.method ?? (body == nil ? "GET" : "POST")
+        fetch.options.method = method(body)
+        fetch.options.digest = handling.checksum?.hex
         fetch.options.coalesces = !handling.alone && ["GET", "HEAD"].contains(fetch.options.method)
         fetch.options.route.proxy = network.proxy
         fetch.options.route.caFile = network.caFile.map(Folder.absolute)
         fetch.options.route.clientCertificate = network.certificate.map(Folder.absolute)
         fetch.options.route.clientKey = network.certificateKey.map(Folder.absolute)
-        fetch.httpFields = ByteText.bytes(of: exchange.header.joined(separator: "\n"))
+        fetch.options.route.verifiesServer = !network.insecure
+        fetch.httpFields = ByteText.bytes(of: exchange.fields.joined(separator: "\n"))
         return fetch
     }
 }
@@ -39,6 +55,12 @@ struct HandlingOptions: ParsableArguments {
 
     @Flag(help: "Do not coalesce with equal requests.")
     var alone = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Fail with exit code 65 and write no file unless the body has this SHA-256, sha256:HEX. Only for one URL.",
+            valueName: "digest"))
+    var checksum: Checksum?
 }
 
 /// Options for the HTTP exchange of a request.
@@ -61,9 +83,43 @@ struct HTTPOptions: ParsableArguments {
         help: ArgumentHelp("Header field to send; may be repeated.", valueName: "name: value"))
     var header: [String] = []
 
+    @Flag(
+        name: [.customShort("I"), .long],
+        help: "Send HEAD instead of GET. get prints the status and the header fields of the response.")
+    var head = false
+
+    @Option(
+        name: [.customShort("A"), .long],
+        help: ArgumentHelp("User agent to send instead of that of the workers.", valueName: "name"))
+    var userAgent: String?
+
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp(
+            """
+            User and password for HTTP Basic authentication, USER:PASSWORD. Other users of this machine can see the \
+            arguments of a command; prefer --netrc.
+            """, valueName: "credentials"))
+    var user: String?
+
+    @Flag(help: "Authenticate with the entry of the URL's host in ~/.netrc, or in the file that NETRC names.")
+    var netrc = false
+
+    @Option(help: ArgumentHelp("As --netrc, with another file.", valueName: "file"), completion: .file())
+    var netrcFile: String?
+
     @OptionGroup var values: FetchValues<HTTPSection>
 
+    /// Header fields to send, except those that depend on the URL.
+    var fields: [String] {
+        header + [userAgent.map { "user-agent: \($0)" }, user.flatMap(BasicCredentials.init)?.field].compactMap(\.self)
+    }
+
     func validate() throws {
+        guard !head || method == nil && data == nil else {
+            throw ValidationError("-I sends HEAD; omit --method and --data")
+        }
+        try validateFields()
         if let method {
             guard (1...WireLimits.identifierBytes).contains(method.utf8.count),
                 method.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
@@ -72,16 +128,26 @@ struct HTTPOptions: ParsableArguments {
         if data != nil, let method, ["GET", "HEAD"].contains(method) {
             throw ValidationError("--data: a \(method) request has no body; give another method, such as -X POST")
         }
+    }
+
+    private func validateFields() throws {
         for field in header {
             guard Self.isField(field) else { throw ValidationError("--header: give 'NAME: VALUE' on one line") }
         }
+        guard userAgent.map(Self.isLine) ?? true else { throw ValidationError("--user-agent: give one line of text") }
+        guard let user else { return }
+        // No error repeats the value, which is secret.
+        guard BasicCredentials(user) != nil else { throw ValidationError("--user: give USER:PASSWORD, or use --netrc") }
+        guard !netrc, netrcFile == nil else { throw ValidationError("--user and --netrc exclude each other") }
     }
 
     /// Whether text has the form of a header field, without control characters.
     static func isField(_ text: String) -> Bool {
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), colon > text.startIndex else { return false }
-        return text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
+        return isLine(text)
     }
+
+    private static func isLine(_ text: String) -> Bool { text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f } }
 }
 
 /// Options for the connection of a request.
@@ -108,6 +174,14 @@ struct NetworkOptions: ParsableArguments {
         help: ArgumentHelp("Private key of the client certificate, if it is in another file.", valueName: "file"),
         completion: .file())
     var certificateKey: String?
+
+    @Flag(
+        name: [.customShort("k"), .long],
+        help: """
+            Accept any certificate of the server. Anyone on the network can then read and change the transfer; prefer \
+            --ca-file.
+            """)
+    var insecure = false
 
     func validate() throws {
         if let proxy, !Route.isProxy(proxy) {

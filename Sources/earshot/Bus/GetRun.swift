@@ -30,6 +30,12 @@ final class GetRun {
     private let tellsJSON: Bool
     /// JSON lines, written at the end of each pass.
     private var lines: LineOutput?
+    /// Output of header fields; nil for none.
+    private let heads: HeaderOutput?
+    /// Credentials of hosts; nil for none.
+    private let netrc: Netrc?
+    /// Items that wait for another request to their origin; nil without such a limit.
+    private var lanes: OriginLanes<OutputItem>?
     /// Whether messages contain complete URLs.
     private let isVerbose: Bool
     private var destination: Destination
@@ -56,9 +62,11 @@ final class GetRun {
     /// - Parameters:
     ///   - mark: prefix of the request IDs, for a handler that other programs may share.
     ///   - readsInput: whether further URLs come from standard input.
+    ///   - heads: output of header fields.
+    ///   - jobs: maximum number of pending requests to one origin; nil for no limit.
     init(
         _ urls: [ListEntry], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
-        body: [UInt8]?,
+        body: [UInt8]?, netrc: Netrc?, heads: HeaderOutput?, jobs: Int?,
         to destination: Destination, _ files: FileOptions, _ failures: FailureList?, json: Bool,
         messages: MessageOptions
     ) {
@@ -71,11 +79,16 @@ final class GetRun {
         self.mark = mark
         self.options = options
         self.body = body
+        self.netrc = netrc
+        self.heads = heads
+        lanes = jobs.map { OriginLanes(limit: $0) }
         self.destination = destination
         tellsJSON = json
         isVerbose = messages.verbose
         isQuiet = messages.quiet
-        stream = urls.count == 1 && !readsInput ? destination.stream() : nil
+        // The head of a response, and the result of its check, are known only at its end.
+        let isStreamable = heads == nil && options.handling.checksum == nil
+        stream = urls.count == 1 && !readsInput && isStreamable ? destination.stream() : nil
     }
 
     /// Fetches all URLs, unless an error or a signal ends the run.
@@ -101,7 +114,7 @@ final class GetRun {
             self.session = nil
         }
         do {
-            try session.run { isInterrupted ? isRemoved : !isListing && next == urls.count && underWay.isEmpty }
+            try session.run { isInterrupted ? isRemoved : hasEnded }
         } catch {
             try? saveFailures()
             throw error
@@ -118,13 +131,15 @@ final class GetRun {
         for item in underWay.values.sorted(by: { $0.index < $1.index }) {
             failures.add(item.entry, name: item.name, cause: "the run ended before the result")
         }
-        while next < urls.count {
-            let item = nextItem()
-            guard !files.noClobber || destination.existing(item.name) == nil else { continue }
+        var rest = (lanes?.waiting ?? []).sorted { $0.index < $1.index }
+        while next < urls.count { rest.append(takeItem()) }
+        for item in rest where !files.noClobber || destination.existing(item.name) == nil {
             failures.add(item.entry, name: item.name, cause: "the run ended before the request")
         }
         try failures.finish()
     }
+
+    private var hasEnded: Bool { !isListing && next == urls.count && lanes?.isEmpty ?? true && underWay.isEmpty }
 
     /// Number of URLs known so far.
     private var known: Int { settled + urls.count }
@@ -214,6 +229,11 @@ final class GetRun {
         guard let session, !isInterrupted else { return }
         guard let item = underWay[delivery.key.request] else { return ignored(delivery, session) }
         var outcome = FetchOutcome(url: item.entry.url, delivery.terminal)
+        if heads != nil { view?.clear() }
+        do throws(Complaint) { try heads?.write(outcome) } catch {
+            // The event of the signal follows.
+            if error.status != .interrupted { session.end(error) }
+            return
         if outcome.status == 304, files.timestamping {
             session.connection.finish(delivery)
             underWay[delivery.key.request] = nil
@@ -296,8 +316,7 @@ final class GetRun {
 
     private func submit() {
         guard let session else { return }
-        while next < urls.count, underWay.count < GetRun.outstanding, !isInterrupted {
-            let item = nextItem()
+        while !isInterrupted, underWay.count < GetRun.outstanding, let item = nextItem() {
             guard let request = RequestID("\(mark)\(item.index)") else { continue }
             let existing = files.noClobber || files.timestamping ? destination.existing(item.name) : nil
             if files.noClobber, let existing {
@@ -328,8 +347,18 @@ final class GetRun {
         readOn()
     }
 
+    /// Returns the next item that may start; nil without one.
+    private func nextItem() -> OutputItem? {
+        if let item = lanes?.next() { return item }
+        while next < urls.count, lanes?.hasRoom ?? true {
+            let item = takeItem()
+            if lanes?.admits(item, of: item.entry.url) ?? true { return item }
+        }
+        return nil
+    }
+
     /// Takes the next URL of the list, with the name of its file if that is needed before the request.
-    private func nextItem() -> OutputItem {
+    private func takeItem() -> OutputItem {
         var item = OutputItem(entry: urls[next], index: settled + next + 1)
         next += 1
         if files.namesFirst { item.name = destination.reserve(item) }
@@ -339,6 +368,7 @@ final class GetRun {
     /// Keeps the existing file of a URL.
     private func skip(_ item: OutputItem, _ reason: String, _ path: String?) {
         tally.countSkip()
+        lanes?.ended(item.entry.url)
         guard lines != nil else { return }
         tell(item.index, FetchOutcome(url: item.entry.url, path: path, skipped: reason))
     }
@@ -365,12 +395,14 @@ final class GetRun {
         fetch.options.takes = takesFiles == true
         // A streamed body is written at each report, so its reports keep the broker's interval.
         if let view, stream == nil { fetch.options.progressMilliseconds = view.progressMilliseconds }
+        netrc?.authorize(&fetch)
         return fetch
     }
 
     private func settle(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
         underWay[request] = nil
         view?.settled(request)
+        lanes?.ended(item.entry.url)
         tally.count(outcome)
         if outcome.code != nil {
             failures?.add(item.entry, name: item.name, cause: outcome.cause)

@@ -28,8 +28,10 @@ struct GetCommand: ParsableCommand {
     @OptionGroup(title: "Input") var source: InputOptions
     @OptionGroup(title: "Output") var target: OutputOptions
     @OptionGroup(title: "Output") var files: FileOptions
+    @OptionGroup(title: "Output") var heads: HeaderOptions
     @OptionGroup(title: "Output") var messages: MessageOptions
     @OptionGroup(title: "Request") var naming: HandlerOptions
+    @OptionGroup(title: "Request") var course: CourseOptions
     @OptionGroup var request: RequestOptions
     @OptionGroup(title: "Bus") var bus: PrivateBusOptions
     @OptionGroup(title: "Bus") var place: PlaceOptions
@@ -59,8 +61,37 @@ struct GetCommand: ParsableCommand {
         guard !json || output != "-" else {
             throw ValidationError("--json and -o - cannot both write standard output; give -o FILE")
         }
-        if output == nil, directory == nil, !json, urls.count > 1 { throw severalNeedAFolder }
+        try validateHeads()
+        guard request.handling.checksum == nil || urls.count == 1 && input == nil else {
+            throw ValidationError("--checksum describes one body; give one URL")
+        }
+        if output == nil, directory == nil, !discardsBodies, urls.count > 1 { throw severalNeedAFolder }
         if output != nil, urls.count > 1 { throw severalNeedAFolder }
+    }
+
+    private func validateHeads() throws {
+        guard !heads.include || output ?? "-" == "-" && directory == nil && !json else {
+            throw ValidationError(
+                "--include is for a body on standard output; give --dump-header FILE, or --json alone")
+        }
+        guard !json || heads.dumpHeader != "-" else {
+            throw ValidationError("--json and --dump-header - cannot both write standard output; --json has the fields")
+        }
+        guard !request.exchange.head || output == nil && directory == nil else {
+            throw ValidationError("-I has no body to write; omit -o and -d, or give --dump-header FILE")
+        }
+    }
+
+    /// Whether no body is written.
+    private var discardsBodies: Bool { json || request.exchange.head }
+
+    /// Path of the output for header fields, `-` for standard output; nil for none.
+    private var headPath: String? {
+        heads.dumpHeader ?? (heads.include || request.exchange.head && !json ? "-" : nil)
+    }
+
+    private var names: OutputNames {
+        OutputNames(template: try? files.template(), readsResponse: files.remoteNameHeader)
     }
 
     private var severalNeedAFolder: ValidationError {
@@ -71,7 +102,8 @@ struct GetCommand: ParsableCommand {
         try conclude {
             var wanted = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
             // A body with its own place need not wait for the end of the list.
-            let readsInput = input == "-" && (directory != nil || json && output == nil)
+            let hasPlace = directory != nil || discardsBodies && output == nil
+            let readsInput = input == "-" && hasPlace && !course.dryRun
             if let input, !readsInput { wanted += try URLList.read(input) }
             guard !wanted.isEmpty || readsInput else {
                 throw Complaint(.noInput, "the list is empty; give at least one URL")
@@ -79,10 +111,13 @@ struct GetCommand: ParsableCommand {
             if directory == nil, wanted.contains(where: \.hasPath) {
                 throw Complaint(.usage, "the list names files with out= or dir=; give -d DIR")
             }
-            if wanted.count > 1, directory == nil, output != nil || !json {
-                throw Complaint(.usage, severalNeedAFolder.message)
-            }
+            if wanted.count > 1, !hasPlace { throw Complaint(.usage, severalNeedAFolder.message) }
             let body = try request.body()
+            if course.dryRun {
+                return try DryRun(
+                    method: request.method(body), file: output, directory: directory, names: names, tellsJSON: json
+                ).print(wanted, verbosely: messages.verbose)
+            }
             let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
             let loop = try EventLoop()
             let bus = try privateBus(loop, signals, count: readsInput ? .max : wanted.count)
@@ -105,7 +140,10 @@ struct GetCommand: ParsableCommand {
         // A generated handler has no other users, so its request IDs need no prefix.
         let run = GetRun(
             wanted, readsInput: readsInput, handler, mark: self.naming.handler == nil ? "" : "\(random)-", request,
-            body: body,
+            body: body, netrc: try request.netrc(),
+            heads: try headPath.map { path throws(Complaint) in
+                try HeaderOutput(path, interrupt: signals.descriptor)
+            }, jobs: course.jobs,
             to: destination, files, try files.failed.map { path throws(Complaint) in try FailureList(path) },
             json: json, messages: messages)
         let session = try BusSession(
@@ -148,14 +186,13 @@ struct GetCommand: ParsableCommand {
     private func destination(interrupt: Int32) throws(Complaint) -> Destination {
         if let directory {
             // Its form was checked with the arguments.
-            let names = OutputNames(template: try? files.template(), readsResponse: files.remoteNameHeader)
             return try .folder(directory, names: names, interrupt: interrupt)
         }
         switch output {
         case "-": return .standardOutput(interrupt: interrupt)
         case let file?: return .file(file, interrupt: interrupt)
         case nil:
-            return json ? .nowhere() : .standardOutput(interrupt: interrupt, permitsBinary: false)
+            return discardsBodies ? .nowhere() : .standardOutput(interrupt: interrupt, permitsBinary: false)
         }
     }
 }

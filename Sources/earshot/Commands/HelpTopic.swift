@@ -55,6 +55,7 @@ struct HelpTopic {
             ("XDG_CONFIG_HOME", "Base of the user's configuration file; default: ~/.config."),
             ("XDG_CACHE_HOME", "Base of the default spool and cache; default: ~/.cache."),
             ("XDG_STATE_HOME", "Base of the default directory of durable requests; default: ~/.local/state."),
+            ("NETRC", "File of credentials for --netrc; default: ~/.netrc."),
             ("TMPDIR", "Place of the runtime directory of a private broker; default: /tmp."),
             (
                 "http_proxy, https_proxy, all_proxy, no_proxy",

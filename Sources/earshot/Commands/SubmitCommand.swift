@@ -33,6 +33,9 @@ struct SubmitCommand: ParsableCommand {
 
     func validate() throws {
         guard id == nil || urls.count == 1 else { throw ValidationError("--id names a single request; give one URL") }
+        guard request.handling.checksum == nil || urls.count == 1 else {
+            throw ValidationError("--checksum describes one body; give one URL")
+        }
     }
 
     func run() throws {
@@ -42,6 +45,7 @@ struct SubmitCommand: ParsableCommand {
                 throw Complaint(.other, "cannot generate a handler name; give --handler NAME")
             }
             let body = try self.request.body()
+            let netrc = try self.request.netrc()
             var tally = Tally()
             var refused: Set<RequestID> = []
             var accepted: Set<RequestID> = []
@@ -78,6 +82,7 @@ struct SubmitCommand: ParsableCommand {
                 fetch.options.subscribes = false
                 fetch.options.isWarm = submission.warm
                 fetch.options.isDurable = submission.durable
+                netrc?.authorize(&fetch)
                 try session.connection.fetch(fetch)
                 asked.append(name)
             }

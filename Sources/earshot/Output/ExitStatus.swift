@@ -19,6 +19,7 @@ enum ExitStatus: Int32, CaseIterable {
     case badEncoding = 61
     case tooLarge = 63
     case usage = 64
+    case wrongContent = 65
     case noInput = 66
     case noBroker = 69
     case cannotServe = 73
@@ -45,6 +46,7 @@ enum ExitStatus: Int32, CaseIterable {
             case "tls": .untrusted
             case "encoding-error": .badEncoding
             case "too-large", "too-compressed": .tooLarge
+            case "digest-mismatch": .wrongContent
             default: .other
             }
     }
@@ -74,6 +76,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .badEncoding: "unsupported or malformed content encoding"
         case .tooLarge: "body larger than --max-bytes or max-ratio permits"
         case .usage: "usage error: invalid command, option or argument"
+        case .wrongContent: "the body does not match --checksum"
         case .noInput: "cannot read the input, or empty list"
         case .noBroker: "no broker runs, or the connection to it was lost"
         case .cannotServe: "cannot start: unfit directory or library, or worker rejected"

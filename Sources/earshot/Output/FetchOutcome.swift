@@ -64,6 +64,7 @@ struct FetchOutcome {
         line.member("attempts", response.attempts)
         line.member("queued-ms", response.queuedMilliseconds)
         line.member("elapsed-ms", response.elapsedMilliseconds)
+        line.member("headers", fields: response.httpFields)
     }
 
     /// Texts for codes without a detail.
@@ -104,6 +105,7 @@ struct FetchOutcome {
 
     /// Next steps for codes that the user can influence.
     private static let nextSteps = [
+        "digest-mismatch": "check --checksum and the source",
         "connect-refused": "check host and port",
         "address-refused": "see `earshot help set`, address",
         "unknown-host": "check the name",

@@ -13,9 +13,7 @@ struct JSONLine {
     mutating func member(_ name: String, _ value: String?) {
         guard let value else { return }
         begin(name)
-        bytes.append(UInt8(ascii: "\""))
-        append(value)
-        bytes.append(UInt8(ascii: "\""))
+        append(quoted: value)
     }
 
     /// Appends a number; nothing for nil.
@@ -30,6 +28,34 @@ struct JSONLine {
         guard let number else { return }
         begin(name)
         bytes.append(contentsOf: number.utf8)
+    /// Appends header fields, separated by LF: an object with an array of values for each name in lower case.
+    mutating func member(_ name: String, fields: [UInt8]) {
+        var places: [String: Int] = [:]
+        var members: [(name: String, values: [String])] = []
+        for field in fields.split(separator: UInt8(ascii: "\n")) {
+            guard let colon = field.firstIndex(of: UInt8(ascii: ":")) else { continue }
+            let name = ByteText.text(of: Array(field[..<colon])).lowercased()
+            let value = ByteText.text(of: Array(field[(colon + 1)...].drop { $0 == 0x20 || $0 == 0x09 }))
+            if let place = places[name] {
+                members[place].values.append(value)
+            } else {
+                places[name] = members.count
+                members.append((name, [value]))
+            }
+        }
+        begin(name)
+        bytes.append(UInt8(ascii: "{"))
+        for (index, member) in members.enumerated() {
+            if index > 0 { bytes.append(UInt8(ascii: ",")) }
+            append(quoted: member.name)
+            bytes.append(contentsOf: ":[".utf8)
+            for (index, value) in member.values.enumerated() {
+                if index > 0 { bytes.append(UInt8(ascii: ",")) }
+                append(quoted: value)
+            }
+            bytes.append(UInt8(ascii: "]"))
+        }
+        bytes.append(UInt8(ascii: "}"))
     }
 
     /// Returns the line with its line break.
@@ -45,6 +71,12 @@ struct JSONLine {
         bytes.append(contentsOf: name.utf8)
         bytes.append(UInt8(ascii: "\""))
         bytes.append(UInt8(ascii: ":"))
+    }
+
+    private mutating func append(quoted text: String) {
+        bytes.append(UInt8(ascii: "\""))
+        append(text)
+        bytes.append(UInt8(ascii: "\""))
     }
 
     private static func isPlain(_ byte: UInt8) -> Bool {

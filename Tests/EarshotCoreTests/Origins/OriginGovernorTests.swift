@@ -16,7 +16,7 @@ struct OriginGovernorTests {
         return CredentialRule.standard.scope(of: HTTPRequest(method: .get, url: url, fields: HeaderFields()))
     }
 
-    private static func terms(_ limit: Int, _ spacing: Int = 0) -> OriginEntry.Terms { (limit, spacing, true) }
+    private static func terms(_ limit: Int, _ spacing: Int = 0) -> OriginEntry.Terms { (limit, spacing, true, 0) }
 
     private static func retryAfter(_ seconds: Int) -> RetryAfter? { RetryAfter(String(seconds), now: 0) }
 

@@ -32,6 +32,17 @@ struct SettingsTests {
         }
     }
 
+    @Test func `a size may have a suffix, and its normal form has none`() throws {
+        for (text, bytes) in [("64K", 64 << 10), ("2m", 2 << 20), ("0", 0), ("16777216", 16 << 20)] {
+            #expect(try change("inline-bytes \(text)") == .number(.inlineBytes, bytes))
+        }
+        #expect(try change("spool-size 2G").words == ["spool-size", "2147483648"])
+        for text in ["17M", "1.5M", "1MB", "1P", "K"] {
+            #expect(refusal("inline-bytes \(text)").contains(SettingName.inlineBytes.bounds), "\(text)")
+        }
+        #expect(refusal("slots 1K").contains(SettingName.slots.bounds), "not a size")
+    }
+
     @Test func `what nobody says is within its range`() {
         let settings = Settings()
         for name in SettingName.allCases {

@@ -21,6 +21,7 @@ struct RouteTests {
         route.caFile = "/ca"
         route.clientCertificate = "/c"
         route.clientKey = "/k"
+        route.verifiesServer = false
         rig.pass { $0.fetch("h", "1", "http://o/", by: a) { $0.options.route = route } }
         #expect(rig.jobs.map(\.route) == [route])
     }
@@ -31,7 +32,7 @@ struct RouteTests {
         let ways: [(inout Route) -> Void] = [
             { _ in }, { $0.proxy = "none" }, { $0.proxy = "http://p:1" }, { $0.proxy = "http://u@p:1" },
             { $0.caFile = "/a" },
-            { $0.caFile = "/b" }, { $0.clientCertificate = "/a" },
+            { $0.caFile = "/b" }, { $0.clientCertificate = "/a" }, { $0.verifiesServer = false },
         ]
         rig.pass { rig in
             for (index, way) in ways.enumerated() {

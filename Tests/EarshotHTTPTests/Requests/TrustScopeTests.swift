@@ -1,4 +1,5 @@
 import EarshotHTTP
+import EarshotWire
 import Testing
 
 @Suite struct TrustScopeTests {
@@ -28,6 +29,15 @@ import Testing
         #expect(!own.isShared)
         #expect(own.description == "private")
         #expect(try scope("accept: 1\n" + row.input, url: row.expected, rule: rule) == own)
+    }
+
+    @Test func `requests to unverified servers are a scope of their own`() throws {
+        let url = try FetchURL("https://h/")
+        var request = HTTPRequest(url: url, fields: HeaderFields(lines: []))
+        request.route.verifiesServer = false
+        let unverified = CredentialRule().scope(of: request)
+        #expect(!unverified.isShared)
+        #expect(unverified == CredentialRule().scope(of: request))
     }
 
     @Test func `other credentials are another scope, the same are the same`() throws {

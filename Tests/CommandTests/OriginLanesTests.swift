@@ -1,0 +1,57 @@
+import Testing
+
+@testable import earshot
+
+@Suite struct OriginLanesTests {
+    private let a = "http://a.example/1"
+    private let b = "https://b.example/"
+
+    @Test func `an origin has as many pending items as the limit`() {
+        var lanes = OriginLanes<Int>(limit: 2)
+        #expect((1...5).map { lanes.admits($0, of: a) } == [true, true, false, false, false])
+        #expect(lanes.admits(6, of: b) == true)
+        #expect(lanes.next() == nil)
+        #expect(!lanes.isEmpty)
+        lanes.ended("http://A.example:80/2")
+        #expect(lanes.next() == 3)
+        #expect(lanes.next() == nil)
+        lanes.ended(a)
+        lanes.ended(a)
+        #expect([lanes.next(), lanes.next(), lanes.next()] == [4, 5, nil])
+        #expect(lanes.isEmpty)
+        for _ in 1...2 { lanes.ended(a) }
+        #expect(lanes.next() == nil)
+        #expect((7...9).map { lanes.admits($0, of: a) } == [true, true, false])
+    }
+
+    @Test func `an item that ends at once frees its place`() {
+        var lanes = OriginLanes<Int>(limit: 1)
+        #expect(lanes.admits(0, of: a) == true)
+        for item in 1...1_000 { #expect(lanes.admits(item, of: a) == false) }
+        for item in 1...1_000 {
+            lanes.ended(a)
+            #expect(lanes.next() == item)
+        }
+        #expect(lanes.isEmpty)
+    }
+
+    @Test func `ports and schemes distinguish origins, and malformed URLs share one`() {
+        var lanes = OriginLanes<Int>(limit: 1)
+        for url in ["http://a/", "https://a/", "http://a:8080/", "x y"] {
+            #expect(lanes.admits(0, of: url) == true, "\(url)")
+        }
+        for url in ["http://a:80/x", "https://a:443", "nonsense"] {
+            #expect(lanes.admits(0, of: url) == false, "\(url)")
+        }
+    }
+
+    @Test func `waiting items are bounded`() {
+        var lanes = OriginLanes<Int>(limit: 1)
+        #expect(lanes.admits(0, of: a) == true)
+        for item in 0..<OriginLanes<Int>.mostWaiting {
+            if !lanes.hasRoom { Issue.record("full at \(item)") }
+            _ = lanes.admits(item, of: a)
+        }
+        #expect(!lanes.hasRoom)
+    }
+}

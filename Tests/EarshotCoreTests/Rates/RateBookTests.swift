@@ -1,0 +1,114 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+struct RateBookTests {
+    private typealias Limit = RateBook.Limit
+    private let worker = WorkerID(rawValue: 1)
+    private let bus = Limit(group: .bus, rate: 1_000)
+
+    private func attempt(_ number: UInt64) throws -> AttemptID {
+        try #require(AttemptID("0123456789abcdef.\(number).1"))
+    }
+
+    private func shares(_ members: [([Limit], Int?)]) -> [Int] {
+        RateBook.shares(of: members.map { (limits: $0.0, demand: $0.1) })
+    }
+
+    @Test func `members of one limit share it equally`() {
+        #expect(shares([([bus], nil)]) == [1_000])
+        #expect(shares([([bus], nil), ([bus], nil), ([bus], nil)]) == [333, 333, 333])
+        #expect(shares([]) == [])
+    }
+
+    @Test func `a share has its own limit, and others get the rest`() {
+        let slow = Limit(group: .origin(1), rate: 100)
+        let own = Limit(group: .handler(1), rate: 300)
+        #expect(shares([([bus, slow], nil), ([bus], nil)]) == [100, 900])
+        #expect(
+            shares([([bus, slow], nil), ([bus, slow], nil), ([bus, own], nil), ([bus], nil)]) == [50, 50, 300, 600])
+        #expect(shares([([slow], nil), ([own], nil)]) == [100, 300], "independent limits")
+    }
+
+    @Test func `a slow member leaves its share to the others`() {
+        #expect(shares([([bus], 100), ([bus], nil), ([bus], nil)]) == [100, 450, 450])
+        #expect(shares([([bus], 400), ([bus], 500)]) == [400, 500])
+        #expect(shares([([bus], 600), ([bus], 900)]) == [500, 500])
+    }
+
+    @Test func `a member always has a share`() {
+        #expect(shares([([bus], 0)]) == [1])
+        #expect(shares(Array(repeating: ([Limit(group: .bus, rate: 1)], nil), count: 3)) == [1, 1, 1])
+    }
+
+    @Test func `the larger of two limits of a handler counts`() {
+        let (low, high) = (Limit(group: .handler(1), rate: 10), Limit(group: .handler(1), rate: 100))
+        #expect(shares([([low], nil), ([high], nil)]) == [50, 50])
+    }
+
+    @Test(arguments: 1...200)
+    func `shares exceed no limit and none could be larger`(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        func number(_ bound: UInt64) -> Int { Int(random.next() % bound) }
+        let members = (0..<1 + number(20)).map { _ -> ([Limit], Int?) in
+            let groups: [Limit] = [
+                bus, Limit(group: .origin(Int32(number(3))), rate: 400),
+                Limit(group: .handler(Int32(number(3))), rate: 350),
+            ]
+            return (
+                Array(groups.shuffled(using: &random).prefix(1 + number(3))), number(2) == 0 ? number(300) + 1 : nil
+            )
+        }
+        let shares = shares(members)
+        var used: [RateBook.Group: Int] = [:]
+        for (member, share) in zip(members, shares) {
+            for limit in member.0 { used[limit.group, default: 0] += share }
+        }
+        let slack = members.count + 1
+        for (member, share) in zip(members, shares) {
+            for limit in member.0 { #expect((used[limit.group] ?? 0) <= limit.rate + slack) }
+            let isBounded = member.0.contains { limit in
+                let others = zip(members, shares).filter { $0.0.0.contains { $0.group == limit.group } }
+                return (used[limit.group] ?? 0) + slack >= limit.rate && others.allSatisfy { $0.1 <= share + slack }
+            }
+            #expect(share == member.1 || isBounded, "\(members) \(shares)")
+        }
+    }
+
+    @Test func `a member that uses little of its share gives it up, and gets it back`() throws {
+        var book = RateBook()
+        var now = Tick(nanoseconds: 0)
+        let limit = Limit(group: .bus, rate: 1 << 20)
+        let (a, b) = (try attempt(1), try attempt(2))
+        #expect(book.started(a, [limit], counts: [0], now: now) == 1 << 20)
+        #expect(book.started(b, [limit], counts: [1], now: now) == 1 << 19)
+        #expect(book.due == now.advanced(byMilliseconds: 50))
+        func members(_ received: Int...) -> [RateBook.Member] {
+            zip([a, b], received).map { .init(attempt: $0, worker: worker, limits: [limit], receivedBytes: $1) }
+        }
+        now = now.advanced(byMilliseconds: 50)
+        #expect(book.divide(among: members(0, 0), now: now) == [.init(worker: worker, attempt: a, rate: 1 << 19)])
+        now = now.advanced(byMilliseconds: 500)
+        #expect(book.divide(among: members(1 << 18, 0), now: now) == [], "too early for a measurement")
+        now = now.advanced(byMilliseconds: 500)
+        let changes = book.divide(among: members(1 << 19, 0), now: now)
+        #expect(changes.map(\.rate) == [(1 << 20) - (16 << 10), 16 << 10])
+        now = now.advanced(byMilliseconds: 1_000)
+        let back = book.divide(among: members(3 << 19, 16 << 10), now: now)
+        #expect(back.map(\.rate) == [1 << 19, 1 << 19])
+    }
+
+    @Test func `an attempt that has ended or is no longer limited is forgotten`() throws {
+        var book = RateBook()
+        let now = Tick(nanoseconds: 0)
+        let a = try attempt(1)
+        _ = book.started(a, [bus], counts: [0], now: now)
+        let lifted = RateBook.Member(attempt: a, worker: worker, limits: [], receivedBytes: .max)
+        #expect(book.divide(among: [lifted], now: now) == [.init(worker: worker, attempt: a, rate: nil)])
+        #expect(book.isEmpty && book.due == nil)
+        _ = book.started(a, [bus], counts: [0], now: now)
+        #expect(book.divide(among: [], now: now) == [])
+        #expect(book.isEmpty && book.due == nil)
+    }
+}

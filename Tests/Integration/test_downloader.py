@@ -1,0 +1,142 @@
+"""Options of `earshot get` that people know from other downloaders."""
+
+import base64
+import hashlib
+import json
+import os
+
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+
+
+class DownloaderTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(Bus(workers=1))
+        self.out = self.bus.folder / "out"
+
+    def get(self, *arguments, **options):
+        return self.bus.run("get", "--no-spawn", *arguments, **options)
+
+    def done(self, *arguments, **options):
+        """Runs a command that succeeds, and returns its standard output."""
+        program = self.get(*arguments, **options)
+        self.assertEqual(program.status, 0, program.describe())
+        return program.stdout
+
+    def seen(self, *arguments, target="/headers"):
+        """Returns the header fields that the origin received."""
+        return json.loads(self.done(*arguments, self.origin.url + target))["headers"]
+
+    def basic(self, text):
+        return "Basic " + base64.b64encode(text.encode()).decode()
+
+    # Fields of the request.
+
+    def test_user_and_user_agent_are_fields_of_the_request(self):
+        fields = self.seen("-u", "me:sesame:open", "-A", "agent/1")
+        self.assertEqual((fields["authorization"], fields["user-agent"]), (self.basic("me:sesame:open"), "agent/1"))
+
+    def test_netrc_serves_each_url_of_a_list_with_its_own_entry(self):
+        netrc = self.bus.folder / "netrc"
+        netrc.write_text('machine 127.0.0.1 login "me" password "sesame"\n')
+        local = self.origin.url.replace("127.0.0.1", "localhost")
+        self.done("--netrc-file", netrc, "-d", self.out, self.origin.url + "/headers?a", local + "/headers?b")
+        sent = [json.loads(path.read_bytes())["headers"].get("authorization") for path in sorted(self.out.iterdir())]
+        self.assertEqual(sorted(sent, key=bool), [None, self.basic("me:sesame")])
+        self.bus.environment["NETRC"] = str(netrc)
+        self.assertEqual(self.seen("--netrc", target="/headers?c")["authorization"], self.basic("me:sesame"))
+        netrc.write_text("machine 127.0.0.1 login me sesame")
+        program = self.get("--netrc", self.origin.url + "/headers?d")
+        self.assertEqual(program.status, 66, program.describe())
+        self.assertNotIn("sesame", program.stderr)
+        netrc.unlink()
+        self.assertEqual(self.get("--netrc", self.origin.url + "/headers").status, 66)
+
+    def test_a_password_is_in_no_message_of_the_bus(self):
+        self.get("-u", "me:sesame", "-v", self.origin.url + "/status/401")
+        status = self.bus.run("status", "--json")
+        text = self.bus.program.stderr + status.stdout.decode()
+        for secret in ("sesame", self.basic("me:sesame")[6:]):
+            self.assertNotIn(secret, text)
+
+    # Header fields of the response.
+
+    def test_head_and_include_print_status_and_fields(self):
+        head = self.done("-I", self.origin.url + "/bytes/5000").decode()
+        self.assertTrue(head.startswith("HTTP 200\n") and head.endswith("\n\n"), head)
+        self.assertIn("content-length: 5000\n", head.lower())
+        self.assertEqual(self.origin.log()[0].method, "HEAD")
+        whole = self.done("--include", self.origin.url + "/bytes/5000")
+        fields, _, content = whole.partition(b"\n\n")
+        self.assertTrue(fields.startswith(b"HTTP 200\n"), fields)
+        self.assertEqual(content, body(5000))
+        missing = self.get("-I", self.origin.url + "/status/404")
+        self.assertEqual((missing.status, missing.stdout[:9]), (22, b"HTTP 404\n"), missing.describe())
+
+    def test_fields_go_to_a_file_of_their_own(self):
+        heads = self.bus.folder / "heads"
+        urls = [f"{self.origin.url}/bytes/{size}" for size in (10, 20)]
+        self.done("-D", heads, "-d", self.out, *urls)
+        self.assertEqual(heads.read_text().count("HTTP 200\n"), 2)
+        self.assertEqual(sorted(path.stat().st_size for path in self.out.iterdir()), [10, 20])
+
+    def test_json_lines_have_the_fields(self):
+        line = json.loads(self.done("--json", self.origin.url + "/set-cookie/a=1"))
+        self.assertEqual(line["headers"]["set-cookie"][0].split(";")[0], "a=1")
+        self.assertEqual(line["source"], "network")
+
+    # Checks.
+
+    def test_a_body_that_does_not_match_its_checksum_leaves_no_file(self):
+        size = 3 << 20
+        url = f"{self.origin.url}/bytes/{size}"
+        right = "sha256:" + hashlib.sha256(body(size)).hexdigest().upper()
+        wrong = "sha256:" + hashlib.sha256(b"other").hexdigest()
+        target = self.bus.folder / "file"
+        for place in (["-o", target], ["-d", self.out], []):
+            with self.subTest(place=place):
+                program = self.get("--checksum", wrong, *place, url)
+                self.assertEqual((program.status, program.stdout), (65, b""), program.describe())
+                self.assertIn("digest-mismatch", program.stderr)
+                self.assertFalse(target.exists())
+                self.assertEqual(list(self.out.iterdir()) if self.out.exists() else [], [])
+        self.done("--checksum", right, "-o", target, url)
+        self.assertEqual(target.read_bytes(), body(size))
+        target.write_text("old")
+        self.assertEqual(self.get("--checksum", wrong, "-o", target, url).status, 65)
+        self.assertEqual(target.read_text(), "old")
+        self.assertEqual(self.get("--checksum", wrong, "-d", self.out, url, url).status, 64)
+
+    def test_a_dry_run_sends_nothing(self):
+        urls = [self.origin.url + "/a/x.bin", self.origin.url + "/b/x.bin"]
+        program = self.bus.run("get", "--dry-run", "-d", "out", *urls, "http://a b/")
+        self.assertEqual(program.status, 2, program.describe())
+        self.assertEqual(program.stdout.decode().splitlines(),
+                         [f"GET {urls[0]} -> out/x.bin", f"GET {urls[1]} -> out/x-2.bin"])
+        self.assertFalse(os.path.exists(self.bus.folder / "out"))
+        line = json.loads(self.done("--dry-run", "--json", "-I", urls[0]))
+        self.assertEqual(line, {"method": "HEAD", "url": urls[0]})
+        self.assertEqual(self.origin.log(), [])
+
+    def test_sizes_have_suffixes(self):
+        self.assertEqual(self.get("--max-bytes", "4K", "-o", os.devnull, self.origin.url + "/bytes/4097").status, 63)
+        self.done("--max-bytes", "4K", "-o", os.devnull, self.origin.url + "/bytes/4096")
+        said = self.bus.run("set", "spool-size", "3G").stdout.decode()
+        self.assertIn(str(3 << 30), said)
+
+    # The number of requests.
+
+    def test_jobs_bound_the_requests_to_one_origin(self):
+        names = [f"/gate/j{number}?bytes=10" for number in range(4)]
+        program = self.bus.start("get", "--no-spawn", "-j", "2", "-d", self.out,
+                                 *[self.origin.url + name for name in names])
+        self.addCleanup(program.kill)
+        for number in range(4):
+            # The request after the next starts only when one has ended.
+            self.origin.await_count(names[min(number + 1, 3)], 1)
+            self.assertEqual(self.origin.total, min(number + 2, 4))
+            self.origin.open_gate(f"j{number}")
+        self.assertEqual(program.wait(), 0, program.describe())
+        self.assertEqual(len(list(self.out.iterdir())), 4)
+        self.assertEqual(self.origin.most_at_once, 2)
