@@ -25,7 +25,7 @@ extension BrokerCore {
     /// Whether no request, transfer, terminal or stored state is left, as at the end of a run.
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && extras.count == 0 && queue.count == 0
-            && !isPurging && purgedNumbers.isEmpty && outcomes.isEmpty && parts.isEmpty
+            && !isPurging && outcomes.isEmpty && parts.isEmpty
             && runningAttempts == 0 && adoption.isEmpty
             && durables.isEmpty
             && governor.origins.count == 0
@@ -35,7 +35,7 @@ extension BrokerCore {
 
     /// Whether a request with this ID waits for the outcome of its flight.
     public func isOpen(_ request: RequestID, of handler: HandlerID) -> Bool {
-        guard let handler = handlerNumbers[handler], let interest = listedInterest(request, of: handler) else {
+        guard let handler = handlers.number(of: handler), let interest = listedInterest(request, of: handler) else {
             return false
         }
         return interests[interest].phase == .open
@@ -66,9 +66,6 @@ extension BrokerCore {
             let weight = window.entries.reduce(into: DeliveryWindow.Weight()) { $0 += self.weight(of: $1) }
             check(window.weight == weight, "11: client \(client) is due \(weight)")
         }
-        for handler in handlers.indices {
-            check(handlers[handler].requests.isBalanced, "10: handler \(handlers[handler].id) does not balance")
-        }
     }
 
     private func auditSessions(_ check: Check) {
@@ -93,19 +90,24 @@ extension BrokerCore {
     }
 
     private func auditHandlers(_ check: Check) {
-        if let fault = handlerOrder.fault { check(false, "12: the order of handlers: \(fault)") }
-        let named = handlers.indices.filter { handlers[$0].purge == nil }
+        for fault in handlers.checkInvariants() { check(false, fault) }
+        for fault in cookieJars.checkInvariants() { check(false, fault) }
+        check(cookieJars.used.allSatisfy { handlers.hasRoot($0) }, "12: a cookie jar in use has no root")
         check(
-            handlerNumbers.count == named.count && named.allSatisfy { handlerNumbers[handlers[$0].id] == $0 },
-            "12: \(named.count) handlers, \(handlerNumbers.count) names")
-        let ordered = handlerOrder.numbers(from: handlerOrder.start) { _ in true }
-        let isInOrder = zip(ordered, ordered.dropFirst()).allSatisfy {
-            handlers[$0].id.description < handlers[$1].id.description
-        }
-        check(isInOrder && Set(ordered) == Set(named), "12: the order of handlers is not that of their names")
-        for root in roots.indices {
-            let count = handlers.indices.count { handlers[$0].root == root }
-            check(roots[root].handlers == count, "12: root \(root) counts \(roots[root].handlers) of \(count) handlers")
+            handlers.subscribedClients.allSatisfy { clients.contains($0) }, "12: subscriptions of a client that is gone"
+        )
+        var references: [Int32: Int] = [:]
+        for interest in interests.indices { references[interests[interest].handler, default: 0] += 1 }
+        for number in outcomes.waiting.indices { references[outcomes.waiting[number].handler, default: 0] += 1 }
+        for handler in handlers.indices {
+            let entry = handlers[handler]
+            check(
+                handlers.requests(of: handler).allSatisfy {
+                    interests.contains($0) && interests[$0].handler == handler && interests[$0].isListed
+                }, "12: handler \(entry.id) lists a wrong request")
+            check(
+                entry.references == references[handler, default: 0],
+                "12: handler \(entry.id) counts \(entry.references) of \(references[handler, default: 0]) references")
         }
     }
 
@@ -114,21 +116,19 @@ extension BrokerCore {
             var owned = 0
             for interest in ownerChains.members(of: clients[client].owned) where isPurged(interest) { owned += 1 }
             check(clients[client].purging == owned, "10: client \(client) owns \(owned) requests being purged")
-            let notices = purging.reduce(0) { sum, handler in
+            let notices = handlers.purging.reduce(0) { sum, handler in
                 guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { return sum }
                 return sum + purge.remaining
             }
             check(clients[client].deliveries.announced == notices, "10: client \(client) awaits \(notices) removals")
         }
-        for handler in purging {
-            let left = handlerChains.members(of: handlers[handler].interests).count {
-                interests[$0].phase != .delivering
-            }
+        for handler in handlers.purging {
+            let left = handlers.requests(of: handler).count { interests[$0].phase != .delivering }
             check(handlers[handler].purge?.remaining == left, "10: \(left) requests of a purge are left")
         }
-        for handler in handlers.indices where handlers[handler].purge == nil {
+        for handler in handlers.indices where handlers[handler].isNamed {
             let counts = handlers[handler].owners.counts.reduce(0) { $0 + $1.count }
-            let owned = handlerChains.members(of: handlers[handler].interests).count {
+            let owned = handlers.requests(of: handler).count {
                 interests[$0].phase != .delivering && interests[$0].owner >= 0
             }
             check(counts == owned, "10: handler \(handlers[handler].id) counts \(counts) of \(owned) owned requests")

@@ -36,19 +36,20 @@ extension BrokerCore {
 
     /// Writes handlers in the byte order of their names. Those of a filter are contiguous in it.
     func writeHandlers(_ page: QueryPage, to json: inout JSONText) {
-        var position = handlerOrder.start
+        let order = handlers.order
+        var position = order.start
         if page.after != nil || page.handler != nil {
             let after = page.after ?? ""
             let first = page.handler?.description ?? ""
-            position = handlerOrder.firstPosition {
+            position = order.firstPosition {
                 let name = handlers[$0].id.description
                 return name <= after || name < first
             }
         }
         let entries = sequence(state: position) { position -> Int32? in
-            guard let handler = handlerOrder[position], page.handler?.matches(handlers[handler].id) ?? true
+            guard let handler = order[position], page.handler?.matches(handlers[handler].id) ?? true
             else { return nil }
-            position = handlerOrder.position(after: position)
+            position = order.position(after: position)
             return handler
         }
         writePage(

@@ -88,7 +88,7 @@ extension BrokerCore {
             interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
         case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
         case .abandoned(let handler, let absence):
-            handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].purge == nil
+            handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].isNamed
         case .retry(let name): flight(name) != nil
         case .cooled(let scope, let serial): governor.isCooling(scope, serial: serial)
         case .paused(let origin, let pause): governor.isPaused(origin, serial: pause)
@@ -98,7 +98,7 @@ extension BrokerCore {
             clients.contains(client) && clients[client].deliveries.watch?.serial == stall
         case .lonely(let pool, let absence): pools.isAwaited(pool, serial: absence)
         case .lent, .opening, .adoption, .spoolRetry: true
-        case .jars(let serial): jarTimer == serial
+        case .jars(let serial): cookieJars.isAwaited(serial)
         case .aside(let serial): parts.isAside(serial)
         case .isolation(let id): workers.number(of: id).map { workers[$0].isolation != nil } ?? false
         case .heartbeat(let id): workers.number(of: id) != nil
@@ -124,11 +124,10 @@ extension BrokerCore {
         let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
         guard isLive(subject), listeners(of: handler).isEmpty else { return }
         var budget = max(limits.departuresPerPass, 1)
-        var next = handlers[handler].interests.firstMember ?? -1
+        var next = handlers[handler].interests.firstMember
         // The chain is in the order of arrival.
-        while next >= 0, interests[next].serial < absence {
-            let interest = next
-            next = handlerChains.next(after: interest)
+        while let interest = next, interests[interest].serial < absence {
+            next = handlers.request(after: interest)
             guard interests[interest].owner < 0, interests[interest].phase != .delivering, !isDurable(interest) else {
                 continue
             }

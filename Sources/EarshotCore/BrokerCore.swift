@@ -51,8 +51,6 @@ public struct BrokerCore {
     var interests = Slab<Interest>()
     var extras = Slab<Interest.Extras>()
     var flights = Slab<Flight>()
-    var handlers = Slab<HandlerEntry>()
-    var roots = Slab<RootEntry>()
     var clients = Slab<ClientSession>()
 
     /// Interests by handler and request ID, and flights by key. The tables store numbers only, since the records hold
@@ -68,41 +66,27 @@ public struct BrokerCore {
     var modedFlights = 0
     /// Revalidations in phase `queued`, which start when slots are left over. May contain names of ended flights.
     var revalidations: Deque<FlightName> = []
-    /// Handlers by name. A handler being purged has lost its name.
-    var handlerNumbers: [HandlerID: Int32] = [:]
-    /// The same handlers in the byte order of their names.
-    var handlerOrder = OrderedNumbers()
-    var rootNumbers: [String: Int32] = [:]
-    /// Cookie jars of roots without handlers.
-    var idleJars = IdleJars()
-    /// Serial of the live timer for the oldest idle jar; 0 for none.
-    var jarTimer: UInt64 = 0
+    /// Handlers, their requests and subscribers, and the purges of removed ones.
+    var handlers: HandlerRegistry
+    /// Cookie jars by the first segment of handler names.
+    var cookieJars = CookieJars()
     /// Connected clients by connection.
     var clientNumbers: [ClientID: Int32] = [:]
     /// Clients with a lease, connected or away, by token.
     var tokenNumbers: [SessionToken: Int32] = [:]
     /// Clients that are away, longest absence first.
     var awayClients: OrderedSet<Int32> = []
-    /// Clients subscribed to all handlers below a name.
-    var subtreeSubscribers: [HandlerID: [Int32]] = [:]
 
-    /// Interests by handler, by flight and by owner; flights by the flight they were redirected to.
-    var handlerChains = Chains()
+    /// Interests by flight and by owner; flights by the flight they were redirected to.
     var flightChains = Chains()
     var ownerChains = Chains()
     var parentChains = Chains()
-    /// Durable requests in phase `resting`, by handler.
-    var restingChains = Chains()
 
     var queue = FairQueue()
-    /// Handlers being purged, also by their former names, and ended sessions being purged.
-    var purging: Deque<Int32> = []
-    var purgedNumbers: [HandlerID: [Int32]] = [:]
+    /// Ended sessions being purged.
     var departed: Deque<Int32> = []
     /// Running or ended flights without requests whose cancellation is deferred, by number.
     var deferredCancellations: [Int32: DeferredCancellation] = [:]
-    /// Requests of removed handlers that may still be purged in this pass; negative if removals exceeded it.
-    var purgeBudget: Int
     var timers = Heap<Timer>()
     /// Workers, their leases and slots.
     var workers: WorkerFleet
@@ -140,7 +124,7 @@ public struct BrokerCore {
         self.workerLimits = workerLimits
         self.secret = secret
         self.limits = limits
-        purgeBudget = limits.purgesPerPass
+        handlers = HandlerRegistry(purgeBudget: limits.purgesPerPass)
         workers = WorkerFleet(limits: WorkerFleet.Limits(limits))
         pools = WorkerPools(limits: WorkerPools.Limits(limits))
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))

@@ -1,6 +1,4 @@
-internal import DequeModule
 public import EarshotWire
-internal import OrderedCollections
 
 /// Connections of clients, dispatch of their messages, and their subscriptions.
 extension BrokerCore {
@@ -145,66 +143,61 @@ extension BrokerCore {
     // MARK: Subscriptions
 
     private mutating func subscribe(_ client: Int32, to pattern: HandlerPattern) {
-        let heard = clients[client].subscriptions.count + clients[client].subtrees.count
-        guard heard < limits.subscriptionsPerClient else {
+        guard handlers.subscriptionCount(of: client) < limits.subscriptionsPerClient else {
             refuse(client, "too-many-handlers", "unsubscribe from some first", .subscribe(pattern))
             return
         }
         switch pattern {
         case .handler(let id): subscribe(client, toHandler: handlerNumber(id))
         case .subtree(let id):
-            guard clients[client].subtrees.append(id).inserted else { return }
-            subtreeSubscribers[id, default: []].append(client)
-            for handler in handlersMatching(pattern) { listenerCame(handler) }
+            guard handlers.subscribe(client, toSubtree: id) else { return }
+            for handler in handlers.matching(pattern) { listenerCame(handler) }
         }
     }
 
     mutating func subscribe(_ client: Int32, toHandler handler: Int32) {
-        guard clients[client].subscriptions.insert(handler).inserted else { return }
-        handlers[handler].subscribers.append(client)
+        guard handlers.subscribe(client, to: handler) else { return }
         listenerCame(handler)
     }
 
     private mutating func unsubscribe(_ client: Int32, from pattern: HandlerPattern, now: Tick) {
         switch pattern {
         case .handler(let id):
-            guard let handler = handlerNumbers[id] else { return }
+            guard let handler = handlers.number(of: id) else { return }
             unsubscribe(client, fromHandler: handler, now: now)
         case .subtree(let id):
-            guard clients[client].subtrees.remove(id) != nil else { return }
-            _ = dropSubtree(id, of: client, now: now)
+            _ = unsubscribe(client, fromSubtree: id, now: now)
         }
     }
 
     mutating func unsubscribe(_ client: Int32, fromHandler handler: Int32, now: Tick) {
-        guard clients[client].subscriptions.remove(handler) != nil else { return }
-        handlers[handler].subscribers.removeAll { $0 == client }
+        guard handlers.unsubscribe(client, from: handler) else { return }
         listenerLeft(handler, now: now)
         dropHandlerIfIdle(handler)
     }
 
-    /// Ends a subscription to a subtree that the client's session does not list any more. O(handlers in it).
+    /// Ends a subscription to a subtree, if there is one. O(handlers in it).
     ///
     /// - Returns: number of handlers in it.
-    mutating func dropSubtree(_ id: HandlerID, of client: Int32, now: Tick) -> Int {
-        subtreeSubscribers[id]?.removeAll { $0 == client }
-        if subtreeSubscribers[id]?.isEmpty == true { subtreeSubscribers[id] = nil }
-        let handlers = handlersMatching(.subtree(id))
-        for handler in handlers { listenerLeft(handler, now: now) }
-        return handlers.count
+    mutating func unsubscribe(_ client: Int32, fromSubtree id: HandlerID, now: Tick) -> Int {
+        guard handlers.unsubscribe(client, fromSubtree: id) else { return 0 }
+        let matching = handlers.matching(.subtree(id))
+        for handler in matching { listenerLeft(handler, now: now) }
+        return matching.count
     }
 
     /// Starts the grace period of the handler's own requests when its last listener has left.
     private mutating func listenerLeft(_ handler: Int32, now: Tick) {
         guard handlers[handler].ownRequests > 0, listeners(of: handler).isEmpty else { return }
-        handlers[handler].absence = nextSerial()
-        let subject = Timer.Subject.abandoned(handler: handler, absence: handlers[handler].absence)
+        let absence = nextSerial()
+        handlers.awaitListener(of: handler, serial: absence)
+        let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
         setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
     }
 
     /// Ends the grace period of a handler, and delivers everything that waited for a listener.
     private mutating func listenerCame(_ handler: Int32) {
-        handlers[handler].absence = 0
+        handlers.listenerCame(handler)
         deliverHeld(of: handler)
         claimResting(of: handler)
     }
@@ -212,19 +205,9 @@ extension BrokerCore {
     /// Clients that listen to a handler, each once.
     @inline(__always)
     func listeners(of handler: Int32) -> [Int32] {
-        departed.isEmpty && subtreeSubscribers.isEmpty ? handlers[handler].subscribers : selectedListeners(of: handler)
-    }
-
-    private func selectedListeners(of handler: Int32) -> [Int32] {
-        var found = handlers[handler].subscribers
-        if !subtreeSubscribers.isEmpty {
-            var all = OrderedSet(found)
-            for prefix in handlers[handler].id.prefixes { all.formUnion(subtreeSubscribers[prefix] ?? []) }
-            found = all.elements
-        }
+        let subscribers = handlers.subscribers(of: handler)
         // A departed session may not have been unsubscribed from this handler yet.
-        if !departed.isEmpty { found.removeAll { clients[$0].isGone } }
-        return found
+        return departed.isEmpty ? subscribers : subscribers.filter { !clients[$0].isGone }
     }
 
     // MARK: Handlers
@@ -232,52 +215,14 @@ extension BrokerCore {
     /// Number of a handler, which is created if needed. The caller adds a reference or a subscriber next, or calls
     /// `dropHandlerIfIdle`.
     mutating func handlerNumber(_ id: HandlerID) -> Int32 {
-        if let handler = handlerNumbers[id] { return handler }
-        let name = String(id.root)
-        let root = rootNumbers[name] ?? roots.insert(RootEntry(name: name, jar: idleJars.take(name)))
-        rootNumbers[name] = root
-        let handler = handlers.insert(HandlerEntry(id: id, root: root))
-        handlerNumbers[id] = handler
-        handlerOrder.insert(handler, at: position(of: id.description))
-        roots[root].handlers += 1
+        if let handler = handlers.number(of: id) { return handler }
+        let (handler, isFirstOfRoot) = handlers.add(id)
+        if isFirstOfRoot { cookieJars.rootAdded(handlers.rootName(of: handler)) }
         return handler
     }
 
-    /// Position of the first handler whose name is not before `name` in byte order. O(log handlers).
-    @inline(__always)
-    func position(of name: String) -> OrderedNumbers.Position {
-        handlerOrder.firstPosition { handlers[$0].id.description < name }
-    }
-
-    /// Existing handlers that match; those of a subtree in the byte order of their names. O(log handlers + matches).
-    func handlersMatching(_ pattern: HandlerPattern) -> [Int32] {
-        switch pattern {
-        case .handler(let id): handlerNumbers[id].map { [$0] } ?? []
-        case .subtree:
-            handlerOrder.numbers(from: position(of: pattern.description)) { pattern.matches(handlers[$0].id) }
-        }
-    }
-
-    /// Removes the name of a handler from the tables. The next use of the name creates another handler.
-    mutating func releaseName(of handler: Int32) {
-        let id = handlers[handler].id
-        handlerNumbers[id] = nil
-        handlerOrder.remove(at: position(of: id.description))
-    }
-
-    /// Frees a handler without interests, subscribers and unfinished purge.
+    /// Frees a handler without requests, waiting terminals, subscribers and unfinished purge.
     mutating func dropHandlerIfIdle(_ handler: Int32) {
-        guard handlers[handler].references == 0, handlers[handler].subscribers.isEmpty,
-            handlers[handler].purge?.isUnderWay != true
-        else { return }
-        let root = handlers[handler].root
-        roots[root].handlers -= 1
-        if roots[root].handlers == 0 {
-            keepJar(of: root)
-            rootNumbers[roots[root].name] = nil
-            roots.remove(root)
-        }
-        if handlers[handler].purge == nil { releaseName(of: handler) }
-        handlers.remove(handler)
+        if let root = handlers.dropIfIdle(handler) { keepJar(of: root) }
     }
 }

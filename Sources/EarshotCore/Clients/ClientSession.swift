@@ -1,6 +1,4 @@
-internal import EarshotHTTP
 internal import EarshotWire
-internal import OrderedCollections
 
 /// Session of one client: its requests, subscriptions and due terminals, over one connection, or with a lease over
 /// several.
@@ -35,10 +33,6 @@ struct ClientSession {
     /// Whether it can receive only one reply per message (REQ). Such a client gets no PROGRESS.
     var isRequestReply: Bool
     var name: String?
-    /// Numbers of the handlers it is subscribed to.
-    var subscriptions: Set<Int32> = []
-    /// Subtrees it is subscribed to.
-    var subtrees: OrderedSet<HandlerID> = []
     /// Open requests that it owns.
     var owned = Chain()
     /// Terminals that it has not acknowledged.
@@ -62,38 +56,4 @@ struct ClientSession {
 
     /// Whether the session has ended and is being purged.
     var isGone: Bool { deliveries.phase == .ended }
-}
-
-/// Name, subscribers and requests of one handler.
-struct HandlerEntry {
-    var id: HandlerID
-    var root: Int32
-    /// Interests whose IDs are taken.
-    var interests = Chain()
-    /// Number of interests and waiting terminals that refer to this record.
-    var references = 0
-    /// Numbers of the clients subscribed to exactly this handler.
-    var subscribers: [Int32] = []
-    /// Number of its open requests per owner.
-    var owners = OwnerCounts()
-    /// State of its purge after its removal with many requests; nil while it has its name.
-    var purge: Purge?
-    /// Number of open requests that belong to the handler itself.
-    var ownRequests = 0
-    /// Durable requests whose outcomes are on disk, waiting for a listener.
-    var resting = Chain()
-    /// Number of outcomes held until there is a listener.
-    var held = 0
-    /// Epoch without listeners, which its grace timer names; 0 while it has a listener.
-    var absence: UInt64 = 0
-    var requests = Ledger.Requests()
-}
-
-/// First segment of handler names: one application.
-struct RootEntry {
-    var name: String
-    /// Number of handlers with this first segment, including those being purged.
-    var handlers = 0
-    /// Cookie jar of its requests that use cookies; nil before the first.
-    var jar: CookieJar?
 }

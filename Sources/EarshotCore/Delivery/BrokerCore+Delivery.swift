@@ -89,7 +89,7 @@ extension BrokerCore {
         interests[interest].phase = .held
         interests[interest].outcome = outcome
         outcomes.retain(outcome)
-        handlers[interests[interest].handler].held += 1
+        handlers.outcomeHeld(of: interests[interest].handler)
         let waiting = handlers[interests[interest].handler].held
         if !outcomes.isSpoolFull, outcomes.mustSpill(outcome, waiting: waiting) { spill(outcome) }
         let subject = Timer.Subject.grace(interest: interest, serial: interests[interest].serial)
@@ -98,7 +98,7 @@ extension BrokerCore {
 
     /// Releases the outcome of a held request.
     mutating func unhold(_ interest: Int32) {
-        handlers[interests[interest].handler].held -= 1
+        handlers.outcomeReleased(of: interests[interest].handler)
         let outcome = interests[interest].outcome
         interests[interest].outcome = -1
         release(outcome)
@@ -107,9 +107,8 @@ extension BrokerCore {
     /// Delivers the held outcomes of a handler that has a listener. O(requests of the handler).
     mutating func deliverHeld(of handler: Int32) {
         guard handlers[handler].held > 0 else { return }
-        for interest in handlerChains.members(of: handlers[handler].interests)
-        where interests[interest].phase == .held {
-            handlers[handler].held -= 1
+        for interest in handlers.requests(of: handler) where interests[interest].phase == .held {
+            handlers.outcomeReleased(of: handler)
             let outcome = interests[interest].outcome
             accountOutcome(of: interest, outcome)
             publish(interest, outcome, to: listeners(of: handler))
@@ -367,7 +366,7 @@ extension BrokerCore {
         if record.outcome >= 0 { release(record.outcome) }
         if record.extras >= 0 { extras.remove(record.extras) }
         interests.remove(interest)
-        handlers[record.handler].references -= 1
+        handlers.release(record.handler)
         dropHandlerIfIdle(record.handler)
     }
 

@@ -44,7 +44,7 @@ extension BrokerCore {
         let record = interests[interest]
         let outcome = outcomes[record.outcome]
         let mark = RequestMark(record.request)
-        handlers[record.handler].references += 1
+        handlers.retain(record.handler)
         if outcome.isBare, record.extras < 0, mark.request != nil {
             let bare = WaitingTerminal(
                 request: mark, handler: record.handler, bytes: 0, failure: outcome.failure, isFiled: false)
@@ -87,7 +87,7 @@ extension BrokerCore {
         if let freed = outcomes.releaseWaiting(number) {
             delete(freed)
             if record.isInFile { actions.append(.spool(.forgetWaiting(WaitingID(rawValue: number)))) }
-            handlers[record.handler].references -= 1
+            handlers.release(record.handler)
             dropHandlerIfIdle(record.handler)
         }
         if let interest = record.interest { settled(interest, record.failure, by: client) }

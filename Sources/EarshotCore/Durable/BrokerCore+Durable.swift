@@ -14,7 +14,7 @@ extension BrokerCore {
         // Data on disk may be damaged in ways that SQLite does not detect.
         guard durables.found(entry.id), case .fetch(let fetch)? = try? ClientMessage(head: entry.head),
             fetch.options.isDurable,
-            handlerNumbers[fetch.handler].flatMap({ listedInterest(fetch.request, of: $0) }) == nil
+            handlers.number(of: fetch.handler).flatMap({ listedInterest(fetch.request, of: $0) }) == nil
         else {
             actions.append(.durable(.forget(entry.id)))
             return
@@ -256,7 +256,7 @@ extension BrokerCore {
             outcomes.retain(failure)
             interests[interest].phase = .held
             interests[interest].outcome = failure
-            handlers[interests[interest].handler].held += 1
+            handlers.outcomeHeld(of: interests[interest].handler)
         }
     }
 
@@ -283,16 +283,14 @@ extension BrokerCore {
         let handler = interests[interest].handler
         ledger.requests.pending += 1
         change(&ledger.requests)
-        handlers[handler].requests.pending += 1
-        change(&handlers[handler].requests)
-        handlers[handler].ownRequests += 1
+        handlers.requestReopened(of: handler, change)
     }
 
     /// Enters `resting`: the outcome is on disk only.
     private mutating func rest(_ interest: Int32) {
         let handler = interests[interest].handler
         interests[interest].phase = .resting
-        restingChains.append(interest, to: &handlers[handler].resting)
+        handlers.rest(interest, of: handler)
         if isExpired(interest) {
             orphan(interest)
         } else if !listeners(of: handler).isEmpty {
@@ -303,7 +301,7 @@ extension BrokerCore {
 
     /// Leaves `resting` for `recording`, before another phase is entered.
     private mutating func takeFromRest(_ interest: Int32) {
-        restingChains.remove(interest, from: &handlers[interests[interest].handler].resting)
+        handlers.endRest(interest, of: interests[interest].handler)
         interests[interest].phase = .recording
     }
 
@@ -347,7 +345,7 @@ extension BrokerCore {
     /// Queues reads of a handler's resting results when it gets a listener. O(resting requests).
     mutating func claimResting(of handler: Int32) {
         guard !handlers[handler].resting.isEmpty else { return }
-        for interest in restingChains.members(of: handlers[handler].resting) { durables.claim(interest) }
+        for interest in handlers.resting(of: handler) { durables.claim(interest) }
         readClaims()
     }
 

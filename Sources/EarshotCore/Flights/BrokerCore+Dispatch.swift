@@ -37,8 +37,8 @@ extension BrokerCore {
             guard slots.free > 0, let interest = nextInterest(in: pool, isForHigh: slots.areForHigh) else { return }
             guard !isPurged(interest) else {
                 finishPurge(of: interest)
-                purgeBudget -= 1
-                guard purgeBudget <= 0 else { continue }
+                handlers.spendPurges(1)
+                guard handlers.purgeBudget <= 0 else { continue }
                 isBehind = true
                 return
             }

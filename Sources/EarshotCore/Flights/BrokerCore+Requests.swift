@@ -19,13 +19,13 @@ extension BrokerCore {
             refuse(client, "bad-message", "a REQ socket says subscribe: no with durable", .fetch(fetch))
             return
         }
-        if fetch.options.replacesHandler, let handler = handlerNumbers[fetch.handler] {
+        if fetch.options.replacesHandler, let handler = handlers.number(of: fetch.handler) {
             _ = removeAll(of: handler, by: client)
         }
         if fetch.options.replacesHandler { withdraw(from: client) { $0 == fetch.handler } }
         settlePurges(of: fetch.request, fetch.handler)
         let handler = handlerNumber(fetch.handler)
-        let isHeard = !fetch.options.subscribes || hears(client, handler)
+        let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
         guard isHeard || hasRoomToSubscribe(client) else {
             dropHandlerIfIdle(handler)
             refuse(client, "too-many-handlers", "unsubscribe from some first", .fetch(fetch))
@@ -44,7 +44,7 @@ extension BrokerCore {
         }
         let interest = list(fetch, fingerprint, handler, client, hash, now: now)
         // Each new request pays for the purge of one, so removals leave no more work behind than requests had a limit.
-        if !purging.isEmpty { purgeBudget += 1 }
+        if !handlers.purging.isEmpty { handlers.spendPurges(-1) }
         if !isHeard { subscribe(client, toHandler: handler) }
         guard !fetch.options.isDurable else {
             keep(interest, fetch, by: client)
@@ -71,15 +71,9 @@ extension BrokerCore {
         return nil
     }
 
-    /// Checks the first subscriber before the set, because most handlers have only one.
-    @inline(__always)
-    private func hears(_ client: Int32, _ handler: Int32) -> Bool {
-        handlers[handler].subscribers.first == client || clients[client].subscriptions.contains(handler)
-    }
-
     @inline(__always)
     private func hasRoomToSubscribe(_ client: Int32) -> Bool {
-        clients[client].subscriptions.count + clients[client].subtrees.count < limits.subscriptionsPerClient
+        handlers.subscriptionCount(of: client) < limits.subscriptionsPerClient
     }
 
     /// Handles a repeated FETCH of a listed request, as sent after a reconnection. The newest sender becomes the owner.
@@ -107,10 +101,9 @@ extension BrokerCore {
         queue.remove(interest)
         let owner = interests[interest].owner
         ownerChains.remove(interest, from: &clients[owner].owned)
-        handlers[interests[interest].handler].owners.add(-1, for: owner)
         interests[interest].owner = client
         ownerChains.append(interest, to: &clients[client].owned)
-        handlers[interests[interest].handler].owners.add(1, for: client)
+        handlers.requestTransferred(of: interests[interest].handler, from: owner, to: client)
         if waits { enqueue(interest, for: leaf(of: interests[interest].flight)) }
     }
 
@@ -131,18 +124,10 @@ extension BrokerCore {
                 takes: fetch.options.takes && fetch.options.delivery != .inline))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash)
-        handlers[handler].references += 1
-        handlerChains.append(interest, to: &handlers[handler].interests)
-        if fetch.options.isOwned {
-            ownerChains.append(interest, to: &clients[client].owned)
-            handlers[handler].owners.add(1, for: client)
-        } else {
-            handlers[handler].ownRequests += 1
-        }
+        handlers.requestAdded(interest, to: handler, owner: fetch.options.isOwned ? client : nil)
+        if fetch.options.isOwned { ownerChains.append(interest, to: &clients[client].owned) }
         ledger.requests.submitted += 1
         ledger.requests.pending += 1
-        handlers[handler].requests.submitted += 1
-        handlers[handler].requests.pending += 1
         // The deadline of a durable request is set when it is accepted.
         if !fetch.options.isDurable, let deadline = fetch.options.deadlineMilliseconds {
             let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
@@ -220,8 +205,8 @@ extension BrokerCore {
             throw Refusal(code: .malformedURL, detail: "The proxy's URL is malformed.")
         }
         guard fetch.options.usesCookies, url.isHTTP else { return request }
-        let root = handlers[handler].root
-        guard makeRoomForJar(of: root) else { throw Refusal(code: .queueFull) }
+        let root = handlers.rootName(of: handler)
+        guard cookieJars.makeRoom(for: root, within: limits.cookieJars) else { throw Refusal(code: .queueFull) }
         return withCookies(request, of: root)
     }
 
@@ -253,7 +238,7 @@ extension BrokerCore {
         _ request: HTTPRequest, redirect: RedirectMode, key own: String?, isAlone: Bool, body: BodyID?, mode: CacheMode
     ) -> (number: Int32, isNew: Bool) {
         let key = FlightKey(request, redirect: redirect, own: own, alone: isAlone ? lastFlight + 1 : nil, mode: mode)
-        if !purging.isEmpty, let flight = joinableFlight(key) ?? laxerFlight(key) { settlePurges(of: flight) }
+        if !handlers.purging.isEmpty, let flight = joinableFlight(key) ?? laxerFlight(key) { settlePurges(of: flight) }
         if let flight = joinableFlight(key) ?? tightenedFlight(key) { return (flight, false) }
         let flight = beginFlight(request, redirect: redirect, ownKey: own, key, isAlone: isAlone, body: body)
         askCache(for: flight, request)
@@ -447,7 +432,7 @@ extension BrokerCore {
     mutating func priorityRequested(
         _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Int32
     ) {
-        guard let number = handlerNumbers[handler],
+        guard let number = handlers.number(of: handler),
             let interest = listedInterest(request, of: number)
         else {
             refuse(client, "unknown-request", "there is no such request", .priority(handler, request, priority))

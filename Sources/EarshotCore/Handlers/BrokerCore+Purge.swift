@@ -1,7 +1,6 @@
 internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
-internal import OrderedCollections
 
 /// Purges too large for one pass. The ledgers count them at once, and the tables are purged in slices, one per pass.
 ///
@@ -11,13 +10,13 @@ internal import OrderedCollections
 extension BrokerCore {
     /// Terminals of removed requests that listeners will receive, and that the ledger does not count as due yet.
     public var purgeNotices: Int {
-        purging.reduce(0) { sum, handler in
+        handlers.purging.reduce(0) { sum, handler in
             handlers[handler].purge.map { sum + $0.remaining * $0.listeners.count } ?? sum
         }
     }
 
     /// Whether some removed requests, or some sessions that have ended, are not purged yet.
-    public var isPurging: Bool { !purging.isEmpty || !departed.isEmpty }
+    public var isPurging: Bool { !handlers.purging.isEmpty || !departed.isEmpty }
 
     // MARK: Events
 
@@ -30,29 +29,22 @@ extension BrokerCore {
         let listeners = listeners(of: handler).filter { $0 != client }
         ledger.requests.pending -= count
         ledger.requests.removed += count
-        handlers[handler].requests.pending = 0
-        handlers[handler].requests.removed += count
         for (owner, owned) in handlers[handler].owners.counts { clients[owner].purging += owned }
         for listener in listeners { clients[listener].deliveries.announce(count) }
-        handlers[handler].purge = Purge(listeners: listeners, remaining: count, remover: clients[client].id)
-        purging.append(handler)
-        handOverName(of: handler)
+        handlers.beginPurge(of: handler, listeners: listeners, by: clients[client].id)
         endAttempts { core, interest in core.interests[interest].handler == handler }
         return count
     }
 
     /// Purges one slice of removed handlers and one of ended sessions. Called once per pass.
     mutating func continuePurges(now: Tick) {
-        // The purges that began in this pass are last.
-        for handler in purging.reversed() {
-            guard handlers[handler].purge?.isOld == false else { break }
-            handlers[handler].purge?.isOld = true
-        }
+        handlers.agePurges()
         // Removals in this pass have used part of the budget. Older purges always get at least half of it.
-        var budget = max(purgeBudget, limits.purgesPerPass / 2, 1)
-        while budget > 0, let handler = purging.first {
+        var budget = max(handlers.purgeBudget, limits.purgesPerPass / 2, 1)
+        while budget > 0, let handler = handlers.purging.first {
             guard let interest = handlers[handler].interests.firstMember else {
-                endPurge(of: handler)
+                handlers.endPurge()
+                dropHandlerIfIdle(handler)
                 continue
             }
             finishPurge(of: interest)
@@ -65,7 +57,7 @@ extension BrokerCore {
             departed.removeFirst()
             clients.remove(client)
         }
-        purgeBudget = limits.purgesPerPass
+        handlers.renewPurgeBudget(limits.purgesPerPass)
     }
 
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many. Requests
@@ -83,11 +75,10 @@ extension BrokerCore {
     /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget
     /// that is left means that nothing of the session is left.
     private mutating func goOnDeparting(_ client: Int32, _ budget: inout Int, now: Tick) {
-        while budget > 0, let id = clients[client].subtrees.last {
-            clients[client].subtrees.removeLast()
-            budget -= max(1, dropSubtree(id, of: client, now: now))
+        while budget > 0, let id = handlers.lastSubtree(of: client) {
+            budget -= max(1, unsubscribe(client, fromSubtree: id, now: now))
         }
-        while budget > 0, let handler = clients[client].subscriptions.first {
+        while budget > 0, let handler = handlers.anyHandler(of: client) {
             unsubscribe(client, fromHandler: handler, now: now)
             budget -= 1
         }
@@ -111,7 +102,7 @@ extension BrokerCore {
 
     /// Removes purged requests from a flight, its redirects and the flights that they follow. The flight may end.
     mutating func settlePurges(of flight: Int32) {
-        guard !purging.isEmpty else { return }
+        guard !handlers.purging.isEmpty else { return }
         var unwanted: [Int32] = []
         forEachInterest(of: flight) { core, interest in
             if core.isPurged(interest) { unwanted.append(interest) }
@@ -124,8 +115,8 @@ extension BrokerCore {
     ///
     /// - Parameter client: number of a client that gets no `FAILED … removed` for it.
     mutating func settlePurges(of request: RequestID, _ handler: HandlerID, withdrawnBy client: Int32? = nil) {
-        guard !purging.isEmpty else { return }
-        for number in purgedNumbers[handler] ?? [] {
+        guard !handlers.purging.isEmpty else { return }
+        for number in handlers.purging(handler) {
             guard let interest = listedInterest(request, of: number) else { continue }
             finishPurge(of: interest, withdrawnBy: client)
         }
@@ -135,12 +126,11 @@ extension BrokerCore {
     mutating func withdrawPurges(from client: Int32, where isMeant: (HandlerID) -> Bool) {
         guard clients[client].deliveries.announced > 0 else { return }
         let wasClosed = isClosed(client)
-        for handler in purging where isMeant(handlers[handler].id) {
-            guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { continue }
-            handlers[handler].purge?.listeners.removeAll { $0 == client }
-            clients[client].deliveries.retract(purge.remaining)
-            ledger.deliveries.due += purge.remaining
-            ledger.deliveries.lost += purge.remaining
+        for handler in handlers.purging where isMeant(handlers[handler].id) {
+            let count = handlers.withdraw(client, fromPurgeOf: handler)
+            clients[client].deliveries.retract(count)
+            ledger.deliveries.due += count
+            ledger.deliveries.lost += count
         }
         if wasClosed, !isClosed(client) { queue.clientOpened(client) }
     }
@@ -149,7 +139,7 @@ extension BrokerCore {
 
     /// Whether the handler of a request was removed, so that the request only waits for its purge.
     @inline(__always)
-    func isPurged(_ interest: Int32) -> Bool { handlers[interests[interest].handler].purge != nil }
+    func isPurged(_ interest: Int32) -> Bool { !handlers[interests[interest].handler].isNamed }
 
     // MARK: Steps
 
@@ -157,22 +147,25 @@ extension BrokerCore {
     mutating func finishPurge(of interest: Int32, withdrawnBy client: Int32? = nil) {
         let handler = interests[interest].handler
         let isEntering = interests[interest].phase == .entering
-        let askers = isEntering ? waitingAskers(of: interest, except: handlers[handler].purge?.remover) : []
+        let purge = handlers[handler].purge
+        let askers = isEntering ? waitingAskers(of: interest, except: purge?.remover) : []
         unlist(interest)
         switch interests[interest].phase {
         case .delivering:
             forgetIfAside(interest)
             return
         case .open:
-            let remover = handlers[handler].purge.flatMap { clientNumbers[$0.remover] }
-            detach(interest, by: remover, isLate: handlers[handler].purge?.isOld == true)
+            let remover = purge.flatMap { clientNumbers[$0.remover] }
+            detach(interest, by: remover, isLate: purge?.isOld == true)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)
         }
         let owner = interests[interest].owner
-        if owner >= 0 { clients[owner].purging -= 1 }
-        leaveOwner(interest)
-        handlers[handler].purge?.remaining -= 1
+        if owner >= 0 {
+            clients[owner].purging -= 1
+            ownerChains.remove(interest, from: &clients[owner].owned)
+        }
+        handlers.requestPurged(of: handler, owner: owner >= 0 ? owner : nil)
         var listeners = handlers[handler].purge?.listeners ?? []
         for listener in listeners { clients[listener].deliveries.retract(1) }
         if let client, let index = listeners.firstIndex(of: client) {
@@ -183,32 +176,6 @@ extension BrokerCore {
         }
         refuse(interest, Refusal(code: .removed), to: askers.filter { $0 != client && !listeners.contains($0) })
         publishRemoval(of: interest, to: listeners)
-    }
-
-    /// Ends the first purge, whose requests are all purged.
-    private mutating func endPurge(of handler: Int32) {
-        purging.removeFirst()
-        handlers[handler].purge?.isUnderWay = false
-        let id = handlers[handler].id
-        purgedNumbers[id]?.removeAll { $0 == handler }
-        if purgedNumbers[id]?.isEmpty == true { purgedNumbers[id] = nil }
-        dropHandlerIfIdle(handler)
-    }
-
-    /// Transfers a handler's name and subscribers to a new record.
-    private mutating func handOverName(of handler: Int32) {
-        let id = handlers[handler].id
-        purgedNumbers[id, default: []].append(handler)
-        releaseName(of: handler)
-        let successor = handlerNumber(id)
-        let subscribers = handlers[handler].subscribers
-        handlers[handler].subscribers = []
-        handlers[successor].subscribers = subscribers
-        for client in subscribers {
-            clients[client].subscriptions.remove(handler)
-            clients[client].subscriptions.insert(successor)
-        }
-        dropHandlerIfIdle(successor)
     }
 
     /// Removes requests with running transfers ahead of their slices, so that origins are relieved first. Considers the

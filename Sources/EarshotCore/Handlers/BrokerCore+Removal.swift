@@ -5,7 +5,7 @@ internal import EarshotWire
 extension BrokerCore {
     /// Handles CANCEL: ends one request. Replies even if there is none.
     mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32) {
-        if let number = handlerNumbers[handler],
+        if let number = handlers.number(of: handler),
             let interest = listedInterest(request, of: number)
         {
             removeInterest(interest, by: client)
@@ -18,11 +18,11 @@ extension BrokerCore {
     /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them.
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Int32, now: Tick) {
         var count = 0
-        for handler in handlersMatching(pattern) {
+        for handler in handlers.matching(pattern) {
             let id = handlers[handler].id
             count += removeAll(of: handler, by: client)
             // `removeAll` may have freed the handler's record, or given its name to another.
-            if let handler = handlerNumbers[id] { unsubscribe(client, fromHandler: handler, now: now) }
+            if let handler = handlers.number(of: id) { unsubscribe(client, fromHandler: handler, now: now) }
         }
         withdraw(from: client) { pattern.matches($0) }
         reply(.message(.removed(pattern, count: count)), to: client)
@@ -33,14 +33,14 @@ extension BrokerCore {
     /// - Returns: number of requests that had not ended.
     mutating func removeAll(of handler: Int32, by client: Int32) -> Int {
         // A few requests cost less to purge now than a purge record.
-        let isMuch = Int(handlers[handler].interests.count) > max(purgeBudget, limits.purgesPerPass / 64)
+        let isMuch = Int(handlers[handler].interests.count) > max(handlers.purgeBudget, limits.purgesPerPass / 64)
         if isMuch { return beginPurge(of: handler, by: client) }
-        let members = handlerChains.members(of: handlers[handler].interests)
-        purgeBudget -= members.count
+        let members = handlers.requests(of: handler)
+        handlers.spendPurges(members.count)
         var count = 0
-        handlers[handler].references += 1
+        handlers.retain(handler)
         for interest in members where removeInterest(interest, by: client) { count += 1 }
-        handlers[handler].references -= 1
+        handlers.release(handler)
         if members.isEmpty || handlers[handler].references == 0 { dropHandlerIfIdle(handler) }
         return count
     }
@@ -95,7 +95,7 @@ extension BrokerCore {
         forgetDurable(interest)
         let handler = interests[interest].handler
         requestNumbers.remove(interest, hash(interests[interest].request, of: handler))
-        handlerChains.remove(interest, from: &handlers[handler].interests)
+        handlers.requestUnlisted(interest, of: handler)
     }
 
     /// Moves a request from pending to its result in both ledgers, and removes it from its owner's open requests.
@@ -103,19 +103,7 @@ extension BrokerCore {
         let record = interests[interest]
         ledger.requests.pending -= 1
         change(&ledger.requests)
-        handlers[record.handler].requests.pending -= 1
-        change(&handlers[record.handler].requests)
-        leaveOwner(interest)
-    }
-
-    /// Removes a request that ends from its owner's open requests.
-    mutating func leaveOwner(_ interest: Int32) {
-        let record = interests[interest]
-        if record.owner >= 0 {
-            ownerChains.remove(interest, from: &clients[record.owner].owned)
-            handlers[record.handler].owners.add(-1, for: record.owner)
-        } else {
-            handlers[record.handler].ownRequests -= 1
-        }
+        if record.owner >= 0 { ownerChains.remove(interest, from: &clients[record.owner].owned) }
+        handlers.requestEnded(of: record.handler, owner: record.owner >= 0 ? record.owner : nil, change)
     }
 }

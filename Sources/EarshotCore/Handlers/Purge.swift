@@ -1,30 +1,30 @@
+internal import EarshotWire
+
 /// Purge of a handler that was removed with more requests than one pass purges.
 ///
 /// Its requests count as removed from the start, and its name belongs to a new record, so no lookup finds it. The
 /// requests are purged in slices, one per pass.
-struct Purge {
+struct Purge: Equatable {
     /// Numbers of the clients that listened when it was removed, except the remover. Each receives one `FAILED …
     /// removed` per request.
     var listeners: [Int32]
     /// Requests that had not ended and are not purged yet.
     var remaining: Int
     let remover: ClientID
-    /// Whether some of its IDs are still taken.
-    var isUnderWay = true
     /// Whether it began before this pass.
     var isOld = false
 }
 
 /// Number of open requests of a handler per owner. The single owner of most handlers needs no allocation.
-struct OwnerCounts {
-    private var first: Int32 = -1
+struct OwnerCounts: Equatable {
+    private var first: Int32?
     private var firstCount: Int32 = 0
     private var others: [Int32: Int32]?
 
     /// Owners by number, with the number of requests of each, in any order.
     var counts: [(owner: Int32, count: Int)] {
         var counts = (others ?? [:]).map { (owner: $0.key, count: Int($0.value)) }
-        if firstCount > 0 { counts.append((first, Int(firstCount))) }
+        if let first, firstCount > 0 { counts.append((first, Int(firstCount))) }
         return counts
     }
 

@@ -47,7 +47,7 @@ extension BrokerCore {
         }
         json.member("clients", clientNumbers.count)
         json.member("clients-away", awayClients.count)
-        json.member("handlers", handlerNumbers.count)
+        json.member("handlers", handlers.namedCount)
         writeTimes(to: &json)
         writeFaults(to: &json)
         writeWorkers(page, to: &json)

@@ -9,7 +9,7 @@ extension BrokerCore {
     func writeReason(_ handler: HandlerID, _ request: RequestID, to json: inout JSONText, now: Tick) {
         json.member("handler", handler.description)
         json.member("request", request.description)
-        guard let number = handlerNumbers[handler],
+        guard let number = handlers.number(of: handler),
             let interest = listedInterest(request, of: number)
         else {
             json.member("state", "unknown")

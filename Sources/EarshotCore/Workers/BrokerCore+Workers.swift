@@ -299,7 +299,7 @@ extension BrokerCore {
     /// Records a PROGRESS that the socket refused. `tellMissedProgress` sends the state at the time when the socket is
     /// writable.
     public mutating func progressRefused(_ handler: HandlerID, _ request: RequestID, by id: ClientID) {
-        guard let client = clientNumbers[id], let handler = handlerNumbers[handler],
+        guard let client = clientNumbers[id], let handler = handlers.number(of: handler),
             let interest = listedInterest(request, of: handler),
             clients[client].missedProgress.count < limits.missedProgress
         else { return }
@@ -324,7 +324,7 @@ extension BrokerCore {
     /// Purges the removed requests of an attempt's flight. A flight without other interests is then cancelled and gets
     /// no outcome.
     private mutating func settlePurges(of attempt: AttemptID, at worker: Int32) {
-        guard !purging.isEmpty, let flight = workers[worker].leases.flight(of: attempt) else { return }
+        guard !handlers.purging.isEmpty, let flight = workers[worker].leases.flight(of: attempt) else { return }
         settlePurges(of: flight)
     }
 

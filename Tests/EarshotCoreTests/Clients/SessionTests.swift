@@ -252,7 +252,7 @@ struct SessionTests {
         for client in clients { rig.pass { $0.fetch("h\(client.rawValue)", "1", "http://h/", by: client) } }
         for client in clients { lose(client) }
         #expect(rig.core.ledger.requests.removed == 1)
-        #expect(rig.core.handlerNumbers[HandlerID("h1")!] == nil)
+        #expect(rig.core.handlers.number(of: HandlerID("h1")!) == nil)
         #expect(rig.core.audit() == [])
     }
 

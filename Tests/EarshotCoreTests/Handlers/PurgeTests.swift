@@ -62,7 +62,7 @@ struct PurgeTests {
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         #expect(rig.terminals(for: a) == [] && rig.terminals(for: b).count == 20)
         #expect(finish() > 1)
-        #expect(rig.core.subtreeSubscribers.isEmpty && rig.core.audit() == [])
+        #expect(rig.core.handlers.subtreeCount == 0 && rig.core.audit() == [])
     }
 
     @Test mutating func `removals leave no backlog that grows, however fast their handlers come back`() {

@@ -47,12 +47,13 @@ struct RemovalTests {
         for number in 0..<3 { rig.say(.subscribe(.handler(HandlerID("q/x/\(number)")!)), by: a) }
         let pattern = HandlerPattern("q/x/")!
         var looks = 0
-        let found = rig.core.handlerOrder.numbers(from: rig.core.position(of: pattern.description)) { handler in
+        let found = rig.core.handlers.order.numbers(from: rig.core.handlers.position(of: pattern.description)) {
+            handler in
             looks += 1
             return pattern.matches(rig.core.handlers[handler].id)
         }
         #expect(found.map { rig.core.handlers[$0].id.description } == ["q/x/0", "q/x/1", "q/x/2"])
-        #expect(found == rig.core.handlersMatching(pattern))
+        #expect(found == rig.core.handlers.matching(pattern))
         #expect(looks <= found.count + 1)
         rig.remove("q/x/", by: a)
         #expect(rig.core.handlers.count == 20_000)

@@ -12,6 +12,8 @@ struct IdleJars {
 
     var count: Int { entries.count }
 
+    func contains(_ root: String) -> Bool { entries[root] != nil }
+
     /// Time at which the least recently used jar became idle; nil without jars.
     var oldest: Tick? { entries.values.first?.since }
 

@@ -1,0 +1,99 @@
+internal import EarshotWire
+internal import OrderedCollections
+
+/// Name, subscribers and requests of one handler.
+struct HandlerEntry {
+    /// State machine:
+    ///
+    /// ```
+    /// named → purging → purged
+    /// ```
+    ///
+    /// A handler that is `named` or `purged` is freed when it is idle.
+    enum Phase: Equatable {
+        /// Lookups of its name find it.
+        case named
+        /// Was removed with many requests. Its name belongs to another record.
+        case purging(Purge)
+        /// All its requests have ended. Terminals refer to it until their acknowledgement.
+        case purged
+    }
+
+    let id: HandlerID
+    let root: Int32
+    private(set) var phase = Phase.named
+    /// Requests whose IDs are taken, in the order of their arrival.
+    var interests = Chain()
+    /// Number of requests and waiting terminals that refer to this record.
+    var references = 0
+    /// Numbers of the clients subscribed to exactly this handler.
+    var subscribers: [Int32] = []
+    /// Number of its open requests per owner.
+    var owners = OwnerCounts()
+    /// Number of open requests that belong to the handler itself.
+    var ownRequests = 0
+    /// Durable requests whose outcomes are on disk, waiting for a listener.
+    var resting = Chain()
+    /// Number of outcomes held until there is a listener.
+    var held = 0
+    /// Epoch without listeners, which its grace timer names; nil while it has a listener.
+    var absence: UInt64?
+    var requests = Ledger.Requests()
+
+    init(id: HandlerID, root: Int32) {
+        self.id = id
+        self.root = root
+    }
+
+    @inline(__always)
+    var isNamed: Bool { if case .named = phase { true } else { false } }
+
+    var isPurging: Bool { if case .purging = phase { true } else { false } }
+
+    /// State of its purge; nil in other phases.
+    var purge: Purge? { if case .purging(let purge) = phase { purge } else { nil } }
+
+    /// Changes the phase. All changes go through here.
+    mutating func enter(_ next: Phase) {
+        let isLegal =
+            switch (phase, next) {
+            case (.named, .purging), (.purging, .purged): true
+            case (.named, _), (.purging, _), (.purged, _): false
+            }
+        precondition(isLegal, "handler \(id) cannot become \(next) when it is \(phase)")
+        phase = next
+    }
+
+    /// Changes the state of the purge; no effect in other phases.
+    mutating func changePurge(_ change: (inout Purge) -> Void) {
+        guard case .purging(var purge) = phase else { return }
+        change(&purge)
+        phase = .purging(purge)
+    }
+
+    /// Adds an open request of this owner; nil for one that belongs to the handler itself.
+    mutating func ownerJoined(_ owner: Int32?) {
+        if let owner { owners.add(1, for: owner) } else { ownRequests += 1 }
+    }
+
+    /// Removes an open request of this owner.
+    mutating func ownerLeft(_ owner: Int32?) {
+        if let owner { owners.add(-1, for: owner) } else { ownRequests -= 1 }
+    }
+}
+
+/// First segment of handler names: one application.
+struct RootEntry {
+    let name: String
+    /// Number of handlers with this first segment, including those being purged.
+    var handlers = 0
+}
+
+/// Handlers and subtrees that one client is subscribed to.
+struct Subscriptions: Equatable {
+    /// Numbers of the handlers.
+    var handlers: Set<Int32> = []
+    var subtrees: OrderedSet<HandlerID> = []
+
+    var count: Int { handlers.count + subtrees.count }
+}

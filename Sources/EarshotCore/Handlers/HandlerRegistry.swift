@@ -1,0 +1,446 @@
+internal import DequeModule
+internal import EarshotWire
+internal import OrderedCollections
+
+/// Handlers by name and number, their requests and subscribers, and the purges of removed handlers.
+///
+/// `HandlerEntry` documents the phases of a handler; only this type changes them. Clients and requests are known by
+/// number alone. A handler exists while a request, a waiting terminal, a subscriber or a purge needs it.
+struct HandlerRegistry {
+    private var handlers = Slab<HandlerEntry>()
+    private var roots = Slab<RootEntry>()
+    /// Named handlers.
+    private var numbers: [HandlerID: Int32] = [:]
+    /// The same handlers in the byte order of their names.
+    private(set) var order = OrderedNumbers()
+    private var rootNumbers: [String: Int32] = [:]
+    /// Clients subscribed to all handlers below a name.
+    private var subtrees: [HandlerID: [Int32]] = [:]
+    /// Subscriptions by client, for clients that have one.
+    private var subscriptions: [Int32: Subscriptions] = [:]
+    private var requestChains = Chains()
+    private var restingChains = Chains()
+    /// Handlers being purged, longest ago first.
+    private(set) var purging: Deque<Int32> = []
+    /// Handlers being purged, by their former names.
+    private var formerNumbers: [HandlerID: [Int32]] = [:]
+    /// Requests of removed handlers that may still be purged in this pass; negative if removals exceeded it.
+    private(set) var purgeBudget: Int
+
+    init(purgeBudget: Int) { self.purgeBudget = purgeBudget }
+
+    // MARK: Queries
+
+    subscript(handler: Int32) -> HandlerEntry {
+        @inline(__always) _read { yield handlers[handler] }
+    }
+
+    var count: Int { handlers.count }
+
+    /// Number of handlers with a name.
+    var namedCount: Int { numbers.count }
+
+    /// Numbers of all handlers. O(handlers).
+    var indices: [Int32] { handlers.indices }
+
+    var rootCount: Int { roots.count }
+
+    /// Number of subtrees with subscribers.
+    var subtreeCount: Int { subtrees.count }
+
+    /// Clients with a subscription, in any order.
+    var subscribedClients: some Collection<Int32> { subscriptions.keys }
+
+    @inline(__always)
+    func contains(_ handler: Int32) -> Bool { handlers.contains(handler) }
+
+    @inline(__always)
+    func number(of id: HandlerID) -> Int32? { numbers[id] }
+
+    /// Whether a handler has this first segment.
+    func hasRoot(_ name: String) -> Bool { rootNumbers[name] != nil }
+
+    /// First segment of a handler's name.
+    func rootName(of handler: Int32) -> String { roots[handlers[handler].root].name }
+
+    /// Position of the first handler whose name is not before `name` in byte order. O(log handlers).
+    @inline(__always)
+    func position(of name: String) -> OrderedNumbers.Position {
+        order.firstPosition { handlers[$0].id.description < name }
+    }
+
+    /// Existing handlers that match; those of a subtree in the byte order of their names. O(log handlers + matches).
+    func matching(_ pattern: HandlerPattern) -> [Int32] {
+        switch pattern {
+        case .handler(let id): numbers[id].map { [$0] } ?? []
+        case .subtree:
+            order.numbers(from: position(of: pattern.description)) { pattern.matches(handlers[$0].id) }
+        }
+    }
+
+    /// Clients subscribed to a handler or to a subtree with it, each once.
+    @inline(__always)
+    func subscribers(of handler: Int32) -> [Int32] {
+        subtrees.isEmpty ? handlers[handler].subscribers : allSubscribers(of: handler)
+    }
+
+    private func allSubscribers(of handler: Int32) -> [Int32] {
+        var all = OrderedSet(handlers[handler].subscribers)
+        for prefix in handlers[handler].id.prefixes { all.formUnion(subtrees[prefix] ?? []) }
+        return all.elements
+    }
+
+    /// Whether a client is subscribed to exactly this handler. Checks the first subscriber before the set, because most
+    /// handlers have only one.
+    @inline(__always)
+    func isSubscribed(_ client: Int32, to handler: Int32) -> Bool {
+        handlers[handler].subscribers.first == client || subscriptions[client]?.handlers.contains(handler) == true
+    }
+
+    /// Handlers and subtrees of a client.
+    func subscriptions(of client: Int32) -> Subscriptions { subscriptions[client] ?? Subscriptions() }
+
+    /// Any handler of a client. Holds no copy of the set, which the caller changes next.
+    func anyHandler(of client: Int32) -> Int32? { subscriptions[client]?.handlers.first }
+
+    /// The newest subtree of a client.
+    func lastSubtree(of client: Int32) -> HandlerID? { subscriptions[client]?.subtrees.last }
+
+    @inline(__always)
+    func subscriptionCount(of client: Int32) -> Int { subscriptions[client]?.count ?? 0 }
+
+    /// Requests of a handler whose IDs are taken, in the order of their arrival. O(requests).
+    @inline(__always)
+    func requests(of handler: Int32) -> [Int32] { requestChains.members(of: handlers[handler].interests) }
+
+    /// The request of the same handler that arrived next; nil for the newest.
+    @inline(__always)
+    func request(after interest: Int32) -> Int32? {
+        let next = requestChains.next(after: interest)
+        return next >= 0 ? next : nil
+    }
+
+    /// Durable requests of a handler whose outcomes are on disk. O(requests).
+    @inline(__always)
+    func resting(of handler: Int32) -> [Int32] { restingChains.members(of: handlers[handler].resting) }
+
+    // MARK: Names
+
+    /// Adds a handler. Its name must not be taken. The caller adds a request or a subscriber next, or calls
+    /// `dropIfIdle`.
+    ///
+    /// - Returns: its number, and whether it is the first handler of its root.
+    mutating func add(_ id: HandlerID) -> (number: Int32, isFirstOfRoot: Bool) {
+        precondition(numbers[id] == nil, "there are two handlers \(id)")
+        let name = String(id.root)
+        let known = rootNumbers[name]
+        let root = known ?? roots.insert(RootEntry(name: name))
+        rootNumbers[name] = root
+        let handler = handlers.insert(HandlerEntry(id: id, root: root))
+        numbers[id] = handler
+        order.insert(handler, at: position(of: id.description))
+        roots[root].handlers += 1
+        return (handler, known == nil)
+    }
+
+    /// Frees a handler that is idle.
+    ///
+    /// - Returns: the first segment of its name if no other handler has it; nil otherwise.
+    mutating func dropIfIdle(_ handler: Int32) -> String? {
+        guard isIdle(handler) else { return nil }
+        if handlers[handler].isNamed { releaseName(of: handler) }
+        let root = handlers[handler].root
+        handlers.remove(handler)
+        roots[root].handlers -= 1
+        guard roots[root].handlers == 0 else { return nil }
+        let name = roots[root].name
+        rootNumbers[name] = nil
+        roots.remove(root)
+        return name
+    }
+
+    /// Whether nothing refers to a handler, and no purge of it is under way. Reads one field at a time, because the
+    /// compiler copies a whole record for its computed properties.
+    @inline(__always)
+    private func isIdle(_ handler: Int32) -> Bool {
+        handlers[handler].references == 0 && handlers[handler].subscribers.isEmpty && !handlers[handler].isPurging
+    }
+
+    private mutating func releaseName(of handler: Int32) {
+        let id = handlers[handler].id
+        numbers[id] = nil
+        order.remove(at: position(of: id.description))
+    }
+
+    // MARK: Subscriptions
+
+    /// - Returns: whether the client was not subscribed to exactly this handler.
+    mutating func subscribe(_ client: Int32, to handler: Int32) -> Bool {
+        precondition(handlers[handler].isNamed, "handler \(handler) was removed")
+        guard subscriptions[client, default: Subscriptions()].handlers.insert(handler).inserted else { return false }
+        handlers[handler].subscribers.append(client)
+        return true
+    }
+
+    /// - Returns: whether the client was subscribed. The caller calls `dropIfIdle` then.
+    mutating func unsubscribe(_ client: Int32, from handler: Int32) -> Bool {
+        guard subscriptions[client]?.handlers.remove(handler) != nil else { return false }
+        handlers[handler].subscribers.removeAll { $0 == client }
+        dropSubscriptionsIfNone(of: client)
+        return true
+    }
+
+    /// - Returns: whether the client was not subscribed to this subtree.
+    mutating func subscribe(_ client: Int32, toSubtree id: HandlerID) -> Bool {
+        guard subscriptions[client, default: Subscriptions()].subtrees.append(id).inserted else { return false }
+        subtrees[id, default: []].append(client)
+        return true
+    }
+
+    /// - Returns: whether the client was subscribed to this subtree.
+    mutating func unsubscribe(_ client: Int32, fromSubtree id: HandlerID) -> Bool {
+        guard subscriptions[client]?.subtrees.remove(id) != nil else { return false }
+        subtrees[id]?.removeAll { $0 == client }
+        if subtrees[id]?.isEmpty == true { subtrees[id] = nil }
+        dropSubscriptionsIfNone(of: client)
+        return true
+    }
+
+    private mutating func dropSubscriptionsIfNone(of client: Int32) {
+        if subscriptions[client]?.count == 0 { subscriptions[client] = nil }
+    }
+
+    /// Begins an epoch without listeners. Its grace timer names the serial.
+    mutating func awaitListener(of handler: Int32, serial: UInt64) { handlers[handler].absence = serial }
+
+    /// Ends the epoch without listeners.
+    mutating func listenerCame(_ handler: Int32) { handlers[handler].absence = nil }
+
+    // MARK: Requests
+
+    /// Adds a reference to a handler: an additional request or waiting terminal needs its record.
+    mutating func retain(_ handler: Int32) { handlers[handler].references += 1 }
+
+    /// Removes a reference. The caller calls `dropIfIdle` next.
+    mutating func release(_ handler: Int32) { handlers[handler].references -= 1 }
+
+    /// Adds a new request, and a reference.
+    ///
+    /// - Parameter owner: the client that owns it; nil if it belongs to the handler itself.
+    mutating func requestAdded(_ interest: Int32, to handler: Int32, owner: Int32?) {
+        retain(handler)
+        requestChains.append(interest, to: &handlers[handler].interests)
+        handlers[handler].ownerJoined(owner)
+        handlers[handler].requests.submitted += 1
+        handlers[handler].requests.pending += 1
+    }
+
+    /// Removes a request whose ID is free.
+    mutating func requestUnlisted(_ interest: Int32, of handler: Int32) {
+        requestChains.remove(interest, from: &handlers[handler].interests)
+    }
+
+    /// Moves a request from pending to its result.
+    mutating func requestEnded(of handler: Int32, owner: Int32?, _ change: (inout Ledger.Requests) -> Void) {
+        handlers[handler].requests.pending -= 1
+        change(&handlers[handler].requests)
+        handlers[handler].ownerLeft(owner)
+    }
+
+    /// Reverses `requestEnded` for a request that belongs to the handler itself.
+    mutating func requestReopened(of handler: Int32, _ change: (inout Ledger.Requests) -> Void) {
+        handlers[handler].requests.pending += 1
+        change(&handlers[handler].requests)
+        handlers[handler].ownerJoined(nil)
+    }
+
+    /// Makes another client the owner of an open request.
+    mutating func requestTransferred(of handler: Int32, from owner: Int32, to client: Int32) {
+        handlers[handler].ownerLeft(owner)
+        handlers[handler].ownerJoined(client)
+    }
+
+    /// Counts an outcome held until there is a listener.
+    mutating func outcomeHeld(of handler: Int32) { handlers[handler].held += 1 }
+
+    /// Counts an outcome that is not held any more.
+    mutating func outcomeReleased(of handler: Int32) { handlers[handler].held -= 1 }
+
+    /// Adds a durable request whose outcome is on disk only.
+    mutating func rest(_ interest: Int32, of handler: Int32) {
+        restingChains.append(interest, to: &handlers[handler].resting)
+    }
+
+    /// Removes a durable request added by `rest`.
+    mutating func endRest(_ interest: Int32, of handler: Int32) {
+        restingChains.remove(interest, from: &handlers[handler].resting)
+    }
+
+    // MARK: Purges
+
+    /// Begins the purge of a handler. Its pending requests count as removed. Its name and its subscribers go to a new
+    /// record, which is freed at once if it has no subscriber.
+    ///
+    /// - Parameter listeners: clients that receive a terminal for each request.
+    mutating func beginPurge(of handler: Int32, listeners: [Int32], by remover: ClientID) {
+        let count = handlers[handler].requests.pending
+        handlers[handler].requests.pending = 0
+        handlers[handler].requests.removed += count
+        releaseName(of: handler)
+        handlers[handler].enter(.purging(Purge(listeners: listeners, remaining: count, remover: remover)))
+        purging.append(handler)
+        let id = handlers[handler].id
+        formerNumbers[id, default: []].append(handler)
+        let subscribers = handlers[handler].subscribers
+        guard !subscribers.isEmpty else { return }
+        let successor = add(id).number
+        handlers[handler].subscribers = []
+        handlers[successor].subscribers = subscribers
+        for client in subscribers {
+            subscriptions[client]?.handlers.remove(handler)
+            subscriptions[client]?.handlers.insert(successor)
+        }
+    }
+
+    /// Handlers being purged that had this name, in the order of their removal.
+    @inline(__always)
+    func purging(_ id: HandlerID) -> [Int32] { formerNumbers[id] ?? [] }
+
+    /// Counts a request of a handler being purged as purged.
+    mutating func requestPurged(of handler: Int32, owner: Int32?) {
+        handlers[handler].ownerLeft(owner)
+        handlers[handler].changePurge { $0.remaining -= 1 }
+    }
+
+    /// Withdraws the terminals of a purge from a client.
+    ///
+    /// - Returns: number of the terminals.
+    mutating func withdraw(_ client: Int32, fromPurgeOf handler: Int32) -> Int {
+        guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { return 0 }
+        handlers[handler].changePurge { $0.listeners.removeAll { $0 == client } }
+        return purge.remaining
+    }
+
+    /// Ends the longest purge, whose requests are all purged. The caller calls `dropIfIdle` next.
+    mutating func endPurge() {
+        let handler = purging.removeFirst()
+        let id = handlers[handler].id
+        precondition(handlers[handler].interests.isEmpty, "the purge of \(id) has requests")
+        handlers[handler].enter(.purged)
+        formerNumbers[id]?.removeAll { $0 == handler }
+        if formerNumbers[id]?.isEmpty == true { formerNumbers[id] = nil }
+    }
+
+    /// Marks the purges that began in this pass as old.
+    mutating func agePurges() {
+        // They are last.
+        for handler in purging.reversed() {
+            guard handlers[handler].purge?.isOld == false else { break }
+            handlers[handler].changePurge { $0.isOld = true }
+        }
+    }
+
+    /// Subtracts requests purged in this pass from its budget. A negative number adds to it.
+    mutating func spendPurges(_ count: Int) { purgeBudget -= count }
+
+    /// Sets the budget of the next pass.
+    mutating func renewPurgeBudget(_ budget: Int) { purgeBudget = budget }
+
+    // MARK: Memory
+
+    func hasSpareRoom(least: Int) -> Bool { handlers.hasSpareRoom(least: least) }
+
+    /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
+    mutating func releaseRoom(beyond bound: Int, least: Int) {
+        handlers.releaseRoom(least: least)
+        roots.releaseRoom(least: least)
+        numbers.releaseRoom(least: least)
+        rootNumbers.releaseRoom(least: least)
+        subtrees.releaseRoom(least: least)
+        subscriptions.releaseRoom(least: least)
+        for client in Array(subscriptions.keys) {
+            subscriptions[client]?.handlers.releaseRoom(least: least)
+            subscriptions[client]?.subtrees.releaseRoom(least: least)
+        }
+        requestChains.releaseRoom(beyond: bound, least: least)
+        restingChains.releaseRoom(beyond: bound, least: least)
+        purging.releaseRoomIfEmpty()
+        formerNumbers.releaseRoom(least: least)
+    }
+}
+
+extension HandlerRegistry {
+    /// Returns a sentence for each violated invariant. O(handlers and subscriptions).
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        checkNames(check)
+        checkSubscriptions(check)
+        for handler in indices { checkRequests(of: handler, check) }
+        check(Set(purging).count == purging.count, "10: a handler is purged twice")
+        check(
+            Set(purging) == Set(indices.filter { handlers[$0].purge != nil }),
+            "10: \(purging.count) handlers are purged")
+        let former = formerNumbers.values.flatMap { $0 }
+        check(Set(former) == Set(purging) && former.count == purging.count, "10: \(former.count) former names")
+        check(
+            formerNumbers.allSatisfy { id, former in former.allSatisfy { handlers[$0].id == id } },
+            "10: a former name is another handler's")
+        return faults
+    }
+
+    private typealias Check = (Bool, @autoclosure () -> String) -> Void
+
+    private func checkNames(_ check: Check) {
+        if let fault = order.fault { check(false, "12: the order of handlers: \(fault)") }
+        let named = indices.filter { handlers[$0].isNamed }
+        check(
+            numbers.count == named.count && named.allSatisfy { numbers[handlers[$0].id] == $0 },
+            "12: \(named.count) handlers, \(numbers.count) names")
+        let ordered = order.numbers(from: order.start) { _ in true }
+        let isInOrder = zip(ordered, ordered.dropFirst()).allSatisfy {
+            handlers[$0].id.description < handlers[$1].id.description
+        }
+        check(isInOrder && Set(ordered) == Set(named), "12: the order of handlers is not that of their names")
+        check(rootNumbers.count == roots.count, "12: \(roots.count) roots, \(rootNumbers.count) names")
+        for root in roots.indices {
+            let count = indices.count { handlers[$0].root == root }
+            check(roots[root].handlers == count, "12: root \(root) counts \(roots[root].handlers) of \(count) handlers")
+            check(rootNumbers[roots[root].name] == root, "12: root \(root) has no name")
+        }
+    }
+
+    private func checkSubscriptions(_ check: Check) {
+        for (client, own) in subscriptions {
+            check(own.count > 0, "12: client \(client) has an empty record of subscriptions")
+            check(
+                own.handlers.allSatisfy { handlers.contains($0) && handlers[$0].subscribers.contains(client) },
+                "12: client \(client) is subscribed to a handler that does not list it")
+            check(
+                own.subtrees.allSatisfy { subtrees[$0]?.contains(client) == true },
+                "12: client \(client) is subscribed to a subtree that does not list it")
+        }
+        let listed = indices.reduce(0) { $0 + handlers[$1].subscribers.count }
+        let own = subscriptions.values.reduce(0) { $0 + $1.handlers.count }
+        check(listed == own, "12: handlers list \(listed) subscribers, clients \(own) handlers")
+        let below = subtrees.values.reduce(0) { $0 + $1.count }
+        let ownBelow = subscriptions.values.reduce(0) { $0 + $1.subtrees.count }
+        check(below == ownBelow, "12: subtrees list \(below) subscribers, clients \(ownBelow) subtrees")
+        check(subtrees.values.allSatisfy { !$0.isEmpty }, "12: a subtree without subscribers")
+    }
+
+    private func checkRequests(of handler: Int32, _ check: Check) {
+        let entry = handlers[handler]
+        check(entry.requests.isBalanced, "10: handler \(entry.id) does not balance")
+        let open = entry.owners.counts.reduce(entry.ownRequests) { $0 + $1.count }
+        let pending = entry.purge?.remaining ?? entry.requests.pending
+        check(open == pending, "10: handler \(entry.id) has \(open) open requests, not \(pending)")
+        check(entry.phase != .purged || entry.interests.isEmpty, "10: purged handler \(entry.id) has requests")
+        check(entry.references >= Int(entry.interests.count), "12: handler \(entry.id) has too few references")
+        check(!isIdle(handler), "12: handler \(entry.id) is idle")
+        check(
+            resting(of: handler).count == Int(entry.resting.count)
+                && requests(of: handler).count == Int(entry.interests.count),
+            "10: a chain of handler \(entry.id) is broken")
+    }
+}

@@ -1,0 +1,286 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The registry of handlers in isolation: each event in each phase of a handler, names, subscriptions and purges.
+struct HandlerRegistryTests {
+    private static let id = HandlerID("a/b")!
+    private static let remover = ClientID(rawValue: 9)
+    private var registry = HandlerRegistry(purgeBudget: 10)
+
+    /// Phase of the handler `a/b` before an event.
+    enum Phase: CaseIterable {
+        case absent, named, purging, purged
+
+        init(_ entry: HandlerEntry.Phase) {
+            self =
+                switch entry {
+                case .named: .named
+                case .purging: .purging
+                case .purged: .purged
+                }
+        }
+    }
+
+    enum Event: CaseIterable {
+        case beginPurge, requestPurged, endPurge, dropIfIdle
+    }
+
+    /// A registry in which the handler `a/b` is in the given phase. It has one request, of client 5; a purged one has
+    /// a terminal that client 5 has not acknowledged.
+    private static func registry(_ phase: Phase) -> (HandlerRegistry, handler: Int32) {
+        var registry = HandlerRegistry(purgeBudget: 10)
+        guard phase != .absent else { return (registry, 0) }
+        let handler = registry.add(id).number
+        registry.requestAdded(1, to: handler, owner: 5)
+        guard phase != .named else { return (registry, handler) }
+        registry.beginPurge(of: handler, listeners: [7], by: remover)
+        guard phase == .purged else { return (registry, handler) }
+        registry.requestPurged(of: handler, owner: 5)
+        registry.requestUnlisted(1, of: handler)
+        registry.endPurge()
+        return (registry, handler)
+    }
+
+    /// Expected phase; nil for an event that cannot occur in a phase.
+    private static func expected(_ event: Event, _ phase: Phase) -> Phase? {
+        switch (event, phase) {
+        case (.beginPurge, .named), (.requestPurged, .purging): .purging
+        case (.endPurge, .purging): .purged
+        // The reference of its request keeps it.
+        case (.dropIfIdle, .named), (.dropIfIdle, .purging), (.dropIfIdle, .purged): phase
+        case (.beginPurge, _), (.requestPurged, _), (.endPurge, _), (.dropIfIdle, .absent): nil
+        }
+    }
+
+    @Test(arguments: Event.allCases, Phase.allCases)
+    func `each event in each phase leads where the diagram says`(event: Event, phase: Phase) {
+        guard let expected = Self.expected(event, phase) else { return }
+        var (registry, handler) = Self.registry(phase)
+        #expect(registry.checkInvariants() == [])
+        #expect(Phase(registry[handler].phase) == phase)
+        #expect((registry.number(of: Self.id) == handler) == (phase == .named))
+        #expect(registry.purging(Self.id) == (phase == .purging ? [handler] : []))
+        switch event {
+        case .beginPurge: registry.beginPurge(of: handler, listeners: [], by: Self.remover)
+        case .requestPurged:
+            registry.requestPurged(of: handler, owner: 5)
+            #expect(registry[handler].purge?.remaining == 0)
+        case .endPurge:
+            registry.requestPurged(of: handler, owner: 5)
+            registry.requestUnlisted(1, of: handler)
+            registry.endPurge()
+        case .dropIfIdle: #expect(registry.dropIfIdle(handler) == nil)
+        }
+        #expect(Phase(registry[handler].phase) == expected)
+        #expect(registry.checkInvariants() == [])
+    }
+
+    @Test(arguments: [Phase.named, .purged])
+    func `a handler is freed with its last reference, and its root with the last handler`(phase: Phase) {
+        var (registry, handler) = Self.registry(phase)
+        if phase == .named {
+            registry.requestEnded(of: handler, owner: 5) { $0.answered += 1 }
+            registry.requestUnlisted(1, of: handler)
+        }
+        let other = registry.add(HandlerID("a")!)
+        #expect(!other.isFirstOfRoot)
+        registry.release(handler)
+        #expect(registry.dropIfIdle(handler) == nil)
+        #expect(registry.count == 1 && registry.hasRoot("a"))
+        #expect(registry.dropIfIdle(other.number) == "a")
+        #expect(registry.count == 0 && registry.rootCount == 0 && !registry.hasRoot("a"))
+        #expect(registry.checkInvariants() == [])
+    }
+
+    @Test func `a handler being purged is not freed, even without a reference`() {
+        var (registry, handler) = Self.registry(.purging)
+        registry.requestPurged(of: handler, owner: 5)
+        registry.requestUnlisted(1, of: handler)
+        registry.release(handler)
+        #expect(registry.dropIfIdle(handler) == nil)
+        #expect(registry.contains(handler))
+        registry.endPurge()
+        #expect(registry.dropIfIdle(handler) == "a")
+        #expect(registry.checkInvariants() == [])
+    }
+
+    // MARK: Names
+
+    @Test mutating func `a subtree matches the handlers below it in the order of their names`() {
+        for name in ["a/c", "b", "a", "a/b/x", "ab", "a/b"] {
+            let handler = registry.add(HandlerID(name)!).number
+            registry.retain(handler)
+        }
+        func names(_ pattern: String) -> [String] {
+            registry.matching(HandlerPattern(pattern)!).map { registry[$0].id.description }
+        }
+        #expect(names("a/") == ["a/b", "a/b/x", "a/c"])
+        #expect(names("a/b/") == ["a/b/x"])
+        #expect(names("a") == ["a"])
+        #expect(names("c") == [] && names("c/") == [])
+        #expect(registry.rootCount == 3)
+        #expect(registry.checkInvariants() == [])
+    }
+
+    // MARK: Subscriptions
+
+    @Test mutating func `a client subscribes to a handler and to a subtree once, and counts once as a subscriber`() {
+        let handler = registry.add(Self.id).number
+        registry.retain(handler)
+        #expect(registry.subscribe(3, to: handler) == true)
+        #expect(registry.subscribe(3, to: handler) == false)
+        #expect(registry.subscribe(3, toSubtree: HandlerID("a")!) == true)
+        #expect(registry.subscribe(3, toSubtree: HandlerID("a")!) == false)
+        #expect(registry.subscribe(4, toSubtree: HandlerID("a")!) == true)
+        #expect(registry.subscribers(of: handler) == [3, 4])
+        #expect(registry.subscriptionCount(of: 3) == 2 && registry.subscriptionCount(of: 4) == 1)
+        #expect(registry.isSubscribed(3, to: handler) && !registry.isSubscribed(4, to: handler))
+        #expect(registry.checkInvariants() == [])
+        #expect(registry.unsubscribe(3, from: handler) == true)
+        #expect(registry.unsubscribe(3, from: handler) == false)
+        #expect(registry.unsubscribe(3, fromSubtree: HandlerID("a")!) == true)
+        #expect(registry.unsubscribe(3, fromSubtree: HandlerID("a")!) == false)
+        #expect(registry.subscribers(of: handler) == [4])
+        #expect(Array(registry.subscribedClients) == [4])
+        #expect(registry.unsubscribe(4, fromSubtree: HandlerID("a")!) == true)
+        #expect(registry.subtreeCount == 0 && registry.subscribers(of: handler) == [])
+        #expect(registry.checkInvariants() == [])
+    }
+
+    @Test mutating func `a subscriber keeps a handler`() {
+        let handler = registry.add(Self.id).number
+        _ = registry.subscribe(3, to: handler)
+        #expect(registry.dropIfIdle(handler) == nil)
+        _ = registry.unsubscribe(3, from: handler)
+        #expect(registry.dropIfIdle(handler) == "a")
+        #expect(registry.checkInvariants() == [])
+    }
+
+    @Test func `an epoch without listeners ends with the next listener`() {
+        var (registry, handler) = Self.registry(.named)
+        registry.awaitListener(of: handler, serial: 4)
+        #expect(registry[handler].absence == 4)
+        registry.listenerCame(handler)
+        #expect(registry[handler].absence == nil)
+    }
+
+    // MARK: Requests
+
+    @Test mutating func `requests count by owner until they end or are purged`() {
+        let handler = registry.add(Self.id).number
+        registry.requestAdded(1, to: handler, owner: 5)
+        registry.requestAdded(2, to: handler, owner: 6)
+        registry.requestAdded(3, to: handler, owner: nil)
+        #expect(registry.requests(of: handler) == [1, 2, 3])
+        #expect(registry.request(after: 1) == 2 && registry.request(after: 3) == nil)
+        registry.requestTransferred(of: handler, from: 5, to: 6)
+        #expect(registry[handler].owners.counts.map { [$0.owner, Int32($0.count)] } == [[6, 2]])
+        #expect(registry.checkInvariants() == [])
+        registry.requestEnded(of: handler, owner: nil) { $0.answered += 1 }
+        #expect(registry[handler].ownRequests == 0 && registry[handler].requests.answered == 1)
+        registry.requestReopened(of: handler) { $0.answered -= 1 }
+        #expect(registry[handler].ownRequests == 1 && registry[handler].requests.pending == 3)
+        #expect(registry.checkInvariants() == [])
+        registry.beginPurge(of: handler, listeners: [], by: Self.remover)
+        #expect(registry[handler].requests.pending == 0 && registry[handler].requests.removed == 3)
+        registry.requestPurged(of: handler, owner: 6)
+        #expect(registry[handler].purge?.remaining == 2)
+        #expect(registry.checkInvariants() == [])
+    }
+
+    @Test mutating func `resting requests keep their order`() {
+        let handler = registry.add(Self.id).number
+        for request in 1...3 as ClosedRange<Int32> {
+            registry.requestAdded(request, to: handler, owner: nil)
+            registry.rest(request, of: handler)
+        }
+        registry.endRest(2, of: handler)
+        #expect(registry.resting(of: handler) == [1, 3])
+        registry.outcomeHeld(of: handler)
+        #expect(registry[handler].held == 1)
+        registry.outcomeReleased(of: handler)
+        #expect(registry[handler].held == 0)
+        #expect(registry.checkInvariants() == [])
+    }
+
+    // MARK: Purges
+
+    @Test mutating func `the name and the subscribers of a removed handler go to a new record`() throws {
+        let handler = registry.add(Self.id).number
+        registry.requestAdded(1, to: handler, owner: nil)
+        _ = registry.subscribe(3, to: handler)
+        registry.beginPurge(of: handler, listeners: [3], by: Self.remover)
+        let successor = try #require(registry.number(of: Self.id))
+        #expect(successor != handler)
+        #expect(registry[successor].subscribers == [3] && registry[handler].subscribers == [])
+        #expect(registry.subscriptions(of: 3).handlers == [successor])
+        #expect(registry[successor].requests == Ledger.Requests())
+        #expect(registry.namedCount == 1 && registry.count == 2)
+        #expect(registry.checkInvariants() == [])
+    }
+
+    @Test func `a removed handler without subscribers has no successor`() {
+        let (registry, _) = Self.registry(.purging)
+        #expect(registry.number(of: Self.id) == nil && registry.count == 1 && registry.hasRoot("a"))
+    }
+
+    @Test func `a client can be withdrawn from a purge once`() {
+        var (registry, handler) = Self.registry(.purging)
+        #expect(registry.withdraw(8, fromPurgeOf: handler) == 0)
+        #expect(registry.withdraw(7, fromPurgeOf: handler) == 1)
+        #expect(registry.withdraw(7, fromPurgeOf: handler) == 0)
+        #expect(registry[handler].purge?.listeners == [])
+    }
+
+    @Test mutating func `purges are listed by name in order, and only those of earlier passes are old`() {
+        var purged: [Int32] = []
+        for request in 1...3 as ClosedRange<Int32> {
+            let handler = registry.add(Self.id).number
+            registry.requestAdded(request, to: handler, owner: nil)
+            registry.beginPurge(of: handler, listeners: [], by: Self.remover)
+            purged.append(handler)
+            if request == 2 { registry.agePurges() }
+        }
+        #expect(Array(registry.purging) == purged && registry.purging(Self.id) == purged)
+        #expect(purged.map { registry[$0].purge?.isOld } == [true, true, false])
+        #expect(registry.checkInvariants() == [])
+        registry.requestPurged(of: purged[0], owner: nil)
+        registry.requestUnlisted(1, of: purged[0])
+        registry.endPurge()
+        #expect(registry.purging(Self.id) == Array(purged[1...]))
+        #expect(registry.checkInvariants() == [])
+    }
+
+    @Test mutating func `the budget of a pass is spent, earned and renewed`() {
+        registry.spendPurges(12)
+        #expect(registry.purgeBudget == -2)
+        registry.spendPurges(-1)
+        #expect(registry.purgeBudget == -1)
+        registry.renewPurgeBudget(10)
+        #expect(registry.purgeBudget == 10)
+    }
+
+    @Test mutating func `released memory changes nothing`() {
+        var all: [Int32] = []
+        for number in 0..<100 {
+            let handler = registry.add(HandlerID("r\(number)/x")!).number
+            registry.requestAdded(Int32(number), to: handler, owner: 1)
+            _ = registry.subscribe(1, to: handler)
+            all.append(handler)
+        }
+        for (number, handler) in all.enumerated().dropFirst(3) {
+            registry.requestEnded(of: handler, owner: 1) { $0.answered += 1 }
+            registry.requestUnlisted(Int32(number), of: handler)
+            registry.release(handler)
+            _ = registry.unsubscribe(1, from: handler)
+            _ = registry.dropIfIdle(handler)
+        }
+        #expect(registry.hasSpareRoom(least: 8))
+        registry.releaseRoom(beyond: 3, least: 8)
+        #expect(!registry.hasSpareRoom(least: 8))
+        #expect(registry.namedCount == 3 && registry.subscriptions(of: 1).handlers == Set(all.prefix(3)))
+        #expect(registry.checkInvariants() == [])
+    }
+}
