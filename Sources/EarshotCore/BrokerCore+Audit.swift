@@ -19,6 +19,7 @@ extension BrokerCore {
         auditSessions(check)
         auditDurables(check)
         auditOutcomes(check)
+        faults += queue.checkInvariants()
         return faults
     }
 

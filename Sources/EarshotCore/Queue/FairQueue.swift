@@ -35,7 +35,7 @@ struct FairQueue {
         case origin
     }
 
-    private struct RootKey: Equatable {
+    struct RootKey: Equatable {
         var pool: Int32
         var priority: PriorityClass
         var root: Int32
@@ -43,16 +43,7 @@ struct FairQueue {
         var hash: UInt32 { NumberHash.of(pool, Int32(priority.rawValue), root) }
     }
 
-    private struct LaneKey: Equatable {
-        var root: Int32
-        var client: Int32
-        var origin: Int32
-        var scope: Int32
-
-        var hash: UInt32 { NumberHash.of(root, client, origin, scope) }
-    }
-
-    private struct LeafKey: Equatable {
+    struct LeafKey: Equatable {
         var lane: Int32
         var handler: Int32
 
@@ -60,51 +51,21 @@ struct FairQueue {
     }
 
     /// One root in one class.
-    private struct RootNode {
+    struct RootNode {
         var key: RootKey
         var lanes = Chain()
         var laneCount = 0
         var isInRotation = false
     }
 
-    /// Obstacle that a parked lane waits for.
-    private enum ParkingKey: Equatable {
-        /// Separate for each pool, because only that pool's dispatch visits the returning lane.
-        case client(Int32, pool: Int32)
-        case scope(Int32)
-        case origin(Int32)
-
-        var hash: UInt32 {
-            switch self {
-            case .client(let client, let pool): NumberHash.of(0, client, pool)
-            case .scope(let scope): NumberHash.of(1, scope)
-            case .origin(let origin): NumberHash.of(2, origin)
-            }
-        }
-    }
-
-    private struct Lane {
-        var key: LaneKey
-        var priority: PriorityClass
-        var leaves = Chain()
-        /// Fresh handlers, the newest first. The other handlers are in `leaves`.
-        var fresh = Chain()
-        /// Turns of fresh handlers since the last turn of another one.
-        var freshTurns = 0
-        /// Obstacle at which the lane is parked; nil while it is in its root's rotation.
-        var parking: ParkingKey?
-        /// Obstacle at which it was parked, until its next turn.
-        var cameFrom: ParkingKey?
-    }
-
-    private struct Leaf {
+    struct Leaf {
         var key: LeafKey
         var interests = Chain()
         var isFresh = false
     }
 
     /// Queue of one pool.
-    private struct Line {
+    struct Line {
         var rotations = [Chain](repeating: Chain(), count: ClassSchedule.classes.count)
         var schedule = ClassSchedule()
         /// Number of queued interests by class.
@@ -112,33 +73,33 @@ struct FairQueue {
     }
 
     /// Lanes parked at one obstacle, by class.
-    private struct Parking {
-        let key: ParkingKey
+    struct Parking {
+        let key: QueueLane.Resource
         var byClass = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
         var isEmpty: Bool { byClass.allSatisfy(\.isEmpty) }
     }
 
     private static let freshTurns = 3
 
-    private var roots = Slab<RootNode>()
-    private var lanes = Slab<Lane>()
-    private var leaves = Slab<Leaf>()
-    private var parkings = Slab<Parking>()
+    private(set) var roots = Slab<RootNode>()
+    private(set) var lanes = Slab<QueueLane>()
+    private(set) var leaves = Slab<Leaf>()
+    private(set) var parkings = Slab<Parking>()
     /// Indices of the four slabs by key.
-    private var rootNumbers = NumberTable()
-    private var laneNumbers = NumberTable()
-    private var leafNumbers = NumberTable()
-    private var parkingNumbers = NumberTable()
+    private(set) var rootNumbers = NumberTable()
+    private(set) var laneNumbers = NumberTable()
+    private(set) var leafNumbers = NumberTable()
+    private(set) var parkingNumbers = NumberTable()
 
     /// Queues by pool number.
-    private var lines: [Line] = []
-    private var rootChains = Chains()
+    private(set) var lines: [Line] = []
+    private(set) var rootChains = Chains()
     /// One table of links for all lanes: each lane is either in its root's rotation or parked.
-    private var laneChains = Chains()
-    private var leafChains = Chains()
-    private var interestChains = Chains()
+    private(set) var laneChains = Chains()
+    private(set) var leafChains = Chains()
+    private(set) var interestChains = Chains()
     /// Leaf of each interest; -1 for an interest that is not queued.
-    private var leafOfInterest: [Int32] = []
+    private(set) var leafOfInterest: [Int32] = []
 
     /// Number of queued interests in all pools.
     private(set) var count = 0
@@ -263,7 +224,7 @@ struct FairQueue {
                 let key = lanes[lane].key
                 switch obstacle(key.client, key.scope, priority) {
                 case .none:
-                    lanes[lane].cameFrom = nil
+                    if lanes[lane].hasReturned { lanes[lane].enter(.rotating(after: nil)) }
                     laneChains.rotate(&roots[root].lanes)
                     let leaf = nextLeaf(of: lane)
                     succeed(key)
@@ -312,56 +273,54 @@ struct FairQueue {
 
     /// Parks a lane. One that was unparked and finds the same obstacle had no turn: it is parked at the front, so that
     /// it does not starve.
-    private mutating func park(_ lane: Int32, _ parking: ParkingKey) {
+    private mutating func park(_ lane: Int32, _ resource: QueueLane.Resource) {
         unlinkFromRotation(lane)
         let row = Int(lanes[lane].priority.rawValue)
-        let number = parkingNumber(parking) ?? insertParking(parking)
-        if lanes[lane].cameFrom == parking {
+        let number = parkingNumber(resource) ?? insertParking(resource)
+        if lanes[lane].phase == .rotating(after: resource) {
             laneChains.prepend(lane, to: &parkings[number].byClass[row])
         } else {
             laneChains.append(lane, to: &parkings[number].byClass[row])
         }
-        lanes[lane].parking = parking
-        lanes[lane].cameFrom = nil
-        succeed(lanes[lane].key, except: parking)
+        lanes[lane].enter(.parked(resource))
+        succeed(lanes[lane].key, except: resource)
     }
 
     /// Unparks one lane for each resource that a lane leaving the rotation had claimed. Otherwise free capacity could
     /// remain unused while lanes are parked.
-    private mutating func succeed(_ key: LaneKey, except parking: ParkingKey? = nil) {
-        let client = ParkingKey.client(key.client, pool: roots[key.root].key.pool)
-        for held in [client, .scope(key.scope), .origin(key.origin)] where held != parking { unpark(held) }
+    private mutating func succeed(_ key: QueueLane.Key, except missing: QueueLane.Resource? = nil) {
+        let client = QueueLane.Resource.client(key.client, pool: roots[key.root].key.pool)
+        for held in [client, .scope(key.scope), .origin(key.origin)] where held != missing { unpark(held) }
     }
 
     /// Returns the longest parked lane of each class to the rotation.
-    private mutating func unpark(_ parking: ParkingKey) {
-        guard let number = parkingNumber(parking) else { return }
+    private mutating func unpark(_ resource: QueueLane.Resource) {
+        guard let number = parkingNumber(resource) else { return }
         var returning: [Int32] = []
         for chain in parkings[number].byClass { if let lane = chain.firstMember { returning.append(lane) } }
         for lane in returning {
-            unlinkFromParking(lane, parking)
-            lanes[lane].parking = nil
-            lanes[lane].cameFrom = parking
+            unlinkFromParking(lane, resource)
+            lanes[lane].enter(.rotating(after: resource))
             linkToRotation(lane)
         }
     }
 
-    private mutating func unlinkFromParking(_ lane: Int32, _ parking: ParkingKey) {
-        guard let number = parkingNumber(parking) else { preconditionFailure("lane \(lane) is parked nowhere") }
+    private mutating func unlinkFromParking(_ lane: Int32, _ resource: QueueLane.Resource) {
+        guard let number = parkingNumber(resource) else { preconditionFailure("lane \(lane) is parked nowhere") }
         laneChains.remove(lane, from: &parkings[number].byClass[Int(lanes[lane].priority.rawValue)])
         guard parkings[number].isEmpty else { return }
-        parkingNumbers.remove(number, parking.hash)
+        parkingNumbers.remove(number, resource.hash)
         parkings.remove(number)
     }
 
     // MARK: Nodes
 
-    private func pool(of lane: Int32) -> Int32 { roots[lanes[lane].key.root].key.pool }
+    func pool(of lane: Int32) -> Int32 { roots[lanes[lane].key.root].key.pool }
 
     private mutating func leafNumber(for place: Place) -> Int32 {
         let rootKey = RootKey(pool: place.pool, priority: place.priority, root: place.root)
         let root = rootNumbers.find(rootKey.hash) { roots[$0].key == rootKey } ?? insertRoot(rootKey)
-        let laneKey = LaneKey(root: root, client: place.client, origin: place.origin, scope: place.scope)
+        let laneKey = QueueLane.Key(root: root, client: place.client, origin: place.origin, scope: place.scope)
         let lane = laneNumbers.find(laneKey.hash) { lanes[$0].key == laneKey } ?? insertLane(laneKey, place.priority)
         let leafKey = LeafKey(lane: lane, handler: place.handler)
         let hash = leafKey.hash
@@ -378,18 +337,18 @@ struct FairQueue {
         return root
     }
 
-    private func parkingNumber(_ key: ParkingKey) -> Int32? {
+    func parkingNumber(_ key: QueueLane.Resource) -> Int32? {
         parkingNumbers.isEmpty ? nil : parkingNumbers.find(key.hash) { parkings[$0].key == key }
     }
 
-    private mutating func insertParking(_ key: ParkingKey) -> Int32 {
+    private mutating func insertParking(_ key: QueueLane.Resource) -> Int32 {
         let number = parkings.insert(Parking(key: key))
         parkingNumbers.insert(number, key.hash)
         return number
     }
 
-    private mutating func insertLane(_ key: LaneKey, _ priority: PriorityClass) -> Int32 {
-        let lane = lanes.insert(Lane(key: key, priority: priority))
+    private mutating func insertLane(_ key: QueueLane.Key, _ priority: PriorityClass) -> Int32 {
+        let lane = lanes.insert(QueueLane(key: key, priority: priority))
         laneNumbers.insert(lane, key.hash)
         roots[key.root].laneCount += 1
         linkToRotation(lane)
@@ -425,15 +384,14 @@ struct FairQueue {
         unlink(leaf)
         leafNumbers.remove(leaf, key.hash)
         leaves.remove(leaf)
-        if lanes[key.lane].leaves.isEmpty, lanes[key.lane].fresh.isEmpty { dropLane(key.lane) }
+        if lanes[key.lane].isEmpty { dropLane(key.lane) }
     }
 
     private mutating func dropLane(_ lane: Int32) {
         let key = lanes[lane].key
-        if let parking = lanes[lane].parking {
-            unlinkFromParking(lane, parking)
-        } else {
-            unlinkFromRotation(lane)
+        switch lanes[lane].phase {
+        case .parked(let resource): unlinkFromParking(lane, resource)
+        case .rotating: unlinkFromRotation(lane)
         }
         succeed(key)
         laneNumbers.remove(lane, key.hash)

@@ -1,0 +1,77 @@
+internal import EarshotWire
+
+/// Interests of one client at one origin, with one set of credentials, under one root and in one class.
+struct QueueLane {
+    struct Key: Equatable {
+        /// Number of the root in one class.
+        var root: Int32
+        var client: Int32
+        var origin: Int32
+        var scope: Int32
+
+        var hash: UInt32 { NumberHash.of(root, client, origin, scope) }
+    }
+
+    /// Resource that a parked lane waits for: room of a client or an origin, or the end of a cool-down.
+    enum Resource: Equatable {
+        /// Separate for each pool, because only that pool's dispatch visits the returning lane.
+        case client(Int32, pool: Int32)
+        case scope(Int32)
+        case origin(Int32)
+
+        var hash: UInt32 {
+            switch self {
+            case .client(let client, let pool): NumberHash.of(0, client, pool)
+            case .scope(let scope): NumberHash.of(1, scope)
+            case .origin(let origin): NumberHash.of(2, origin)
+            }
+        }
+    }
+
+    /// State machine:
+    ///
+    /// ```
+    /// rotating ⇄ parked     (a resource is missing at its turn; unparked)
+    /// rotating → rotating   (a turn)
+    /// ```
+    ///
+    /// A lane is freed in either phase when its last interest leaves.
+    enum Phase: Equatable {
+        /// In the rotation of its root. `after` is the resource for which it waited, until its next turn.
+        case rotating(after: Resource?)
+        case parked(Resource)
+    }
+
+    let key: Key
+    let priority: PriorityClass
+    /// Handlers in the order of their turns, without the fresh ones.
+    var leaves = Chain()
+    /// Fresh handlers, the newest first.
+    var fresh = Chain()
+    /// Turns of fresh handlers since the last turn of another one.
+    var freshTurns = 0
+    private(set) var phase = Phase.rotating(after: nil)
+
+    init(key: Key, priority: PriorityClass) {
+        self.key = key
+        self.priority = priority
+    }
+
+    /// Whether it was parked and has had no turn since.
+    @inline(__always)
+    var hasReturned: Bool { if case .rotating(.some) = phase { true } else { false } }
+
+    var isEmpty: Bool { leaves.isEmpty && fresh.isEmpty }
+
+    /// Changes the phase. All changes go through here.
+    mutating func enter(_ next: Phase) {
+        let isLegal =
+            switch (phase, next) {
+            case (.rotating, .parked), (.rotating, .rotating(nil)): true
+            case (.parked(let resource), .rotating(let last)): last == resource
+            case (.rotating, .rotating), (.parked, .parked): false
+            }
+        precondition(isLegal, "a lane of root \(key.root) cannot become \(next) when it is \(phase)")
+        phase = next
+    }
+}

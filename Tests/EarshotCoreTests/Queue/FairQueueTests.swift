@@ -1,0 +1,190 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The queue in isolation: each event in each phase of a lane, the turns, and the counts.
+struct FairQueueTests {
+    private var queue = FairQueue()
+
+    /// Phase of the lane of client 1 at origin 2 in scope 3 before an event.
+    enum Phase: CaseIterable {
+        case absent, rotating, atClient, atScope, atOrigin, returned
+
+        static func of(_ queue: FairQueue) -> Phase {
+            guard let lane = queue.lanes.indices.first else { return .absent }
+            return switch queue.lanes[lane].phase {
+            case .rotating(nil): .rotating
+            case .rotating(.some): .returned
+            case .parked(.client(1, pool: 0)): .atClient
+            case .parked(.scope(3)): .atScope
+            case .parked(.origin(2)): .atOrigin
+            case .parked: .absent
+            }
+        }
+    }
+
+    enum Event: CaseIterable {
+        case push, remove, turn, clientFull, cooling, originFull, clientOpened, scopeOpened, originOpened, otherOpened
+    }
+
+    private static func place(
+        pool: Int32 = 0, _ priority: PriorityClass = .normal, root: Int32 = 1, client: Int32 = 1, origin: Int32 = 2,
+        scope: Int32 = 3, handler: Int32 = 4
+    ) -> FairQueue.Place {
+        FairQueue.Place(
+            pool: pool, priority: priority, root: root, client: client, origin: origin, scope: scope, handler: handler)
+    }
+
+    private static func queue(_ phase: Phase) -> FairQueue {
+        var queue = FairQueue()
+        guard phase != .absent else { return queue }
+        queue.push(1, at: place())
+        let obstacle: FairQueue.Obstacle =
+            switch phase {
+            case .absent, .rotating: .none
+            case .atClient: .client
+            case .atScope: .scope
+            case .atOrigin, .returned: .origin
+            }
+        if obstacle != .none { _ = queue.next(in: 0, isForHigh: false) { _, _, _ in obstacle } }
+        if phase == .returned { queue.originOpened(2) }
+        return queue
+    }
+
+    private static func expected(_ event: Event, _ phase: Phase) -> Phase {
+        switch (event, phase) {
+        case (.remove, _): .absent
+        case (.push, .absent): .rotating
+        case (.push, _), (.otherOpened, _): phase
+        case (.turn, .rotating), (.turn, .returned): .rotating
+        case (.clientFull, .rotating), (.clientFull, .returned): .atClient
+        case (.cooling, .rotating), (.cooling, .returned): .atScope
+        case (.originFull, .rotating), (.originFull, .returned): .atOrigin
+        case (.turn, _), (.clientFull, _), (.cooling, _), (.originFull, _): phase
+        case (.clientOpened, .atClient), (.scopeOpened, .atScope), (.originOpened, .atOrigin): .returned
+        case (.clientOpened, _), (.scopeOpened, _), (.originOpened, _): phase
+        }
+    }
+
+    @Test(arguments: Event.allCases, Phase.allCases)
+    func `each event in each phase of a lane leads where the diagram says`(event: Event, phase: Phase) {
+        var queue = Self.queue(phase)
+        #expect(Phase.of(queue) == phase)
+        var asked = 0
+        func turn(_ obstacle: FairQueue.Obstacle) -> Int32? {
+            queue.next(in: 0, isForHigh: false) { client, scope, priority in
+                #expect(client == 1 && scope == 3 && priority == .normal)
+                asked += 1
+                return obstacle
+            }
+        }
+        let canTurn = phase == .rotating || phase == .returned
+        switch event {
+        case .push: queue.push(2, at: Self.place())
+        case .remove: queue.remove(1)
+        case .turn: #expect(turn(.none) == (canTurn ? 1 : nil))
+        case .clientFull: #expect(turn(.client) == nil)
+        case .cooling: #expect(turn(.scope) == nil)
+        case .originFull: #expect(turn(.origin) == nil)
+        case .clientOpened: queue.clientOpened(1)
+        case .scopeOpened: queue.scopeOpened(3)
+        case .originOpened: queue.originOpened(2)
+        case .otherOpened:
+            queue.clientOpened(2)
+            queue.scopeOpened(1)
+            queue.originOpened(3)
+        }
+        #expect(Phase.of(queue) == Self.expected(event, phase))
+        #expect(asked <= 1 && (asked == 0 || canTurn))
+        #expect(queue.checkInvariants() == [])
+    }
+
+    /// Takes turns until none is left, removes each interest, and returns them.
+    private static func drain(_ queue: inout FairQueue, pool: Int32 = 0, isForHigh: Bool = false) -> [Int32] {
+        var order: [Int32] = []
+        while let next = queue.next(in: pool, isForHigh: isForHigh, obstacle: { _, _, _ in .none }) {
+            queue.remove(next)
+            order.append(next)
+        }
+        return order
+    }
+
+    @Test mutating func `roots, lanes and handlers have turns in this order, and a handler's interests their own`() {
+        queue.push(1, at: Self.place(root: 1, client: 1, handler: 1))
+        queue.push(2, at: Self.place(root: 1, client: 1, handler: 1))
+        queue.push(3, at: Self.place(root: 1, client: 1, handler: 2))
+        queue.push(4, at: Self.place(root: 1, client: 2, handler: 3))
+        queue.push(5, at: Self.place(root: 2, client: 3, handler: 4))
+        queue.push(6, at: Self.place(root: 1, client: 1, handler: 1), first: true)
+        #expect(queue.checkInvariants() == [])
+        #expect(Self.drain(&queue) == [6, 5, 4, 3, 1, 2])
+        #expect(queue.count == 0 && queue.lanes.count == 0 && queue.roots.count == 0)
+    }
+
+    @Test mutating func `fresh handlers have three of four turns, the newest first`() {
+        for request in 0..<3 as Range<Int32> { queue.push(request, at: Self.place(handler: 0)) }
+        for handler in 1...5 as ClosedRange<Int32> {
+            queue.push(10 + handler, at: Self.place(handler: handler), isFresh: true)
+        }
+        #expect(queue.checkInvariants() == [])
+        #expect(Self.drain(&queue) == [15, 14, 13, 0, 12, 11, 1, 2])
+    }
+
+    @Test mutating func `only class high may start in slots for it, and only a pool's own interests in its slots`() {
+        queue.push(1, at: Self.place(.normal))
+        queue.push(2, at: Self.place(.high))
+        queue.push(3, at: Self.place(pool: 1, .high))
+        #expect(queue.count(of: .high) == 2 && queue.count(of: .normal) == 1)
+        #expect(queue.count(in: 0) == 2 && queue.count(in: 1) == 1 && queue.count(in: 2) == 0)
+        #expect(Self.drain(&queue, isForHigh: true) == [2])
+        #expect(Self.drain(&queue) == [1])
+        #expect(Self.drain(&queue, pool: 2) == [])
+        #expect(Self.drain(&queue, pool: 1) == [3])
+        #expect(queue.checkInvariants() == [])
+    }
+
+    @Test mutating func `one lane per class returns when an origin opens, and its turn brings back the next`() {
+        for client in 1...3 as ClosedRange<Int32> { queue.push(client, at: Self.place(client: client)) }
+        #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .origin } == nil)
+        func rotating() -> Int { queue.lanes.indices.count { queue.lanes[$0].hasReturned } }
+        #expect(rotating() == 0)
+        queue.originOpened(2)
+        #expect(rotating() == 1)
+        #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .none } == 1)
+        #expect(rotating() == 1, "the lane of client 2")
+        queue.remove(1)
+        #expect(Self.drain(&queue) == [2, 3])
+    }
+
+    @Test mutating func `a lane that returns and finds the same obstacle is the first to return again`() {
+        for client in 1...2 as ClosedRange<Int32> { queue.push(client, at: Self.place(client: client)) }
+        #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .origin } == nil)
+        for _ in 0..<3 {
+            queue.originOpened(2)
+            #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .origin } == nil)
+        }
+        queue.originOpened(2)
+        #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .none } == 1)
+        #expect(queue.checkInvariants() == [])
+    }
+
+    @Test mutating func `an interest that is not queued is removed without effect`() {
+        queue.remove(5)
+        queue.push(1, at: Self.place())
+        queue.remove(0)
+        queue.remove(1)
+        queue.remove(1)
+        #expect(!queue.contains(1) && queue.count == 0 && queue.checkInvariants() == [])
+    }
+
+    @Test mutating func `released memory changes nothing`() {
+        for request in 0..<100 as Range<Int32> {
+            queue.push(request, at: Self.place(root: request, client: request, handler: request))
+        }
+        for request in 2..<100 as Range<Int32> { queue.remove(request) }
+        queue.releaseRoom(beyond: 2, least: 8)
+        #expect(queue.checkInvariants() == [])
+        #expect(Self.drain(&queue) == [0, 1])
+    }
+}
