@@ -149,14 +149,12 @@ extension BrokerCore {
                 case .entering(let interest): durables.entering(interest) != nil
                 }
             }, "12: a counted head has no holder")
-        check(flightNumbers.count == flights.count, "3: \(flights.count) flights, \(flightNumbers.count) keys")
-        var counts = FlightCounts()
+        for fault in flights.checkInvariants() { check(false, fault) }
         for number in flights.indices {
-            counts[flights[number].phase] += 1
             let flight = flights[number]
-            let name = FlightName(number: number, id: flight.id)
+            let name = flights.name(of: number)
             check(
-                flight.isAwaited || flight.isRevalidation || deferredCancellations[number] != nil,
+                flight.isAwaited || flight.isRevalidation || flights.deferrals[number] != nil,
                 "4: flight \(flight.id) has no interest")
             check(
                 !flight.isRevalidation || flight.phase != .queued || flight.isSuspect || revalidations.contains(name),
@@ -164,30 +162,17 @@ extension BrokerCore {
             check(
                 cachePlans[number]?.reading == nil || flight.phase == .asking,
                 "4: flight \(flight.id) waits for a body and is \(flight.phase)")
-            check(
-                flightNumbers.find(flight.keyHash) { flights[$0].has(flight.key) } == number,
-                "3: the key of flight \(flight.id) names another flight")
             if flight.isSuspect, flight.phase == .queued {
                 check(pools[pool(of: number)].suspects.contains(name), "4: queued suspect \(flight.id) is in no list")
             }
             if flight.isAlone {
-                let members = flightChains.members(of: flight.interests) + parentChains.members(of: flight.parents)
-                check(members.count == 1, "3: \(members.count) share flight \(flight.id), which is to be alone")
+                let count = flight.interests.count + flight.parents.count
+                check(count == 1, "3: \(count) share flight \(flight.id), which is to be alone")
             }
-            switch flight.phase {
-            case .asking, .queued, .backingOff: break
-            case .ended:
-                check(
-                    deferredCancellations[number]?.outcome != nil, "4: ended flight \(flight.id) has no kept outcome"
-                )
-            case .running(let worker):
+            if case .running(let worker) = flight.phase {
                 check(
                     workers.contains(worker) && workers[worker].leases[attempt(of: number)]?.flight == number,
                     "6: flight \(flight.id) runs without a lease")
-            case .following(let child):
-                check(
-                    parentChains.members(of: flights[child].parents).contains(number),
-                    "4: flight \(flight.id) is no parent of the flight it follows")
             }
         }
         for number in parts.kept.keys {
@@ -199,10 +184,7 @@ extension BrokerCore {
             workers[worker].leases.values.reduce(sum) { $0 + $1.growingBytes }
         }
         check(outcomes.growingBytes == growing, "11: \(growing) bytes grow, not \(outcomes.growingBytes)")
-        let moded = flights.indices.count { flights[$0].mode != .default }
-        check(moded == modedFlights, "10: \(moded) flights have a mode, not \(modedFlights)")
         check(cachePlans.keys.allSatisfy { flights.contains($0) }, "12: a cache plan has no flight")
-        check(flightCounts == counts, "10: flights are counted \(flightCounts), not \(counts)")
     }
 
     private func auditInterests(_ check: Check) {
@@ -212,7 +194,7 @@ extension BrokerCore {
             case .open:
                 check(flights.contains(interest.flight), "1: open interest \(number) is in no flight")
                 guard flights.contains(interest.flight) else { continue }
-                let leaf = leaf(of: interest.flight)
+                let leaf = flights.leaf(of: interest.flight)
                 let isQueued = flights[leaf].phase == .queued && !flights[leaf].isSuspect
                 check(queue.contains(number) == isQueued, "4: interest \(number) and its flight differ on the queue")
             case .held:

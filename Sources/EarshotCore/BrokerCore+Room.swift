@@ -19,14 +19,12 @@ extension BrokerCore {
     mutating func releaseRoom(least: Int) {
         interests.releaseRoom(least: least)
         extras.releaseRoom(least: least)
-        flights.releaseRoom(least: least)
+        flights.releaseRoom(beyond: interests.bound, least: least)
         outcomes.releaseRoom(least: least)
         handlers.releaseRoom(beyond: interests.bound, least: least)
         clients.releaseRoom(least: least)
         governor.releaseRoom(least: least)
-        flightChains.releaseRoom(beyond: interests.bound, least: least)
         ownerChains.releaseRoom(beyond: interests.bound, least: least)
-        parentChains.releaseRoom(beyond: flights.bound, least: least)
         queue.releaseRoom(beyond: interests.bound, least: least)
         releaseRoomOfNames(least: least)
         for client in clients.indices {
@@ -40,10 +38,8 @@ extension BrokerCore {
 
     private mutating func releaseRoomOfNames(least: Int) {
         requestNumbers.releaseRoom(least: least)
-        flightNumbers.releaseRoom(least: least)
         clientNumbers.releaseRoom(least: least)
         tokenNumbers.releaseRoom(least: least)
-        pauses.releaseRoom(least: least)
         cachePlans.releaseRoom(least: least)
         parts.releaseRoom(least: least)
         adoption.releaseRoom(least: least)

@@ -89,7 +89,7 @@ extension BrokerCore {
         case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
         case .abandoned(let handler, let absence):
             handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].isNamed
-        case .retry(let name): flight(name) != nil
+        case .retry(let name): flights.number(of: name) != nil
         case .cooled(let scope, let serial): governor.isCooling(scope, serial: serial)
         case .paused(let origin, let pause): governor.isPaused(origin, serial: pause)
         case .greeting(let client): clientNumbers[client].map { clients[$0].phase == .joining } ?? false
@@ -104,7 +104,7 @@ extension BrokerCore {
         case .heartbeat(let id): workers.number(of: id) != nil
         case .rates(let due): rates.due == due
         case .suspicion(let name, let deaths):
-            flight(name).map { flights[$0].isSuspect && flights[$0].workerDeaths == deaths } ?? false
+            flights.number(of: name).map { flights[$0].isSuspect && flights[$0].workerDeaths == deaths } ?? false
         }
     }
 
@@ -143,8 +143,7 @@ extension BrokerCore {
     }
 
     mutating func pauseEnded(_ name: FlightName) {
-        guard let flight = flight(name), case .backingOff = flights[flight].phase else { return }
-        pauses[flight] = nil
+        guard let flight = flights.number(of: name), case .backingOff = flights[flight].phase else { return }
         enqueue(flight: flight)
     }
 }

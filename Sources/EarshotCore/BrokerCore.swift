@@ -46,24 +46,16 @@ public struct BrokerCore {
     var isBehind = false
     var actions: [Action] = []
     var serial: UInt64 = 0
-    var lastFlight: UInt64 = 0
 
     var interests = Slab<Interest>()
     var extras = Slab<Interest.Extras>()
-    var flights = Slab<Flight>()
+    var flights = FlightTable()
     var clients = Slab<ClientSession>()
 
-    /// Interests by handler and request ID, and flights by key. The tables store numbers only, since the records hold
-    /// the keys.
+    /// Interests by handler and request ID. The table stores numbers only, since the records hold the keys.
     var requestNumbers = NumberTable()
-    var flightNumbers = NumberTable()
-    var flightCounts = FlightCounts()
-    /// Ends of the back-offs of flights.
-    var pauses: [Int32: Tick] = [:]
     /// Cache state of flights with a pending read or validation, or with additional request fields.
     var cachePlans: [Int32: CachePlan] = [:]
-    /// Number of flights whose cache mode is not `default`.
-    var modedFlights = 0
     /// Revalidations in phase `queued`, which start when slots are left over. May contain names of ended flights.
     var revalidations: Deque<FlightName> = []
     /// Handlers, their requests and subscribers, and the purges of removed ones.
@@ -77,16 +69,12 @@ public struct BrokerCore {
     /// Clients that are away, longest absence first.
     var awayClients: OrderedSet<Int32> = []
 
-    /// Interests by flight and by owner; flights by the flight they were redirected to.
-    var flightChains = Chains()
+    /// Interests by owner.
     var ownerChains = Chains()
-    var parentChains = Chains()
 
     var queue = FairQueue()
     /// Ended sessions being purged.
     var departed: Deque<Int32> = []
-    /// Running or ended flights without requests whose cancellation is deferred, by number.
-    var deferredCancellations: [Int32: DeferredCancellation] = [:]
     var timers = Heap<Timer>()
     /// Workers, their leases and slots.
     var workers: WorkerFleet

@@ -133,13 +133,11 @@ extension BrokerCore {
     /// - Returns: whether the flight runs now.
     mutating func adopts(_ flight: Int32) -> Bool {
         guard adoption.isOpen, let identity = identity(of: flight) else { return false }
-        let name = FlightName(number: flight, id: flights[flight].id)
-        guard let (worker, attempt) = adoption.seek(identity, for: name) else { return false }
+        guard let (worker, attempt) = adoption.seek(identity, for: flights.name(of: flight)) else { return false }
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         delete(parts.take(flight))
-        pauses.drop(flight)
         governor.probeStarted(flights[flight].scope, flights[flight].id)
-        enter(.running(worker: worker), flight)
+        flights.enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         ledger.flights.adopted += 1
         workers.adopt(attempt, for: flight, at: worker)

@@ -78,11 +78,10 @@ extension BrokerCore {
     /// Enters `asking`. `cacheAnswered` continues the flight.
     private mutating func lookUp(_ flight: Int32, _ request: HTTPRequest) {
         cachePlans[flight] = nil
-        enter(.asking, flight)
+        flights.enter(.asking, flight)
         ledger.cache.asked += 1
-        let name = FlightName(number: flight, id: flights[flight].id)
         let key = CacheKey(request, partition: flights[flight].ownKey ?? "")
-        actions.append(.cache(.lookUp(name, key, request)))
+        actions.append(.cache(.lookUp(flights.name(of: flight), key, request)))
     }
 
     /// Whether the flight is looked up in the cache. A request that bypasses the cache and may not be fetched either
@@ -96,43 +95,6 @@ extension BrokerCore {
 
     private func cacheKey(of flight: Int32) -> CacheKey {
         CacheKey(flights[flight].request, partition: flights[flight].ownKey ?? "")
-    }
-
-    /// The open flight that a request with this key joins; nil if it needs a new one.
-    @inline(__always)
-    func joinableFlight(_ key: FlightKey) -> Int32? {
-        if let flight = openFlight(key) { return flight }
-        guard modedFlights > 0 || key.mode != .default else { return nil }
-        for mode in key.mode.stricter {
-            var stricter = key
-            stricter.mode = mode
-            // A background revalidation must not delay a request that may use the stale response.
-            if let flight = openFlight(stricter), !flights[flight].isRevalidation { return flight }
-        }
-        return nil
-    }
-
-    /// The open flight of mode `default` that a request of mode `explicit` can still join. The cache has not answered
-    /// that flight, so an origin will.
-    func laxerFlight(_ key: FlightKey) -> Int32? {
-        guard key.mode == .explicit else { return nil }
-        var laxer = key
-        laxer.mode = .default
-        guard let flight = openFlight(laxer) else { return nil }
-        switch flights[flight].phase {
-        case .queued, .running, .backingOff: return flight
-        // A response of heuristic freshness may be about to answer this flight, or has redirected it.
-        case .asking, .following, .ended: return nil
-        }
-    }
-
-    /// Returns the flight of `laxerFlight` after it has taken the stricter mode of the request, which its redirects
-    /// inherit.
-    mutating func tightenedFlight(_ key: FlightKey) -> Int32? {
-        guard let flight = laxerFlight(key) else { return nil }
-        flights[flight].takeMode(of: key)
-        modedFlights += 1
-        return flight
     }
 
     /// Queues a flight as if nothing were stored for it.
@@ -169,7 +131,7 @@ extension BrokerCore {
         let record = flights[flight]
         if record.phase == .queued { forEachInterest(of: flight) { core, interest in core.queue.remove(interest) } }
         let isHop = record.redirect != .manual && (300..<400).contains(stored.response.status)
-        let isAwaited = record.isAwaited || deferredCancellations[flight] != nil
+        let isAwaited = record.isAwaited || flights.deferrals[flight] != nil
         guard isAwaited, record.method == .get, stored.length > 0, !isHop else {
             cachePlans[flight] = nil
             if let response = fallback?.response { drop(response) }
@@ -177,8 +139,8 @@ extension BrokerCore {
             return
         }
         cachePlans[flight] = CachePlan(stored: stored, reading: source, fallback: fallback)
-        enter(.asking, flight)
-        actions.append(.cache(.read(FlightName(number: flight, id: record.id), stored.entry)))
+        flights.enter(.asking, flight)
+        actions.append(.cache(.read(flights.name(of: flight), stored.entry)))
     }
 
     /// Makes a response of a stored variant, and decides about it like about a response of an origin. Takes ownership
@@ -378,14 +340,14 @@ extension BrokerCore {
     private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Int32) {
         let record = flights[flight]
         let key = FlightKey(record.request, redirect: record.redirect, own: record.ownKey, alone: nil, mode: .noCache)
-        guard openFlight(key) == nil, revalidations.count < limits.revalidations, !isDraining else { return }
+        guard flights.number(of: key) == nil, revalidations.count < limits.revalidations, !isDraining else { return }
         let behind = beginFlight(
             record.request, redirect: record.redirect, ownKey: record.ownKey, key, isAlone: false, body: nil)
         flights[behind].isRevalidation = true
         flights[behind].timeoutMilliseconds = record.timeoutMilliseconds
         cachePlans[behind] = CachePlan(adding: adding, stored: stored)
         guard !adopts(behind) else { return }
-        revalidations.append(FlightName(number: behind, id: flights[behind].id))
+        revalidations.append(flights.name(of: behind))
     }
 
     /// Starts queued revalidations in slots that no request needs. One whose origin is full goes to the end of the
@@ -394,7 +356,8 @@ extension BrokerCore {
         for _ in 0..<min(revalidations.count, limits.revalidationsPerPass) {
             let slots = workers.slotCount(of: WorkerPool.web)
             guard slots.free > 0, !slots.areForHigh, let name = revalidations.popFirst() else { return }
-            guard let flight = flight(name), flights[flight].isRevalidation, flights[flight].phase == .queued,
+            guard let flight = flights.number(of: name), flights[flight].isRevalidation,
+                flights[flight].phase == .queued,
                 !flights[flight].isSuspect
             else {
                 continue

@@ -22,7 +22,7 @@ extension BrokerCore {
 
     /// Forms required by the requests that wait for the cache's answer to a flight.
     public func wishes(of name: FlightName) -> BodyWishes {
-        flight(name).map { wishes(of: $0) } ?? BodyWishes()
+        flights.number(of: name).map { wishes(of: $0) } ?? BodyWishes()
     }
 
     /// Notes that a request of this flight may require a form, also for the flights it was redirected to.
@@ -43,12 +43,8 @@ extension BrokerCore {
 
     private func wishes(of flight: Int32) -> BodyWishes {
         var wishes = BodyWishes()
-        if flights[flight].hasWishes { collectWishes(of: flight, into: &wishes) }
-        return wishes
-    }
-
-    private func collectWishes(of flight: Int32, into wishes: inout BodyWishes) {
-        for interest in flightChains.members(of: flights[flight].interests) {
+        guard flights[flight].hasWishes else { return wishes }
+        for interest in flights.interests(of: flight) {
             let number = interests[interest].extras
             guard number >= 0, !interests[interest].isWarm else { continue }
             switch extras[number].delivery {
@@ -57,6 +53,6 @@ extension BrokerCore {
             case .file: wishes.file = true
             }
         }
-        for parent in parentChains.members(of: flights[flight].parents) { collectWishes(of: parent, into: &wishes) }
+        return wishes
     }
 }

@@ -51,7 +51,7 @@ extension BrokerCore {
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         return rule.outcome(
             status: status, response: fields, request: record.request, hops: 0,
-            ancestors: record.isAlone ? ancestors(of: flight) : [], hosts: facilities.hosts)
+            ancestors: record.isAlone ? flights.ancestors(of: flight) : [], hosts: facilities.hosts)
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
@@ -65,12 +65,11 @@ extension BrokerCore {
             let sender = requestHeads.client(of: flight) ?? RequestHeads.nobody
             requestHeads.add(RequestHeads.counted(next), for: .flight(child), of: sender)
         }
-        guard leaf(of: child) != flight else {
+        guard flights.leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)
             return
         }
-        enter(.following(child: child), flight)
-        parentChains.append(flight, to: &flights[child].parents)
+        flights.follow(child, by: flight)
         flights[child].timeoutMilliseconds = max(
             flights[child].timeoutMilliseconds, flights[flight].timeoutMilliseconds)
         flights[child].retries = max(flights[child].retries, flights[flight].retries)
@@ -79,41 +78,11 @@ extension BrokerCore {
             flights[child].workerDeaths = flights[flight].workerDeaths
             flights[child].isAccused = flights[flight].isAccused
         }
-        let leaf = leaf(of: child)
+        let leaf = flights.leaf(of: child)
         if case .queued = flights[leaf].phase {
             forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: leaf) }
         }
-        for farthest in flightsTooFar(flight) { failRedirected(farthest, now: now) }
-    }
-
-    /// Requests whose redirects led to a flight that no other request can join. Needed to detect a loop; loops of
-    /// shared flights are detected when they meet. At most `redirectHops`.
-    private func ancestors(of flight: Int32) -> [HTTPRequest] {
-        var found: [HTTPRequest] = []
-        var next = flight
-        while let parent = parentChains.members(of: flights[next].parents).first {
-            found.append(flights[parent].request)
-            next = parent
-        }
-        return found
-    }
-
-    /// Flights that exceed the hop limit because `flight` was redirected: that flight itself, or ancestors that wait
-    /// for it. Their own ancestors are not listed. Flights beyond the limit leave their chain at once, so chains stay
-    /// short enough for recursion.
-    private func flightsTooFar(_ flight: Int32) -> [Int32] {
-        var distance = 0
-        var next = flight
-        while case .following(let child) = flights[next].phase {
-            distance += 1
-            next = child
-        }
-        var found = [flight]
-        while distance <= limits.redirectHops, !found.isEmpty {
-            distance += 1
-            found = found.flatMap { parentChains.members(of: flights[$0].parents) }
-        }
-        return found
+        for farthest in flights.tooFar(flight, hops: limits.redirectHops) { failRedirected(farthest, now: now) }
     }
 
     /// Fails a flight that follows another. The followed flight continues for its other requests.
@@ -121,7 +90,7 @@ extension BrokerCore {
         guard case .following(let child) = flights[flight].phase else {
             preconditionFailure("flight \(flights[flight].id) follows none")
         }
-        parentChains.remove(flight, from: &flights[child].parents)
+        flights.unfollow(child, by: flight)
         fail(flight, .tooManyRedirects, now: now)
         dropIfUnwanted(child)
     }
@@ -146,9 +115,8 @@ extension BrokerCore {
                 return
             }
             let at = now.advanced(byNanoseconds: pause)
-            enter(.backingOff, flight)
-            pauses[flight] = at
-            setTimer(at, .retry(FlightName(number: flight, id: record.id)))
+            flights.backOff(flight, until: at)
+            setTimer(at, .retry(flights.name(of: flight)))
         case .giveUp:
             let outcome = Outcome(
                 failure: code, detail: detail, response: response, attempts: Int(record.attempts))
@@ -206,7 +174,7 @@ extension BrokerCore {
             finishPurge(of: interest)
             return
         }
-        let attempts = Int(flights[leaf(of: interests[interest].flight)].attempts)
+        let attempts = Int(flights[flights.leaf(of: interests[interest].flight)].attempts)
         detach(interest)
         settle(interest, with: outcomes.insert(Outcome(failure: code, attempts: attempts)), now: now)
     }
@@ -214,13 +182,14 @@ extension BrokerCore {
     /// Ends a flight and settles all requests that waited for it with its outcome.
     mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
         guard !facilities.isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
-        guard !keepsOutcome(outcome, of: flight) else { return }
+        guard !flights.keep(outcome, of: flight) else { return }
         let isStored = flights[flight].isStored
         if let response = outcome.response, response.source == nil {
             times.transfer.observe(from: response.startedAt, to: response.endedAt)
             ledger.flights.bytes &+= response.length
         }
-        let waiting = waitingInterests(of: flight)
+        let (waiting, ended) = flights.detachAll(from: flight)
+        for flight in ended { forget(flight) }
         let number = outcomes.insert(outcome)
         outcomes.retain(number)
         let filed = outcomes.splitCopy(of: number)
@@ -246,18 +215,6 @@ extension BrokerCore {
     @inline(__always)
     private func prefersFile(_ interest: Int32) -> Bool {
         interests[interest].extras >= 0 && extras[interests[interest].extras].prefersFile
-    }
-
-    /// Detaches all interests from a flight and from the flights redirected to it, and frees those flights.
-    private mutating func waitingInterests(of flight: Int32) -> [Int32] {
-        var waiting = flightChains.members(of: flights[flight].interests)
-        for interest in waiting { flightChains.remove(interest, from: &flights[flight].interests) }
-        for parent in parentChains.members(of: flights[flight].parents) {
-            parentChains.remove(parent, from: &flights[flight].parents)
-            waiting += waitingInterests(of: parent)
-        }
-        forget(flight)
-        return waiting
     }
 
     /// Reason why an outcome fails one request although it serves the others: its size limit, digest or form of the

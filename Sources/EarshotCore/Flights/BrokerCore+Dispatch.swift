@@ -42,7 +42,7 @@ extension BrokerCore {
                 isBehind = true
                 return
             }
-            let flight = leaf(of: interests[interest].flight)
+            let flight = flights.leaf(of: interests[interest].flight)
             guard let until = governor.refusal(in: flights[flight].scope) else {
                 start(flight, now: now)
                 continue
@@ -111,7 +111,7 @@ extension BrokerCore {
         let pause = governor.startTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
         setTimer(pause, of: origin)
         governor.probeStarted(flights[flight].scope, flights[flight].id)
-        enter(.running(worker: worker), flight)
+        flights.enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         let maxBytes = sizeLimit(of: flight)
         let record = flights[flight]

@@ -104,7 +104,7 @@ extension BrokerCore {
         interests[interest].owner = client
         ownerChains.append(interest, to: &clients[client].owned)
         handlers.requestTransferred(of: interests[interest].handler, from: owner, to: client)
-        if waits { enqueue(interest, for: leaf(of: interests[interest].flight)) }
+        if waits { enqueue(interest, for: flights.leaf(of: interests[interest].flight)) }
     }
 
     /// Inserts the record of a new request.
@@ -237,9 +237,15 @@ extension BrokerCore {
     mutating func openFlight(
         _ request: HTTPRequest, redirect: RedirectMode, key own: String?, isAlone: Bool, body: BodyID?, mode: CacheMode
     ) -> (number: Int32, isNew: Bool) {
-        let key = FlightKey(request, redirect: redirect, own: own, alone: isAlone ? lastFlight + 1 : nil, mode: mode)
-        if !handlers.purging.isEmpty, let flight = joinableFlight(key) ?? laxerFlight(key) { settlePurges(of: flight) }
-        if let flight = joinableFlight(key) ?? tightenedFlight(key) { return (flight, false) }
+        let key = FlightKey(request, redirect: redirect, own: own, alone: isAlone ? flights.nextID : nil, mode: mode)
+        if !handlers.purging.isEmpty, let flight = flights.joinable(key) ?? flights.laxer(key) {
+            settlePurges(of: flight)
+        }
+        if let flight = flights.joinable(key) { return (flight, false) }
+        if let flight = flights.laxer(key) {
+            flights.tighten(flight, to: key)
+            return (flight, false)
+        }
         let flight = beginFlight(request, redirect: redirect, ownKey: own, key, isAlone: isAlone, body: body)
         askCache(for: flight, request)
         if flights[flight].phase == .queued { _ = adopts(flight) }
@@ -253,30 +259,12 @@ extension BrokerCore {
     ) -> Int32 {
         let scope = scopeNumber(of: request)
         governor.flightJoined(scope)
-        lastFlight += 1
-        let flight = flights.insert(
-            Flight(
-                id: lastFlight, request: request, redirect: redirect, ownKey: own, key: key, scope: scope,
-                isAlone: isAlone, body: body))
+        let flight = flights.begin(
+            request, redirect: redirect, ownKey: own, key, scope: scope, isAlone: isAlone, body: body)
         if let body { requestBodies.retain(body) }
-        flightNumbers.insert(flight, key.hash)
-        flightCounts[.queued] += 1
-        if key.mode != .default { modedFlights += 1 }
         ledger.flights.started += 1
         delete(parts.reclaim(key, for: flight))
         return flight
-    }
-
-    /// The flight with exactly this key; nil if there is none.
-    @inline(__always)
-    func openFlight(_ key: FlightKey) -> Int32? {
-        flightNumbers.find(key.hash) { flights[$0].has(key) }
-    }
-
-    /// Number of the flight with this name; nil if the flight has ended.
-    @inline(__always)
-    func flight(_ name: FlightName) -> Int32? {
-        flights.contains(name.number) && flights[name.number].id == name.id ? name.number : nil
     }
 
     /// The request with this ID while the ID is taken.
@@ -300,10 +288,10 @@ extension BrokerCore {
     private mutating func attach(_ interest: Int32, to flight: Int32, _ options: Fetch.Options, joined: Bool) {
         interests[interest].flight = flight
         interests[interest].isShared = joined
-        flightChains.append(interest, to: &flights[flight].interests)
+        flights.attach(interest, to: flight)
         if joined { ledger.flights.joined += 1 }
         loosen(flight, options)
-        let leaf = leaf(of: flight)
+        let leaf = flights.leaf(of: flight)
         switch flights[leaf].phase {
         case .queued: enqueue(interest, for: leaf)
         case .running(let worker):
@@ -336,14 +324,6 @@ extension BrokerCore {
         actions.append(.worker(.send(workers[worker].id, .raise(attempt, maxBytes: maxBytes))))
     }
 
-    /// The flight that is or will be fetched for this one: the end of its chain of redirects.
-    @inline(__always)
-    func leaf(of flight: Int32) -> Int32 {
-        var flight = flight
-        while case .following(let child) = flights[flight].phase { flight = child }
-        return flight
-    }
-
     /// Queues an interest for a flight in phase `queued`: its own flight, or the end of its chain of redirects.
     mutating func enqueue(_ interest: Int32, for leaf: Int32, first: Bool = false) {
         // Suspects wait in a list of their pool instead.
@@ -358,31 +338,23 @@ extension BrokerCore {
     /// Calls `body` for each interest in a flight and in the flights redirected to it. O(interests).
     mutating func forEachInterest(of flight: Int32, _ body: (inout BrokerCore, Int32) -> Void) {
         // A shortcut without an array: most flights have one interest.
-        if let only = flights[flight].interests.onlyMember, flights[flight].parents.isEmpty {
+        if let only = flights.onlyInterest(of: flight) {
             body(&self, only)
             return
         }
-        for interest in flightChains.members(of: flights[flight].interests) { body(&self, interest) }
-        for parent in parentChains.members(of: flights[flight].parents) { forEachInterest(of: parent, body) }
-    }
-
-    /// Changes the phase of a flight and counts it. All changes after the first phase go through here.
-    mutating func enter(_ phase: Flight.Phase, _ flight: Int32) {
-        flightCounts[flights[flight].phase] -= 1
-        flights[flight].phase = phase
-        flightCounts[phase] += 1
+        for interest in flights.interests(of: flight) { body(&self, interest) }
     }
 
     /// Queues a flight and its interests for the next attempt, unless it adopts one.
     mutating func enqueue(flight: Int32, first: Bool = false) {
         guard !adopts(flight) else { return }
-        enter(.queued, flight)
+        flights.enter(.queued, flight)
         guard !flights[flight].isSuspect else {
             enqueue(suspect: flight)
             return
         }
         if flights[flight].isRevalidation {
-            revalidations.append(FlightName(number: flight, id: flights[flight].id))
+            revalidations.append(flights.name(of: flight))
         }
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
     }
@@ -402,7 +374,7 @@ extension BrokerCore {
         case .ended: break
         case .running(let worker): cancelAttempt(of: flight, at: worker)
         case .following(let child):
-            parentChains.remove(flight, from: &flights[child].parents)
+            flights.unfollow(child, by: flight)
             dropIfUnwanted(child, isAtOnce: isAtOnce, by: client)
         }
         forget(flight)
@@ -410,17 +382,13 @@ extension BrokerCore {
 
     /// Frees a flight's record, its key, and everything that it holds.
     mutating func forget(_ flight: Int32) {
-        if let response = deferredCancellations.drop(flight)?.outcome?.response { drop(response) }
+        if let response = flights.endDeferral(of: flight)?.outcome?.response { drop(response) }
         putPartAside(of: flight)
-        flightNumbers.remove(flight, flights[flight].keyHash)
-        pauses.drop(flight)
         dropCachePlan(of: flight)
-        if flights[flight].mode != .default { modedFlights -= 1 }
         probeEnded(flight, isAnswered: false)
         if let body = flights[flight].body, requestBodies.release(body) { actions.append(.spool(.releaseBody(body))) }
         requestHeads.remove(.flight(flight))
         let scope = flights[flight].scope
-        flightCounts[flights[flight].phase] -= 1
         flights.remove(flight)
         leave(governor.flightLeft(scope))
     }
@@ -442,6 +410,6 @@ extension BrokerCore {
         let waits = queue.contains(interest)
         queue.remove(interest)
         interests[interest].priority = priority
-        if waits { enqueue(interest, for: leaf(of: interests[interest].flight)) }
+        if waits { enqueue(interest, for: flights.leaf(of: interests[interest].flight)) }
     }
 }

@@ -1,75 +1,27 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Properties that requests must have in common to share a flight: method, URL, request fields, redirect mode, the
-/// client's own key, the route, the cookie jar, and the cache mode unless another is as strict (`CacheMode.stricter`).
-/// The key of a flight for one request alone contains a unique number. Credentials are in the URL and the fields, so
-/// each trust scope has its own flights.
-struct FlightKey: Hashable {
-    let url: String
-    /// All other properties except the mode; empty for a plain GET without fields.
-    let variant: String
-    var mode: CacheMode
-    /// Hash of `url` and `variant` without the mode, because a lookup tries several modes.
-    let hash: UInt32
-
-    init(_ flight: Flight) {
-        url = flight.url.description
-        variant = flight.variant
-        mode = flight.mode
-        hash = flight.keyHash
-    }
-
-    init(
-        _ request: HTTPRequest, redirect: RedirectMode, own: String?, alone: UInt64?, mode: CacheMode = .default
-    ) {
-        self.mode = mode
-        url = request.url.description
-        let isPlain =
-            request.method == .get && redirect == .follow && request.fields.isEmpty && request.route.isUsual
-            && request.jar == nil
-        guard !isPlain || own != nil || alone != nil else {
-            variant = ""
-            hash = Self.hash(url, "")
-            return
-        }
-        var variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\(alone.map { " \($0)" } ?? "")\n"
-        // Fields never contain an empty line, so the jar and route cannot be mistaken for fields.
-        variant += request.jar.map { "\n\($0)\n" } ?? ""
-        variant += request.route.canonical
-        // Byte by byte, so that fields which differ only in invalid UTF-8 stay different.
-        variant += String(String.UnicodeScalarView(request.fields.canonical.map { Unicode.Scalar($0) }))
-        self.variant = variant
-        hash = Self.hash(url, variant)
-    }
-
-    private static func hash(_ url: String, _ variant: String) -> UInt32 {
-        let rest = variant.isEmpty ? 0 : variant.hashValue
-        return NumberHash.of(UInt64(truncatingIfNeeded: url.hashValue), UInt64(truncatingIfNeeded: rest))
-    }
-
-    func hash(into hasher: inout Hasher) { hasher.combine(hash) }
-}
-
 /// One coalesced fetch. There may be a million, so state that few flights need is kept elsewhere.
 struct Flight {
     /// State machine:
     ///
     /// ```
-    /// asking → queued → running → backingOff → queued
-    /// queued, backingOff → running           (adopts an earlier broker's attempt)
-    /// queued, running → asking               (a stored response is looked up or read)
-    /// asking, queued, running → following    (redirected)
+    /// queued → running → backingOff → queued
+    /// asking, queued, running, ended → asking       (a stored response is looked up or read)
+    /// asking, queued, running, ended → queued       (waits for the next attempt)
+    /// asking, running, backingOff, ended → running  (adopts an earlier broker's attempt)
+    /// asking, queued, running, ended → following    (redirected)
+    /// any but backingOff and ended → ended          (the cancellation is deferred)
     /// ```
     ///
     /// A flight is freed in any phase when its last interest leaves. A flight whose cancellation is deferred becomes
-    /// `ended` when its response arrives. It is then freed or, if its body has the wrong form, `queued` again.
+    /// `ended` when its response arrives. It is then freed or, if a request rejoins it, answered or `queued` again.
     enum Phase: Equatable {
         /// Waits for a lookup in the cache, or for a body to be read from it.
         case asking
         case queued
         case running(worker: Int32)
-        /// Waits for its next attempt until the time in `pauses`.
+        /// Waits for its next attempt until the end of its pause.
         case backingOff
         /// Was redirected, and waits for the outcome of the child flight.
         case following(child: Int32)
@@ -124,7 +76,7 @@ struct Flight {
     var timeoutMilliseconds: UInt32 = 0
     /// Attempts assigned to workers.
     var attempts: UInt32 = 0
-    var phase = Phase.queued
+    private(set) var phase = Phase.queued
     var retries: UInt8 = 0
     /// Failed attempts that may be retried.
     var failures: UInt8 = 0
@@ -146,6 +98,20 @@ struct Flight {
     var isStored = false
     /// Whether the cache revalidates a stale response with it.
     var isRevalidation = false
+
+    /// Changes the phase. Called by `FlightTable`, which counts the phases.
+    mutating func enter(_ next: Phase) {
+        let isLegal =
+            switch (phase, next) {
+            case (.queued, .running), (.running, .backingOff), (.backingOff, .queued), (.backingOff, .running): true
+            case (.asking, .backingOff), (.queued, .backingOff), (.ended, .backingOff), (.ended, .ended): false
+            case (.asking, _), (.queued, _), (.running, _), (.ended, _): true
+            case (.following, .ended): true
+            case (.backingOff, _), (.following, _): false
+            }
+        precondition(isLegal, "flight \(id) cannot become \(next) when it is \(phase)")
+        phase = next
+    }
 
     var request: HTTPRequest {
         HTTPRequest(method: method, url: url, fields: fields, route: route, jar: jar)
@@ -205,39 +171,6 @@ extension Flight {
             particulars: isPlain
                 ? nil : Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body),
             keyHash: key.hash, scope: scope)
-    }
-}
-
-/// Number of flights in each phase, counted incrementally.
-struct FlightCounts: Equatable {
-    private(set) var asking = 0
-    private(set) var queued = 0
-    private(set) var running = 0
-    private(set) var backingOff = 0
-    private(set) var following = 0
-    private(set) var ended = 0
-
-    subscript(phase: Flight.Phase) -> Int {
-        get {
-            switch phase {
-            case .asking: asking
-            case .queued: queued
-            case .running: running
-            case .backingOff: backingOff
-            case .following: following
-            case .ended: ended
-            }
-        }
-        set {
-            switch phase {
-            case .asking: asking = newValue
-            case .queued: queued = newValue
-            case .running: running = newValue
-            case .backingOff: backingOff = newValue
-            case .following: following = newValue
-            case .ended: ended = newValue
-            }
-        }
     }
 }
 

@@ -9,8 +9,8 @@ internal import EarshotWire
 extension BrokerCore {
     /// Clients whose unread messages may rejoin a flight that they have left.
     public var clientsHandingOver: [ClientID] {
-        guard !deferredCancellations.isEmpty else { return [] }
-        let clients = Set(deferredCancellations.values.compactMap(\.client))
+        guard !flights.deferrals.isEmpty else { return [] }
+        let clients = Set(flights.deferrals.values.compactMap(\.client))
         return clients.sorted { $0.rawValue < $1.rawValue }
     }
 
@@ -18,21 +18,8 @@ extension BrokerCore {
     ///
     /// - Parameter client: the client whose message removed its last request, by number; nil if no message did.
     mutating func deferCancellation(of flight: Int32, by client: Int32?) {
-        deferredCancellations[flight] = DeferredCancellation(
-            client: client.map { clients[$0].id }, heard: client.map { clients[$0].heard } ?? 0,
-            outcome: deferredCancellations[flight]?.outcome)
-    }
-
-    /// Keeps the outcome of a flight whose cancellation is deferred, for a request that may still rejoin it.
-    ///
-    /// - Returns: false if the flight has requests, or no deferred cancellation.
-    mutating func keepsOutcome(_ outcome: Outcome, of flight: Int32) -> Bool {
-        guard !deferredCancellations.isEmpty, !flights[flight].isAwaited, deferredCancellations[flight] != nil else {
-            return false
-        }
-        deferredCancellations[flight]?.outcome = outcome
-        enter(.ended, flight)
-        return true
+        flights.deferCancellation(
+            of: flight, by: client.map { clients[$0].id }, heard: client.map { clients[$0].heard } ?? 0)
     }
 
     /// Cancels flights whose wait is over, and settles rejoined requests with outcomes kept for them. O(deferred
@@ -40,11 +27,11 @@ extension BrokerCore {
     ///
     /// - Parameter hasUnread: Whether a client has unread messages.
     mutating func settleCancellations(hasUnread: (ClientID) -> Bool, now: Tick) {
-        guard !deferredCancellations.isEmpty else { return }
-        for flight in deferredCancellations.keys.sorted() {
-            guard let deferred = deferredCancellations[flight] else { continue }
+        guard !flights.deferrals.isEmpty else { return }
+        for flight in flights.deferrals.keys.sorted() {
+            guard let deferred = flights.deferrals[flight] else { continue }
             if flights[flight].isAwaited {
-                deferredCancellations[flight] = nil
+                _ = flights.endDeferral(of: flight)
                 if let outcome = deferred.outcome { rejoined(flight, outcome, now: now) }
             } else if !mayRejoin(deferred, hasUnread) {
                 dropIfUnwanted(flight)

@@ -95,9 +95,9 @@ extension BrokerCore {
 
     /// Returns the flight of a name without its purged requests; nil if it has ended, perhaps with the last of them.
     mutating func settledFlight(_ name: FlightName) -> Int32? {
-        guard let flight = flight(name) else { return nil }
+        guard let flight = flights.number(of: name) else { return nil }
         settlePurges(of: flight)
-        return self.flight(name)
+        return flights.number(of: name)
     }
 
     /// Removes purged requests from a flight, its redirects and the flights that they follow. The flight may end.
@@ -184,11 +184,7 @@ extension BrokerCore {
         var unwanted: [Int32] = []
         for worker in workers.indices {
             for (_, lease) in workers[worker].leasesInOrder {
-                guard var flight = lease.flight else { continue }
-                while flights[flight].interests.isEmpty, let parent = flights[flight].parents.firstMember {
-                    flight = parent
-                }
-                guard let interest = flights[flight].interests.firstMember else { continue }
+                guard let flight = lease.flight, let interest = flights.firstInterest(of: flight) else { continue }
                 if isUnwanted(self, interest) { unwanted.append(interest) }
             }
         }

@@ -84,7 +84,7 @@ extension BrokerCore {
         let flight = interests[interest].flight
         interests[interest].flight = -1
         guard flight >= 0 else { return }
-        flightChains.remove(interest, from: &flights[flight].interests)
+        flights.detach(interest, from: flight)
         dropIfUnwanted(flight, isAtOnce: isLate, by: client)
     }
 

@@ -69,7 +69,7 @@ extension BrokerCore {
         if let flight = lease.flight {
             delete(parts.keep(part, for: flight))
         } else if let key = lease.abandoned?.key {
-            if let successor = openFlight(key), !flights[successor].isRunning, !parts.hasPart(of: successor) {
+            if let successor = flights.number(of: key), !flights[successor].isRunning, !parts.hasPart(of: successor) {
                 delete(parts.keep(part, for: successor))
             } else {
                 putAside(part, key)

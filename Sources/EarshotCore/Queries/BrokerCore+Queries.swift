@@ -37,11 +37,11 @@ extension BrokerCore {
         json.member("flights-now") { json in
             let cancelling = workers.indices.reduce(0) { $0 + workers[$1].cancelling }
             json.object { json in
-                json.member("asking", flightCounts.asking)
-                json.member("queued", flightCounts.queued)
-                json.member("running", flightCounts.running)
-                json.member("backing-off", flightCounts.backingOff)
-                json.member("following", flightCounts.following)
+                json.member("asking", flights.counts.asking)
+                json.member("queued", flights.counts.queued)
+                json.member("running", flights.counts.running)
+                json.member("backing-off", flights.counts.backingOff)
+                json.member("following", flights.counts.following)
                 json.member("cancelling", cancelling)
             }
         }

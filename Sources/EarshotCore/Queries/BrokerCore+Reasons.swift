@@ -36,7 +36,7 @@ extension BrokerCore {
     private func writeReason(
         ofOpen interest: Int32, _ state: RequestState, to json: inout JSONText, now: Tick
     ) {
-        let leaf = leaf(of: interests[interest].flight)
+        let leaf = flights.leaf(of: interests[interest].flight)
         let flight = flights[leaf]
         json.member("url", flight.url.redacted)
         json.member("state", state.rawValue)
@@ -50,7 +50,7 @@ extension BrokerCore {
             json.member("received", workers[worker].leases[attempt(of: leaf)]?.receivedBytes ?? 0)
         case .backingOff:
             writeWait("retry", "an attempt failed; the broker retries after a delay", to: &json)
-            json.member("retry-in-ms", (pauses[leaf] ?? now).milliseconds(since: now))
+            json.member("retry-in-ms", (flights.pauses[leaf] ?? now).milliseconds(since: now))
         case .following: json.member("reason", "it follows a redirect")
         case .ended: json.member("reason", "its transfer has ended, and its result is being sent")
         }
@@ -162,8 +162,8 @@ extension BrokerCore {
                     cancelling += 1
                     continue
                 }
-                if let handler = firstHandler(of: flight) {
-                    counts[handler, default: 0] += 1
+                if let interest = flights.firstInterest(of: flight) {
+                    counts[interests[interest].handler, default: 0] += 1
                 }
             }
         }
@@ -180,25 +180,14 @@ extension BrokerCore {
         json.member("cancelling", cancelling)
     }
 
-    /// Returns the handler of the first interest in a flight; nil if only the cache has an interest in it.
-    private func firstHandler(of flight: Int32) -> Int32? {
-        var flight = flight
-        while flights[flight].interests.isEmpty {
-            guard let parent = flights[flight].parents.firstMember else { return nil }
-            flight = parent
-        }
-        return interests[flights[flight].interests.first].handler
-    }
-
     // MARK: Classes
 
     /// Returns the interest that determines a flight's class: the one with the highest class that can be served now.
     /// Prefers `own` among equals. O(interests).
     private func donor(of flight: Int32, for own: Int32) -> Int32? {
         var donor = isServed(own) ? own : nil
-        visit(flight) { other in
-            guard isServed(other), donor.map({ interests[$0].priority < interests[other].priority }) ?? true
-            else { return }
+        for other in flights.interests(of: flight) where isServed(other) {
+            guard donor.map({ interests[$0].priority < interests[other].priority }) ?? true else { continue }
             donor = other
         }
         return donor
@@ -207,19 +196,6 @@ extension BrokerCore {
     private func isServed(_ interest: Int32) -> Bool {
         let owner = interests[interest].owner
         return !isPurged(interest) && (owner < 0 || !isClosed(owner))
-    }
-
-    private func visit(_ flight: Int32, _ body: (Int32) -> Void) {
-        var interest = flights[flight].interests.first
-        while interest >= 0 {
-            body(interest)
-            interest = flightChains.next(after: interest)
-        }
-        var parent = flights[flight].parents.first
-        while parent >= 0 {
-            visit(parent, body)
-            parent = parentChains.next(after: parent)
-        }
     }
 
     private func writeClass(from donor: Int32, for own: Int32, to json: inout JSONText) {

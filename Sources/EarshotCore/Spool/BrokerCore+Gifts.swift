@@ -35,7 +35,7 @@ extension BrokerCore {
     /// Whether a growing body of `bytes` bytes, if known, will be given away as things stand. Its PROGRESS then names
     /// no file, so that no subscriber copies it meanwhile.
     func isToBeGiven(to interest: Int32, _ bytes: Int?) -> Bool {
-        let flight = leaf(of: interests[interest].flight)
+        let flight = flights.leaf(of: interests[interest].flight)
         return taker(of: flight) == interest && !mayBeStored(flight, bytes)
     }
 

@@ -33,7 +33,7 @@ extension BrokerCore {
 
     /// Queues a flight that lost its worker: first in its lane, or as a suspect.
     mutating func requeue(_ flight: Int32, isDeath: Bool, now: Tick) {
-        let name = FlightName(number: flight, id: flights[flight].id)
+        let name = flights.name(of: flight)
         if isDeath, flights[flight].workerDeaths >= limits.deathsOfSuspect {
             flights[flight].isSuspect = true
             let end = now.advanced(byMilliseconds: limits.suspicionMilliseconds)
@@ -45,7 +45,7 @@ extension BrokerCore {
 
     /// Adds a suspect to the list of its pool. An accused one goes first, since it needs an empty worker.
     mutating func enqueue(suspect flight: Int32) {
-        let name = FlightName(number: flight, id: flights[flight].id)
+        let name = flights.name(of: flight)
         pools.add(suspect: name, first: flights[flight].isAccused, to: pool(of: flight))
     }
 
@@ -147,7 +147,8 @@ extension BrokerCore {
 
     /// Releases a suspect that found no empty worker in time into the queue.
     mutating func suspicionEnded(_ name: FlightName, deaths: UInt8) {
-        guard let flight = flight(name), flights[flight].isSuspect, flights[flight].workerDeaths == deaths else {
+        guard let flight = flights.number(of: name), flights[flight].isSuspect, flights[flight].workerDeaths == deaths
+        else {
             return
         }
         flights[flight].isSuspect = false

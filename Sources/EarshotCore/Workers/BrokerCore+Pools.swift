@@ -30,8 +30,8 @@ extension BrokerCore {
     /// so that they fail too. O(scopes).
     mutating func close(pool: Int32) {
         pools.close(pool)
-        for flight in pauses.keys.sorted() where self.pool(of: flight) == pool {
-            pauseEnded(FlightName(number: flight, id: flights[flight].id))
+        for flight in flights.pauses.keys.sorted() where self.pool(of: flight) == pool {
+            pauseEnded(flights.name(of: flight))
         }
         for scope in governor.closedScopes(of: pool) { queue.scopeOpened(scope) }
     }
@@ -44,7 +44,7 @@ extension BrokerCore {
             if isPurged(interest) {
                 finishPurge(of: interest)
             } else {
-                fail(leaf(of: interests[interest].flight), .unsupportedScheme, now: now)
+                fail(flights.leaf(of: interests[interest].flight), .unsupportedScheme, now: now)
             }
         }
         isBehind = true

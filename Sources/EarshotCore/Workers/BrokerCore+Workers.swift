@@ -314,8 +314,8 @@ extension BrokerCore {
             guard interests.contains(interest), interests[interest].serial == serial,
                 interests[interest].phase == .open, !isPurged(interest),
                 listeners(of: interests[interest].handler).contains(client),
-                case .running(let worker) = flights[leaf(of: interests[interest].flight)].phase,
-                let lease = workers[worker].leases[attempt(of: leaf(of: interests[interest].flight))]
+                case .running(let worker) = flights[flights.leaf(of: interests[interest].flight)].phase,
+                let lease = workers[worker].leases[attempt(of: flights.leaf(of: interests[interest].flight))]
             else { continue }
             say(.progress(progress(of: interest, lease)), to: client)
         }

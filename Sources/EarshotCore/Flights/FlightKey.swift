@@ -1,0 +1,52 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Properties that requests must have in common to share a flight: method, URL, request fields, redirect mode, the
+/// client's own key, the route, the cookie jar, and the cache mode unless another is as strict (`CacheMode.stricter`).
+/// The key of a flight for one request alone contains a unique number. Credentials are in the URL and the fields, so
+/// each trust scope has its own flights.
+struct FlightKey: Hashable {
+    let url: String
+    /// All other properties except the mode; empty for a plain GET without fields.
+    let variant: String
+    var mode: CacheMode
+    /// Hash of `url` and `variant` without the mode, because a lookup tries several modes.
+    let hash: UInt32
+
+    init(_ flight: Flight) {
+        url = flight.url.description
+        variant = flight.variant
+        mode = flight.mode
+        hash = flight.keyHash
+    }
+
+    init(
+        _ request: HTTPRequest, redirect: RedirectMode, own: String?, alone: UInt64?, mode: CacheMode = .default
+    ) {
+        self.mode = mode
+        url = request.url.description
+        let isPlain =
+            request.method == .get && redirect == .follow && request.fields.isEmpty && request.route.isUsual
+            && request.jar == nil
+        guard !isPlain || own != nil || alone != nil else {
+            variant = ""
+            hash = Self.hash(url, "")
+            return
+        }
+        var variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\(alone.map { " \($0)" } ?? "")\n"
+        // Fields never contain an empty line, so the jar and route cannot be mistaken for fields.
+        variant += request.jar.map { "\n\($0)\n" } ?? ""
+        variant += request.route.canonical
+        // Byte by byte, so that fields which differ only in invalid UTF-8 stay different.
+        variant += String(String.UnicodeScalarView(request.fields.canonical.map { Unicode.Scalar($0) }))
+        self.variant = variant
+        hash = Self.hash(url, variant)
+    }
+
+    private static func hash(_ url: String, _ variant: String) -> UInt32 {
+        let rest = variant.isEmpty ? 0 : variant.hashValue
+        return NumberHash.of(UInt64(truncatingIfNeeded: url.hashValue), UInt64(truncatingIfNeeded: rest))
+    }
+
+    func hash(into hasher: inout Hasher) { hasher.combine(hash) }
+}

@@ -1,0 +1,324 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Flights by number and by key, the requests that wait for them, and the redirects between them.
+///
+/// `Flight.Phase` documents the phases of a flight; only `enter` changes them. Requests and workers are known by number
+/// alone, outcomes are only kept. A key names at most one flight. A flight has one number and one ID from its begin to
+/// its removal.
+struct FlightTable {
+    private var flights = Slab<Flight>()
+    /// The same flights by their keys, which they hold themselves.
+    private var numbers = NumberTable()
+    private var lastID: UInt64 = 0
+    private(set) var counts = FlightCounts()
+    /// Number of flights whose cache mode is not `default`.
+    private(set) var modedCount = 0
+    /// Ends of the back-offs of flights in this phase.
+    private(set) var pauses: [Int32: Tick] = [:]
+    /// Deferred cancellations of running or ended flights without requests.
+    private(set) var deferrals: [Int32: DeferredCancellation] = [:]
+    private var interestChains = Chains()
+    private var parentChains = Chains()
+
+    // MARK: Queries
+
+    /// Facts about a flight change in place; its phase, key, requests and redirects only through the other methods.
+    subscript(flight: Int32) -> Flight {
+        @inline(__always) _read { yield flights[flight] }
+        @inline(__always) _modify { yield &flights[flight] }
+    }
+
+    var count: Int { flights.count }
+
+    /// Numbers of all flights. O(flights).
+    var indices: [Int32] { flights.indices }
+
+    @inline(__always)
+    func contains(_ flight: Int32) -> Bool { flights.contains(flight) }
+
+    /// ID of the next new flight.
+    var nextID: UInt64 { lastID + 1 }
+
+    /// Number of the flight with this name; nil if the flight has ended.
+    @inline(__always)
+    func number(of name: FlightName) -> Int32? {
+        flights.contains(name.number) && flights[name.number].id == name.id ? name.number : nil
+    }
+
+    @inline(__always)
+    func name(of flight: Int32) -> FlightName { FlightName(number: flight, id: flights[flight].id) }
+
+    /// The flight with exactly this key; nil if there is none.
+    @inline(__always)
+    func number(of key: FlightKey) -> Int32? { numbers.find(key.hash) { flights[$0].has(key) } }
+
+    /// The flight that a request with this key joins; nil if it needs a new one.
+    @inline(__always)
+    func joinable(_ key: FlightKey) -> Int32? {
+        if let flight = number(of: key) { return flight }
+        return modedCount > 0 || key.mode != .default ? stricter(than: key) : nil
+    }
+
+    private func stricter(than key: FlightKey) -> Int32? {
+        for mode in key.mode.stricter {
+            var stricter = key
+            stricter.mode = mode
+            // A background revalidation must not delay a request that may use the stale response.
+            if let flight = number(of: stricter), !flights[flight].isRevalidation { return flight }
+        }
+        return nil
+    }
+
+    /// The flight of mode `default` that a request of mode `explicit` can still join. The cache has not answered that
+    /// flight, so an origin will.
+    @inline(__always)
+    func laxer(_ key: FlightKey) -> Int32? {
+        guard key.mode == .explicit else { return nil }
+        var laxer = key
+        laxer.mode = .default
+        guard let flight = number(of: laxer) else { return nil }
+        switch flights[flight].phase {
+        case .queued, .running, .backingOff: return flight
+        // A response of heuristic freshness may be about to answer this flight, or has redirected it.
+        case .asking, .following, .ended: return nil
+        }
+    }
+
+    /// The flight that is or will be fetched for this one: the end of its chain of redirects.
+    @inline(__always)
+    func leaf(of flight: Int32) -> Int32 {
+        var flight = flight
+        while case .following(let child) = flights[flight].phase { flight = child }
+        return flight
+    }
+
+    /// The only request of a flight, counted with redirects to it; nil if there are none or several.
+    @inline(__always)
+    func onlyInterest(of flight: Int32) -> Int32? {
+        flights[flight].parents.isEmpty ? flights[flight].interests.onlyMember : nil
+    }
+
+    /// Requests that wait for a flight, then those of the flights redirected to it. O(requests).
+    func interests(of flight: Int32) -> [Int32] {
+        var found = interestChains.members(of: flights[flight].interests)
+        for parent in parents(of: flight) { found += interests(of: parent) }
+        return found
+    }
+
+    /// The first request of a flight or of the flights redirected to it; nil if only the cache has an interest in it.
+    func firstInterest(of flight: Int32) -> Int32? {
+        var flight = flight
+        while flights[flight].interests.isEmpty {
+            guard let parent = flights[flight].parents.firstMember else { return nil }
+            flight = parent
+        }
+        return flights[flight].interests.firstMember
+    }
+
+    /// Flights redirected to this one.
+    func parents(of flight: Int32) -> [Int32] {
+        flights[flight].parents.isEmpty ? [] : parentChains.members(of: flights[flight].parents)
+    }
+
+    /// Requests whose redirects led to a flight that no other request can join. Needed to detect a loop; loops of
+    /// shared flights are detected when they meet. At most as many as a flight may have redirects.
+    func ancestors(of flight: Int32) -> [HTTPRequest] {
+        var found: [HTTPRequest] = []
+        var next = flight
+        while let parent = flights[next].parents.firstMember {
+            found.append(flights[parent].request)
+            next = parent
+        }
+        return found
+    }
+
+    /// Flights that exceed the hop limit because `flight` was redirected: that flight itself, or ancestors that wait
+    /// for it. Their own ancestors are not listed. Flights beyond the limit leave their chain at once, so chains stay
+    /// short enough for recursion.
+    func tooFar(_ flight: Int32, hops: Int) -> [Int32] {
+        var distance = 0
+        var next = flight
+        while case .following(let child) = flights[next].phase {
+            distance += 1
+            next = child
+        }
+        var found = [flight]
+        while distance <= hops, !found.isEmpty {
+            distance += 1
+            found = found.flatMap { parents(of: $0) }
+        }
+        return found
+    }
+
+    // MARK: Life
+
+    /// Inserts a new flight in phase `queued`, without interests. Its key must name no other flight.
+    mutating func begin(
+        _ request: HTTPRequest, redirect: RedirectMode, ownKey: String?, _ key: FlightKey, scope: Int32, isAlone: Bool,
+        body: BodyID?
+    ) -> Int32 {
+        lastID += 1
+        let flight = flights.insert(
+            Flight(
+                id: lastID, request: request, redirect: redirect, ownKey: ownKey, key: key, scope: scope,
+                isAlone: isAlone, body: body))
+        numbers.insert(flight, key.hash)
+        counts[.queued] += 1
+        if key.mode != .default { modedCount += 1 }
+        return flight
+    }
+
+    /// Changes the phase of a flight and counts it. All changes go through here.
+    mutating func enter(_ phase: Flight.Phase, _ flight: Int32) {
+        let last = flights[flight].phase
+        flights[flight].enter(phase)
+        counts[last] -= 1
+        counts[phase] += 1
+        if case .backingOff = last { pauses[flight] = nil }
+    }
+
+    /// Enters `backingOff` until a time.
+    mutating func backOff(_ flight: Int32, until end: Tick) {
+        enter(.backingOff, flight)
+        pauses[flight] = end
+    }
+
+    /// Frees a flight and its key. It must have no requests, redirects and deferred cancellation.
+    mutating func remove(_ flight: Int32) {
+        precondition(
+            !flights[flight].isAwaited && deferrals[flight] == nil, "flight \(flights[flight].id) is still needed")
+        numbers.remove(flight, flights[flight].keyHash)
+        pauses.drop(flight)
+        if flights[flight].mode != .default { modedCount -= 1 }
+        counts[flights[flight].phase] -= 1
+        flights.remove(flight)
+    }
+
+    /// Gives a flight found by `laxer` the stricter mode of a request, which its redirects inherit.
+    mutating func tighten(_ flight: Int32, to key: FlightKey) {
+        precondition(number(of: key) == nil, "the key of flight \(flights[flight].id) is taken")
+        flights[flight].takeMode(of: key)
+        modedCount += 1
+    }
+
+    // MARK: Requests and redirects
+
+    /// Adds a request that waits for a flight.
+    mutating func attach(_ interest: Int32, to flight: Int32) {
+        interestChains.append(interest, to: &flights[flight].interests)
+    }
+
+    /// Removes a request that waits for a flight.
+    mutating func detach(_ interest: Int32, from flight: Int32) {
+        interestChains.remove(interest, from: &flights[flight].interests)
+    }
+
+    /// Makes a flight wait for the flight of its redirect's target, which must not lead back to it.
+    mutating func follow(_ child: Int32, by flight: Int32) {
+        precondition(leaf(of: child) != flight, "flight \(flights[flight].id) would follow itself")
+        enter(.following(child: child), flight)
+        parentChains.append(flight, to: &flights[child].parents)
+    }
+
+    /// Removes a flight from those that wait for the one that it follows. The caller ends it next.
+    mutating func unfollow(_ child: Int32, by flight: Int32) {
+        parentChains.remove(flight, from: &flights[child].parents)
+    }
+
+    /// Detaches all requests of a flight and of the flights redirected to it.
+    ///
+    /// - Returns: the requests, and those flights, which the caller removes next in this order.
+    mutating func detachAll(from flight: Int32) -> (interests: [Int32], ended: [Int32]) {
+        var waiting = interestChains.members(of: flights[flight].interests)
+        for interest in waiting { interestChains.remove(interest, from: &flights[flight].interests) }
+        var ended: [Int32] = []
+        for parent in parents(of: flight) {
+            parentChains.remove(parent, from: &flights[flight].parents)
+            let more = detachAll(from: parent)
+            waiting += more.interests
+            ended += more.ended
+        }
+        return (waiting, ended + [flight])
+    }
+
+    // MARK: Deferred cancellation
+
+    /// Defers the cancellation of a flight without requests. An outcome that is kept already stays.
+    mutating func deferCancellation(of flight: Int32, by client: ClientID?, heard: UInt64) {
+        precondition(!flights[flight].isAwaited, "flight \(flights[flight].id) has requests")
+        deferrals[flight] = DeferredCancellation(client: client, heard: heard, outcome: deferrals[flight]?.outcome)
+    }
+
+    /// Keeps the outcome of a flight whose cancellation is deferred, and enters `ended`.
+    ///
+    /// - Returns: false if the flight has requests, or no deferred cancellation.
+    mutating func keep(_ outcome: Outcome, of flight: Int32) -> Bool {
+        guard !deferrals.isEmpty, !flights[flight].isAwaited, deferrals[flight] != nil else { return false }
+        deferrals[flight]?.outcome = outcome
+        enter(.ended, flight)
+        return true
+    }
+
+    /// Ends a deferral, because the flight was rejoined or ends.
+    ///
+    /// - Returns: the deferral; nil if there was none.
+    mutating func endDeferral(of flight: Int32) -> DeferredCancellation? { deferrals.drop(flight) }
+
+    // MARK: Memory
+
+    func hasSpareRoom(least: Int) -> Bool { flights.hasSpareRoom(least: least) }
+
+    /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
+    mutating func releaseRoom(beyond bound: Int, least: Int) {
+        flights.releaseRoom(least: least)
+        numbers.releaseRoom(least: least)
+        pauses.releaseRoom(least: least)
+        interestChains.releaseRoom(beyond: bound, least: least)
+        parentChains.releaseRoom(beyond: flights.bound, least: least)
+    }
+}
+
+extension FlightTable {
+    /// Returns a sentence for each violated invariant. O(flights and requests).
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        check(numbers.count == flights.count, "3: \(flights.count) flights, \(numbers.count) keys")
+        var counts = FlightCounts()
+        for number in flights.indices {
+            let flight = flights[number]
+            counts[flight.phase] += 1
+            check(self.number(of: flight.key) == number, "3: the key of flight \(flight.id) names another flight")
+            check(flight.id <= lastID, "3: flight \(flight.id) has a future name")
+            check(
+                (pauses[number] != nil) == (flight.phase == .backingOff), "4: flight \(flight.id) has a wrong back-off")
+            let kept = deferrals[number]?.outcome != nil
+            check(flight.phase != .ended || kept, "4: ended flight \(flight.id) has no kept outcome")
+            let parents = parents(of: number)
+            check(
+                parents.allSatisfy { flights[$0].phase == .following(child: number) },
+                "4: a parent of flight \(flight.id) follows another one")
+            let members = interestChains.members(of: flight.interests)
+            check(
+                members.count == Int(flight.interests.count) && parents.count == Int(flight.parents.count),
+                "4: a chain of flight \(flight.id) is broken")
+            if flight.isAlone {
+                let sharing = members.count + parents.count
+                check(sharing <= 1, "3: \(sharing) share flight \(flight.id), which is to be alone")
+            }
+            if case .following(let child) = flight.phase {
+                check(
+                    flights.contains(child) && self.parents(of: child).contains(number),
+                    "4: flight \(flight.id) is no parent of the flight it follows")
+            }
+        }
+        check(counts == self.counts, "10: flights are counted \(self.counts), not \(counts)")
+        let moded = flights.indices.count { flights[$0].mode != .default }
+        check(moded == modedCount, "10: \(moded) flights have a mode, not \(modedCount)")
+        check(
+            pauses.keys.allSatisfy { flights.contains($0) } && deferrals.keys.allSatisfy { flights.contains($0) },
+            "12: a back-off or a deferred cancellation has no flight")
+        return faults
+    }
+}

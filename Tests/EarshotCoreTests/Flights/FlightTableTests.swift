@@ -1,0 +1,244 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The table of flights in isolation: each phase after each phase, keys and names, requests, redirects and deferred
+/// cancellation.
+struct FlightTableTests {
+    private static let now = Tick(nanoseconds: 1_000_000_000)
+    private var table = FlightTable()
+
+    enum Phase: CaseIterable {
+        case asking, queued, running, backingOff, following, ended
+
+        init(_ phase: Flight.Phase) {
+            self =
+                switch phase {
+                case .asking: .asking
+                case .queued: .queued
+                case .running: .running
+                case .backingOff: .backingOff
+                case .following: .following
+                case .ended: .ended
+                }
+        }
+    }
+
+    /// Phases that may come after a phase.
+    private static func next(after phase: Phase) -> Set<Phase> {
+        switch phase {
+        case .asking, .queued: [.asking, .queued, .running, .following, .ended]
+        case .running: [.asking, .queued, .running, .backingOff, .following, .ended]
+        case .backingOff: [.queued, .running]
+        case .following: [.ended]
+        case .ended: [.asking, .queued, .running, .following]
+        }
+    }
+
+    private static func key(_ url: String, mode: CacheMode = .default, alone: UInt64? = nil) throws -> (
+        HTTPRequest, FlightKey
+    ) {
+        let request = HTTPRequest(
+            method: .get, url: try FetchURL(url, hosts: nil), fields: HeaderFields(), route: Route())
+        return (request, FlightKey(request, redirect: .follow, own: nil, alone: alone, mode: mode))
+    }
+
+    private static func begin(
+        _ table: inout FlightTable, _ url: String = "http://o/", mode: CacheMode = .default, isAlone: Bool = false
+    ) throws -> Int32 {
+        let (request, key) = try key(url, mode: mode, alone: isAlone ? table.nextID : nil)
+        return table.begin(request, redirect: .follow, ownKey: nil, key, scope: 3, isAlone: isAlone, body: nil)
+    }
+
+    /// Enters a phase. A deferred cancellation allows the flight to be `ended`, and the flight of another URL allows it
+    /// to follow.
+    private static func enter(_ phase: Phase, _ flight: Int32, _ child: Int32, _ table: inout FlightTable) {
+        switch phase {
+        case .asking: table.enter(.asking, flight)
+        case .queued: table.enter(.queued, flight)
+        case .running: table.enter(.running(worker: 1), flight)
+        case .backingOff: table.backOff(flight, until: now)
+        case .following: table.follow(child, by: flight)
+        case .ended:
+            table.deferCancellation(of: flight, by: nil, heard: 0)
+            #expect(table.keep(Outcome(failure: .timeout), of: flight) == true)
+        }
+    }
+
+    @Test(arguments: Phase.allCases, Phase.allCases)
+    func `each phase follows where the diagram says`(phase: Phase, next: Phase) throws {
+        guard Self.next(after: phase).contains(next) else { return }
+        var table = FlightTable()
+        let flight = try Self.begin(&table)
+        let child = try Self.begin(&table, "http://o/child")
+        if phase == .backingOff { Self.enter(.running, flight, child, &table) }
+        if phase != .queued { Self.enter(phase, flight, child, &table) }
+        #expect(Phase(table[flight].phase) == phase)
+        #expect(table.checkInvariants() == [])
+        if phase == .following { table.unfollow(child, by: flight) }
+        if phase == .ended { _ = table.endDeferral(of: flight) }
+        Self.enter(next, flight, child, &table)
+        #expect(Phase(table[flight].phase) == next)
+        #expect((table.pauses[flight] == Self.now) == (next == .backingOff))
+        #expect(table.counts[table[flight].phase] == (next == .queued ? 2 : 1))
+        #expect(table.checkInvariants() == [])
+        // In any phase it can be freed.
+        if next == .following { table.unfollow(child, by: flight) }
+        _ = table.endDeferral(of: flight)
+        table.remove(flight)
+        table.remove(child)
+        #expect(table.count == 0 && table.counts == FlightCounts() && table.pauses.isEmpty)
+        #expect(table.checkInvariants() == [])
+    }
+
+    // MARK: Keys and names
+
+    @Test mutating func `a name finds its flight only until it ends, even if the number is used again`() throws {
+        let flight = try Self.begin(&table)
+        let name = table.name(of: flight)
+        #expect(table.number(of: name) == flight)
+        table.remove(flight)
+        #expect(table.number(of: name) == nil)
+        let other = try Self.begin(&table)
+        #expect(other == flight && table.number(of: name) == nil)
+        #expect(table.number(of: table.name(of: other)) == other)
+    }
+
+    @Test mutating func `a key finds its flight until it ends`() throws {
+        let flight = try Self.begin(&table)
+        let (_, key) = try Self.key("http://o/")
+        let (_, other) = try Self.key("http://o/2")
+        #expect(table.number(of: key) == flight && table.joinable(key) == flight)
+        #expect(table.number(of: other) == nil && table.joinable(other) == nil)
+        table.remove(flight)
+        #expect(table.number(of: key) == nil && table.joinable(key) == nil)
+    }
+
+    @Test mutating func `a request joins a flight of a stricter mode, but for a background revalidation`() throws {
+        let flight = try Self.begin(&table, mode: .reload)
+        #expect(table.modedCount == 1)
+        let (_, key) = try Self.key("http://o/")
+        #expect(key.mode.stricter.contains(.reload))
+        #expect(table.joinable(key) == flight && table.number(of: key) == nil)
+        table[flight].isRevalidation = true
+        #expect(table.joinable(key) == nil)
+        #expect(table.checkInvariants() == [])
+        table.remove(flight)
+        #expect(table.modedCount == 0)
+    }
+
+    @Test(arguments: Phase.allCases)
+    func `an explicit request takes over a flight that an origin will answer`(phase: Phase) throws {
+        var table = FlightTable()
+        let flight = try Self.begin(&table)
+        let child = try Self.begin(&table, "http://o/child")
+        if phase == .backingOff { Self.enter(.running, flight, child, &table) }
+        if phase != .queued { Self.enter(phase, flight, child, &table) }
+        let (_, key) = try Self.key("http://o/", mode: .explicit)
+        #expect(table.joinable(key) == nil)
+        let isOpen = [.queued, .running, .backingOff].contains(phase)
+        #expect(table.laxer(key) == (isOpen ? flight : nil))
+        guard isOpen else { return }
+        table.tighten(flight, to: key)
+        #expect(table.number(of: key) == flight && table.modedCount == 1 && table.laxer(key) == nil)
+        #expect(table.checkInvariants() == [])
+    }
+
+    @Test mutating func `a flight for one request has a key of its own`() throws {
+        let flight = try Self.begin(&table, isAlone: true)
+        let second = try Self.begin(&table, isAlone: true)
+        let (_, key) = try Self.key("http://o/")
+        #expect(table.joinable(key) == nil && flight != second)
+        #expect(table.checkInvariants() == [])
+    }
+
+    // MARK: Requests and redirects
+
+    @Test mutating func `requests are listed in order, those of redirected flights last`() throws {
+        let child = try Self.begin(&table, "http://o/child")
+        let first = try Self.begin(&table, "http://o/1")
+        let second = try Self.begin(&table, "http://o/2")
+        table.attach(1, to: first)
+        table.attach(2, to: first)
+        table.attach(3, to: second)
+        #expect(table.firstInterest(of: child) == nil && table.onlyInterest(of: child) == nil)
+        #expect(table.onlyInterest(of: second) == 3 && table.onlyInterest(of: first) == nil)
+        table.follow(child, by: first)
+        #expect(table.firstInterest(of: child) == 1)
+        table.attach(4, to: child)
+        table.follow(child, by: second)
+        #expect(table.interests(of: child) == [4, 1, 2, 3])
+        #expect(table.firstInterest(of: child) == 4 && table.onlyInterest(of: child) == nil)
+        #expect(table.parents(of: child) == [first, second])
+        #expect(table.leaf(of: first) == child && table.leaf(of: child) == child)
+        #expect(table.checkInvariants() == [])
+        table.detach(1, from: first)
+        #expect(table.interests(of: child) == [4, 2, 3])
+        #expect(table.checkInvariants() == [])
+    }
+
+    @Test mutating func `all requests are detached with the flights redirected to theirs, which end first`() throws {
+        let child = try Self.begin(&table, "http://o/child")
+        let parent = try Self.begin(&table, "http://o/1")
+        let grandparent = try Self.begin(&table, "http://o/2")
+        table.attach(1, to: child)
+        table.attach(2, to: grandparent)
+        table.follow(parent, by: grandparent)
+        table.follow(child, by: parent)
+        let detached = table.detachAll(from: child)
+        #expect(detached.interests == [1, 2])
+        #expect(detached.ended == [grandparent, parent, child])
+        for flight in detached.ended { table.remove(flight) }
+        #expect(table.count == 0 && table.checkInvariants() == [])
+    }
+
+    @Test mutating func `flights beyond the hop limit are those at its distance from the end of the chain`() throws {
+        var flights: [Int32] = []
+        for number in 0...4 { flights.append(try Self.begin(&table, "http://o/\(number)")) }
+        for number in 0..<4 { table.follow(flights[number + 1], by: flights[number]) }
+        #expect(table.tooFar(flights[3], hops: 4) == [])
+        #expect(table.tooFar(flights[3], hops: 3) == [flights[0]])
+        #expect(table.tooFar(flights[3], hops: 1) == [flights[2]])
+        #expect(table.tooFar(flights[0], hops: 3) == [flights[0]])
+        #expect(table.ancestors(of: flights[2]).map(\.url.description) == ["http://o/1", "http://o/0"])
+    }
+
+    // MARK: Deferred cancellation
+
+    @Test mutating func `an outcome is kept only for a flight whose cancellation is deferred`() throws {
+        let flight = try Self.begin(&table)
+        table.enter(.running(worker: 1), flight)
+        #expect(table.keep(Outcome(failure: .timeout), of: flight) == false)
+        table.deferCancellation(of: flight, by: ClientID(rawValue: 7), heard: 3)
+        table.attach(1, to: flight)
+        #expect(table.keep(Outcome(failure: .timeout), of: flight) == false, "it was rejoined")
+        table.detach(1, from: flight)
+        #expect(table.keep(Outcome(failure: .timeout), of: flight) == true)
+        #expect(table[flight].phase == .ended)
+        // It was rejoined and left again.
+        table.deferCancellation(of: flight, by: ClientID(rawValue: 8), heard: 4)
+        let deferral = try #require(table.deferrals[flight])
+        #expect(deferral.client == ClientID(rawValue: 8) && deferral.heard == 4)
+        #expect(deferral.outcome?.failure == .timeout)
+        #expect(table.checkInvariants() == [])
+        #expect(table.endDeferral(of: flight)?.heard == 4)
+        #expect(table.endDeferral(of: flight) == nil)
+    }
+
+    @Test mutating func `released memory changes nothing`() throws {
+        var flights: [Int32] = []
+        for number in 0..<100 { flights.append(try Self.begin(&table, "http://o/\(number)")) }
+        for (number, flight) in flights.enumerated() { table.attach(Int32(number), to: flight) }
+        for (number, flight) in flights.enumerated().dropFirst(2) {
+            table.detach(Int32(number), from: flight)
+            table.remove(flight)
+        }
+        #expect(table.hasSpareRoom(least: 8))
+        table.releaseRoom(beyond: 2, least: 8)
+        #expect(!table.hasSpareRoom(least: 8))
+        #expect(table.interests(of: flights[1]) == [1])
+        #expect(table.checkInvariants() == [])
+    }
+}
