@@ -124,11 +124,12 @@ extension BrokerCore {
         let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
         guard isLive(subject), listeners(of: handler).isEmpty else { return }
         var budget = max(limits.departuresPerPass, 1)
-        var next = handlers[handler].interests.firstMember
+        var next = handlers[handler].interests.first
         // The chain is in the order of arrival.
         while let interest = next, interests[interest].serial < absence {
             next = handlers.request(after: interest)
-            guard interests[interest].owner < 0, interests[interest].phase != .delivering, !isDurable(interest) else {
+            guard interests[interest].owner == nil, interests[interest].phase != .delivering, !isDurable(interest)
+            else {
                 continue
             }
             guard budget > 0 else {

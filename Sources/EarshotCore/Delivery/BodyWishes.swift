@@ -45,8 +45,7 @@ extension BrokerCore {
         var wishes = BodyWishes()
         guard flights[flight].hasWishes else { return wishes }
         for interest in flights.interests(of: flight) {
-            let number = interests[interest].extras
-            guard number >= 0, !interests[interest].isWarm else { continue }
+            guard let number = interests[interest].extras, !interests[interest].isWarm else { continue }
             switch extras[number].delivery {
             case .auto: break
             case .inline: wishes.inlineBytes = max(wishes.inlineBytes, extras[number].maxBytes ?? 0)

@@ -59,7 +59,7 @@ extension BrokerCore {
         interests[interest].outcome = outcome
         outcomes.retain(outcome)
         // An owner that is not subscribed has nothing to acknowledge.
-        if !listeners.contains(interests[interest].owner) { interests[interest].owner = -1 }
+        if let owner = interests[interest].owner, !listeners.contains(owner) { interests[interest].owner = nil }
         for client in listeners { enqueueDelivery(of: interest, to: client) }
         guard !listeners.isEmpty else {
             forgetInterest(interest)
@@ -99,9 +99,7 @@ extension BrokerCore {
     /// Releases the outcome of a held request.
     mutating func unhold(_ interest: Int32) {
         handlers.outcomeReleased(of: interests[interest].handler)
-        let outcome = interests[interest].outcome
-        interests[interest].outcome = -1
-        release(outcome)
+        if let outcome = takeOutcome(of: interest) { release(outcome) }
     }
 
     /// Delivers the held outcomes of a handler that has a listener. O(requests of the handler).
@@ -109,7 +107,7 @@ extension BrokerCore {
         guard handlers[handler].held > 0 else { return }
         for interest in handlers.requests(of: handler) where interests[interest].phase == .held {
             handlers.outcomeReleased(of: handler)
-            let outcome = interests[interest].outcome
+            let outcome = outcomeNumber(of: interest)
             accountOutcome(of: interest, outcome)
             publish(interest, outcome, to: listeners(of: handler))
             release(outcome)
@@ -134,7 +132,7 @@ extension BrokerCore {
     /// Appends a terminal to the window of a client, without sending it.
     private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
         var due = DueTerminal(interest: interest)
-        if interests[interest].outcome < 0, let number = outcomes.waitingNumber(of: interest) {
+        if interests[interest].outcome == nil, let number = outcomes.waitingNumber(of: interest) {
             outcomes.retainWaiting(number)
             due = DueTerminal(waiting: number)
         }
@@ -251,7 +249,7 @@ extension BrokerCore {
             clients[client].deliveries.removeFirst(weight(of: due))
             ledger.deliveries.acknowledged += 1
             // A request without an owner belongs to all subscribers: the first acknowledgement frees its ID.
-            if let interest = record(of: due), interests[interest].owner < 0 { unlist(interest) }
+            if let interest = record(of: due), interests[interest].owner == nil { unlist(interest) }
             settle(due, by: client)
         }
         sendDue(to: client)
@@ -300,7 +298,7 @@ extension BrokerCore {
     private mutating func settle(_ due: DueTerminal, by client: Int32) {
         ledger.deliveries.outstanding -= 1
         switch due.place {
-        case .memory(let interest): settled(interest, outcomes[interests[interest].outcome].failure, by: client)
+        case .memory(let interest): settled(interest, outcomes[outcomeNumber(of: interest)].failure, by: client)
         case .file(let number): settleWaiting(number, by: client)
         case .hole: preconditionFailure("a hole is settled")
         }
@@ -310,7 +308,7 @@ extension BrokerCore {
     mutating func settled(_ interest: Int32, _ failure: FailureCode?, by client: Int32) {
         interests[interest].outstanding -= 1
         if interests[interest].owner == client {
-            interests[interest].owner = -1
+            interests[interest].owner = nil
             unlist(interest)
         }
         guard interests[interest].outstanding == 0 else {
@@ -338,7 +336,7 @@ extension BrokerCore {
     @inline(__always)
     private func file(of due: DueTerminal) -> String? {
         switch due.place {
-        case .memory(let interest): outcomes[interests[interest].outcome].response?.file
+        case .memory(let interest): outcomes[outcomeNumber(of: interest)].response?.file
         case .file(let number): outcomes.file(ofWaiting: number)
         case .hole: nil
         }
@@ -349,7 +347,7 @@ extension BrokerCore {
     func weight(of due: DueTerminal) -> DeliveryWindow.Weight {
         switch due.place {
         case .memory(let interest):
-            guard let response = outcomes[interests[interest].outcome].response else { return DeliveryWindow.Weight() }
+            guard let response = outcomes[outcomeNumber(of: interest)].response else { return DeliveryWindow.Weight() }
             let bodies = interests[interest].isWarm ? 0 : response.length
             return DeliveryWindow.Weight(fields: response.fields.count, bodies: bodies)
         case .file(let number): return DeliveryWindow.Weight(bodies: outcomes.bytes(ofWaiting: number))
@@ -359,12 +357,28 @@ extension BrokerCore {
 
     // MARK: Records
 
+    /// The outcome of a request that has one.
+    @inline(__always)
+    func outcomeNumber(of interest: Int32) -> Int32 {
+        guard let number = interests[interest].outcome else {
+            preconditionFailure("request \(interest) is \(interests[interest].phase) and has no outcome")
+        }
+        return number
+    }
+
+    /// Takes the outcome from a request. The caller releases it.
+    mutating func takeOutcome(of interest: Int32) -> Int32? {
+        let number = interests[interest].outcome
+        interests[interest].outcome = nil
+        return number
+    }
+
     /// Frees a request's record and releases everything that it holds.
     mutating func forgetInterest(_ interest: Int32) {
         unlist(interest)
         let record = interests[interest]
-        if record.outcome >= 0 { release(record.outcome) }
-        if record.extras >= 0 { extras.remove(record.extras) }
+        if let outcome = record.outcome { release(outcome) }
+        if let number = record.extras { extras.remove(number) }
         interests.remove(interest)
         handlers.release(record.handler)
         dropHandlerIfIdle(record.handler)
@@ -374,7 +388,7 @@ extension BrokerCore {
     @inline(__always)
     func terminal(of interest: Int32, sequence: UInt64) -> (Terminal, BodyID?) {
         let record = interests[interest]
-        let outcome = outcomes[record.outcome]
+        let outcome = outcomes[outcomeNumber(of: interest)]
         var response: Terminal.Response?
         if let answer = outcome.response {
             var told = Terminal.Response(url: answer.url)
@@ -383,7 +397,7 @@ extension BrokerCore {
             told.sha256 = answer.sha256
             told.file = record.isWarm ? nil : answer.file.map { workerLimits.spool + "/" + $0 }
             told.isYours = record.isGiven && told.file != nil
-            if record.extras >= 0, extras[record.extras].streams, told.file != nil {
+            if let number = record.extras, extras[number].streams, told.file != nil {
                 told.generation = answer.generation.map { Generation($0) }
             }
             told.queuedMilliseconds = answer.startedAt.milliseconds(since: record.askedAt)
@@ -401,11 +415,11 @@ extension BrokerCore {
             end = .failed(failure)
         } else {
             guard let response, let status = outcome.response?.status else {
-                preconditionFailure("outcome \(record.outcome) is neither a failure nor a response")
+                preconditionFailure("outcome of request \(interest) is neither a failure nor a response")
             }
             end = .result(status: status, response)
         }
-        let tag = record.extras >= 0 ? extras[record.extras].tag : nil
+        let tag = if let number = record.extras { extras[number].tag } else { String?.none }
         let terminal = Terminal(
             handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: tag,
             isDurable: isDurable(interest), outcome: end)

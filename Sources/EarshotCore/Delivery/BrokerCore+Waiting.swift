@@ -12,8 +12,7 @@ extension BrokerCore {
     /// Moves the newest waiting terminal of a client out of memory. It may stay if all waiting terminals, at the size
     /// of the heaviest, would fit into the bound.
     mutating func limitWaiting(_ interest: Int32, for client: Int32) {
-        let outcome = interests[interest].outcome
-        guard outcome >= 0 else { return }
+        guard let outcome = interests[interest].outcome else { return }
         let waiting = clients[client].deliveries.waiting
         guard !outcomes.isSpoolFull else {
             // Clients with room in their windows get the result; this client is disconnected.
@@ -42,10 +41,10 @@ extension BrokerCore {
     /// Writes a terminal into the file. A terminal that its record describes completely needs no place there.
     private mutating func keepWaiting(_ interest: Int32) -> Int32 {
         let record = interests[interest]
-        let outcome = outcomes[record.outcome]
+        let outcome = outcomes[outcomeNumber(of: interest)]
         let mark = RequestMark(record.request)
         handlers.retain(record.handler)
-        if outcome.isBare, record.extras < 0, mark.request != nil {
+        if outcome.isBare, record.extras == nil, mark.request != nil {
             let bare = WaitingTerminal(
                 request: mark, handler: record.handler, bytes: 0, failure: outcome.failure, isFiled: false)
             return outcomes.addWaiting(bare, of: interest, file: nil)
@@ -98,11 +97,7 @@ extension BrokerCore {
         guard let number = outcomes.waitingNumber(of: interest),
             interests[interest].outstanding == outcomes.waiting[number].holders
         else { return }
-        let outcome = interests[interest].outcome
-        if outcome >= 0 {
-            interests[interest].outcome = -1
-            release(outcome)
-        }
+        if let outcome = takeOutcome(of: interest) { release(outcome) }
         guard !interests[interest].isListed else { return }
         outcomes.detachWaiting(number)
         forgetInterest(interest)

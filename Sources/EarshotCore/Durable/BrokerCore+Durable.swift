@@ -23,7 +23,7 @@ extension BrokerCore {
         let acceptedAt = now.advanced(byMilliseconds: -Int(clamping: age) * 1_000)
         let handler = handlerNumber(fetch.handler)
         let interest = list(
-            fetch, Fingerprint(of: fetch, body: nil).value, handler, -1, hash(fetch.request, of: handler),
+            fetch, Fingerprint(of: fetch, body: nil).value, handler, nil, hash(fetch.request, of: handler),
             now: acceptedAt)
         durables.restore(
             entry.id, interest, acceptedAt: acceptedAt, hasResult: entry.hasResult,
@@ -155,7 +155,7 @@ extension BrokerCore {
     mutating func refuse(_ interest: Int32, _ refusal: Refusal, to askers: [Int32]) {
         guard !askers.isEmpty else { return }
         let record = interests[interest]
-        let tag = record.extras >= 0 ? extras[record.extras].tag : nil
+        let tag = record.extras.flatMap { extras[$0].tag }
         let detail = refusal.detail ?? refusal.code.sentence
         let failure = Terminal.Failure(code: refusal.code.rawValue, detail: detail)
         let terminal = Terminal(
@@ -242,8 +242,7 @@ extension BrokerCore {
     /// not stored.
     private mutating func tell(_ interest: Int32) {
         let listeners = listeners(of: interests[interest].handler)
-        let outcome = interests[interest].outcome
-        interests[interest].outcome = -1
+        guard let outcome = takeOutcome(of: interest) else { return }
         defer { release(outcome) }
         if !listeners.isEmpty {
             accountOutcome(of: interest, outcome)
@@ -264,7 +263,6 @@ extension BrokerCore {
     ///
     /// - Parameter failure: its failure; nil for a result.
     mutating func takeBack(_ interest: Int32, after failure: FailureCode?) {
-        let outcome = interests[interest].outcome
         reopen(interest) { requests in
             guard let failure else {
                 requests.answered -= 1
@@ -273,9 +271,13 @@ extension BrokerCore {
             let left = requests.failed[failure.rawValue, default: 1] - 1
             requests.failed[failure.rawValue] = left > 0 ? left : nil
         }
-        interests[interest].outcome = -1
-        if durables.hasResult(interest) { rest(interest) } else { record(interest, outcome) }
-        if outcome >= 0 { release(outcome) }
+        let outcome = takeOutcome(of: interest)
+        if durables.hasResult(interest) {
+            rest(interest)
+        } else if let outcome {
+            record(interest, outcome)
+        }
+        if let outcome { release(outcome) }
     }
 
     /// Reverses `account` for a request that belongs to its handler.
@@ -371,9 +373,7 @@ extension BrokerCore {
     /// Releases what the interest holds in a durable phase. The caller enters the next phase.
     mutating func letGo(_ interest: Int32) {
         if interests[interest].phase == .resting { takeFromRest(interest) }
-        let outcome = interests[interest].outcome
-        interests[interest].outcome = -1
-        if outcome >= 0 { release(outcome) }
+        if let outcome = takeOutcome(of: interest) { release(outcome) }
     }
 
     /// Removes the durable state of a request, with everything that it holds.

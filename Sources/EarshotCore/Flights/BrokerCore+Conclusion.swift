@@ -155,8 +155,8 @@ extension BrokerCore {
         var exceeded: [Int32] = []
         var others = 0
         forEachInterest(of: flight) { core, interest in
-            let extras = core.interests[interest].extras
-            let limit = extras >= 0 ? core.extras[extras].maxBytes : nil
+            let number = core.interests[interest].extras
+            let limit = if let number { core.extras[number].maxBytes } else { Int?.none }
             if let limit, limit <= allowed { exceeded.append(interest) } else { others += 1 }
         }
         // A request that rejoins a flight without requests may allow more.
@@ -174,7 +174,7 @@ extension BrokerCore {
             finishPurge(of: interest)
             return
         }
-        let attempts = Int(flights[flights.leaf(of: interests[interest].flight)].attempts)
+        let attempts = Int(flights[leaf(ofOpen: interest)].attempts)
         detach(interest)
         settle(interest, with: outcomes.insert(Outcome(failure: code, attempts: attempts)), now: now)
     }
@@ -197,7 +197,7 @@ extension BrokerCore {
             inline: outcomes[number].response?.body != nil, file: outcomes[filed].response?.file != nil)
         for interest in waiting {
             queue.remove(interest)
-            interests[interest].flight = -1
+            interests[interest].flight = nil
             if isPurged(interest) {
                 finishPurge(of: interest)
             } else if let code = objection(of: interest, to: outcome, forms) {
@@ -214,7 +214,7 @@ extension BrokerCore {
 
     @inline(__always)
     private func prefersFile(_ interest: Int32) -> Bool {
-        interests[interest].extras >= 0 && extras[interests[interest].extras].prefersFile
+        if let number = interests[interest].extras { extras[number].prefersFile } else { false }
     }
 
     /// Reason why an outcome fails one request although it serves the others: its size limit, digest or form of the
@@ -223,8 +223,9 @@ extension BrokerCore {
     /// - Parameter forms: forms in which the body arrived, before any was spilled.
     @inline(__always)
     private func objection(of interest: Int32, to outcome: Outcome, _ forms: BodyForms) -> FailureCode? {
-        let number = interests[interest].extras
-        guard outcome.failure == nil, let response = outcome.response, number >= 0 else { return nil }
+        guard outcome.failure == nil, let response = outcome.response, let number = interests[interest].extras else {
+            return nil
+        }
         if let limit = extras[number].maxBytes, response.length > limit { return .tooLarge }
         if let digest = extras[number].digest, digest != response.sha256 { return .digestMismatch }
         guard response.length > 0, response.sha256 != nil, !interests[interest].isWarm else { return nil }

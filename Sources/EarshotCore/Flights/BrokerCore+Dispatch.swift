@@ -42,7 +42,7 @@ extension BrokerCore {
                 isBehind = true
                 return
             }
-            let flight = flights.leaf(of: interests[interest].flight)
+            let flight = leaf(ofOpen: interest)
             guard let until = governor.refusal(in: flights[flight].scope) else {
                 start(flight, now: now)
                 continue
@@ -82,7 +82,7 @@ extension BrokerCore {
         let governor = governor.snapshot
         let dueDeliveries = limits.dueDeliveries
         return queue.next(in: pool, isForHigh: isForHigh) { client, scope, priority in
-            if client >= 0, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { return .client }
+            if let client, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { return .client }
             return switch governor.obstacle(in: scope, to: priority) {
             case .coolDown: .scope
             case .origin: .origin
@@ -134,8 +134,7 @@ extension BrokerCore {
         job.progressMilliseconds = limits.progressMilliseconds
         var hasLimit = limits.rate > 0 || governor.origins[origin].rate > 0
         forEachInterest(of: flight) { core, interest in
-            let extras = core.interests[interest].extras
-            guard extras >= 0 else { return }
+            guard let extras = core.interests[interest].extras else { return }
             if core.extras[extras].limitRate != nil { hasLimit = true }
             guard core.extras[extras].streams else { return }
             job.streams = true
@@ -166,8 +165,7 @@ extension BrokerCore {
     private mutating func priority(of flight: Int32) -> PriorityClass {
         var highest = PriorityClass.background
         forEachInterest(of: flight) { core, interest in
-            let owner = core.interests[interest].owner
-            let isServed = owner < 0 || !core.isClosed(owner)
+            let isServed = if let owner = core.interests[interest].owner { !core.isClosed(owner) } else { true }
             if isServed { highest = max(highest, core.interests[interest].priority) }
         }
         return highest
@@ -178,8 +176,9 @@ extension BrokerCore {
         guard !flights[flight].isRevalidation else { return nil }
         var largest: Int? = 0
         forEachInterest(of: flight) { core, interest in
-            let extras = core.interests[interest].extras
-            guard let known = largest, extras >= 0, let limit = core.extras[extras].maxBytes else {
+            guard let known = largest, let extras = core.interests[interest].extras,
+                let limit = core.extras[extras].maxBytes
+            else {
                 largest = nil
                 return
             }

@@ -87,7 +87,7 @@ extension BrokerCore {
         guard fetch.options.subscribes else { return }
         switch interests[interest].phase {
         case .open:
-            if interests[interest].owner >= 0, interests[interest].owner != client { transfer(interest, to: client) }
+            if let owner = interests[interest].owner, owner != client { transfer(interest, from: owner, to: client) }
         case .held, .entering, .recording, .resting: break
         case .delivering:
             if !isDue(interest, to: client) { deliver(interest, to: client) }
@@ -96,36 +96,36 @@ extension BrokerCore {
     }
 
     /// Makes a client the owner of an open request. A queued request goes to the end of its handler's line.
-    private mutating func transfer(_ interest: Int32, to client: Int32) {
+    private mutating func transfer(_ interest: Int32, from owner: Int32, to client: Int32) {
         let waits = queue.contains(interest)
         queue.remove(interest)
-        let owner = interests[interest].owner
         ownerChains.remove(interest, from: &clients[owner].owned)
         interests[interest].owner = client
         ownerChains.append(interest, to: &clients[client].owned)
         handlers.requestTransferred(of: interests[interest].handler, from: owner, to: client)
-        if waits { enqueue(interest, for: flights.leaf(of: interests[interest].flight)) }
+        if waits { enqueue(interest, for: leaf(ofOpen: interest)) }
     }
 
     /// Inserts the record of a new request.
     ///
     /// - Parameters:
-    ///   - client: the sender, which becomes the owner unless the request belongs to its handler.
+    ///   - client: the sender, which becomes the owner unless the request belongs to its handler; nil for a request that
+    ///     an earlier broker stored.
     ///   - hash: `hash(_:of:)` of its ID.
     mutating func list(
-        _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Int32, _ client: Int32, _ hash: UInt32, now: Tick
+        _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Int32, _ client: Int32?, _ hash: UInt32, now: Tick
     ) -> Int32 {
+        let owner = fetch.options.isOwned ? client : nil
         let interest = interests.insert(
             Interest(
                 request: fetch.request, askedAt: now.advanced(byMilliseconds: -fetch.options.askedMilliseconds),
-                fingerprint: fingerprint, serial: nextSerial(), handler: handler,
-                owner: fetch.options.isOwned ? client : -1, priority: fetch.options.priority,
-                isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
+                fingerprint: fingerprint, serial: nextSerial(), handler: handler, owner: owner,
+                priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
                 takes: fetch.options.takes && fetch.options.delivery != .inline))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash)
-        handlers.requestAdded(interest, to: handler, owner: fetch.options.isOwned ? client : nil)
-        if fetch.options.isOwned { ownerChains.append(interest, to: &clients[client].owned) }
+        handlers.requestAdded(interest, to: handler, owner: owner)
+        if let owner { ownerChains.append(interest, to: &clients[owner].owned) }
         ledger.requests.submitted += 1
         ledger.requests.pending += 1
         // The deadline of a durable request is set when it is accepted.
@@ -166,9 +166,11 @@ extension BrokerCore {
     func refusal(of interest: Int32) -> FailureCode? {
         guard !isDraining, limits.isAdmitting else { return .stopping }
         guard ledger.requests.pending <= limits.requests else { return .queueFull }
-        let owner = interests[interest].owner
-        guard owner < 0 || Int(clients[owner].owned.count) - clients[owner].purging <= limits.requestsPerClient
-        else { return .queueFull }
+        if let owner = interests[interest].owner,
+            Int(clients[owner].owned.count) - clients[owner].purging > limits.requestsPerClient
+        {
+            return .queueFull
+        }
         let handler = interests[interest].handler
         return handlers[handler].requests.pending <= limits.requestsPerHandler ? nil : .queueFull
     }
@@ -324,6 +326,15 @@ extension BrokerCore {
         actions.append(.worker(.send(workers[worker].id, .raise(attempt, maxBytes: maxBytes))))
     }
 
+    /// The last of the redirects of an open request's flight.
+    @inline(__always)
+    func leaf(ofOpen interest: Int32) -> Int32 {
+        guard let flight = interests[interest].flight else {
+            preconditionFailure("request \(interest) is \(interests[interest].phase) and has no flight")
+        }
+        return flights.leaf(of: flight)
+    }
+
     /// Queues an interest for a flight in phase `queued`: its own flight, or the end of its chain of redirects.
     mutating func enqueue(_ interest: Int32, for leaf: Int32, first: Bool = false) {
         // Suspects wait in a list of their pool instead.
@@ -410,6 +421,6 @@ extension BrokerCore {
         let waits = queue.contains(interest)
         queue.remove(interest)
         interests[interest].priority = priority
-        if waits { enqueue(interest, for: flights.leaf(of: interests[interest].flight)) }
+        if waits { enqueue(interest, for: leaf(ofOpen: interest)) }
     }
 }

@@ -110,10 +110,10 @@ struct FlightTable {
     func firstInterest(of flight: Int32) -> Int32? {
         var flight = flight
         while flights[flight].interests.isEmpty {
-            guard let parent = flights[flight].parents.firstMember else { return nil }
+            guard let parent = flights[flight].parents.first else { return nil }
             flight = parent
         }
-        return flights[flight].interests.firstMember
+        return flights[flight].interests.first
     }
 
     /// Flights redirected to this one.
@@ -126,7 +126,7 @@ struct FlightTable {
     func ancestors(of flight: Int32) -> [HTTPRequest] {
         var found: [HTTPRequest] = []
         var next = flight
-        while let parent = flights[next].parents.firstMember {
+        while let parent = flights[next].parents.first {
             found.append(flights[parent].request)
             next = parent
         }

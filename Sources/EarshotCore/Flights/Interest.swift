@@ -2,7 +2,7 @@ internal import EarshotWire
 
 /// Stake of one request in a flight, and later the delivery state of its terminal.
 ///
-/// Numbers are those of records in the core's slabs; -1 is none.
+/// Numbers are those of records in the core's slabs.
 struct Interest {
     /// `open -> held -> delivering`, or `open -> delivering`. A record is freed when its last delivery is settled.
     ///
@@ -69,12 +69,12 @@ struct Interest {
     /// Distinguishes this record, in timers, from earlier ones with the same number.
     let serial: UInt64
     let handler: Int32
-    /// Client that owns the request; -1 if the request belongs to its handler, or if the owner's own delivery is
+    /// Client that owns the request; nil if the request belongs to its handler, or if the owner's own delivery is
     /// settled.
-    var owner: Int32
-    var flight: Int32 = -1
-    var outcome: Int32 = -1
-    var extras: Int32 = -1
+    @OptionalNumber var owner: Int32?
+    @OptionalNumber var flight: Int32? = nil
+    @OptionalNumber var outcome: Int32? = nil
+    @OptionalNumber var extras: Int32? = nil
     /// Number of deliveries neither acknowledged nor lost.
     var outstanding: Int32 = 0
     var priority: PriorityClass

@@ -42,7 +42,7 @@ extension BrokerCore {
         // Removals in this pass have used part of the budget. Older purges always get at least half of it.
         var budget = max(handlers.purgeBudget, limits.purgesPerPass / 2, 1)
         while budget > 0, let handler = handlers.purging.first {
-            guard let interest = handlers[handler].interests.firstMember else {
+            guard let interest = handlers[handler].interests.first else {
                 handlers.endPurge()
                 dropHandlerIfIdle(handler)
                 continue
@@ -87,7 +87,7 @@ extension BrokerCore {
             lose(due, by: client)
             budget -= 1
         }
-        while budget > 0, let interest = clients[client].owned.firstMember {
+        while budget > 0, let interest = clients[client].owned.first {
             removeInterest(interest, by: client)
             budget -= 1
         }
@@ -161,11 +161,11 @@ extension BrokerCore {
         case .entering, .recording, .resting: letGo(interest)
         }
         let owner = interests[interest].owner
-        if owner >= 0 {
+        if let owner {
             clients[owner].purging -= 1
             ownerChains.remove(interest, from: &clients[owner].owned)
         }
-        handlers.requestPurged(of: handler, owner: owner >= 0 ? owner : nil)
+        handlers.requestPurged(of: handler, owner: owner)
         var listeners = handlers[handler].purge?.listeners ?? []
         for listener in listeners { clients[listener].deliveries.retract(1) }
         if let client, let index = listeners.firstIndex(of: client) {

@@ -81,9 +81,8 @@ extension BrokerCore {
     ///   - isLate: whether the request was removed before this pass.
     mutating func detach(_ interest: Int32, by client: Int32? = nil, isLate: Bool = false) {
         queue.remove(interest)
-        let flight = interests[interest].flight
-        interests[interest].flight = -1
-        guard flight >= 0 else { return }
+        guard let flight = interests[interest].flight else { return }
+        interests[interest].flight = nil
         flights.detach(interest, from: flight)
         dropIfUnwanted(flight, isAtOnce: isLate, by: client)
     }
@@ -103,7 +102,7 @@ extension BrokerCore {
         let record = interests[interest]
         ledger.requests.pending -= 1
         change(&ledger.requests)
-        if record.owner >= 0 { ownerChains.remove(interest, from: &clients[record.owner].owned) }
-        handlers.requestEnded(of: record.handler, owner: record.owner >= 0 ? record.owner : nil, change)
+        if let owner = record.owner { ownerChains.remove(interest, from: &clients[owner].owned) }
+        handlers.requestEnded(of: record.handler, owner: record.owner, change)
     }
 }

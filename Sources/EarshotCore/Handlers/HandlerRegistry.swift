@@ -116,8 +116,7 @@ struct HandlerRegistry {
     /// The request of the same handler that arrived next; nil for the newest.
     @inline(__always)
     func request(after interest: Int32) -> Int32? {
-        let next = requestChains.next(after: interest)
-        return next >= 0 ? next : nil
+        requestChains.next(after: interest)
     }
 
     /// Durable requests of a handler whose outcomes are on disk. O(requests).

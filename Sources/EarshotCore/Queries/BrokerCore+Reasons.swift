@@ -36,7 +36,7 @@ extension BrokerCore {
     private func writeReason(
         ofOpen interest: Int32, _ state: RequestState, to json: inout JSONText, now: Tick
     ) {
-        let leaf = flights.leaf(of: interests[interest].flight)
+        let leaf = leaf(ofOpen: interest)
         let flight = flights[leaf]
         json.member("url", flight.url.redacted)
         json.member("state", state.rawValue)
@@ -81,8 +81,8 @@ extension BrokerCore {
             writeWait("isolation", "its workers died; it runs in isolation, after other such requests", to: &json)
         } else if let donor {
             writeObstacle(to: interests[donor].priority, of: flights[flight].scope, slots, to: &json, now: now)
-        } else {
-            writeWindow(of: interests[interest].owner, to: &json)
+        } else if let owner = interests[interest].owner {
+            writeWindow(of: owner, to: &json)
         }
         if let donor { writeClass(from: donor, for: interest, to: &json) }
     }
@@ -194,8 +194,7 @@ extension BrokerCore {
     }
 
     private func isServed(_ interest: Int32) -> Bool {
-        let owner = interests[interest].owner
-        return !isPurged(interest) && (owner < 0 || !isClosed(owner))
+        !isPurged(interest) && interests[interest].owner.map { isClosed($0) } != true
     }
 
     private func writeClass(from donor: Int32, for own: Int32, to json: inout JSONText) {

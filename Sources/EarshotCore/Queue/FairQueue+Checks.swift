@@ -29,14 +29,16 @@ extension FairQueue {
             let members = interestChains.members(of: leaves[leaf].interests)
             check(!members.isEmpty, "12: handler \(key.handler) has no queued interest")
             check(
-                members.allSatisfy { leafOfInterest[Int($0)] == leaf },
+                members.allSatisfy { leafOfInterest[Int($0)].wrappedValue == leaf },
                 "4: handler \(key.handler) has another's interest")
             counts[Int(pool(of: key.lane))][Int(lanes[key.lane].priority.rawValue)] += members.count
             sum += members.count
             check(leafNumbers.find(key.hash) { leaves[$0].key == key } == leaf, "4: a handler has another number")
         }
         check(sum == count, "4: \(sum) interests are queued, not \(count)")
-        check(leafOfInterest.count { $0 >= 0 } == count, "4: \(count) interests are queued, others have a place")
+        check(
+            leafOfInterest.count { $0.wrappedValue != nil } == count,
+            "4: \(count) interests are queued, others have a place")
         check(counts == lines.map(\.counts), "4: the counts by class are \(counts)")
     }
 

@@ -19,8 +19,8 @@ struct FairQueue {
         var priority: PriorityClass
         /// Number of the first segment of the handler's name.
         var root: Int32
-        /// Owner with the window that counts; -1 for an interest that belongs to its handler.
-        var client: Int32
+        /// Owner with the window that counts; nil for an interest that belongs to its handler.
+        var client: Int32?
         var origin: Int32
         /// Origin with one set of credentials: the unit of a cool-down.
         var scope: Int32
@@ -98,8 +98,8 @@ struct FairQueue {
     private(set) var laneChains = Chains()
     private(set) var leafChains = Chains()
     private(set) var interestChains = Chains()
-    /// Leaf of each interest; -1 for an interest that is not queued.
-    private(set) var leafOfInterest: [Int32] = []
+    /// Leaf of each interest; nil for an interest that is not queued.
+    private(set) var leafOfInterest: [OptionalNumber] = []
 
     /// Number of queued interests in all pools.
     private(set) var count = 0
@@ -137,11 +137,11 @@ struct FairQueue {
     ///
     /// - Parameter isFresh: whether it replaced all pending requests of its handler.
     mutating func push(_ interest: Int32, at place: Place, first: Bool = false, isFresh: Bool = false) {
-        while leafOfInterest.count <= Int(interest) { leafOfInterest.append(-1) }
-        precondition(leafOfInterest[Int(interest)] < 0, "interest \(interest) is queued twice")
+        while leafOfInterest.count <= Int(interest) { leafOfInterest.append(OptionalNumber(wrappedValue: nil)) }
+        precondition(self.leaf(of: interest) == nil, "interest \(interest) is queued twice")
         while lines.count <= Int(place.pool) { lines.append(Line()) }
         let leaf = leafNumber(for: place)
-        leafOfInterest[Int(interest)] = leaf
+        leafOfInterest[Int(interest)].wrappedValue = leaf
         if isFresh { freshen(leaf) }
         if first {
             interestChains.prepend(interest, to: &leaves[leaf].interests)
@@ -154,9 +154,8 @@ struct FairQueue {
 
     /// Removes an interest; no effect if it is not queued.
     mutating func remove(_ interest: Int32) {
-        guard contains(interest) else { return }
-        let leaf = leafOfInterest[Int(interest)]
-        leafOfInterest[Int(interest)] = -1
+        guard let leaf = leaf(of: interest) else { return }
+        leafOfInterest[Int(interest)].wrappedValue = nil
         interestChains.remove(interest, from: &leaves[leaf].interests)
         let lane = leaves[leaf].key.lane
         count -= 1
@@ -173,7 +172,7 @@ struct FairQueue {
     /// - Parameter isForHigh: whether only class `high` may start.
     mutating func next(
         in pool: Int32, isForHigh: Bool,
-        obstacle: (_ client: Int32, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
+        obstacle: (_ client: Int32?, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
     ) -> Int32? {
         let line = Int(pool)
         guard line < lines.count else { return nil }
@@ -206,21 +205,22 @@ struct FairQueue {
 
     // MARK: Queries
 
-    func contains(_ interest: Int32) -> Bool {
-        Int(interest) < leafOfInterest.count && leafOfInterest[Int(interest)] >= 0
+    func contains(_ interest: Int32) -> Bool { leaf(of: interest) != nil }
+
+    @inline(__always)
+    private func leaf(of interest: Int32) -> Int32? {
+        Int(interest) < leafOfInterest.count ? leafOfInterest[Int(interest)].wrappedValue : nil
     }
 
     // MARK: Rotation
 
     private mutating func next(
-        in line: Int, _ priority: PriorityClass, _ obstacle: (Int32, Int32, PriorityClass) -> Obstacle
+        in line: Int, _ priority: PriorityClass, _ obstacle: (Int32?, Int32, PriorityClass) -> Obstacle
     ) -> Int32? {
         let row = Int(priority.rawValue)
-        while lines[line].rotations[row].first >= 0 {
-            let root = lines[line].rotations[row].first
+        while let root = lines[line].rotations[row].first {
             rootChains.rotate(&lines[line].rotations[row])
-            while roots[root].lanes.first >= 0 {
-                let lane = roots[root].lanes.first
+            while let lane = roots[root].lanes.first {
                 let key = lanes[lane].key
                 switch obstacle(key.client, key.scope, priority) {
                 case .none:
@@ -240,17 +240,18 @@ struct FairQueue {
 
     /// Returns the handler with the next turn and moves it to the end of the rotation.
     private mutating func nextLeaf(of lane: Int32) -> Int32 {
-        if lanes[lane].fresh.isEmpty || !lanes[lane].leaves.isEmpty && lanes[lane].freshTurns >= Self.freshTurns {
-            lanes[lane].freshTurns = 0
-            let leaf = lanes[lane].leaves.first
-            leafChains.rotate(&lanes[lane].leaves)
+        if let leaf = lanes[lane].fresh.first,
+            lanes[lane].leaves.isEmpty || lanes[lane].freshTurns < Self.freshTurns
+        {
+            lanes[lane].freshTurns += 1
+            leafChains.remove(leaf, from: &lanes[lane].fresh)
+            leafChains.append(leaf, to: &lanes[lane].leaves)
+            leaves[leaf].isFresh = false
             return leaf
         }
-        lanes[lane].freshTurns += 1
-        let leaf = lanes[lane].fresh.first
-        leafChains.remove(leaf, from: &lanes[lane].fresh)
-        leafChains.append(leaf, to: &lanes[lane].leaves)
-        leaves[leaf].isFresh = false
+        guard let leaf = lanes[lane].leaves.first else { preconditionFailure("lane \(lane) has no handler") }
+        lanes[lane].freshTurns = 0
+        leafChains.rotate(&lanes[lane].leaves)
         return leaf
     }
 
@@ -297,7 +298,7 @@ struct FairQueue {
     private mutating func unpark(_ resource: QueueLane.Resource) {
         guard let number = parkingNumber(resource) else { return }
         var returning: [Int32] = []
-        for chain in parkings[number].byClass { if let lane = chain.firstMember { returning.append(lane) } }
+        for chain in parkings[number].byClass { if let lane = chain.first { returning.append(lane) } }
         for lane in returning {
             unlinkFromParking(lane, resource)
             lanes[lane].enter(.rotating(after: resource))

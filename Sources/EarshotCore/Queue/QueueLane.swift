@@ -5,23 +5,23 @@ struct QueueLane {
     struct Key: Equatable {
         /// Number of the root in one class.
         var root: Int32
-        var client: Int32
+        @OptionalNumber var client: Int32?
         var origin: Int32
         var scope: Int32
 
-        var hash: UInt32 { NumberHash.of(root, client, origin, scope) }
+        var hash: UInt32 { NumberHash.of(root, client ?? -1, origin, scope) }
     }
 
     /// Resource that a parked lane waits for: room of a client or an origin, or the end of a cool-down.
     enum Resource: Equatable {
         /// Separate for each pool, because only that pool's dispatch visits the returning lane.
-        case client(Int32, pool: Int32)
+        case client(Int32?, pool: Int32)
         case scope(Int32)
         case origin(Int32)
 
         var hash: UInt32 {
             switch self {
-            case .client(let client, let pool): NumberHash.of(0, client, pool)
+            case .client(let client, let pool): NumberHash.of(0, client ?? -1, pool)
             case .scope(let scope): NumberHash.of(1, scope)
             case .origin(let origin): NumberHash.of(2, origin)
             }

@@ -35,7 +35,7 @@ extension BrokerCore {
     /// Whether a growing body of `bytes` bytes, if known, will be given away as things stand. Its PROGRESS then names
     /// no file, so that no subscriber copies it meanwhile.
     func isToBeGiven(to interest: Int32, _ bytes: Int?) -> Bool {
-        let flight = flights.leaf(of: interests[interest].flight)
+        let flight = leaf(ofOpen: interest)
         return taker(of: flight) == interest && !mayBeStored(flight, bytes)
     }
 
@@ -46,8 +46,8 @@ extension BrokerCore {
         guard spooledBytes < limits.spoolBytes / 2, let interest = taker(of: flight), !mayBeStored(flight, nil) else {
             return nil
         }
-        let number = interests[interest].extras
-        let bytes = number >= 0 && extras[number].delivery == .file ? 0 : limits.takenBytes
+        let isFile = if let number = interests[interest].extras { extras[number].delivery == .file } else { false }
+        let bytes = isFile ? 0 : limits.takenBytes
         return bytes < workerLimits.inlineBytes ? bytes : nil
     }
 

@@ -5,8 +5,8 @@
 /// stay fast.
 struct NumberTable {
     private struct Place {
-        /// -1 if the place is empty.
-        var number: Int32 = -1
+        /// nil if the place is empty.
+        @OptionalNumber var number: Int32? = nil
         var hash: UInt32 = 0
     }
 
@@ -19,8 +19,8 @@ struct NumberTable {
     func find(_ hash: UInt32, _ isMatch: (Int32) -> Bool) -> Int32? {
         guard !places.isEmpty else { return nil }
         var index = home(of: hash)
-        while places[index].number >= 0 {
-            if places[index].hash == hash, isMatch(places[index].number) { return places[index].number }
+        while let number = places[index].number {
+            if places[index].hash == hash, isMatch(number) { return number }
             index = next(index)
         }
         return nil
@@ -37,13 +37,11 @@ struct NumberTable {
     mutating func remove(_ number: Int32, _ hash: UInt32) {
         guard !places.isEmpty else { return }
         var gap = home(of: hash)
-        while places[gap].number != number {
-            guard places[gap].number >= 0 else { return }
-            gap = next(gap)
-        }
+        while let other = places[gap].number, other != number { gap = next(gap) }
+        guard places[gap].number != nil else { return }
         count -= 1
         var index = next(gap)
-        while places[index].number >= 0 {
+        while places[index].number != nil {
             // An entry may move into the gap unless its home lies after the gap.
             let distance = (index - home(of: places[index].hash)) & (places.count - 1)
             if distance >= (index - gap) & (places.count - 1) {
@@ -61,7 +59,7 @@ struct NumberTable {
 
     private mutating func place(_ entry: Place) {
         var index = home(of: entry.hash)
-        while places[index].number >= 0 { index = next(index) }
+        while places[index].number != nil { index = next(index) }
         places[index] = entry
     }
 
@@ -79,6 +77,6 @@ struct NumberTable {
     private mutating func resize(to capacity: Int) {
         let old = places
         places = [Place](repeating: Place(), count: capacity)
-        for entry in old where entry.number >= 0 { place(entry) }
+        for entry in old where entry.number != nil { place(entry) }
     }
 }

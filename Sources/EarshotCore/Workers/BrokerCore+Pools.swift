@@ -44,7 +44,7 @@ extension BrokerCore {
             if isPurged(interest) {
                 finishPurge(of: interest)
             } else {
-                fail(flights.leaf(of: interests[interest].flight), .unsupportedScheme, now: now)
+                fail(leaf(ofOpen: interest), .unsupportedScheme, now: now)
             }
         }
         isBehind = true
@@ -57,7 +57,7 @@ extension BrokerCore {
         let clients = clients
         let dueDeliveries = limits.dueDeliveries
         return queue.next(in: pool, isForHigh: false) { client, _, _ in
-            client >= 0 && clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) ? .client : .none
+            if let client, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { .client } else { .none }
         }
     }
 

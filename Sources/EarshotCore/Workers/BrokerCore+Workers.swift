@@ -273,9 +273,9 @@ extension BrokerCore {
     /// Sends the progress of an attempt to the subscribers of a request, at most once per requested interval.
     mutating func tellProgress(of interest: Int32, _ lease: WorkerLease, now: Tick) {
         let record = interests[interest]
-        guard record.extras >= 0, let pause = extras[record.extras].progressMilliseconds else { return }
-        if let last = extras[record.extras].lastProgress, now.milliseconds(since: last) < pause { return }
-        extras[record.extras].lastProgress = now
+        guard let number = record.extras, let pause = extras[number].progressMilliseconds else { return }
+        if let last = extras[number].lastProgress, now.milliseconds(since: last) < pause { return }
+        extras[number].lastProgress = now
         let progress = progress(of: interest, lease)
         for client in listeners(of: record.handler) where !clients[client].isRequestReply {
             say(.progress(progress), to: client)
@@ -288,8 +288,10 @@ extension BrokerCore {
         let record = interests[interest]
         var progress = Progress(
             handler: handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
-            total: lease.totalBytes, tag: extras[record.extras].tag)
-        if extras[record.extras].streams, let part = lease.part, !isToBeGiven(to: interest, lease.totalBytes) {
+            total: lease.totalBytes, tag: record.extras.flatMap { extras[$0].tag })
+        if let number = record.extras, extras[number].streams, let part = lease.part,
+            !isToBeGiven(to: interest, lease.totalBytes)
+        {
             progress.file = workerLimits.spool + "/" + part.file
             progress.generation = Generation(part.generation)
         }
@@ -314,8 +316,8 @@ extension BrokerCore {
             guard interests.contains(interest), interests[interest].serial == serial,
                 interests[interest].phase == .open, !isPurged(interest),
                 listeners(of: interests[interest].handler).contains(client),
-                case .running(let worker) = flights[flights.leaf(of: interests[interest].flight)].phase,
-                let lease = workers[worker].leases[attempt(of: flights.leaf(of: interests[interest].flight))]
+                case .running(let worker) = flights[leaf(ofOpen: interest)].phase,
+                let lease = workers[worker].leases[attempt(of: leaf(ofOpen: interest))]
             else { continue }
             say(.progress(progress(of: interest, lease)), to: client)
         }
