@@ -12,10 +12,10 @@ struct SlotCount {
     /// ones. Otherwise `high`, which takes each freed slot first, would starve them.
     var areForHigh: Bool { lower >= total - forHigh }
 
-    mutating func add(_ worker: WorkerSession) {
-        guard worker.phase == .ready else { return }
-        total += worker.slots
-        free += max(0, worker.freeSlots)
-        lower += worker.lower
+    /// Adds the slots of a ready worker.
+    mutating func add(slots: Int, free: Int, lower: Int) {
+        total += slots
+        self.free += free
+        self.lower += lower
     }
 }

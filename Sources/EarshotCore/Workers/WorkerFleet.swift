@@ -125,7 +125,9 @@ struct WorkerFleet {
     @inline(__always)
     func slotCount(of pool: Int32) -> SlotCount {
         var count = SlotCount()
-        for worker in 0..<Int32(workers.bound) where serves(worker, pool) { count.add(workers[worker]) }
+        for worker in 0..<Int32(workers.bound) where serves(worker, pool) && workers[worker].phase == .ready {
+            count.add(slots: slots(of: worker), free: freeSlots(of: worker), lower: workers[worker].lower)
+        }
         return count
     }
 
@@ -135,12 +137,31 @@ struct WorkerFleet {
         var best: Int32?
         var most = 0
         for worker in 0..<Int32(workers.bound) where serves(worker, pool) {
-            let free = workers[worker].freeSlots
+            let free = freeSlots(of: worker)
             guard free > 0, free > most || free == most && workers[worker].id == preferred else { continue }
             best = worker
             most = free
         }
         return best
+    }
+
+    // These read one field at a time, because the compiler copies a whole session for its computed properties.
+
+    @inline(__always)
+    private func slots(of worker: Int32) -> Int {
+        min(workers[worker].offered, workers[worker].wish ?? workers[worker].offered)
+    }
+
+    @inline(__always)
+    func freeSlots(of worker: Int32) -> Int {
+        workers[worker].isQuarantine || workers[worker].phase != .ready ? 0 : unusedSlots(of: worker)
+    }
+
+    /// Slots without a transfer, which may be reserved for suspects.
+    @inline(__always)
+    func unusedSlots(of worker: Int32) -> Int {
+        guard workers[worker].untold.isEmpty else { return 0 }
+        return max(0, slots(of: worker) - workers[worker].leases.count - workers[worker].foreign.count)
     }
 
     @inline(__always)
@@ -399,13 +420,13 @@ struct WorkerFleet {
         var place: (Int32, Bool)?
         if let worker = quarantine {
             guard workers[worker].isolation == nil else { return nil }
-            if workers[worker].phase == .ready, workers[worker].unusedSlots > 0 {
+            if workers[worker].phase == .ready, unusedSlots(of: worker) > 0 {
                 place = (worker, workers[worker].isEmpty)
                 if workers[worker].isEmpty { return place }
             }
         }
         let empty = workers.indices.first { worker in
-            workers[worker].pools.contains(pool) && workers[worker].freeSlots > 0 && workers[worker].isEmpty
+            workers[worker].pools.contains(pool) && freeSlots(of: worker) > 0 && workers[worker].isEmpty
         }
         return empty.map { ($0, true) } ?? place
     }

@@ -87,15 +87,6 @@ struct WorkerSession {
     @inline(__always)
     var slots: Int { min(offered, wish ?? offered) }
 
-    @inline(__always)
-    var freeSlots: Int {
-        isQuarantine || phase != .ready ? 0 : unusedSlots
-    }
-
-    /// Slots without a transfer, which may be reserved for suspects.
-    @inline(__always)
-    var unusedSlots: Int { untold.isEmpty ? max(0, slots - leases.count - foreign.count) : 0 }
-
     /// Sets the slots that the worker offers. A worker without pools has none.
     mutating func offers(_ slots: Int) {
         offered = pools.isEmpty ? 0 : slots

@@ -43,10 +43,10 @@ struct WorkerFleetTests {
         fleet.joined(
             0, pools: [2], slots: 3, pid: 77, hearsDrain: true, speaksHTTP2: false, isDraining: false)
         #expect(fleet[0].phase == .ready && fleet[0].pid == 77 && fleet[0].hearsDrain && !fleet[0].speaksHTTP2)
-        #expect(fleet[0].isOwn && fleet[0].freeSlots == 3)
+        #expect(fleet[0].isOwn && fleet.freeSlots(of: 0) == 3)
         fleet.drain(0)
         fleet.drain(0)
-        #expect(fleet[0].phase == .draining && fleet[0].freeSlots == 0)
+        #expect(fleet[0].phase == .draining && fleet.freeSlots(of: 0) == 0)
         #expect(fleet.number(of: id) == 0 && fleet.checkInvariants() == [])
         #expect(fleet.remove(id)?.pools == [2])
         #expect(fleet.number(of: id) == nil && fleet.remove(id) == nil && fleet.count == 0)
@@ -61,7 +61,7 @@ struct WorkerFleetTests {
         #expect(fleet.drain() == [0])
         #expect(fleet.indices.map { fleet[$0].phase } == [.draining, .draining, .joining])
         fleet.join(2, isDraining: true)
-        #expect(fleet[2].phase == .draining && fleet[2].freeSlots == 0 && fleet.drain() == [])
+        #expect(fleet[2].phase == .draining && fleet.freeSlots(of: 2) == 0 && fleet.drain() == [])
     }
 
     @Test func `a worker that goes leaves its leases in the order of flights, then of attempts`() throws {
@@ -121,7 +121,7 @@ struct WorkerFleetTests {
         fleet.start(attempt, Self.lease(started.use, isHigh: isHigh), at: worker)
         if use == .cancelling { fleet.cancel(attempt, at: worker) }
         #expect(fleet[worker].leases.use(of: attempt) == use.use)
-        #expect(fleet[worker].lower == (isHigh ? 0 : 1) && fleet[worker].freeSlots == 7)
+        #expect(fleet[worker].lower == (isHigh ? 0 : 1) && fleet.freeSlots(of: worker) == 7)
         #expect(fleet[worker].cancelling == (use == .cancelling ? 1 : 0))
         #expect(fleet.runningAttempts == (use == .orphan ? 0 : 1))
         #expect(fleet.flight(of: attempt, by: WorkerID(rawValue: 1)) == (use == .flight ? 5 : nil))
@@ -199,7 +199,7 @@ struct WorkerFleetTests {
         for flight in 0..<leases { fleet.start(Self.attempt(UInt64(flight)), Self.lease(.flight(1)), at: worker) }
         fleet.offered(offered, by: worker)
         fleet.told(slots: told, worker)
-        #expect(fleet[worker].slots == slots && fleet[worker].freeSlots == free)
+        #expect(fleet[worker].slots == slots && fleet.freeSlots(of: worker) == free)
         let count = fleet.slotCount(of: WorkerPool.web)
         #expect(count.total == slots && count.free == free && count.lower == leases)
         // Leases above the lowered slots drain.
@@ -242,25 +242,25 @@ struct WorkerFleetTests {
         let (first, second) = (Self.attempt(1, broker: 9), Self.attempt(2, broker: 9))
         fleet.holdsForeign(first, isTold: true, at: worker)
         fleet.holdsForeign(second, isTold: false, at: worker)
-        #expect(fleet[worker].freeSlots == 0 && fleet.isHeld(first) && fleet.checkInvariants() == [])
+        #expect(fleet.freeSlots(of: worker) == 0 && fleet.isHeld(first) && fleet.checkInvariants() == [])
         #expect(fleet.foreignTold(first, by: worker) && !fleet.foreignTold(Self.attempt(3), by: worker))
-        #expect(fleet[worker].freeSlots == 6)
+        #expect(fleet.freeSlots(of: worker) == 6)
         fleet.take(first, Self.lease(.orphan(FlightIdentity(high: 1, low: 1))), at: worker)
-        #expect(fleet[worker].freeSlots == 6 && fleet[worker].foreign == [second])
+        #expect(fleet.freeSlots(of: worker) == 6 && fleet[worker].foreign == [second])
         #expect(fleet.endForeign(second, at: worker) && !fleet.endForeign(second, at: worker))
-        #expect(fleet[worker].freeSlots == 7 && fleet.checkInvariants() == [])
+        #expect(fleet.freeSlots(of: worker) == 7 && fleet.checkInvariants() == [])
         // An attempt that ends before its HOLDS is not awaited any longer.
         let third = Self.attempt(3, broker: 9)
         fleet.holdsForeign(third, isTold: true, at: worker)
         #expect(fleet.endForeign(third, at: worker) == true)
-        #expect(fleet[worker].freeSlots == 7 && fleet.checkInvariants() == [])
+        #expect(fleet.freeSlots(of: worker) == 7 && fleet.checkInvariants() == [])
     }
 
     @Test func `an attempt that is taken over may be beyond the slots`() {
         var fleet = Self.fleet()
         let worker = fleet.add(1, slots: 0)
         fleet.take(Self.attempt(1, broker: 9), Self.lease(.flight(1)), at: worker)
-        #expect(fleet[worker].ceiling == 1 && fleet[worker].freeSlots == 0 && fleet.checkInvariants() == [])
+        #expect(fleet[worker].ceiling == 1 && fleet.freeSlots(of: worker) == 0 && fleet.checkInvariants() == [])
     }
 
     @Test func `a worker of which no HOLDS is awaited takes work again`() {
@@ -270,7 +270,7 @@ struct WorkerFleetTests {
             fleet.holdsForeign(Self.attempt(flight, broker: 9), isTold: true, at: worker)
         }
         #expect(fleet.stopAwaitingHolds(of: worker).map(\.flight) == [1, 2, 3])
-        #expect(fleet[worker].freeSlots == 5 && fleet[worker].foreign.count == 3)
+        #expect(fleet.freeSlots(of: worker) == 5 && fleet[worker].foreign.count == 3)
     }
 
     @Test func `transfers start once all awaited workers have joined and hold nothing of an earlier broker`() {
@@ -449,7 +449,7 @@ struct WorkerLivenessTests {
         fleet.setQuarantine(empty, false)
         // Preference: an empty worker, then a quarantine with transfers.
         fleet.setQuarantine(busy, true)
-        #expect(fleet[busy].freeSlots == 0 && fleet[busy].unusedSlots == 1)
+        #expect(fleet.freeSlots(of: busy) == 0 && fleet.unusedSlots(of: busy) == 1)
         #expect(place(busy) == ["1", "true"])
         fleet.drain(empty)
         #expect(place(busy) == ["0", "false"])
@@ -458,7 +458,7 @@ struct WorkerLivenessTests {
         _ = fleet.end(Fleet.attempt(1), at: busy)
         #expect(place(busy) == ["0", "true"])
         fleet.setQuarantine(busy, false)
-        #expect(fleet[busy].freeSlots == 2)
+        #expect(fleet.freeSlots(of: busy) == 2)
         fleet.offered(0, by: busy)
         #expect(place(busy) == [])
         fleet.offered(2, by: busy)
