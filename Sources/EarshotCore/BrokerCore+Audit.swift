@@ -72,22 +72,12 @@ extension BrokerCore {
     private func auditSessions(_ check: Check) {
         for client in clients.indices {
             let session = clients[client]
-            check(awayClients.contains(client) == (session.isAway && !session.isGone), "12: client \(client) is away")
-            check(
-                session.isGone || session.isAway != (clientNumbers[session.id] == client),
-                "12: client \(client) is both connected and away, or neither")
-            check(
-                session.isGone || (tokenNumbers[session.token] == client) == (session.leaseMilliseconds > 0),
-                "12: client \(client) can be taken over without a lease, or not with one")
             check(
                 session.replies.kept <= limits.keptReplies,
                 "11: \(session.replies.kept) replies are kept for client \(client)")
-            check(
-                session.isGone || (session.phase == .open) == (session.deliveries.phase != .detached),
-                "1: the window of client \(client) is \(session.deliveries.phase)")
         }
-        check(awayClients.count <= limits.awayClients, "11: \(awayClients.count) clients are kept aside")
-        check(tokenNumbers.values.allSatisfy { clients.contains($0) }, "12: a token has no session")
+        for fault in clients.checkInvariants() { check(false, fault) }
+        check(clients.away.count <= limits.awayClients, "11: \(clients.away.count) clients are kept aside")
     }
 
     private func auditHandlers(_ check: Check) {

@@ -27,19 +27,12 @@ extension BrokerCore {
         ownerChains.releaseRoom(beyond: interests.bound, least: least)
         queue.releaseRoom(beyond: interests.bound, least: least)
         releaseRoomOfNames(least: least)
-        for client in clients.indices {
-            clients[client].missedProgress.releaseRoom(least: least)
-            clients[client].deliveries.releaseRoom()
-        }
-        departed.releaseRoomIfEmpty()
         revalidations.releaseRoomIfEmpty()
         if timers.isEmpty { timers = [] }
     }
 
     private mutating func releaseRoomOfNames(least: Int) {
         requestNumbers.releaseRoom(least: least)
-        clientNumbers.releaseRoom(least: least)
-        tokenNumbers.releaseRoom(least: least)
         cachePlans.releaseRoom(least: least)
         parts.releaseRoom(least: least)
         adoption.releaseRoom(least: least)

@@ -92,7 +92,7 @@ extension BrokerCore {
         case .retry(let name): flights.number(of: name) != nil
         case .cooled(let scope, let serial): governor.isCooling(scope, serial: serial)
         case .paused(let origin, let pause): governor.isPaused(origin, serial: pause)
-        case .greeting(let client): clientNumbers[client].map { clients[$0].phase == .joining } ?? false
+        case .greeting(let client): clients.number(of: client).map { clients[$0].phase == .joining } ?? false
         case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
         case .stalled(let client, let stall):
             clients.contains(client) && clients[client].deliveries.watch?.serial == stall

@@ -50,7 +50,8 @@ public struct BrokerCore {
     var interests = Slab<Interest>()
     var extras = Slab<Interest.Extras>()
     var flights = FlightTable()
-    var clients = Slab<ClientSession>()
+    /// Sessions of clients.
+    var clients = SessionTable()
 
     /// Interests by handler and request ID. The table stores numbers only, since the records hold the keys.
     var requestNumbers = NumberTable()
@@ -62,19 +63,10 @@ public struct BrokerCore {
     var handlers: HandlerRegistry
     /// Cookie jars by the first segment of handler names.
     var cookieJars = CookieJars()
-    /// Connected clients by connection.
-    var clientNumbers: [ClientID: Int32] = [:]
-    /// Clients with a lease, connected or away, by token.
-    var tokenNumbers: [SessionToken: Int32] = [:]
-    /// Clients that are away, longest absence first.
-    var awayClients: OrderedSet<Int32> = []
-
     /// Interests by owner.
     var ownerChains = Chains()
 
     var queue = FairQueue()
-    /// Ended sessions being purged.
-    var departed: Deque<Int32> = []
     var timers = Heap<Timer>()
     /// Workers, their leases and slots.
     var workers: WorkerFleet
@@ -149,7 +141,7 @@ public struct BrokerCore {
     /// Number of terminals neither acknowledged nor lost, except those due to clients that are away: they may never
     /// return.
     var awaitedDeliveries: Int {
-        awayClients.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].deliveries.count }
+        clients.away.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].deliveries.count }
     }
 
     /// Whether a terminal or a flight needs a spool file that may have been released before.

@@ -8,14 +8,13 @@ extension BrokerCore {
     ///   - isRequestReply: whether the client sends an empty first frame, as a REQ socket does.
     ///   - token: unique and unguessable; authorizes another connection to resume the session, if it gets a lease.
     public mutating func clientConnected(_ id: ClientID, isRequestReply: Bool, token: SessionToken) {
-        guard clientNumbers[id] == nil else { return }
-        clientNumbers[id] = clients.insert(
-            ClientSession(id: id, token: token, serial: nextSerial(), isRequestReply: isRequestReply))
+        guard clients.number(of: id) == nil else { return }
+        clients.connected(id, token: token, serial: nextSerial(), isRequestReply: isRequestReply)
     }
 
     /// Handles the loss of a connection or of its process. The session ends, or is away until its lease ends.
     public mutating func clientLost(_ id: ClientID, now: Tick) {
-        guard let client = clientNumbers.removeValue(forKey: id) else { return }
+        guard let client = clients.disconnected(id) else { return }
         clock = now
         if mayReturn(client) { leaveAside(client, now: now) } else { endSession(client, now: now) }
     }
@@ -23,7 +22,8 @@ extension BrokerCore {
     /// Starts the HELLO timeout of a connection at its first message that opens no session. Most clients send HELLO
     /// first, so an idle bus has no timer.
     private mutating func awaitGreeting(of id: ClientID) {
-        guard let client = clientNumbers[id], clients[client].phase == .joining, !clients[client].isGreetingDue else {
+        guard let client = clients.number(of: id), clients[client].phase == .joining, !clients[client].isGreetingDue
+        else {
             return
         }
         clients[client].isGreetingDue = true
@@ -32,7 +32,7 @@ extension BrokerCore {
 
     /// Closes a connection that has not sent HELLO in time.
     mutating func greetingEnded(_ id: ClientID) {
-        guard let client = clientNumbers[id], clients[client].phase == .joining else { return }
+        guard let client = clients.number(of: id), clients[client].phase == .joining else { return }
         actions.append(.client(.close(id, reason: "silent")))
     }
 
@@ -43,7 +43,7 @@ extension BrokerCore {
         _ message: ClientMessage, body: RequestBody? = nil, by id: ClientID, now: Tick
     ) {
         defer { if let body, !requestBodies.contains(body.id) { actions.append(.spool(.releaseBody(body.id))) } }
-        guard let client = clientNumbers[id] else { return }
+        guard let client = clients.number(of: id) else { return }
         clock = now
         if clients[client].phase == .open { clients[client].heard += 1 }
         if case .hello(let hello) = message {
@@ -71,11 +71,11 @@ extension BrokerCore {
         case .set(let setting): settingRequested(setting, by: client, now: now)
         case .bye:
             let session = clients[client]
-            clientNumbers[id] = nil
+            _ = clients.disconnected(id)
             endSession(client, now: now)
             // The connection stays open for another HELLO. Its sequence numbers continue.
             clientConnected(id, isRequestReply: session.isRequestReply, token: session.token)
-            guard let client = clientNumbers[id] else { return }
+            guard let client = clients.number(of: id) else { return }
             clients[client].deliveries = DeliveryWindow(after: session.deliveries.lastReceived)
             awaitGreeting(of: id)
         }
@@ -83,7 +83,7 @@ extension BrokerCore {
 
     /// Handles a message of a client that could not be decoded.
     public mutating func clientSaidNonsense(_ error: WireError, by id: ClientID, now: Tick) {
-        guard let client = clientNumbers[id] else { return }
+        guard let client = clients.number(of: id) else { return }
         clock = now
         if clients[client].phase == .open { clients[client].heard += 1 }
         reply(.message(.error(ErrorReply(error))), to: client)
@@ -207,7 +207,7 @@ extension BrokerCore {
     func listeners(of handler: Int32) -> [Int32] {
         let subscribers = handlers.subscribers(of: handler)
         // A departed session may not have been unsubscribed from this handler yet.
-        return departed.isEmpty ? subscribers : subscribers.filter { !clients[$0].isGone }
+        return clients.ended.isEmpty ? subscribers : subscribers.filter { !clients[$0].isGone }
     }
 
     // MARK: Handlers

@@ -13,7 +13,7 @@ extension BrokerCore {
     /// The session that a HELLO resumes; nil without one. An unknown token and another client's token are treated
     /// alike, so that guessing reveals nothing.
     func session(of hello: Hello) -> Int32? {
-        guard let token = hello.token, let session = tokenNumbers[token], clients[session].name == hello.client,
+        guard let token = hello.token, let session = clients.number(of: token), clients[session].name == hello.client,
             !clients[session].isClosing
         else { return nil }
         return session
@@ -32,12 +32,7 @@ extension BrokerCore {
             welcome(client, hello, isResumed: false)
             return
         }
-        let id = clients[client].id
-        clients.remove(client)
-        clientNumbers[id] = session
-        clients[session].id = id
-        awayClients.remove(session)
-        clients[session].absence = 0
+        clients.resume(session, over: client)
         welcome(session, hello, isResumed: true)
         sendDue(to: session)
         if !isClosed(session) { queue.clientOpened(session) }
@@ -53,18 +48,14 @@ extension BrokerCore {
 
     /// Opens or resumes a session and sends WELCOME.
     mutating func welcome(_ client: Int32, _ hello: Hello, isResumed: Bool) {
-        clients[client].phase = .open
-        clients[client].deliveries.attach(size: hello.window)
         // A REQ socket gets no lease, because it cannot prove that a second connection belongs to the same program.
         let lease = clients[client].isRequestReply ? 0 : hello.leaseMilliseconds
-        clients[client].leaseMilliseconds = min(lease, WireLimits.leaseSeconds * 1_000)
+        clients.open(client, leaseMilliseconds: min(lease, WireLimits.leaseSeconds * 1_000))
+        clients[client].deliveries.attach(size: hello.window)
         var welcome = Welcome(broker: instance, window: hello.window)
         if clients[client].leaseMilliseconds > 0 {
-            tokenNumbers[clients[client].token] = client
             welcome.leaseMilliseconds = clients[client].leaseMilliseconds
             welcome.token = clients[client].token
-        } else {
-            tokenNumbers[clients[client].token] = nil
         }
         if isResumed { welcome.heard = clients[client].heard }
         if isResumed, hello.replies != nil { welcome.replies = clients[client].replies.count }
@@ -80,22 +71,18 @@ extension BrokerCore {
 
     /// Keeps a session whose connection is lost. Above the limit the session that has been away longest ends.
     mutating func leaveAside(_ client: Int32, now: Tick) {
-        clients[client].phase = .away
-        clients[client].absence = nextSerial()
+        clients.leaveAside(client, absence: nextSerial())
         clients[client].deliveries.detach()
         // A blocked socket stopped this client's transfers; from here on only its window does.
         if !isClosed(client) { queue.clientOpened(client) }
-        awayClients.append(client)
-        setTimer(now.advanced(byMilliseconds: clients[client].leaseMilliseconds), lease(of: client))
+        setLeaseTimer(now.advanced(byMilliseconds: clients[client].leaseMilliseconds), of: client)
         // Last, because the other session's end may send messages to this client, which must be away by then.
-        if awayClients.count > limits.awayClients, let oldest = awayClients.first { endSession(oldest, now: now) }
+        if clients.away.count > limits.awayClients, let oldest = clients.away.first { endSession(oldest, now: now) }
     }
 
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
     mutating func endSession(_ client: Int32, now: Tick) {
-        awayClients.remove(client)
-        clients[client].absence = 0
-        if tokenNumbers[clients[client].token] == client { tokenNumbers[clients[client].token] = nil }
+        clients.endLease(of: client)
         withdrawPurges(from: client) { _ in true }
         depart(client, now: now)
     }
@@ -130,6 +117,8 @@ extension BrokerCore {
 
     // MARK: Timers
 
-    /// Lease timer of a session that is away.
-    func lease(of client: Int32) -> Timer.Subject { .lease(client: client, absence: clients[client].absence) }
+    /// Sets the lease timer of a session that is away.
+    mutating func setLeaseTimer(_ at: Tick, of client: Int32) {
+        if let absence = clients[client].absence { setTimer(at, .lease(client: client, absence: absence)) }
+    }
 }

@@ -17,15 +17,15 @@ struct ClientSession {
     var id: ClientID
     /// Secret with which another connection resumes the session.
     var token: SessionToken
-    var phase = Phase.joining
+    private(set) var phase = Phase.joining
     /// Whether its HELLO timeout runs.
     var isGreetingDue = false
     /// Duration of the lease after the loss of the connection, in milliseconds; 0 without a lease.
     var leaseMilliseconds = 0
     /// Distinguishes this session from others with the same number.
     let serial: UInt64
-    /// Disconnect epoch, which its lease timer names; 0 while connected.
-    var absence: UInt64 = 0
+    /// Disconnect epoch, which its lease timer names; nil unless it is away.
+    var absence: UInt64?
     /// Number of messages received since its HELLO, including refused ones.
     var heard: UInt64 = 0
     /// Replies kept for the next connection; empty without a lease.
@@ -50,6 +50,17 @@ struct ClientSession {
         self.serial = serial
         self.token = token
         self.isRequestReply = isRequestReply
+    }
+
+    /// Changes the phase. Called by `SessionTable`.
+    mutating func enter(_ next: Phase) {
+        let isLegal =
+            switch (phase, next) {
+            case (.joining, .open), (.open, .away), (.away, .open): true
+            case (.joining, _), (.open, _), (.away, _): false
+            }
+        precondition(isLegal, "the session of connection \(id.rawValue) cannot become \(next) when it is \(phase)")
+        phase = next
     }
 
     var isAway: Bool { phase == .away }

@@ -207,7 +207,7 @@ extension BrokerCore {
         clients[client].isClosing = true
         // Not at once, since the caller may be processing its requests. The timer lies in the future, so it fires in a
         // later pass.
-        if clients[client].isAway { setTimer(clock.advanced(byNanoseconds: 1), lease(of: client)) }
+        if clients[client].isAway { setLeaseTimer(clock.advanced(byNanoseconds: 1), of: client) }
         actions.append(.client(.close(clients[client].id, reason: "too-slow")))
     }
 
@@ -262,7 +262,7 @@ extension BrokerCore {
     /// read it.
     public mutating func deliveryTaken(_ sequence: UInt64, by id: ClientID, now: Tick) {
         clock = now
-        guard let client = clientNumbers[id], clients[client].deliveries.size == nil else { return }
+        guard let client = clients.number(of: id), clients[client].deliveries.size == nil else { return }
         let taken = clients[client].deliveries.sentEntries(upTo: sequence)
         guard !taken.isEmpty else { return }
         for due in taken {
@@ -275,13 +275,13 @@ extension BrokerCore {
 
     /// Blocks the window at a terminal that the socket did not take, until `clientWritable`.
     public mutating func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
-        guard let client = clientNumbers[id] else { return }
+        guard let client = clients.number(of: id) else { return }
         clients[client].deliveries.refuse(sequence)
     }
 
     /// Resumes delivery after the socket became writable: missed progress first, then terminals.
     public mutating func clientWritable(_ id: ClientID) {
-        guard let client = clientNumbers[id] else { return }
+        guard let client = clients.number(of: id) else { return }
         tellMissedProgress(to: client)
         guard clients[client].deliveries.unblock() else { return }
         sendDue(to: client)

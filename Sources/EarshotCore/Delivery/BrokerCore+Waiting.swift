@@ -110,7 +110,7 @@ extension BrokerCore {
 
     /// Closes a client whose terminal cannot be read back. It requests again after it has reconnected.
     public mutating func waitingLost(by id: ClientID) {
-        guard let client = clientNumbers[id] else { return }
+        guard let client = clients.number(of: id) else { return }
         close(client)
     }
 

@@ -41,7 +41,7 @@ extension BrokerCore {
 
     /// Whether the client of a deferred cancellation has unread messages within the limit.
     private func mayRejoin(_ deferred: DeferredCancellation, _ hasUnread: (ClientID) -> Bool) -> Bool {
-        guard let id = deferred.client, hasUnread(id), let client = clientNumbers[id] else { return false }
+        guard let id = deferred.client, hasUnread(id), let client = clients.number(of: id) else { return false }
         // After BYE and HELLO the client's count starts again at 0.
         let heard = clients[client].heard
         return heard >= deferred.heard && heard - deferred.heard < UInt64(limits.handOverMessages)

@@ -16,7 +16,7 @@ extension BrokerCore {
     }
 
     /// Whether some removed requests, or some sessions that have ended, are not purged yet.
-    public var isPurging: Bool { !handlers.purging.isEmpty || !departed.isEmpty }
+    public var isPurging: Bool { !handlers.purging.isEmpty || !clients.ended.isEmpty }
 
     // MARK: Events
 
@@ -51,11 +51,10 @@ extension BrokerCore {
             budget -= 1
         }
         budget = max(limits.departuresPerPass, 1)
-        while budget > 0, let client = departed.first {
+        while budget > 0, let client = clients.ended.first {
             goOnDeparting(client, &budget, now: now)
             guard budget > 0 else { break }
-            departed.removeFirst()
-            clients.remove(client)
+            clients.removeDeparted()
         }
         handlers.renewPurgeBudget(limits.purgesPerPass)
     }
@@ -69,7 +68,7 @@ extension BrokerCore {
             endAttempts { core, interest in core.interests[interest].owner == client }
         }
         goOnDeparting(client, &budget, now: now)
-        if budget > 0 { clients.remove(client) } else { departed.append(client) }
+        if budget > 0 { clients.remove(client) } else { clients.depart(client) }
     }
 
     /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget
@@ -155,7 +154,7 @@ extension BrokerCore {
             forgetIfAside(interest)
             return
         case .open:
-            let remover = purge.flatMap { clientNumbers[$0.remover] }
+            let remover = purge.flatMap { clients.number(of: $0.remover) }
             detach(interest, by: remover, isLate: purge?.isOld == true)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)

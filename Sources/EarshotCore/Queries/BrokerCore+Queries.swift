@@ -45,8 +45,8 @@ extension BrokerCore {
                 json.member("cancelling", cancelling)
             }
         }
-        json.member("clients", clientNumbers.count)
-        json.member("clients-away", awayClients.count)
+        json.member("clients", clients.connectedCount)
+        json.member("clients-away", clients.away.count)
         json.member("handlers", handlers.namedCount)
         writeTimes(to: &json)
         writeFaults(to: &json)

@@ -413,7 +413,7 @@ struct SessionTests {
         rig.wait(milliseconds: 1_000)
         for _ in 0..<10 where rig.core.clients.count > 0 { rig.pass() }
         #expect(rig.core.clients.count == 0)
-        #expect(rig.core.tokenNumbers.isEmpty && rig.core.awayClients.isEmpty)
+        #expect(rig.core.clients.resumableCount == 0 && rig.core.clients.away.isEmpty)
         rig.wait(milliseconds: 10_000)
         for _ in 0..<100 where rig.core.timerCount > 0 { rig.pass() }
         #expect(rig.core.timerCount == 0)

@@ -1,0 +1,151 @@
+internal import DequeModule
+internal import EarshotWire
+internal import OrderedCollections
+
+/// Sessions of clients by number, by connection and by token.
+///
+/// `ClientSession.Phase` documents the phases of a session; only this type changes them. A session that has ended keeps
+/// its number, without connection and token, until it is purged.
+struct SessionTable {
+    private var sessions = Slab<ClientSession>()
+    /// Connected sessions.
+    private var numbers: [ClientID: Int32] = [:]
+    /// Sessions with a lease, connected or away.
+    private var tokens: [SessionToken: Int32] = [:]
+    /// Sessions that are away, longest absence first.
+    private(set) var away: OrderedSet<Int32> = []
+    /// Sessions that have ended and are not purged yet, in this order.
+    private(set) var ended: Deque<Int32> = []
+
+    // MARK: Queries
+
+    /// Facts about a session change in place; its phase, connection and lease only through the other methods.
+    subscript(session: Int32) -> ClientSession {
+        @inline(__always) _read { yield sessions[session] }
+        @inline(__always) _modify { yield &sessions[session] }
+    }
+
+    var count: Int { sessions.count }
+
+    /// Numbers of all sessions. O(sessions).
+    var indices: [Int32] { sessions.indices }
+
+    var connectedCount: Int { numbers.count }
+
+    /// Number of sessions that a token can resume.
+    var resumableCount: Int { tokens.count }
+
+    func contains(_ session: Int32) -> Bool { sessions.contains(session) }
+
+    /// Number of the session over this connection.
+    @inline(__always)
+    func number(of id: ClientID) -> Int32? { numbers[id] }
+
+    /// Number of the session that this token resumes.
+    func number(of token: SessionToken) -> Int32? { tokens[token] }
+
+    // MARK: Life
+
+    /// Adds a session in phase `joining` over a new connection.
+    mutating func connected(_ id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool) {
+        precondition(numbers[id] == nil, "connection \(id.rawValue) has a session")
+        numbers[id] = sessions.insert(
+            ClientSession(id: id, token: token, serial: serial, isRequestReply: isRequestReply))
+    }
+
+    /// Separates a session from its connection. The caller ends the session or leaves it aside.
+    mutating func disconnected(_ id: ClientID) -> Int32? { numbers.removeValue(forKey: id) }
+
+    /// Opens a session after its HELLO, or after a connection has resumed it.
+    mutating func open(_ session: Int32, leaseMilliseconds: Int) {
+        sessions[session].enter(.open)
+        sessions[session].leaseMilliseconds = leaseMilliseconds
+        let token = sessions[session].token
+        if leaseMilliseconds > 0 { tokens[token] = session } else { tokens[token] = nil }
+    }
+
+    /// Gives the connection of a joining session to a session that is away, and removes the joining one. The caller
+    /// opens the session next.
+    mutating func resume(_ session: Int32, over joining: Int32) {
+        precondition(away.contains(session), "session \(session) is not away")
+        let id = sessions[joining].id
+        sessions.remove(joining)
+        numbers[id] = session
+        sessions[session].id = id
+        sessions[session].absence = nil
+        away.remove(session)
+    }
+
+    /// Keeps a session without a connection for the time of its lease.
+    ///
+    /// - Parameter absence: serial that its lease timer names.
+    mutating func leaveAside(_ session: Int32, absence: UInt64) {
+        sessions[session].enter(.away)
+        sessions[session].absence = absence
+        away.append(session)
+    }
+
+    /// Ends the lease of a session, so that no connection can resume it.
+    mutating func endLease(of session: Int32) {
+        away.remove(session)
+        sessions[session].absence = nil
+        let token = sessions[session].token
+        if tokens[token] == session { tokens[token] = nil }
+    }
+
+    /// Adds an ended session to those that are purged later.
+    mutating func depart(_ session: Int32) {
+        precondition(sessions[session].isGone, "session \(session) has not ended")
+        ended.append(session)
+    }
+
+    /// Frees the ended session that is purged first.
+    mutating func removeDeparted() { remove(ended.removeFirst()) }
+
+    /// Frees an ended session.
+    mutating func remove(_ session: Int32) {
+        precondition(sessions[session].isGone, "session \(session) has not ended")
+        sessions.remove(session)
+    }
+
+    // MARK: Memory
+
+    mutating func releaseRoom(least: Int) {
+        sessions.releaseRoom(least: least)
+        numbers.releaseRoom(least: least)
+        tokens.releaseRoom(least: least)
+        ended.releaseRoomIfEmpty()
+        for session in sessions.indices {
+            sessions[session].missedProgress.releaseRoom(least: least)
+            sessions[session].deliveries.releaseRoom()
+        }
+    }
+
+    /// Returns a sentence for each violated invariant. O(sessions).
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        for number in sessions.indices {
+            let session = sessions[number]
+            let isAway = session.isAway && !session.isGone
+            check(away.contains(number) == isAway, "12: session \(number) is away")
+            check((session.absence != nil) == isAway, "12: session \(number) has a wrong absence")
+            check(
+                session.isGone || session.isAway != (numbers[session.id] == number),
+                "12: session \(number) is both connected and away, or neither")
+            check(
+                session.isGone || (tokens[session.token] == number) == (session.leaseMilliseconds > 0),
+                "12: session \(number) can be taken over without a lease, or not with one")
+            check(
+                session.isGone || (session.phase == .open) == (session.deliveries.phase != .detached),
+                "1: the window of session \(number) is \(session.deliveries.phase)")
+        }
+        let known = Array(numbers.values) + Array(tokens.values) + Array(ended)
+        check(known.allSatisfy { sessions.contains($0) }, "12: a connection or a token has no session")
+        check(Set(numbers.values).count == numbers.count, "12: a session has two connections")
+        check(
+            Set(ended) == Set(sessions.indices.filter { sessions[$0].isGone }) && Set(ended).count == ended.count,
+            "12: \(ended.count) ended sessions are purged")
+        return faults
+    }
+}
