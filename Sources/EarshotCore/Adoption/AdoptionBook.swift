@@ -134,7 +134,6 @@ struct AdoptionBook {
     }
 
     /// The adopted attempt that a flight runs; nil if the flight runs an attempt of this broker.
-    @inline(__always)
     func attempt(of flight: Int32) -> AttemptID? { adopted[flight] }
 
     /// Forgets a flight's adopted attempt, which has ended or is being cancelled.

@@ -152,7 +152,6 @@ extension BrokerCore {
     }
 
     /// Whether a terminal is due to a client. O(terminals due to it).
-    @inline(__always)
     func isDue(_ interest: Int32, to client: Int32) -> Bool {
         if clients[client].deliveries.contains(DueTerminal(interest: interest)) { return true }
         guard let number = outcomes.waitingNumber(of: interest) else { return false }

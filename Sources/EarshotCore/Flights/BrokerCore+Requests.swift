@@ -60,7 +60,6 @@ extension BrokerCore {
         }
     }
 
-    @inline(__always)
     private func objection(to body: RequestBody, of fetch: Fetch) -> (code: String, detail: String)? {
         guard HTTPMethod(fetch.options.method)?.canCoalesce != true else {
             return ("bad-message", "a \(fetch.options.method) has no body")
@@ -71,7 +70,6 @@ extension BrokerCore {
         return nil
     }
 
-    @inline(__always)
     private func hasRoomToSubscribe(_ client: Int32) -> Bool {
         handlers.subscriptionCount(of: client) < limits.subscriptionsPerClient
     }

@@ -34,7 +34,6 @@ struct FlightTable {
     /// Numbers of all flights. O(flights).
     var indices: [Int32] { flights.indices }
 
-    @inline(__always)
     func contains(_ flight: Int32) -> Bool { flights.contains(flight) }
 
     /// ID of the next new flight.
@@ -46,7 +45,6 @@ struct FlightTable {
         flights.contains(name.number) && flights[name.number].id == name.id ? name.number : nil
     }
 
-    @inline(__always)
     func name(of flight: Int32) -> FlightName { FlightName(number: flight, id: flights[flight].id) }
 
     /// The flight with exactly this key; nil if there is none.

@@ -31,7 +31,6 @@ struct RequestHeads: Equatable {
     var holders: some Collection<Holder> { entries.keys }
 
     /// Bytes counted for a request. Its fields and route are held twice: as such and in the flight's key.
-    @inline(__always)
     static func counted(_ request: HTTPRequest) -> Int {
         var bytes = request.url.description.utf8.count + 2 * request.fields.bytes.count
         if !request.route.isUsual { bytes += 2 * request.route.canonical.utf8.count }

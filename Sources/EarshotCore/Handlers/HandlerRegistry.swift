@@ -51,10 +51,8 @@ struct HandlerRegistry {
     /// Clients with a subscription, in any order.
     var subscribedClients: some Collection<Int32> { subscriptions.keys }
 
-    @inline(__always)
     func contains(_ handler: Int32) -> Bool { handlers.contains(handler) }
 
-    @inline(__always)
     func number(of id: HandlerID) -> Int32? { numbers[id] }
 
     /// Whether a handler has this first segment.
@@ -64,7 +62,6 @@ struct HandlerRegistry {
     func rootName(of handler: Int32) -> String { roots[handlers[handler].root].name }
 
     /// Position of the first handler whose name is not before `name` in byte order. O(log handlers).
-    @inline(__always)
     func position(of name: String) -> OrderedNumbers.Position {
         order.firstPosition { handlers[$0].id.description < name }
     }
@@ -106,21 +103,17 @@ struct HandlerRegistry {
     /// The newest subtree of a client.
     func lastSubtree(of client: Int32) -> HandlerID? { subscriptions[client]?.subtrees.last }
 
-    @inline(__always)
     func subscriptionCount(of client: Int32) -> Int { subscriptions[client]?.count ?? 0 }
 
     /// Requests of a handler whose IDs are taken, in the order of their arrival. O(requests).
-    @inline(__always)
     func requests(of handler: Int32) -> [Int32] { requestChains.members(of: handlers[handler].interests) }
 
     /// The request of the same handler that arrived next; nil for the newest.
-    @inline(__always)
     func request(after interest: Int32) -> Int32? {
         requestChains.next(after: interest)
     }
 
     /// Durable requests of a handler whose outcomes are on disk. O(requests).
-    @inline(__always)
     func resting(of handler: Int32) -> [Int32] { restingChains.members(of: handlers[handler].resting) }
 
     // MARK: Names
@@ -302,7 +295,6 @@ struct HandlerRegistry {
     }
 
     /// Handlers being purged that had this name, in the order of their removal.
-    @inline(__always)
     func purging(_ id: HandlerID) -> [Int32] { formerNumbers[id] ?? [] }
 
     /// Counts a request of a handler being purged as purged.

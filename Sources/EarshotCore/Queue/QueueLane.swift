@@ -58,7 +58,6 @@ struct QueueLane {
     }
 
     /// Whether it was parked and has had no turn since.
-    @inline(__always)
     var hasReturned: Bool { if case .rotating(.some) = phase { true } else { false } }
 
     var isEmpty: Bool { leaves.isEmpty && fresh.isEmpty }

@@ -19,7 +19,6 @@ enum NumberHash {
         UInt32(truncatingIfNeeded: folded(folded(first ^ secret.0, second ^ secret.1), 0x9e37_79b9_7f4a_7c15))
     }
 
-    @inline(__always)
     private static func folded(_ first: UInt64, _ second: UInt64) -> UInt64 {
         let product = first.multipliedFullWidth(by: second)
         return product.high ^ product.low

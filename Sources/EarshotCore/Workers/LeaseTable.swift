@@ -23,7 +23,6 @@ struct LeaseTable: Sequence {
     func contains(_ attempt: AttemptID) -> Bool { number(of: attempt) != nil }
 
     /// Purpose of an attempt's lease. Does not copy the lease.
-    @inline(__always)
     func use(of attempt: AttemptID) -> WorkerLease.Use? { number(of: attempt).map { entries[$0].lease.use } }
 
     /// Number of the flight that an attempt's lease serves.

@@ -147,7 +147,6 @@ struct WorkerFleet {
 
     // These read one field at a time, because the compiler copies a whole session for its computed properties.
 
-    @inline(__always)
     private func slots(of worker: Int32) -> Int {
         min(workers[worker].offered, workers[worker].wish ?? workers[worker].offered)
     }
@@ -195,7 +194,6 @@ struct WorkerFleet {
     }
 
     /// Records a sign of life.
-    @inline(__always)
     mutating func heard(_ worker: Int32, now: Tick) {
         workers[worker].lastHeard = now
         workers[worker].askedAt = nil
@@ -343,7 +341,6 @@ struct WorkerFleet {
     ///
     /// - Parameter maxBytes: nil for no limit.
     /// - Returns: whether the new limit is higher.
-    @inline(__always)
     mutating func raise(_ attempt: AttemptID, to maxBytes: Int?, at worker: Int32) -> Bool {
         guard let present = workers[worker].leases[attempt]?.maxBytes, maxBytes.map({ $0 > present }) ?? true else {
             return false
@@ -376,7 +373,6 @@ struct WorkerFleet {
     /// Starts the heartbeat of a worker with transfers.
     ///
     /// - Returns: the due time of the heartbeat timer; nil if it runs already.
-    @inline(__always)
     mutating func watch(_ worker: Int32, now: Tick) -> Tick? {
         guard !workers[worker].isWatched else { return nil }
         workers[worker].isWatched = true

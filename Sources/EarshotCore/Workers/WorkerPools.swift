@@ -58,7 +58,6 @@ struct WorkerPools {
     /// Numbers of all pools. O(pools).
     var indices: [Int32] { pools.indices }
 
-    @inline(__always)
     func contains(_ pool: Int32) -> Bool { pools.contains(pool) }
 
     /// Returns the pool of a scheme, even a closed one.
@@ -66,7 +65,6 @@ struct WorkerPools {
     func number(of scheme: String) -> Int32? { numbers[scheme] }
 
     /// Whether the pool of a scheme exists and accepts requests.
-    @inline(__always)
     func isOpen(_ scheme: String) -> Bool { numbers[scheme].map { !pools[$0].isClosed } ?? false }
 
     /// Whether the timer with this serial is current, so that it closes the pool.
@@ -127,7 +125,6 @@ struct WorkerPools {
     // MARK: Origins
 
     /// Counts a new origin of a pool.
-    @inline(__always)
     mutating func originAdded(to pool: Int32) { pools[pool].origins += 1 }
 
     /// Counts a removed origin of a pool.

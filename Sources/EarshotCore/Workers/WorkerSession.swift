@@ -84,7 +84,6 @@ struct WorkerSession {
     /// Whether it has no transfers.
     var isEmpty: Bool { leases.isEmpty && foreign.isEmpty }
 
-    @inline(__always)
     var slots: Int { min(offered, wish ?? offered) }
 
     /// Sets the slots that the worker offers. A worker without pools has none.
