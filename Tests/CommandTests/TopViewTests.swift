@@ -1,3 +1,4 @@
+import EarshotClient
 import EarshotWire
 import Testing
 

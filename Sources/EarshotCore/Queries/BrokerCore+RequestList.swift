@@ -8,7 +8,7 @@ extension BrokerCore {
     /// A page examines at most `examinedRequests` records. So it may be empty, and have a next one all the same.
     func writeRequests(_ page: QueryPage, to json: inout JSONText, now: Tick) {
         let bound = Int32(interests.bound)
-        let filter = RequestFilter(page, handlerNumbers)
+        let filter = RequestFilter(page, handlers)
         var next = page.after.flatMap { Int32($0) }.map { min(max(0, $0), .max - 1) + 1 } ?? 0
         if filter.isEmpty { next = bound }
         json.member("requests") { json in
@@ -39,11 +39,11 @@ extension BrokerCore {
         /// Whether there is no such handler.
         let isEmpty: Bool
 
-        init(_ page: QueryPage, _ numbers: [HandlerID: Int32]) {
+        init(_ page: QueryPage, _ handlers: HandlerRegistry) {
             state = page.state
             switch page.handler {
             case .handler(let id):
-                handler = numbers[id]
+                handler = handlers.number(of: id)
                 subtree = nil
                 isEmpty = handler == nil
             case .subtree, nil:
@@ -71,15 +71,15 @@ extension BrokerCore {
             json.member("class", record.priority.name)
             json.member("age-ms", now.milliseconds(since: record.askedAt))
             if record.phase == .open {
-                let leaf = leaf(of: record.flight)
+                let leaf = leaf(ofOpen: interest)
                 json.member("url", flights[leaf].url.redacted)
                 json.member("attempts", Int(flights[leaf].attempts))
                 if case .running(let worker) = flights[leaf].phase {
                     json.member("worker", workers[worker].pid)
                     json.member("received", workers[worker].leases[attempt(of: leaf)]?.receivedBytes ?? 0)
                 }
-            } else if record.outcome >= 0 {
-                let outcome = outcomes[record.outcome]
+            } else if let number = record.outcome {
+                let outcome = outcomes[number]
                 if let response = outcome.response {
                     if let url = try? FetchURL(response.url) { json.member("url", url.redacted) }
                     json.member("status", response.status)
@@ -97,7 +97,7 @@ extension BrokerCore {
         case .held, .resting: return .held
         case .delivering: return .delivering
         case .open:
-            switch flights[leaf(of: interests[interest].flight)].phase {
+            switch flights[leaf(ofOpen: interest)].phase {
             case .asking: return .asking
             case .queued: return .queued
             case .running, .ended: return .running

@@ -82,8 +82,7 @@ extension BrokerCore {
         var largest: RateBook.Limit?
         var isUnlimited = false
         forEachInterest(of: flight) { core, interest in
-            let extras = core.interests[interest].extras
-            guard extras >= 0, let rate = core.extras[extras].limitRate else {
+            guard let extras = core.interests[interest].extras, let rate = core.extras[extras].limitRate else {
                 isUnlimited = true
                 return
             }

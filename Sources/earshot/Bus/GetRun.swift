@@ -234,6 +234,7 @@ final class GetRun {
             // The event of the signal follows.
             if error.status != .interrupted { session.end(error) }
             return
+        }
         if outcome.status == 304, files.timestamping {
             session.connection.finish(delivery)
             underWay[delivery.key.request] = nil

@@ -28,6 +28,8 @@ struct JSONLine {
         guard let number else { return }
         begin(name)
         bytes.append(contentsOf: number.utf8)
+    }
+
     /// Appends header fields, separated by LF: an object with an array of values for each name in lower case.
     mutating func member(_ name: String, fields: [UInt8]) {
         var places: [String: Int] = [:]

@@ -1,3 +1,5 @@
+internal import EarshotClient
+
 /// State of the broker at one moment, as `earshot top` shows it.
 struct TopSample {
     /// Worker in an answer to QUERY status.
