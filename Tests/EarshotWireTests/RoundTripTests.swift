@@ -103,6 +103,7 @@ struct RoundTripTests {
         limits.inlineBytes = 0
         limits.heartbeatSeconds = 9
         limits.slots = 12
+        limits.logLevel = LogSeverity.debug.index
         var job = Job(attempt: attempt, url: "http://a/")
         job.method = "HEAD"
         job.timeoutMilliseconds = 1

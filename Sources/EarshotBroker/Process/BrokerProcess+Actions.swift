@@ -36,9 +36,11 @@ extension BrokerProcess {
             tell(client, BrokerMessage.goodbye(reason: reason).encoded())
             bus.close(client.rawValue)
         case .worker(.send(let worker, let message)):
+            if logsAttempts, case .job(let job) = message { log(job, to: worker) }
             // A worker that is full or gone loses its jobs with its connection.
             if work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { blocked(worker) }
         case .worker(.sendJob(let worker, let job, let body)):
+            if logsAttempts { log(job, to: worker) }
             let head = PoolMessage.job(job).encoded()
             if work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { blocked(worker) }
         case .worker(.kill(let worker)): kill(worker)
@@ -69,6 +71,7 @@ extension BrokerProcess {
         case .supervisor(.settingChanged(let change)):
             logger.notice(
                 "a client changed a setting", metadata: ["setting": "\(change.words.joined(separator: " "))"])
+            applyLogSettings()
             supervisor?.tell(change)
         }
     }
@@ -123,6 +126,7 @@ extension BrokerProcess {
     private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) {
         // Preserves the order: no terminal overtakes one that was refused in this pass.
         guard !blocked.contains(client) else { return }
+        if logsAccess { logAccess(terminal) }
         send(content(of: terminal, body), terminal.sequence, to: client)
     }
 
@@ -158,6 +162,7 @@ extension BrokerProcess {
     }
 
     private func keepWaiting(_ id: WaitingID, _ terminal: Terminal, _ body: BodyID?) {
+        if logsAccess { logAccess(terminal) }
         let content = content(of: terminal, body)
         do {
             try waitingTerminals.keep(content, as: id)

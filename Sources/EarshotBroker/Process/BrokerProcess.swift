@@ -57,6 +57,9 @@ public final class BrokerProcess {
     /// Whether workers connected, introduced themselves or left in this pass.
     private var hasWorkerNews = false
     private var lastBody: UInt64 = 0
+    /// Whether each attempt is logged, and each terminal.
+    private(set) var logsAttempts = false
+    private(set) var logsAccess = false
     /// Nil without a supervisor.
     private(set) var supervisor: SupervisorLink?
     /// Lock of the runtime folder.
@@ -135,6 +138,7 @@ public final class BrokerProcess {
         core = BrokerCore(
             workerLimits: workerLimits, secret: options.secret, facilities: facilities, seed: Self.randomNumber())
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
+        applyLogSettings()
         if let cache { try listen(to: cache) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
@@ -241,6 +245,7 @@ public final class BrokerProcess {
                 if case .ready = message { hasWorkerNews = true }
                 if case .bye = message { hasWorkerNews = true }
                 let worker = WorkerID(rawValue: peer)
+                if logsAttempts { log(message, by: worker) }
                 let (settled, content) = carryOut(
                     core.lend { $0.fileWork(before: message, by: worker) }, before: message, body, by: worker)
                 core.workerSaid(settled, body: content.map(hold), by: worker, now: now)
@@ -325,6 +330,17 @@ public final class BrokerProcess {
 
     private func take(_ settings: Settings) {
         core.settingsRead(settings, now: Tick(nanoseconds: loop.now.nanoseconds))
+        applyLogSettings()
+    }
+
+    /// Applies the settings of the log. The handler of `earshot` has one level for all copies of the logger.
+    func applyLogSettings() {
+        var logger = logger
+        if let index = core.settings[.logLevel], let level = Logger.Level(rawValue: SettingName.logLevel.text(index)) {
+            logger.logLevel = level
+        }
+        logsAttempts = logger.logLevel <= .debug
+        logsAccess = core.settings[.accessLog] == 1
     }
 
     private func readSettings() {

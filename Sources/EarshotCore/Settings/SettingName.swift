@@ -30,6 +30,8 @@ public enum SettingName: String, CaseIterable, Sendable {
     case durableTime = "durable-time"
     case cookieTime = "cookie-time"
     case admission
+    case logLevel = "log-level"
+    case accessLog = "access-log"
 
     /// Keyword before the pattern of a rule for origins.
     public static let rule = "origin"
@@ -130,6 +132,12 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(
                 .word(["open", "closed"]), .permission(\.isAdmitting),
                 help: "whether new requests are accepted; `earshot drain` closes it")
+        case .logLevel:
+            .init(
+                .word(LogSeverity.allCases.map(\.rawValue)),
+                .workersOptional(\.logLevel, LogSeverity.notice.index), help: "minimum severity of log messages")
+        case .accessLog:
+            .init(.word(["off", "on"]), .lookedUp(0), help: "log line for each result and failure")
         }
     }
 

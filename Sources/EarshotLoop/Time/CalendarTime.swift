@@ -3,12 +3,23 @@ internal import Glibc
 /// Calendar time as text.
 public enum CalendarTime {
     /// Returns the current time in RFC 3339 format, UTC: `2026-11-22T09:45:00Z`.
-    public static func now() -> String {
-        var now = time(nil)
+    public static func now() -> String { text(time(nil)) + "Z" }
+
+    /// Returns the current time with milliseconds: `2026-11-22T09:45:00.123Z`.
+    public static func nowWithMilliseconds() -> String {
+        var now = timespec()
+        unsafe clock_gettime(CLOCK_REALTIME, &now)
+        let milliseconds = String(now.tv_nsec / 1_000_000)
+        let zeros = String(repeating: "0", count: 3 - milliseconds.count)
+        return "\(text(now.tv_sec)).\(zeros)\(milliseconds)Z"
+    }
+
+    private static func text(_ seconds: time_t) -> String {
+        var seconds = seconds
         var parts = unsafe tm()
-        unsafe gmtime_r(&now, &parts)
+        unsafe gmtime_r(&seconds, &parts)
         var text = [CChar](repeating: 0, count: 32)
-        let count = unsafe strftime(&text, text.count, "%Y-%m-%dT%H:%M:%SZ", &parts)
+        let count = unsafe strftime(&text, text.count, "%Y-%m-%dT%H:%M:%S", &parts)
         return String(decoding: text[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 }

@@ -96,6 +96,8 @@ public struct WorkerLimits: Equatable, Sendable {
     public var maxRatio = 0
     /// Maximum size of the body of an error page or a followed redirect, in bytes; nil for no limit.
     public var pageBytes: Int?
+    /// Minimum severity of log messages, the index of a `LogSeverity`; nil to leave it to the worker.
+    public var logLevel: Int?
     /// Whether the worker must send HOLDS for attempts of earlier brokers, some of which may be adopted.
     public var adopts = false
 
@@ -121,6 +123,11 @@ public struct WorkerLimits: Equatable, Sendable {
             case "spool-free": spoolFreeBytes = try HeadReader.count(value, "spool-free")
             case "max-ratio": maxRatio = try HeadReader.integer(value, in: 0...WireLimits.ratio, "max-ratio")
             case "page-bytes": pageBytes = try HeadReader.count(value, "page-bytes")
+            case "log-level":
+                guard let severity = LogSeverity(rawValue: value.string) else {
+                    throw WireError(.badMessage, "the log-level of LIMITS is unknown")
+                }
+                logLevel = severity.index
             default: break
             }
         }
@@ -141,6 +148,7 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("spool-free", if: spoolFreeBytes > 0, String(spoolFreeBytes))
         writer.field("max-ratio", if: maxRatio > 0, String(maxRatio))
         writer.field("page-bytes", pageBytes)
+        if let logLevel { writer.field("log-level", LogSeverity.allCases[logLevel].rawValue) }
         writer.field("adoption", if: adopts, "yes")
         writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
         return writer.finished()

@@ -25,6 +25,9 @@ extension Worker {
             }
             let run = JobRun(job, consume plan, terms, loop: loop, notes: notes)
             runs[job.attempt] = run
+            if logsAttempts {
+                logger.debug("started an attempt", metadata: ["attempt": "\(job.attempt)", "host": "\(run.plan.host)"])
+            }
             try begin(run)
         } catch {
             refuse(job, error)
@@ -189,6 +192,14 @@ extension Worker {
             let part = run.isCut ? nil : run.part()
             let (completion, body) = try run.complete()
             forget(run)
+            if logsAttempts {
+                logger.debug(
+                    "completed an attempt",
+                    metadata: [
+                        "attempt": "\(completion.attempt)", "status": "\(completion.status)",
+                        "bytes": "\(completion.length)",
+                    ])
+            }
             link.send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
                 var held = run.held(loop.now)
                 held.receivedBytes = completion.length
@@ -227,6 +238,12 @@ extension Worker {
     private func refuse(
         _ job: Job, _ refusal: Refusal, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil
     ) {
+        if logsAttempts {
+            let metadata: Logger.Metadata = [
+                "attempt": "\(job.attempt)", "code": "\(refusal.code.rawValue)", "bytes": "\(receivedBytes)",
+            ]
+            logger.debug("failed an attempt", metadata: metadata)
+        }
         let message = WorkerMessage.failed(
             job.attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes,
             unwantedBytes: unwantedBytes, part: part)

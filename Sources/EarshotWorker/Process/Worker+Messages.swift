@@ -39,6 +39,7 @@ extension Worker {
             setSlots(wish)
             owesSlots = true
         }
+        setLogLevel(limits.logLevel)
         logger.info("the broker accepted this worker", metadata: ["broker": "\(limits.broker)"])
     }
 

@@ -71,6 +71,8 @@ final class Worker {
     private(set) var slots: Int
     /// Whether the broker has not received the number of slots yet.
     var owesSlots = false
+    /// Whether each attempt is logged.
+    private(set) var logsAttempts = false
     let notes = JobNotes()
     private let unwatched = Unwatched()
     private let finished: Hashed
@@ -100,6 +102,17 @@ final class Worker {
         self.finished = finished
         hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
         setSlots(options.slots)
+        setLogLevel(nil)
+    }
+
+    /// Changes the level of the log, which all copies of the logger of `earshot` share; nil to keep it.
+    func setLogLevel(_ index: Int?) {
+        var logger = logger
+        if options.followsLogLevel, let index, let level = Logger.Level(rawValue: LogSeverity.allCases[index].rawValue)
+        {
+            logger.logLevel = level
+        }
+        logsAttempts = logger.logLevel <= .debug
     }
 
     /// Changes the number of slots, limited by the available descriptors. Running transfers beyond it continue.

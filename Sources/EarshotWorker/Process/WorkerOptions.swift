@@ -10,6 +10,8 @@ public struct WorkerOptions: Sendable {
     public var mostSlots = 10_000
     /// Hexadecimal secret that proves to the broker that this is its supervisor's child; nil for none.
     public var secret: String?
+    /// Whether the broker's LIMITS set the level of the log.
+    public var followsLogLevel = false
     /// Process ID of the parent, with which this process ends; nil to live independently.
     public var parentPid: Int32?
     /// Default value of `User-Agent`.

@@ -15,6 +15,8 @@ extension CommandLine {
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
+extension LogFormat: ExpressibleByArgument {}
+
 extension HandlerID: ExpressibleByArgument {
     public static var defaultCompletionKind: CompletionKind { ShellCompletion.handler }
 

@@ -19,11 +19,17 @@ struct FailureOptions: ParsableArguments {
     var verbose = false
 }
 
-/// Option for the log of long-running processes.
+/// Option for the severity of the log, for processes without settings.
 struct LogOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp("Minimum severity of log messages.", valueName: "level"))
     var logLevel: Logger.Level = .notice
+}
+
+/// Option for the form of the log of long-running processes.
+struct LogFormatOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Form of log lines.", valueName: "format"))
+    var logFormat: LogFormat = .text
 }
 
 /// Values that a child process inherits from the supervisor.

@@ -24,7 +24,7 @@ struct BrokerCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var readiness: ReadinessOptions
     @OptionGroup(title: "Settings") var settings: SettingOptions
     @OptionGroup var family: FamilyOptions
-    @OptionGroup(title: "Output") var log: LogOptions
+    @OptionGroup(title: "Output") var log: LogFormatOptions
 
     @Option(
         help: ArgumentHelp("Workers that may still run jobs of an earlier broker.", visibility: .hidden))
@@ -59,7 +59,7 @@ struct BrokerCommand: ParsableCommand {
                 options.settings = try configuration.read()
                 options.readSettings = { try configuration.read() }
             }
-            return try ChildRun.broker(options).run(log.logLevel)
+            return try ChildRun.broker(options).run(options.settings.logLevel, log.logFormat)
         }
     }
 

@@ -31,7 +31,7 @@ struct ServeCommand: ParsableCommand {
 
     @OptionGroup(title: "Settings") var settings: SettingOptions
     @OptionGroup(title: "Network") var worker: WorkerTuning
-    @OptionGroup(title: "Output") var log: LogOptions
+    @OptionGroup(title: "Output") var log: LogFormatOptions
 
     @Option(help: ArgumentHelp("Only user of this bus; the bus ends with that process.", visibility: .hidden))
     var privateTo: Int32?
@@ -55,7 +55,7 @@ struct ServeCommand: ParsableCommand {
             let run = ServeRun(
                 folder: folder, broker: broker,
                 worker: try worker.options(WorkerOptions(workPath: folder.workPath, slots: pool.slots)),
-                configuration: configuration, logLevel: log.logLevel, readyDescriptor: readiness.readyFd,
+                configuration: configuration, logFormat: log.logFormat, readyDescriptor: readiness.readyFd,
                 owner: privateTo)
             return try run.run(manager)
         }

@@ -34,6 +34,7 @@ struct WorkCommand: ParsableCommand {
     @OptionGroup(title: "Worker") var service: SchemeOptions
     @OptionGroup(title: "Bus") var place: PlaceOptions
     @OptionGroup(title: "Output") var log: LogOptions
+    @OptionGroup(title: "Output") var form: LogFormatOptions
 
     func validate() throws {
         guard !program.isEmpty else {
@@ -58,7 +59,9 @@ struct WorkCommand: ParsableCommand {
             // Requests of the program itself go to the same bus.
             options.variables["EARSHOT_RUNTIME"] = folder.path
             let names = service.scheme.map { $0 + ":" }.joined(separator: " ")
-            let worker = ProgramWorkerProcess(options: options, logger: LineLog.logger("work", log.logLevel)) {
+            let worker = ProgramWorkerProcess(
+                options: options, logger: LineLog.logger("work", log.logLevel, form.logFormat)
+            ) {
                 Complaint.say("serving \(names)")
             }
             do {

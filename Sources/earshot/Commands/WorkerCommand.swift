@@ -22,6 +22,7 @@ struct WorkerCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var place: PlaceOptions
     @OptionGroup var family: FamilyOptions
     @OptionGroup(title: "Output") var log: LogOptions
+    @OptionGroup(title: "Output") var form: LogFormatOptions
 
     func validate() throws {
         guard SettingName.slots.range.contains(slots) else {
@@ -34,7 +35,9 @@ struct WorkerCommand: ParsableCommand {
             var options = try worker.options(WorkerOptions(workPath: try place.folder().workPath, slots: slots))
             options.secret = try family.secret()
             options.parentPid = family.parentPid
-            return try ChildRun.worker(options).run(log.logLevel)
+            // A worker without a supervisor keeps the level of its option.
+            options.followsLogLevel = options.secret != nil
+            return try ChildRun.worker(options).run(log.logLevel, form.logFormat)
         }
     }
 }

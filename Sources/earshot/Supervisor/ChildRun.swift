@@ -12,14 +12,14 @@ enum ChildRun {
     /// Runs until a signal ends it.
     ///
     /// - Throws: `Complaint` if a directory is in use or unfit; otherwise the error of the failed call.
-    func run(_ logLevel: Logger.Level) throws -> ExitStatus {
+    func run(_ logLevel: Logger.Level, _ logFormat: LogFormat) throws -> ExitStatus {
         do {
             switch self {
             case .broker(let options):
-                let logger = LineLog.logger("broker", logLevel)
+                let logger = LineLog.logger("broker", logLevel, logFormat)
                 return try BrokerProcess(options: options, logger: logger).run() == 0 ? .done : .other
             case .worker(let options):
-                let logger = LineLog.logger("worker", logLevel)
+                let logger = LineLog.logger("worker", logLevel, logFormat)
                 return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
             }
         } catch let error as BrokerError {
@@ -37,8 +37,14 @@ enum ChildRun {
     /// broker receives its settings by its channel instead.
     ///
     /// - Parameter secret: descriptor from which the process reads the secret.
-    func arguments(in folder: RuntimeFolder, secret: Int32, _ logLevel: Logger.Level) -> [String] {
-        let family = ["--runtime", folder.path, "--log-level", logLevel.rawValue, "--secret-fd", String(secret)]
+    func arguments(
+        in folder: RuntimeFolder, secret: Int32, _ logLevel: Logger.Level, _ logFormat: LogFormat
+    ) -> [String] {
+        let family = [
+            "--runtime", folder.path, "--log-level", logLevel.rawValue, "--log-format", logFormat.rawValue,
+            "--secret-fd",
+            String(secret),
+        ]
         switch self {
         case .broker(let options):
             return ["earshot", "broker"] + family + ["--spool", options.spoolFolder]

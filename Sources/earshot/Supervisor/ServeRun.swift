@@ -2,6 +2,7 @@ internal import EarshotBroker
 internal import EarshotClient
 internal import EarshotCore
 internal import EarshotLoop
+internal import EarshotWire
 internal import EarshotWorker
 internal import Glibc
 internal import LibCrypto
@@ -14,7 +15,7 @@ struct ServeRun {
     let broker: BrokerOptions
     let worker: WorkerOptions
     let configuration: Configuration
-    let logLevel: Logger.Level
+    let logFormat: LogFormat
     /// Descriptor for the readiness message; nil for none.
     let readyDescriptor: Int32?
     /// Process ID of the only user of the bus; nil for a shared bus.
@@ -44,13 +45,14 @@ struct ServeRun {
         var worker = worker
         worker.secret = secret
         worker.parentPid = getpid()
+        worker.followsLogLevel = true
         let plan = Supervisor.Plan(
-            folder: folder, broker: broker, worker: worker, logLevel: logLevel, secret: secret,
+            folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
             configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil)
         let supervisor = try Supervisor(plan, initial, signals)
         let count = initial[.workers] ?? 0
         supervisor.onReady = {
-            if owner == nil { Complaint.say("ready, bus \(folder.busEndpoint), \(count) workers") }
+            if owner == nil { plan.log.write(.notice, "ready, bus \(folder.busEndpoint), \(count) workers") }
             if let readyDescriptor { InheritedPipe.sayReady(readyDescriptor) }
         }
         try supervisor.run()
@@ -70,8 +72,9 @@ extension ServeRun {
         let pool = ConfigurationOptions.pool
         worker = WorkerOptions(workPath: start.folder.workPath, slots: pool.slots)
         configuration = Configuration(
-            file: ConfigurationOptions.usualFile, flags: [], pool: pool, mostWorkers: start.mostWorkers)
-        logLevel = .error
+            file: ConfigurationOptions.usualFile, flags: [.number(.logLevel, LogSeverity.error.index)], pool: pool,
+            mostWorkers: start.mostWorkers)
+        logFormat = .text
         readyDescriptor = start.readyDescriptor
         owner = start.owner
     }

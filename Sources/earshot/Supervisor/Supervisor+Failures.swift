@@ -1,5 +1,6 @@
 internal import EarshotCore
 internal import EarshotLoop
+internal import Logging
 
 /// Crash loops: reported once in the log, and in the status of the broker.
 extension Supervisor {
@@ -17,7 +18,8 @@ extension Supervisor {
         }
         if post.rule.isFailing {
             if !wasFailing {
-                Complaint.say(
+                plan.log.write(
+                    .error,
                     "\(cause), \(post.rule.quickDeaths) times in a row: restarting with growing delays, and without further "
                         + "messages until one has run for \(RestartRule.goodLife)")
             }
@@ -25,7 +27,7 @@ extension Supervisor {
         } else {
             if wasFailing { tellFailures() }
             let milliseconds = Int((pause / .milliseconds(1)).rounded())
-            Complaint.say(cause + ", starting another" + (milliseconds == 0 ? "" : " in \(milliseconds) ms"))
+            plan.log.write(.warning, cause + ", starting another" + (milliseconds == 0 ? "" : " in \(milliseconds) ms"))
         }
         return pause
     }
@@ -39,7 +41,7 @@ extension Supervisor {
             post.rule.livesWell()
             post.dyingSince = nil
             guard wasFailing else { return }
-            Complaint.say("\(post.role.name) has recovered")
+            plan.log.write(.notice, "\(post.role.name) has recovered")
             tellFailures()
         }
     }

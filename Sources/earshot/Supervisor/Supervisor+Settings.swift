@@ -1,6 +1,7 @@
 internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
+internal import Logging
 
 /// Changes of settings at run time: reload, changes by clients, size of the pool.
 extension Supervisor {
@@ -13,13 +14,13 @@ extension Supervisor {
         do throws(Complaint) {
             settings = try plan.configuration.read()
         } catch {
-            Complaint.say("invalid configuration, the settings stay as they are: \(error)")
+            plan.log.write(.error, "invalid configuration, the settings stay as they are: \(error)")
             return
         }
         tellSettings()
         fitPool()
         boundMemory()
-        Complaint.say("the settings were read again")
+        plan.log.write(.notice, "the settings were read again")
     }
 
     /// Sends the settings to the broker, or waits until its channel has room.
@@ -55,7 +56,7 @@ extension Supervisor {
             if case .number(.workerMemory, _) = change { boundMemory() }
         } catch {
             // Impossible for a broker of the same build, which has validated the change.
-            Complaint.say("the broker reported an invalid setting: \(error)")
+            plan.log.write(.error, "the broker reported an invalid setting: \(error)")
         }
     }
 
@@ -72,7 +73,7 @@ extension Supervisor {
         do throws(SystemError) {
             try ResourceLimits.limitMemory(of: child.pid, bytes: bytes)
         } catch {
-            Complaint.say("cannot limit the memory of worker \(child.pid): \(error)")
+            plan.log.write(.warning, "cannot limit the memory of worker \(child.pid): \(error)")
         }
     }
 

@@ -21,7 +21,7 @@ final class Supervisor {
         /// Options that all brokers share, and those that all workers share.
         let broker: BrokerOptions
         let worker: WorkerOptions
-        let logLevel: Logger.Level
+        let log: ServiceLog
         /// Secret that proves to a broker which workers belong to its supervisor.
         let secret: String
         /// Sources of settings for a reload.
@@ -168,8 +168,9 @@ final class Supervisor {
         // A fork starts faster, which matters for a private bus. Other processes are new programs, so that their memory
         // layouts differ. So are replacements, because the cause of a crash may know the layout of a fork.
         if plan.isPrivate, post.lastExit == nil {
-            copy = try ChildProcess.fork(inheriting: inherited) { [level = plan.logLevel] in
-                ExitStatus.concluding { try run.run(level) }.rawValue
+            copy = try ChildProcess.fork(inheriting: inherited) {
+                [level = settings.logLevel, format = plan.log.format] in
+                ExitStatus.concluding { try run.run(level, format) }.rawValue
             }
         }
         let child = if let copy { copy } else { try program(run, inheriting: inherited) }
@@ -185,7 +186,7 @@ final class Supervisor {
     private func program(_ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> ChildProcess {
         let secret = try InheritedPipe.holding(plan.secret)
         defer { close(secret) }
-        let arguments = run.arguments(in: plan.folder, secret: secret, plan.logLevel)
+        let arguments = run.arguments(in: plan.folder, secret: secret, settings.logLevel, plan.log.format)
         return try ChildProcess.spawn(ChildProcess.thisProgram, arguments, inheriting: [secret] + inherited)
     }
 

@@ -117,7 +117,7 @@ class Bus(Commands):
         serve = [binary(), "serve", "--runtime", self.runtime, "--spool", self.spool, *self._options]
         self.program = Program([*limit, *serve], self.environment, self.folder)
         try:
-            self.program.await_line("earshot: ready", timeout=20)
+            self.program.await_line("ready, bus ", timeout=20)
         except AssertionError:
             self._abort()
             raise

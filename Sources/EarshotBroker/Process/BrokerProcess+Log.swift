@@ -1,0 +1,58 @@
+internal import EarshotCore
+internal import EarshotHTTP
+internal import EarshotWire
+internal import Logging
+
+/// Log of attempts and terminals. An attempt has the same name, `attempt`, in the log of its worker.
+extension BrokerProcess {
+    /// Logs the assignment of an attempt, with its first request. Other requests can join it.
+    func log(_ job: Job, to worker: WorkerID) {
+        let first = core.lend { $0.firstRequest(of: job.attempt, at: worker) }
+        var metadata: Logger.Metadata = [
+            "attempt": "\(job.attempt)", "worker": "\(work.pid(of: worker.rawValue))",
+            "url": "\(Self.redacted(job.url))",
+        ]
+        if let first {
+            metadata["handler"] = "\(first.handler)"
+            metadata["request"] = "\(first.request)"
+        }
+        logger.debug("assigned an attempt", metadata: metadata)
+    }
+
+    /// Logs the end of an attempt.
+    func log(_ message: WorkerMessage, by worker: WorkerID) {
+        switch message {
+        case .done(let completion):
+            logger.debug(
+                "an attempt is done",
+                metadata: ["attempt": "\(completion.attempt)", "status": "\(completion.status)"])
+        case .failed(let attempt, let code, _, _, _, _):
+            logger.debug("an attempt failed", metadata: ["attempt": "\(attempt)", "code": "\(code)"])
+        case .ready, .holds, .progress, .slots, .pong, .bye: break
+        }
+    }
+
+    /// Logs a terminal when it is sent, or stored for a slow client. A repeated delivery has another line.
+    func logAccess(_ terminal: Terminal) {
+        var metadata: Logger.Metadata = ["handler": "\(terminal.handler)", "request": "\(terminal.request)"]
+        switch terminal.outcome {
+        case .result(let status, let response):
+            metadata["status"] = "\(status)"
+            metadata["bytes"] = "\(response.length)"
+            metadata["source"] = "\(response.source.rawValue)"
+            metadata["milliseconds"] = "\(response.elapsedMilliseconds)"
+            metadata["attempts"] = "\(response.attempts)"
+            metadata["url"] = "\(Self.redacted(response.url))"
+            logger.notice("result", metadata: metadata)
+        case .failed(let failure):
+            metadata["code"] = "\(failure.code)"
+            metadata["attempts"] = "\(failure.attempts)"
+            if let status = failure.status { metadata["status"] = "\(status)" }
+            if let response = failure.response { metadata["url"] = "\(Self.redacted(response.url))" }
+            logger.notice("failure", metadata: metadata)
+        }
+    }
+
+    /// Returns a URL without user information and query.
+    private static func redacted(_ url: String) -> String { (try? FetchURL(url))?.redacted ?? "-" }
+}

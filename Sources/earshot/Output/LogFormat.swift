@@ -1,0 +1,76 @@
+internal import EarshotClient
+internal import Logging
+
+/// Form of the lines of a log.
+///
+/// | format | line |
+/// | --- | --- |
+/// | text | `2026-11-22T09:45:00.123Z earshot broker[7]: warning: disconnected pid=9` |
+/// | logfmt | `time=2026-11-22T09:45:00.123Z level=warning process=broker process-id=7 message=disconnected pid=9` |
+/// | json | `{"time":"2026-11-22T09:45:00.123Z","level":"warning",…,"message":"disconnected","pid":"9"}` |
+enum LogFormat: String, CaseIterable, Sendable {
+    case text
+    case logfmt
+    case json
+
+    /// A message with its context.
+    struct Entry {
+        /// RFC 3339; nil if the receiver of the log adds the time.
+        var time: String?
+        let level: Logger.Level
+        /// `serve` for the supervisor.
+        let process: String
+        let processID: Int32
+        let message: String
+        /// In the order of the line.
+        let fields: [(name: String, value: String)]
+    }
+
+    /// Returns the line of `entry`, without its end. Control characters are escaped.
+    func line(_ entry: Entry) -> String {
+        switch self {
+        case .text:
+            let fields = entry.fields.map { " \($0.name)=\($0.value)" }.joined()
+            let origin =
+                entry.process == "serve"
+                ? "earshot: " : "earshot \(entry.process)[\(entry.processID)]: \(entry.level): "
+            return TerminalText.escaped((entry.time.map { $0 + " " } ?? "") + origin + entry.message + fields)
+        case .logfmt: return Self.members(entry).map { "\($0.name)=\(Self.logfmt($0.value))" }.joined(separator: " ")
+        case .json:
+            return "{"
+                + Self.members(entry).map { "\(Self.quoted($0.name)):\(Self.quoted($0.value))" }
+                .joined(separator: ",") + "}"
+        }
+    }
+
+    private static func members(_ entry: Entry) -> [(name: String, value: String)] {
+        var members: [(name: String, value: String)] = []
+        if let time = entry.time { members.append((name: "time", value: time)) }
+        members.append((name: "level", value: entry.level.rawValue))
+        members.append((name: "process", value: entry.process))
+        members.append((name: "process-id", value: String(entry.processID)))
+        members.append((name: "message", value: entry.message))
+        return members + entry.fields
+    }
+
+    private static func logfmt(_ value: String) -> String {
+        let isPlain = !value.isEmpty && value.utf8.allSatisfy { (0x21...0x7e).contains($0) && $0 != 0x22 && $0 != 0x3d }
+        return isPlain ? value : quoted(value)
+    }
+
+    /// Returns a JSON string, RFC 8259, in ASCII, so that no terminal interprets it.
+    private static func quoted(_ value: String) -> String {
+        var text = "\""
+        for unit in value.utf16 {
+            switch unit {
+            case 0x22: text += "\\\""
+            case 0x5c: text += "\\\\"
+            case 0x20...0x7e: text.unicodeScalars.append(Unicode.Scalar(UInt8(unit)))
+            default:
+                let digits = String(unit, radix: 16)
+                text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            }
+        }
+        return text + "\""
+    }
+}

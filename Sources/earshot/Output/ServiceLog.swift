@@ -1,0 +1,48 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import Glibc
+internal import Logging
+
+/// Log of one process on standard error.
+///
+/// If standard error belongs to the journal of systemd, lines begin with their priority (sd-daemon(3)), and the journal
+/// adds the time.
+struct ServiceLog: Sendable {
+    let format: LogFormat
+    /// `serve`, `broker`, `worker` or `work`.
+    let process: String
+    private let isJournal: Bool
+
+    init(_ process: String, _ format: LogFormat) {
+        self.process = process
+        self.format = format
+        isJournal = Self.takesStandardError(Environment.value("JOURNAL_STREAM"))
+    }
+
+    func write(_ level: Logger.Level, _ message: String, _ fields: [(name: String, value: String)] = []) {
+        let time = isJournal ? nil : CalendarTime.nowWithMilliseconds()
+        let entry = LogFormat.Entry(
+            time: time, level: level, process: process, processID: getpid(), message: message, fields: fields)
+        let bytes = Array(((isJournal ? "<\(Self.priority(level))>" : "") + format.line(entry) + "\n").utf8)
+        _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+
+    /// Whether `stream`, the device and inode in JOURNAL_STREAM, is standard error: systemd.exec(5).
+    static func takesStandardError(_ stream: String?) -> Bool {
+        var status = stat()
+        guard let stream, unsafe fstat(STDERR_FILENO, &status) == 0 else { return false }
+        return stream == "\(status.st_dev):\(status.st_ino)"
+    }
+
+    /// Returns the priority of syslog(3).
+    static func priority(_ level: Logger.Level) -> Int {
+        switch level {
+        case .trace, .debug: 7
+        case .info: 6
+        case .notice: 5
+        case .warning: 4
+        case .error: 3
+        case .critical: 2
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import EarshotLoop
+import Foundation
+import Logging
+import Testing
+
+@testable import earshot
+
+@Suite struct LogFormatTests {
+    private func entry(
+        _ message: String, _ fields: [(name: String, value: String)] = [], process: String = "broker",
+        time: String? = "2026-11-22T09:45:00.123Z"
+    ) -> LogFormat.Entry {
+        LogFormat.Entry(
+            time: time, level: .warning, process: process, processID: 7, message: message, fields: fields)
+    }
+
+    @Test func `text is for people`() {
+        let fields = [(name: "pid", value: "9"), (name: "url", value: "http://a/\u{1b}[1m")]
+        #expect(
+            LogFormat.text.line(entry("lost", fields))
+                == "2026-11-22T09:45:00.123Z earshot broker[7]: warning: lost pid=9 url=http://a/\\u{1b}[1m")
+        #expect(LogFormat.text.line(entry("ready", process: "serve", time: nil)) == "earshot: ready")
+    }
+
+    @Test func `logfmt quotes values that are no plain word`() {
+        let fields = [
+            (name: "pid", value: "9"), (name: "none", value: ""), (name: "equal", value: "a=b"),
+            (name: "quote", value: "a\"b\\"), (name: "line", value: "a\nb"), (name: "umlaut", value: "ü"),
+        ]
+        #expect(
+            LogFormat.logfmt.line(entry("worker lost", fields))
+                == "time=2026-11-22T09:45:00.123Z level=warning process=broker process-id=7 message=\"worker lost\""
+                + #" pid=9 none="" equal="a=b" quote="a\"b\\" line="a\u000ab" umlaut="\u00fc""#)
+    }
+
+    @Test func `json is an object in one line`() throws {
+        let line = LogFormat.json.line(entry("a \"b\" \\ \n\u{1f600}\u{7f}", [(name: "pid", value: "9")]))
+        #expect(line.utf8.allSatisfy { (0x20...0x7e).contains($0) })
+        let object = try JSONDecoder().decode([String: String].self, from: Data(line.utf8))
+        #expect(
+            object == [
+                "time": "2026-11-22T09:45:00.123Z", "level": "warning", "process": "broker", "process-id": "7",
+                "message": "a \"b\" \\ \n\u{1f600}\u{7f}", "pid": "9",
+            ])
+    }
+
+    @Test func `priorities are those of syslog`() {
+        #expect(Logger.Level.allCases.map(ServiceLog.priority) == [7, 7, 6, 5, 4, 3, 2])
+    }
+
+    @Test(arguments: [nil, "", "1:2", "x"])
+    func `another stream is not the journal`(stream: String?) {
+        #expect(!ServiceLog.takesStandardError(stream))
+    }
+
+    @Test func `copies of a logger have one level`() {
+        let logger = LineLog.logger("broker", .notice, .text)
+        var copy = logger
+        copy.logLevel = .debug
+        #expect(logger.logLevel == .debug)
+    }
+
+    @Test func `a time has three digits of milliseconds`() {
+        #expect(CalendarTime.nowWithMilliseconds().contains(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/))
+    }
+}
