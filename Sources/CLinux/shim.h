@@ -105,6 +105,20 @@ static inline int linux_connect_unix(int descriptor, const char *path, long leng
     return connect(descriptor, (const struct sockaddr *)&address, sizeof address);
 }
 
+/* Whether a descriptor is a listening Unix stream socket that was bound to a path. */
+static inline int linux_is_listener(int descriptor, const char *path, long length) {
+    struct sockaddr_un address, found;
+    socklen_t size = sizeof found;
+    int kind = 0, listens = 0;
+    socklen_t kind_size = sizeof kind, listens_size = sizeof listens;
+    memset(&found, 0, sizeof found);
+    if (linux_unix_address(&address, path, length) != 0) return 0;
+    if (getsockname(descriptor, (struct sockaddr *)&found, &size) != 0 || found.sun_family != AF_UNIX) return 0;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &kind, &kind_size) != 0 || kind != SOCK_STREAM) return 0;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) != 0 || !listens) return 0;
+    return strncmp(address.sun_path, found.sun_path, sizeof found.sun_path) == 0;
+}
+
 /* accept4(2), which <sys/socket.h> hides without _GNU_SOURCE: non-blocking and close-on-exec. */
 static inline int linux_accept(int listener) {
     return (int)syscall(SYS_accept4, listener, (void *)0, (void *)0, SOCK_CLOEXEC | SOCK_NONBLOCK);

@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import select
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import time
@@ -137,6 +139,43 @@ class ServiceTests(TestCase):
         else:
             self.fail(f"it is not told: {service.notify.heard}")
         service.notify.expect("STATUS", "serving with 2 of 2 workers")
+
+    def test_the_first_connection_to_a_socket_of_the_service_manager_waits_for_the_bus(self):
+        service = Service(workers=1)
+        self.addCleanup(shutil.rmtree, service.folder, ignore_errors=True)
+        service.runtime.mkdir(mode=0o700)
+        listener = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind(str(service.runtime / "bus"))
+        listener.listen()
+        with Origin() as origin:
+            # No lock is held, but a service manager listens. The command connects to it, and no private bus starts.
+            service.environment["EARSHOT_RUNTIME"] = str(service.runtime)
+            get = service.start("get", "--no-spawn", f"{origin.url}/bytes/9")
+            select.select([listener], [], [], 10)
+            service.start_with(listener, "serve", "--workers", "1")
+            self.addCleanup(service.program.kill)
+            service.program.await_line("earshot: ready")
+            self.assertEqual(get.wait(), 0, get.describe())
+            inode = (service.runtime / "bus").stat().st_ino
+            # A new broker listens with the same socket.
+            kill(self.child(service, "broker"))
+            service.program.await_line("starting another")
+            again = service.start("get", f"{origin.url}/bytes/10")
+            self.assertEqual(again.wait(), 0, again.describe())
+            self.assertEqual((service.runtime / "bus").stat().st_ino, inode)
+            service.program.signal(signal.SIGTERM)
+            self.assertEqual(service.program.wait(), 0)
+        self.assertEqual((service.runtime / "bus").stat().st_ino, inode, "it belongs to the service manager")
+
+    def test_a_socket_elsewhere_is_wrong_configuration(self):
+        service = Service(workers=1)
+        self.addCleanup(shutil.rmtree, service.folder, ignore_errors=True)
+        listener = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind(str(service.folder / "elsewhere"))
+        listener.listen()
+        service.start_with(listener, "serve", "--workers", "1")
+        self.assertEqual(service.program.wait(), 78, service.program.describe())
+        self.assertIn("correct ListenStream=", service.program.stderr)
 
     def tells(self, service, status):
         """Returns whether it soon reports this state."""

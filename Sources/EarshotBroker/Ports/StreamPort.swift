@@ -101,10 +101,12 @@ final class StreamPort {
     /// Listens at `path`, which only this user can connect to.
     ///
     /// - Parameters:
+    ///   - opened: Socket that listens there already; nil to create one.
     ///   - frameBytes: Maximum length of a frame in bytes.
     ///   - bounds: Bounds for unsent and incoming messages.
     init(
-        _ path: String, _ loop: EventLoop, frameBytes: Int, bounds: PortBounds, connectionLimit: Int, logger: Logger
+        _ path: String, opened: Int32? = nil, _ loop: EventLoop, frameBytes: Int, bounds: PortBounds,
+        connectionLimit: Int, logger: Logger
     ) throws {
         self.loop = loop
         self.logger = logger
@@ -113,7 +115,13 @@ final class StreamPort {
         memory = ConnectionMemory(frameCapacity: bounds.frameBytes)
         self.connectionLimit = connectionLimit
         self.path = path
-        listener = try UnixSocket.listen(at: path)
+        if let opened {
+            try UnixSocket.listen(with: opened)
+            listener = opened
+            hasCallers = true
+        } else {
+            listener = try UnixSocket.listen(at: path)
+        }
         file = FileIdentity(path: path)
         processes = PeerProcesses(loop) { [unowned self] peers in
             // Its last messages may still be unread, and the loss is reported after them. The kernel closes the

@@ -22,6 +22,8 @@ public struct BrokerOptions: Sendable {
     public var readSettings: (@Sendable () throws -> Settings)?
     /// One end of a `LineChannel` to the supervisor; nil without a supervisor.
     public var supervisorDescriptor: Int32?
+    /// Listening socket at the path of `bus` that the service manager opened; nil to create one.
+    public var busDescriptor: Int32?
     /// Number of workers that may still run attempts of an earlier broker. The broker waits up to a second for them
     /// before it assigns jobs.
     public var expectedWorkers = 0

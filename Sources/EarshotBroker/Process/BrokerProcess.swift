@@ -118,7 +118,8 @@ public final class BrokerProcess {
         let descriptors = try ResourceLimits.raiseDescriptorLimit()
         let connections = max(16, descriptors - Self.reservedDescriptors) / 2
         bus = try StreamPort(
-            try Self.path(options, "bus"), loop, frameBytes: Self.clientFrameBytes, bounds: .clients,
+            try Self.path(options, "bus"), opened: options.busDescriptor, loop, frameBytes: Self.clientFrameBytes,
+            bounds: .clients,
             connectionLimit: connections, logger: logger)
         // READY and JOB are short. An inline body is at most as long as the setting allows.
         let mostInlineBytes = SettingName.inlineBytes.range.upperBound

@@ -65,17 +65,21 @@ public struct RuntimeFolder: Equatable, Sendable {
         do throws(FolderError) { return try PrivateFolder.isClosed(path) } catch { throw ClientError(error) }
     }
 
-    /// Returns whether a broker or a supervisor holds a lock of the folder.
+    /// Returns whether a broker or a supervisor holds a lock of the folder, or a service manager starts one for the first
+    /// connection.
     ///
     /// - Throws: `ClientError` if other users have access, so that its content cannot be trusted.
     public func isServed() throws(ClientError) -> Bool {
         guard try check() else { return false }
         do throws(SystemError) {
             if try LockFile.isHeld(brokerLock) { return true }
-            return try LockFile.isHeld(supervisorLock)
+            if try LockFile.isHeld(supervisorLock) { return true }
         } catch {
             throw ClientError(.folder, "cannot look for a broker in \(path): \(error)")
         }
+        guard let probe = try? UnixSocket.connect(to: "\(path)/bus") else { return false }
+        UnixSocket.close(probe)
+        return true
     }
 
     /// Returns the default spool of the user: `earshot/spool` in `XDG_CACHE_HOME`, else in `~/.cache`.

@@ -43,6 +43,18 @@ public enum UnixSocket {
         return descriptor
     }
 
+    /// Listens with a socket of the service manager. Clients then see this process as its owner, and the backlog is ours.
+    public static func listen(with descriptor: Int32) throws(SystemError) {
+        guard fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0, fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0,
+            Glibc.listen(descriptor, backlog) == 0
+        else { throw SystemError("listen on the socket of the service manager") }
+    }
+
+    /// Returns whether a descriptor is a listening stream socket that was bound to `path`.
+    public static func isListener(_ descriptor: Int32, at path: String) -> Bool {
+        unsafe linux_is_listener(descriptor, path, path.utf8.count) != 0
+    }
+
     /// Returns a socket that is connected to this user's listener at `path`.
     ///
     /// - Throws: `SystemError`; `ENOENT` or `ECONNREFUSED` without a listener, `EAGAIN` if its backlog is full,

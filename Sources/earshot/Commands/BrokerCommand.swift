@@ -33,6 +33,9 @@ struct BrokerCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Descriptor of the channel to the supervisor.", visibility: .hidden))
     var supervisorFd: Int32?
 
+    @Option(help: ArgumentHelp("Descriptor of the listening socket `bus`.", visibility: .hidden))
+    var busFd: Int32?
+
     func validate() throws {
         guard try !settings.changes().contains(where: { $0.subject == SettingName.workers.rawValue }) else {
             throw ValidationError("--workers: a broker without supervisor starts no workers; use `earshot serve`")
@@ -50,6 +53,7 @@ struct BrokerCommand: ParsableCommand {
             options.parentPid = family.parentPid
             options.readyDescriptor = readiness.readyFd
             options.expectedWorkers = expectedWorkers
+            options.busDescriptor = busFd
             if let supervisorFd {
                 options.supervisorDescriptor = supervisorFd
                 options.settings = try Self.settings(of: supervisorFd)

@@ -52,7 +52,8 @@ enum ChildRun {
                 + (options.durableFolder.map { ["--durable-folder", $0] } ?? ["--no-durable"])
                 + Self.numbers(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor),
-                    ("--ready-fd", options.readyDescriptor), ("--expected-workers", Int32(options.expectedWorkers)))
+                    ("--ready-fd", options.readyDescriptor), ("--bus-fd", options.busDescriptor),
+                    ("--expected-workers", Int32(options.expectedWorkers)))
         case .worker(let options):
             return ["earshot", "worker"] + family + ["--user-agent=\(options.userAgent)"]
                 + (options.dnsServers ?? []).map { "--dns-server=\($0)" }

@@ -32,6 +32,12 @@ struct ServeRun {
         // Limits the crash report of Swift's runtime to the backtrace, because memory contents are confidential.
         unsafe setenv("SWIFT_BACKTRACE", "registers=none,images=none", 0)
         if let owner, try !ParentProcess.bind(to: owner, signal: SIGTERM) { return .done }
+        let activation: ActivationSocket?
+        do throws(SystemError) {
+            activation = try owner == nil ? ActivationSocket.take(at: folder.path + "/bus") : nil
+        } catch {
+            throw Complaint(.configuration, "cannot \(error); correct ListenStream= of the socket unit")
+        }
         let initial = try configuration.read()
         try folder.prepare()
         guard let lock = try LockFile.take(folder.supervisorLock) else {
@@ -48,7 +54,8 @@ struct ServeRun {
         worker.followsLogLevel = true
         let plan = Supervisor.Plan(
             folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
-            configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil)
+            configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil,
+            activation: activation)
         let supervisor = try Supervisor(plan, initial, signals)
         let count = initial[.workers] ?? 0
         supervisor.onReady = {

@@ -30,6 +30,8 @@ final class Supervisor {
         let isPrivate: Bool
         /// Service manager to notify; nil for none.
         let service: ServiceManager?
+        /// Socket for clients that the service manager opened; nil for none.
+        let activation: ActivationSocket?
     }
 
     enum Phase {
@@ -132,17 +134,19 @@ final class Supervisor {
         options.supervisorDescriptor = ends.child
         // For a fork. A new program receives them by the channel.
         options.settings = settings
+        if let activation = plan.activation, activation.isInPlace { options.busDescriptor = activation.descriptor }
+        let inherited = [ends.child] + [options.busDescriptor].compactMap(\.self)
         let isCopy: Bool
         if isReady {
             // Surviving workers report the jobs of the previous broker to the next one.
             options.expectedWorkers = posts.count { $0.role == .worker && $0.child != nil }
-            isCopy = try start(post, .broker(options), inheriting: [ends.child])
+            isCopy = try start(post, .broker(options), inheriting: inherited)
         } else {
             let pipe = try InheritedPipe.make()
             defer { close(pipe.writer) }
             options.readyDescriptor = pipe.writer
             do throws(SystemError) {
-                isCopy = try start(post, .broker(options), inheriting: [ends.child, pipe.writer])
+                isCopy = try start(post, .broker(options), inheriting: inherited + [pipe.writer])
                 try awaitReady(pipe.reader)
             } catch {
                 close(pipe.reader)

@@ -29,11 +29,11 @@ def eventually(condition, what, timeout=10):
 class Program:
     """Running program. Threads read its output, so that it never blocks on a full pipe."""
 
-    def __init__(self, arguments, environment=None, cwd=None, stdin=subprocess.PIPE):
+    def __init__(self, arguments, environment=None, cwd=None, stdin=subprocess.PIPE, pass_fds=()):
         self.arguments = [str(a) for a in arguments]
         self._process = subprocess.Popen(
             self.arguments, env=environment, cwd=cwd, stdin=stdin, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE)
+            stderr=subprocess.PIPE, pass_fds=pass_fds)
         self.pid = self._process.pid
         self._changed = threading.Condition()
         self._bytes = {"stdout": bytearray(), "stderr": bytearray()}

@@ -5,7 +5,8 @@ import pathlib
 import socket
 import time
 
-from .harness import Commands, temporary_folder
+from .harness import Commands, binary, temporary_folder
+from .processes import Program
 
 
 class NotifySocket:
@@ -65,6 +66,13 @@ class Service(Commands):
                                 CACHE_DIRECTORY=str(self.cache))
         self._workers = workers
         self.program = None
+
+    def start_with(self, listener, *arguments):
+        """Starts the program with a socket as descriptor 3, as a service manager does for a socket unit."""
+        # The shell's process becomes the program, so LISTEN_PID is its number.
+        script = f'exec 3<&{listener.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=earshot.socket exec "$@"'
+        self.program = Program(["bash", "-c", script, "bash", binary(), *arguments], self.environment, self.folder,
+                               pass_fds=[listener.fileno()])
 
     @contextlib.contextmanager
     def running(self):

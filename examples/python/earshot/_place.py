@@ -8,6 +8,7 @@ import os
 import pathlib
 import select
 import shutil
+import socket
 import stat
 import struct
 import subprocess
@@ -48,7 +49,8 @@ def socket_path(folder: pathlib.Path, endpoint: str) -> str:
 
 
 def is_served(folder: pathlib.Path) -> bool:
-    """Returns whether a broker or its supervisor runs, according to their locks.
+    """Returns whether a broker or its supervisor runs, according to their locks, or a service manager starts one for the
+    first connection.
 
     Raises `NoBroker` if the directory is not private to this user: in `/tmp` any user can create one, and would receive
     the requests.
@@ -59,7 +61,17 @@ def is_served(folder: pathlib.Path) -> bool:
         return False
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise NoBroker(f"{folder} is not a directory private to this user: remove it, or set EARSHOT_RUNTIME")
-    return any(_is_held(folder / name) for name in ("broker.lock", "serve.lock"))
+    return any(_is_held(folder / name) for name in ("broker.lock", "serve.lock")) or _is_listening(folder / "bus")
+
+
+def _is_listening(path: pathlib.Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            return False
+        return True
 
 
 def no_broker(folder: pathlib.Path, why: str = "no broker runs") -> NoBroker:
