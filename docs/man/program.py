@@ -13,7 +13,7 @@ class Program:
     def __init__(self, path):
         self.path = path
         self.root = Command(json.loads(self.output("--experimental-dump-help"))["command"])
-        self.version = self.output("--version").split()[1]
+        self.version = self.output("--version").splitlines()[0].split()[-1]
 
     def output(self, *arguments, **environment):
         """Returns the standard output of one run."""

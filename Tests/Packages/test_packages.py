@@ -1,0 +1,79 @@
+"""`bin/package`: the same bytes twice, no errors of lintian, complete contents, and a wheel that works."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "Tests/Integration"))
+
+from support.harness import binary, temporary_folder  # noqa: E402
+
+MOST_BYTES = 40_000_000
+"""Maximum size of the program."""
+FILES = {
+    "usr/bin/earshot", "etc/earshot/config.toml", "usr/share/man/man1/earshot-get.1.gz",
+    "usr/share/man/man5/earshot.toml.5.gz", "usr/share/man/man7/earshot-protocol.7.gz",
+    "usr/share/bash-completion/completions/earshot", "usr/share/zsh/vendor-completions/_earshot",
+    "usr/share/fish/vendor_completions.d/earshot.fish", "usr/lib/systemd/user/earshot.service",
+    "usr/lib/systemd/user/earshot.socket", "usr/lib/systemd/system/earshot@.service", "usr/lib/sysusers.d/earshot.conf",
+    "usr/share/doc/earshot/copyright", "usr/share/doc/earshot/changelog.gz",
+}
+
+
+def run(*arguments, **environment):
+    done = subprocess.run([str(one) for one in arguments], env={**os.environ, **environment}, text=True, capture_output=True,
+                          timeout=600, check=False)
+    if done.returncode:
+        raise AssertionError(f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class PackageTests(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = temporary_folder()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        for number in "12":
+            run(ROOT / "bin/package", cls.folder / number, EARSHOT_BINARY=binary())
+        cls.files = sorted(path.name for path in (cls.folder / "1").iterdir())
+        cls.deb, = (cls.folder / "1").glob("earshot_*.deb")
+        cls.tree = cls.folder / "tree"
+        run("dpkg-deb", "--extract", cls.deb, cls.tree)
+
+    def test_two_runs_write_the_same_bytes(self):
+        self.assertEqual(len(self.files), 3, self.files)
+        for name in self.files:
+            first, second = ((self.folder / number / name).read_bytes() for number in "12")
+            self.assertTrue(first == second, name)
+
+    def test_lintian_finds_no_error(self):
+        debs = [self.folder / "1" / name for name in self.files if name.endswith(".deb")]
+        run("lintian", "--allow-root", "--fail-on", "error", *debs)
+
+    def test_it_contains_program_pages_completions_units_and_configuration(self):
+        found = {str(path.relative_to(self.tree)) for path in self.tree.rglob("*") if path.is_file()}
+        self.assertEqual(FILES - found, set())
+        self.assertLess((self.tree / "usr/bin/earshot").stat().st_size, MOST_BYTES)
+        unit = (self.tree / "usr/lib/systemd/user/earshot.service").read_text()
+        self.assertIn("ExecStart=/usr/bin/earshot serve\n", unit)
+
+    def test_debuggers_find_the_symbols_by_build_id(self):
+        number = re.search(r"Build ID: (\w+)", run("readelf", "--notes", self.tree / "usr/bin/earshot"))[1]
+        symbols, = (self.folder / "1").glob("earshot-dbgsym_*.deb")
+        self.assertIn(f"usr/lib/debug/.build-id/{number[:2]}/{number[2:]}.debug", run("dpkg-deb", "--contents", symbols))
+
+    def test_the_wheel_has_the_library_and_its_types(self):
+        wheel, = (self.folder / "1").glob("*.whl")
+        names = run(sys.executable, "-m", "zipfile", "--list", wheel)
+        self.assertIn("earshot/py.typed", names)
+        code = "import earshot, earshot.blocking; print(earshot.__file__)"
+        self.assertIn(".whl", run(sys.executable, "-c", code, PYTHONPATH=str(wheel)))
+
+
+if __name__ == "__main__":
+    unittest.main()
