@@ -24,7 +24,11 @@ class TopTests(TestCase):
         for handler, count in (("top/few", 1), ("top/many", 3)):
             for number in range(count):
                 self.client.fetch(handler, number, f"{self.origin.url}/gate/never?{number}")
-        self.origin.await_running(4)
+        self.origin.await_running(3)
+
+    def tearDown(self):
+        if self.bus.program.running:
+            self.client.remove("top/")
 
     def terminal(self, *arguments, size=(80, 24), environment=(), **options):
         return Terminal([binary(), "top", "--interval", "0.1", *arguments], {**self.bus.environment, **dict(environment)},
@@ -45,7 +49,7 @@ class TopTests(TestCase):
             terminal.await_text(ENTER)
             lines = self.screen(terminal, "> top/many")
             self.assertTrue(terminal.is_raw)
-            text = [re.sub(r"\x1b\[[0-9]*[mK]", "", line) for line in lines]
+            text = [re.sub(r"\x1b\[[0-9]*[mK]|\r", "", line) for line in lines]
             self.assertTrue(all(len(line) <= 80 for line in text), text)
             self.assertIn("pending 4", text[1])
             self.assertIn(self.origin.url, "\n".join(text))
@@ -91,7 +95,7 @@ class TopTests(TestCase):
             terminal.await_text(LEAVE)
             terminal.await_text(PROMPT)
             terminal.type("stty -a | tr ' ;' '\\n' | grep -xc -e icanon -e echo\r")
-            terminal.await_text("\n2")
+            terminal.await_text("2\r\n")
             terminal.await_text(PROMPT)
             terminal.type("fg\r")
             terminal.await_text(ENTER)
@@ -114,7 +118,7 @@ class TopTests(TestCase):
         first, second = (dict(field.split("=") for field in line.split(" ")) for line in lines)
         self.assertEqual((first["pending"], first["submitted/s"], second["submitted/s"]), ("4", "-", "0.0"))
         lines = self.bus.run("top", "--interval", "0.1", "--count", "2", "--json").stdout.splitlines()
-        self.assertEqual([json.loads(line)["running"] for line in lines], [4, 4])
+        self.assertEqual([json.loads(line)["running"] for line in lines], [3, 3])
         self.assertEqual(self.bus.run("top", "--interval", "0").status, 64)
 
     def test_the_end_of_the_bus_ends_it(self):
