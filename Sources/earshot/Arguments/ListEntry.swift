@@ -27,6 +27,9 @@ struct ListEntry: Equatable {
     /// Whether an option names the file.
     var hasName: Bool { options.contains { if case .out = $0 { true } else { false } } }
 
+    /// Whether an option states the hash of the body.
+    var hasChecksum: Bool { options.contains { if case .checksum = $0 { true } else { false } } }
+
     /// Whether an option names the file or its directory.
     var hasPath: Bool { path(orNamed: "") != nil }
 

@@ -69,11 +69,13 @@ struct Netrc {
         return found
     }
 
-    /// Adds the credentials for the URL of `fetch` to its header fields.
+    /// Adds the credentials for the URL of `fetch` to its header fields, unless it has others.
     func authorize(_ fetch: inout Fetch) {
         guard let credentials = credentials(for: fetch.url) else { return }
-        if !fetch.httpFields.isEmpty { fetch.httpFields.append(UInt8(ascii: "\n")) }
-        fetch.httpFields += ByteText.bytes(of: credentials.field)
+        let hasOthers = fetch.httpFields.split(separator: UInt8(ascii: "\n")).contains { line in
+            String(decoding: line, as: UTF8.self).lowercased().hasPrefix("authorization:")
+        }
+        if !hasOthers { fetch.add(field: credentials.field) }
     }
 
     /// Splits the text into words, without comments and macros. Nil for a quotation without end, and for a control

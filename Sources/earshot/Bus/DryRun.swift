@@ -1,28 +1,26 @@
-internal import EarshotClient
-
 /// List of the requests that `earshot get` would send.
 struct DryRun {
     let method: String
     /// Single output file; nil for a directory or standard output.
     let file: String?
     let directory: String?
-    let names: OutputNames
+    /// Names of the files in the directory.
+    var names: OutputNames
     let tellsJSON: Bool
 
     /// Prints a line for each valid URL and a message for each malformed one.
-    func print(_ entries: [ListEntry], verbosely: Bool) throws(Complaint) -> ExitStatus {
-        var names = names
+    consuming func print(_ entries: [ListEntry], verbosely: Bool) throws(Complaint) -> ExitStatus {
         var lines = LineOutput()
         var tally = Tally()
         for (index, entry) in entries.enumerated() {
-            let url = entry.url
-            guard let sent = URLText.wire(url) else {
-                let outcome = FetchOutcome(malformed: url)
+            guard let sent = URLText.wire(entry.url) else {
+                let outcome = FetchOutcome(malformed: entry.url)
                 Complaint.say(outcome.sentence(verbosely: verbosely))
                 tally.count(outcome)
                 continue
             }
-            let path = directory.map { "\($0)/\(names.late(entry, index: index + 1, nil))" } ?? file
+            // A name that depends on the response is unknown.
+            let path = directory.map { "\($0)/\(names.early(entry, index: index + 1) ?? "")" } ?? file
             if tellsJSON {
                 var line = JSONLine()
                 line.member("method", method)

@@ -7,6 +7,8 @@ internal import Glibc
 final class GetRun {
     /// Maximum number of pending requests. It is also the delivery window, so none waits for an acknowledgement.
     static let outstanding = 1024
+    /// Cause of the failure of a URL without a request.
+    private static let unrequested = "the run ended before the request"
     /// Maximum time for the answer to a removal after an interrupt.
     private static let farewell = Duration.seconds(2)
 
@@ -87,7 +89,8 @@ final class GetRun {
         isVerbose = messages.verbose
         isQuiet = messages.quiet
         // The head of a response, and the result of its check, are known only at its end.
-        let isStreamable = heads == nil && options.handling.checksum == nil
+        let isChecked = options.handling.checksum != nil || urls.contains(where: \.hasChecksum)
+        let isStreamable = heads == nil && !isChecked
         stream = urls.count == 1 && !readsInput && isStreamable ? destination.stream() : nil
     }
 
@@ -114,7 +117,10 @@ final class GetRun {
             self.session = nil
         }
         do {
-            try session.run { isInterrupted ? isRemoved : hasEnded }
+            try session.run {
+                isInterrupted
+                    ? isRemoved : !isListing && next == urls.count && lanes?.isEmpty ?? true && underWay.isEmpty
+            }
         } catch {
             try? saveFailures()
             throw error
@@ -131,15 +137,13 @@ final class GetRun {
         for item in underWay.values.sorted(by: { $0.index < $1.index }) {
             failures.add(item.entry, name: item.name, cause: "the run ended before the result")
         }
-        var rest = (lanes?.waiting ?? []).sorted { $0.index < $1.index }
-        while next < urls.count { rest.append(takeItem()) }
+        var rest = lanes?.waitingItems ?? []
+        while next < urls.count { rest.append(listItem()) }
         for item in rest where !files.noClobber || destination.existing(item.name) == nil {
-            failures.add(item.entry, name: item.name, cause: "the run ended before the request")
+            failures.add(item.entry, name: item.name, cause: Self.unrequested)
         }
         try failures.finish()
     }
-
-    private var hasEnded: Bool { !isListing && next == urls.count && lanes?.isEmpty ?? true && underWay.isEmpty }
 
     /// Number of URLs known so far.
     private var known: Int { settled + urls.count }
@@ -328,6 +332,7 @@ final class GetRun {
             let url = item.entry.url
             var fetch = fetch(request, URLText.wire(url) ?? "")
             item.entry.apply(to: &fetch)
+            netrc?.authorize(&fetch)
             if files.timestamping, let existing, existing.isRegular {
                 fetch.add(field: "if-modified-since: \(FileTime.text(existing.modified))")
             }
@@ -348,18 +353,18 @@ final class GetRun {
         readOn()
     }
 
-    /// Returns the next item that may start; nil without one.
+    /// The next item that may start; nil without one.
     private func nextItem() -> OutputItem? {
         if let item = lanes?.next() { return item }
         while next < urls.count, lanes?.hasRoom ?? true {
-            let item = takeItem()
+            let item = listItem()
             if lanes?.admits(item, of: item.entry.url) ?? true { return item }
         }
         return nil
     }
 
     /// Takes the next URL of the list, with the name of its file if that is needed before the request.
-    private func takeItem() -> OutputItem {
+    private func listItem() -> OutputItem {
         var item = OutputItem(entry: urls[next], index: settled + next + 1)
         next += 1
         if files.namesFirst { item.name = destination.reserve(item) }
@@ -368,8 +373,8 @@ final class GetRun {
 
     /// Keeps the existing file of a URL.
     private func skip(_ item: OutputItem, _ reason: String, _ path: String?) {
-        tally.countSkip()
         lanes?.ended(item.entry.url)
+        tally.countSkip()
         guard lines != nil else { return }
         tell(item.index, FetchOutcome(url: item.entry.url, path: path, skipped: reason))
     }
@@ -396,7 +401,6 @@ final class GetRun {
         fetch.options.takes = takesFiles == true
         // A streamed body is written at each report, so its reports keep the broker's interval.
         if let view, stream == nil { fetch.options.progressMilliseconds = view.progressMilliseconds }
-        netrc?.authorize(&fetch)
         return fetch
     }
 

@@ -29,8 +29,11 @@ struct OriginLanes<Item> {
     /// Whether another item may be added.
     var hasRoom: Bool { waitingCount < Self.mostWaiting }
     var isEmpty: Bool { waitingCount == 0 }
-    /// Waiting items of all origins, in no order.
-    var waiting: [Item] { lanes.values.flatMap { $0.waiting[$0.first...] } }
+
+    /// Waiting items, in the order in which they were added to their origins. O(items · log items).
+    var waitingItems: [Item] {
+        lanes.sorted { $0.key < $1.key }.flatMap { $0.value.waiting[$0.value.first...] }
+    }
 
     /// Adds an item. Returns whether it may start now; otherwise it waits.
     mutating func admits(_ item: Item, of url: String) -> Bool {

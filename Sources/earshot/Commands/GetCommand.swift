@@ -90,10 +90,6 @@ struct GetCommand: ParsableCommand {
         heads.dumpHeader ?? (heads.include || request.exchange.head && !json ? "-" : nil)
     }
 
-    private var names: OutputNames {
-        OutputNames(template: try? files.template(), readsResponse: files.remoteNameHeader)
-    }
-
     private var severalNeedAFolder: ValidationError {
         ValidationError("several URLs need a directory; give -d DIR, or -d . for the current one")
     }
@@ -114,6 +110,7 @@ struct GetCommand: ParsableCommand {
             if wanted.count > 1, !hasPlace { throw Complaint(.usage, severalNeedAFolder.message) }
             let body = try request.body()
             if course.dryRun {
+                let names = OutputNames(template: try files.template(), readsResponse: files.remoteNameHeader)
                 return try DryRun(
                     method: request.method(body), file: output, directory: directory, names: names, tellsJSON: json
                 ).print(wanted, verbosely: messages.verbose)
@@ -186,6 +183,7 @@ struct GetCommand: ParsableCommand {
     private func destination(interrupt: Int32) throws(Complaint) -> Destination {
         if let directory {
             // Its form was checked with the arguments.
+            let names = OutputNames(template: try? files.template(), readsResponse: files.remoteNameHeader)
             return try .folder(directory, names: names, interrupt: interrupt)
         }
         switch output {
