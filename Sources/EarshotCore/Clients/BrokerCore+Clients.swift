@@ -205,9 +205,15 @@ extension BrokerCore {
     /// Clients that listen to a handler, each once.
     @inline(__always)
     func listeners(of handler: Int32) -> [Int32] {
-        let subscribers = handlers.subscribers(of: handler)
+        clients.ended.isEmpty && !handlers.hasSubtreeSubscriptions
+            ? handlers[handler].subscribers : selectedListeners(of: handler)
+    }
+
+    /// The rare case of `listeners`. Not inlined, because a call of a component's function copies the core there.
+    @inline(never)
+    private func selectedListeners(of handler: Int32) -> [Int32] {
         // A departed session may not have been unsubscribed from this handler yet.
-        return clients.ended.isEmpty ? subscribers : subscribers.filter { !clients[$0].isGone }
+        clients.withoutGone(handlers.subscribers(of: handler))
     }
 
     // MARK: Handlers

@@ -25,6 +25,12 @@ struct SessionTable {
         @inline(__always) _modify { yield &sessions[session] }
     }
 
+    /// Copy of the records that shares their storage, for a closure that runs while the core changes.
+    var snapshot: Slab<ClientSession> { sessions }
+
+    /// Returns these sessions without those that have ended.
+    func withoutGone(_ numbers: [Int32]) -> [Int32] { numbers.filter { !sessions[$0].isGone } }
+
     var count: Int { sessions.count }
 
     /// Numbers of all sessions. O(sessions).

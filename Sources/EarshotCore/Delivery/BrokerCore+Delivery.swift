@@ -8,7 +8,8 @@ extension BrokerCore {
     /// Ends an open request, which has left its flight, with an outcome. Without a listener the outcome is held, or
     /// written to disk for a durable request.
     mutating func settle(_ interest: Int32, with outcome: Int32, now: Tick) {
-        countTimes(of: interest, outcome, now: now)
+        times.requestEnded(
+            askedAt: interests[interest].askedAt, transferStartedAt: outcomes.transferStart(of: outcome), now: now)
         guard !isDurable(interest) else {
             record(interest, outcome)
             return
@@ -22,15 +23,6 @@ extension BrokerCore {
         let told = mustWait(outcome, for: listeners) ? lost(outcome) : outcome
         accountOutcome(of: interest, told)
         publish(interest, told, to: listeners)
-    }
-
-    /// Counts the wait and the total time of a request. `end` counts the transfer once for all requests of a flight.
-    @inline(__always)
-    private mutating func countTimes(of interest: Int32, _ outcome: Int32, now: Tick) {
-        let askedAt = interests[interest].askedAt
-        times.total.observe(from: askedAt, to: now)
-        guard let response = outcomes[outcome].response, response.source == nil else { return }
-        times.wait.observe(from: askedAt, to: response.startedAt)
     }
 
     /// Whether the body would have to leave memory for every listener.

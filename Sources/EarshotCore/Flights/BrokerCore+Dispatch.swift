@@ -78,7 +78,7 @@ extension BrokerCore {
     /// The next interest by the order of the queue whose client and origin admit it; nil if there is none.
     private mutating func nextInterest(in pool: Int32, isForHigh: Bool) -> Int32? {
         // Copies for the closure, which runs while the queue is mutated. Their storage is shared.
-        let clients = clients
+        let clients = clients.snapshot
         let governor = governor.snapshot
         let dueDeliveries = limits.dueDeliveries
         return queue.next(in: pool, isForHigh: isForHigh) { client, scope, priority in

@@ -237,7 +237,8 @@ struct FlightTable {
             waiting += more.interests
             ended += more.ended
         }
-        return (waiting, ended + [flight])
+        ended.append(flight)
+        return (waiting, ended)
     }
 
     // MARK: Deferred cancellation

@@ -99,10 +99,10 @@ extension BrokerCore {
 
     /// Moves a request from pending to its result in both ledgers, and removes it from its owner's open requests.
     mutating func account(_ interest: Int32, _ change: (inout Ledger.Requests) -> Void) {
-        let record = interests[interest]
+        let (handler, owner) = (interests[interest].handler, interests[interest].owner)
         ledger.requests.pending -= 1
         change(&ledger.requests)
-        if let owner = record.owner { ownerChains.remove(interest, from: &clients[owner].owned) }
-        handlers.requestEnded(of: record.handler, owner: record.owner, change)
+        if let owner { ownerChains.remove(interest, from: &clients[owner].owned) }
+        handlers.requestEnded(of: handler, owner: owner, change)
     }
 }

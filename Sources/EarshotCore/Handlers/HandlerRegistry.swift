@@ -75,6 +75,9 @@ struct HandlerRegistry {
         }
     }
 
+    /// Whether a client is subscribed to a subtree.
+    var hasSubtreeSubscriptions: Bool { !subtrees.isEmpty }
+
     /// Clients subscribed to a handler or to a subtree with it, each once.
     @inline(__always)
     func subscribers(of handler: Int32) -> [Int32] {

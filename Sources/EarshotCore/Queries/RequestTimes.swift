@@ -9,4 +9,13 @@ public struct RequestTimes: Sendable {
     public internal(set) var total = DurationHistogram()
 
     public init() {}
+
+    /// Counts the total time of a request, and its wait if its response has a transfer.
+    ///
+    /// Not inlined: an access to the array of a histogram would copy the whole core in the caller.
+    @inline(never)
+    mutating func requestEnded(askedAt: Tick, transferStartedAt: Tick?, now: Tick) {
+        total.observe(from: askedAt, to: now)
+        if let transferStartedAt { wait.observe(from: askedAt, to: transferStartedAt) }
+    }
 }
