@@ -76,6 +76,14 @@ struct HandlerEntry {
         if let owner { owners.add(1, for: owner) } else { ownRequests += 1 }
     }
 
+    /// Moves a request of this owner from pending to its result.
+    @inline(__always)
+    mutating func requestEnded(owner: Int32?, _ change: (inout Ledger.Requests) -> Void) {
+        requests.pending -= 1
+        change(&requests)
+        ownerLeft(owner)
+    }
+
     /// Removes an open request of this owner.
     mutating func ownerLeft(_ owner: Int32?) {
         if let owner { owners.add(-1, for: owner) } else { ownRequests -= 1 }

@@ -237,9 +237,7 @@ struct HandlerRegistry {
 
     /// Moves a request from pending to its result.
     mutating func requestEnded(of handler: Int32, owner: Int32?, _ change: (inout Ledger.Requests) -> Void) {
-        handlers[handler].requests.pending -= 1
-        change(&handlers[handler].requests)
-        handlers[handler].ownerLeft(owner)
+        handlers[handler].requestEnded(owner: owner, change)
     }
 
     /// Reverses `requestEnded` for a request that belongs to the handler itself.
