@@ -47,7 +47,8 @@ class RateTests(TestCase):
         client.set("limit-rate 512K")
         self.check(self.get(*self.urls(2, int(512 * KIB * SECONDS), "bus")))
         client.set("origin 127.0.0.1 rate=16K")
-        program = self.bus.start("get", "--no-spawn", "--json", *self.urls(2, 8192 * KIB, "origin"))
+        # Longer than the buffers of the connections, so that the server is not done before the client.
+        program = self.bus.start("get", "--no-spawn", "--json", *self.urls(2, 32768 * KIB, "origin"))
         self.addCleanup(program.kill)
         self.origin.await_running(2)
         client.set("limit-rate 0")
