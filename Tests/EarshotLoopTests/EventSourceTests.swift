@@ -94,15 +94,31 @@ import Testing
         #expect(try LockFile.take(path) != nil)
     }
 
-    @Test func `a lock is acquired within the given time after its release`() async throws {
+    @Test func `a lock is acquired after the end of the process that holds it`() async throws {
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }
-        var first: LockFile? = try LockFile.take(path)
-        #expect(try LockFile.take(path, within: 20) == nil)
-        let waiter = Task.detached { try LockFile.take(path, within: 60_000) != nil }
-        first = nil
+        let holder = Process()
+        holder.executableURL = URL(filePath: "/usr/bin/python3")
+        // fcntl 37 is F_OFD_SETLK, with a write lock on the whole file.
+        let code = """
+            import fcntl, os, struct, sys
+            file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.fcntl(file, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+            os.write(file, b"%d\\n" % os.getpid())
+            print(flush=True)
+            sys.stdin.read()
+            """
+        holder.arguments = ["-c", code, path]
+        let (input, output) = (Foundation.Pipe(), Foundation.Pipe())
+        holder.standardInput = input
+        holder.standardOutput = output
+        try holder.run()
+        #expect(output.fileHandleForReading.availableData.count == 1)
+        #expect(try LockFile.take(path, afterHolder: 20) == nil)
+        let waiter = Task.detached { try LockFile.take(path, afterHolder: 60_000) != nil }
+        try input.fileHandleForWriting.close()
         #expect(try await waiter.value)
-        #expect(first == nil)
+        holder.waitUntilExit()
     }
 
     @Test func `a lock that is given up is free, though another process still has its descriptor`() throws {

@@ -24,7 +24,7 @@ public final class BrokerProcess {
     /// Time that a new broker waits for workers of an earlier one: ten times their longest reconnection delay.
     private static let openingMilliseconds = 1_000
     /// Maximum time that a supervised broker waits for the end of an earlier one.
-    private static let lockMilliseconds = 2_000
+    private static let lockMilliseconds: Int32 = 2_000
     /// Time for GOODBYE to leave the sockets.
     private static let farewellMilliseconds = 50
 
@@ -102,9 +102,9 @@ public final class BrokerProcess {
         self.signals = signals
         try PrivateFolder.makeClosed(options.runtimeFolder)
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
-        // The kernel kills the broker of a dead supervisor. It may hold the lock for a moment.
+        // The kernel kills the broker of a dead supervisor. It may hold its locks for a moment.
         let patience = options.parentPid == nil ? 0 : Self.lockMilliseconds
-        guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock", within: patience) else {
+        guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock", afterHolder: patience) else {
             throw BrokerError("a broker runs in \(options.runtimeFolder) already")
         }
         self.lock = lock

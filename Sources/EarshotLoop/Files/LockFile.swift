@@ -19,20 +19,20 @@ public final class LockFile: Sendable {
         close(descriptor)
     }
 
-    /// Acquires the lock. Creates the file with mode 0600 if it does not exist.
+    /// Acquires the lock once its holder has ended.
     ///
-    /// - Parameter milliseconds: Maximum time to wait for the present holder.
-    /// - Returns: nil if another process, or another descriptor of this process, holds the lock.
-    public static func take(_ path: String, within milliseconds: Int = 0) throws(SystemError) -> LockFile? {
-        let deadline = LoopTime.read().advanced(milliseconds: milliseconds)
-        while true {
-            if let lock = try attempt(path) { return lock }
-            guard LoopTime.read() < deadline else { return nil }
-            usleep(5_000)
-        }
+    /// - Parameter milliseconds: Maximum time to wait for the end of the process that holds the lock.
+    /// - Returns: nil if that process goes on, or if the file does not name it.
+    public static func take(_ path: String, afterHolder milliseconds: Int32) throws(SystemError) -> LockFile? {
+        if let lock = try take(path) { return lock }
+        try holder(path)?.awaitEnd(milliseconds: milliseconds)
+        return try take(path)
     }
 
-    private static func attempt(_ path: String) throws(SystemError) -> LockFile? {
+    /// Acquires the lock. Creates the file with mode 0600 if it does not exist.
+    ///
+    /// - Returns: nil if another process, or another descriptor of this process, holds the lock.
+    public static func take(_ path: String) throws(SystemError) -> LockFile? {
         let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw SystemError("open lock file") }
         let lock = LockFile(descriptor: descriptor)

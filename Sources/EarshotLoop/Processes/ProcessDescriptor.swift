@@ -44,10 +44,16 @@ public final class ProcessDescriptor {
     }
 
     /// Whether the process has ended.
-    public var hasEnded: Bool {
+    public var hasEnded: Bool { awaitEnd(milliseconds: 0) }
+
+    /// Blocks until the process has ended, at most for this time after the last signal to this process.
+    ///
+    /// - Returns: whether it has ended.
+    @discardableResult
+    public func awaitEnd(milliseconds: Int32) -> Bool {
         var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         while true {
-            let count = unsafe poll(&entry, 1, 0)
+            let count = unsafe poll(&entry, 1, milliseconds)
             if count >= 0 { return count > 0 }
             guard errno == EINTR else { return false }
         }
