@@ -9,8 +9,8 @@ extension BrokerCore {
     ///   rejoin a flight which they have left.
     public mutating func dispatch(now: Tick, hasUnread: (ClientID) -> Bool = { _ in false }) {
         clock = now
-        settleCancellations(hasUnread: hasUnread, now: now)
         continuePurges(now: now)
+        settleCancellations(hasUnread: hasUnread, now: now)
         useOrphanedResponses(now: now)
         // A draining broker starts nothing, so it must not ask for another pass.
         isBehind = false

@@ -372,19 +372,19 @@ extension BrokerCore {
     ///
     /// - Parameters:
     ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
-    ///   - client: the client whose message removed its last request, by number; nil if no message did.
-    mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true, by client: Int32? = nil) {
+    ///   - message: the message that removed its last request; nil if none did.
+    mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true, by message: MessageMark? = nil) {
         guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
         switch flights[flight].phase {
         case .asking, .queued, .backingOff: break
         case .running where !isAtOnce && !flights[flight].isAlone, .ended where !isAtOnce:
-            deferCancellation(of: flight, by: client)
+            flights.deferCancellation(of: flight, by: message)
             return
         case .ended: break
         case .running(let worker): cancelAttempt(of: flight, at: worker)
         case .following(let child):
             flights.unfollow(child, by: flight)
-            dropIfUnwanted(child, isAtOnce: isAtOnce, by: client)
+            dropIfUnwanted(child, isAtOnce: isAtOnce, by: message)
         }
         forget(flight)
     }

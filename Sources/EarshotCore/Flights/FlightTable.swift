@@ -244,9 +244,9 @@ struct FlightTable {
     // MARK: Deferred cancellation
 
     /// Defers the cancellation of a flight without requests. An outcome that is kept already stays.
-    mutating func deferCancellation(of flight: Int32, by client: ClientID?, heard: UInt64) {
+    mutating func deferCancellation(of flight: Int32, by message: MessageMark?) {
         precondition(!flights[flight].isAwaited, "flight \(flights[flight].id) has requests")
-        deferrals[flight] = DeferredCancellation(client: client, heard: heard, outcome: deferrals[flight]?.outcome)
+        deferrals[flight] = DeferredCancellation(message: message, outcome: deferrals[flight]?.outcome)
     }
 
     /// Keeps the outcome of a flight whose cancellation is deferred, and enters `ended`.

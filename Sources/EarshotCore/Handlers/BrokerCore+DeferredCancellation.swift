@@ -10,17 +10,12 @@ extension BrokerCore {
     /// Clients whose unread messages may rejoin a flight that they have left.
     public var clientsHandingOver: [ClientID] {
         guard !flights.deferrals.isEmpty else { return [] }
-        let clients = Set(flights.deferrals.values.compactMap(\.client))
+        let clients = Set(flights.deferrals.values.compactMap(\.message?.client))
         return clients.sorted { $0.rawValue < $1.rawValue }
     }
 
-    /// Defers the cancellation of a flight without requests. Keeps an outcome that the flight already has.
-    ///
-    /// - Parameter client: the client whose message removed its last request, by number; nil if no message did.
-    mutating func deferCancellation(of flight: Int32, by client: Int32?) {
-        flights.deferCancellation(
-            of: flight, by: client.map { clients[$0].id }, heard: client.map { clients[$0].heard } ?? 0)
-    }
+    /// Returns the position of the latest message of a client.
+    func mark(of client: Int32) -> MessageMark { MessageMark(client: clients[client].id, heard: clients[client].heard) }
 
     /// Cancels flights whose wait is over, and settles rejoined requests with outcomes kept for them. O(deferred
     /// cancellations).
@@ -41,10 +36,12 @@ extension BrokerCore {
 
     /// Whether the client of a deferred cancellation has unread messages within the limit.
     private func mayRejoin(_ deferred: DeferredCancellation, _ hasUnread: (ClientID) -> Bool) -> Bool {
-        guard let id = deferred.client, hasUnread(id), let client = clients.number(of: id) else { return false }
+        guard let message = deferred.message, hasUnread(message.client),
+            let client = clients.number(of: message.client)
+        else { return false }
         // After BYE and HELLO the client's count starts again at 0.
         let heard = clients[client].heard
-        return heard >= deferred.heard && heard - deferred.heard < UInt64(limits.handOverMessages)
+        return heard >= message.heard && heard - message.heard < UInt64(limits.handOverMessages)
     }
 
     /// Settles a rejoined flight with its kept outcome. Fetches again if the body has the wrong form.

@@ -31,14 +31,13 @@ extension BrokerCore {
         ledger.requests.removed += count
         for (owner, owned) in handlers[handler].owners.counts { clients[owner].purging += owned }
         for listener in listeners { clients[listener].deliveries.announce(count) }
-        handlers.beginPurge(of: handler, listeners: listeners, by: clients[client].id)
+        handlers.beginPurge(of: handler, listeners: listeners, by: mark(of: client))
         endAttempts { core, interest in core.interests[interest].handler == handler }
         return count
     }
 
     /// Purges one slice of removed handlers and one of ended sessions. Called once per pass.
     mutating func continuePurges(now: Tick) {
-        handlers.agePurges()
         // Removals in this pass have used part of the budget. Older purges always get at least half of it.
         var budget = max(handlers.purgeBudget, limits.purgesPerPass / 2, 1)
         while budget > 0, let handler = handlers.purging.first {
@@ -147,15 +146,13 @@ extension BrokerCore {
         let handler = interests[interest].handler
         let isEntering = interests[interest].phase == .entering
         let purge = handlers[handler].purge
-        let askers = isEntering ? waitingAskers(of: interest, except: purge?.remover) : []
+        let askers = isEntering ? waitingAskers(of: interest, except: purge?.removal.client) : []
         unlist(interest)
         switch interests[interest].phase {
         case .delivering:
             forgetIfAside(interest)
             return
-        case .open:
-            let remover = purge.flatMap { clients.number(of: $0.remover) }
-            detach(interest, by: remover, isLate: purge?.isOld == true)
+        case .open: detach(interest, by: purge?.removal)
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)
         }

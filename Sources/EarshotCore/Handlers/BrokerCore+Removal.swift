@@ -62,7 +62,7 @@ extension BrokerCore {
         case .delivering:
             forgetIfAside(interest)
             return false
-        case .open: detach(interest, by: client)
+        case .open: detach(interest, by: client.map { mark(of: $0) })
         case .held: unhold(interest)
         case .entering, .recording, .resting: letGo(interest)
         }
@@ -76,15 +76,13 @@ extension BrokerCore {
     /// Removes an open request from the queue and from its flight. A flight without requests ends; a running one is
     /// cancelled later.
     ///
-    /// - Parameters:
-    ///   - client: the client whose message removes the request, by number; nil if no message does.
-    ///   - isLate: whether the request was removed before this pass.
-    mutating func detach(_ interest: Int32, by client: Int32? = nil, isLate: Bool = false) {
+    /// - Parameter message: the message that removes the request; nil if none does.
+    mutating func detach(_ interest: Int32, by message: MessageMark? = nil) {
         queue.remove(interest)
         guard let flight = interests[interest].flight else { return }
         interests[interest].flight = nil
         flights.detach(interest, from: flight)
-        dropIfUnwanted(flight, isAtOnce: isLate, by: client)
+        dropIfUnwanted(flight, isAtOnce: false, by: message)
     }
 
     /// Frees a request's ID.

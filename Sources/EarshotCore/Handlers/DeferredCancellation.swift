@@ -2,10 +2,15 @@ internal import EarshotWire
 
 /// A running flight without requests, whose cancellation waits for the remaining messages of its client.
 struct DeferredCancellation {
-    /// The client whose message removed the last request; nil if no message did.
-    let client: ClientID?
-    /// Number of messages of that client's session that the broker had read when the request was removed.
-    let heard: UInt64
+    /// Message that removed the last request; nil if no message did.
+    let message: MessageMark?
     /// Outcome of the flight, kept for a request that rejoins it; nil while the transfer runs.
     var outcome: Outcome?
+}
+
+/// Position of a message in the input of its client's session.
+struct MessageMark: Equatable {
+    let client: ClientID
+    /// Number of messages of the session that the broker had read, including this one.
+    let heard: UInt64
 }

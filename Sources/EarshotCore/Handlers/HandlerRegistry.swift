@@ -275,12 +275,12 @@ struct HandlerRegistry {
     /// record, which is freed at once if it has no subscriber.
     ///
     /// - Parameter listeners: clients that receive a terminal for each request.
-    mutating func beginPurge(of handler: Int32, listeners: [Int32], by remover: ClientID) {
+    mutating func beginPurge(of handler: Int32, listeners: [Int32], by removal: MessageMark) {
         let count = handlers[handler].requests.pending
         handlers[handler].requests.pending = 0
         handlers[handler].requests.removed += count
         releaseName(of: handler)
-        handlers[handler].enter(.purging(Purge(listeners: listeners, remaining: count, remover: remover)))
+        handlers[handler].enter(.purging(Purge(listeners: listeners, remaining: count, removal: removal)))
         purging.append(handler)
         let id = handlers[handler].id
         formerNumbers[id, default: []].append(handler)
@@ -321,15 +321,6 @@ struct HandlerRegistry {
         handlers[handler].enter(.purged)
         formerNumbers[id]?.removeAll { $0 == handler }
         if formerNumbers[id]?.isEmpty == true { formerNumbers[id] = nil }
-    }
-
-    /// Marks the purges that began in this pass as old.
-    mutating func agePurges() {
-        // They are last.
-        for handler in purging.reversed() {
-            guard handlers[handler].purge?.isOld == false else { break }
-            handlers[handler].changePurge { $0.isOld = true }
-        }
     }
 
     /// Subtracts requests purged in this pass from its budget. A negative number adds to it.

@@ -10,9 +10,8 @@ struct Purge: Equatable {
     var listeners: [Int32]
     /// Requests that had not ended and are not purged yet.
     var remaining: Int
-    let remover: ClientID
-    /// Whether it began before this pass.
-    var isOld = false
+    /// Message that removed the handler.
+    let removal: MessageMark
 }
 
 /// Number of open requests of a handler per owner. The single owner of most handlers needs no allocation.

@@ -46,6 +46,29 @@ struct PurgeTests {
         #expect(rig.core.nextTimer == nil)
     }
 
+    @Test mutating func `a transfer that two requests of a purged handler share waits for its client's messages`() {
+        let a = rig.client(1)
+        let worker = rig.worker(slots: 1)
+        rig.pass { rig in
+            rig.fetch("h", "first", "http://h0/", by: a)
+            rig.fetch("h", "second", "http://h0/", by: a)
+            for number in 1..<20 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) }
+        }
+        let jobs = rig.jobs
+        #expect(jobs.count == 1)
+        rig.pass(unread: [a]) { $0.remove("h", by: a) }
+        // The slices purge the second request in a later pass than the first one.
+        while rig.core.isPurging {
+            rig.pass(unread: [a])
+            #expect(rig.cancellations == [])
+        }
+        rig.pass { $0.fetch("other", "1", "http://h0/", by: a) }
+        #expect(rig.jobs.isEmpty && rig.cancellations == [])
+        rig.pass { $0.done(jobs[0], by: worker) }
+        #expect(rig.terminals(for: a) == ["other 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `the subtrees of an ended session are left in slices, and nothing is delivered to it`() {
         let (a, b) = (rig.client(1), rig.client(2))
         let worker = rig.worker(slots: 100)
