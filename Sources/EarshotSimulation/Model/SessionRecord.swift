@@ -115,6 +115,7 @@ final class SessionRecord {
         }
         guard received <= replyCount, replyCount - received <= UInt64(replies.count) else { return false }
         unsentReplies = Int(replyCount - received)
+        replies.removeFirst(replies.count - unsentReplies)
         return true
     }
 
