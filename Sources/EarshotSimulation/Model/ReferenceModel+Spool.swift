@@ -86,7 +86,12 @@ extension ReferenceModel {
             let own = code.map { ledger.requests.failed[$0, default: 0] } ?? ledger.requests.answered
             let other = code.map { told.requests.failed[$0, default: 0] } ?? told.requests.answered
             let lost = min(max(0, own - other), doubts.count { $0 == code })
-            if let code { ledger.requests.failed[code] = own - lost } else { ledger.requests.answered = own - lost }
+            guard lost > 0 else { continue }
+            if let code {
+                ledger.requests.failed[code] = own > lost ? own - lost : nil
+            } else {
+                ledger.requests.answered = own - lost
+            }
             ledger.requests.failed["spool-full", default: 0] += lost
         }
         doubts = []
