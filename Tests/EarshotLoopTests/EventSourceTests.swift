@@ -121,6 +121,38 @@ import Testing
         holder.waitUntilExit()
     }
 
+    @Test func `a lock is acquired when the process in its file has ended, though that process hides its files`()
+        async throws
+    {
+        let path = temporaryPath("lock")
+        defer { unsafe unlink(path) }
+        let named = Process()
+        named.executableURL = URL(filePath: "/usr/bin/python3")
+        // The parent never has the file open, and ends after its child, which holds the lock.
+        let code = """
+            import fcntl, os, struct, sys
+            if os.fork():
+                os.wait()
+                sys.exit()
+            file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.fcntl(file, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+            os.write(file, b"%d\\n" % os.getppid())
+            print(flush=True)
+            sys.stdin.read()
+            """
+        named.arguments = ["-c", code, path]
+        let (input, output) = (Foundation.Pipe(), Foundation.Pipe())
+        named.standardInput = input
+        named.standardOutput = output
+        try named.run()
+        #expect(output.fileHandleForReading.availableData.count == 1)
+        #expect(try LockFile.holder(path) == nil)
+        let waiter = Task.detached { try LockFile.take(path, afterHolder: 60_000) != nil }
+        try input.fileHandleForWriting.close()
+        #expect(try await waiter.value)
+        named.waitUntilExit()
+    }
+
     @Test func `a lock that is given up is free, though another process still has its descriptor`() throws {
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }

@@ -16,7 +16,16 @@ extension LockFile {
     ///
     /// - Returns: nil if no process holds the lock, or the file does not name the holder.
     public static func holder(_ path: String) throws(SystemError) -> ProcessDescriptor? {
-        guard try isHeld(path) else { return nil }
+        guard try isHeld(path), let (process, pid, file) = try named(path) else { return nil }
+        return hasOpen(file, pid: pid) && !process.hasEnded ? process : nil
+    }
+
+    /// Opens the process whose ID is in a lock file.
+    ///
+    /// - Returns: nil if there is no such process, or if the file has no ID.
+    static func named(
+        _ path: String
+    ) throws(SystemError) -> (process: ProcessDescriptor, pid: Int32, file: FileIdentity?)? {
         let file = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else { throw SystemError("open lock file") }
         defer { close(file) }
@@ -26,8 +35,7 @@ extension LockFile {
         let digits = String(decoding: bytes.prefix(count).prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
         guard let pid = Int32(digits), pid > 0 else { return nil }
         do throws(SystemError) {
-            let process = try ProcessDescriptor(pid: pid)
-            return hasOpen(FileIdentity(descriptor: file), pid: pid) && !process.hasEnded ? process : nil
+            return (try ProcessDescriptor(pid: pid), pid, FileIdentity(descriptor: file))
         } catch {
             if error.number == ESRCH { return nil }
             throw error

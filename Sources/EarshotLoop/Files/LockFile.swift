@@ -22,10 +22,13 @@ public final class LockFile: Sendable {
     /// Acquires the lock once its holder has ended.
     ///
     /// - Parameter milliseconds: Maximum time to wait for the end of the process that holds the lock.
+    /// A killed process loses its memory before its files, and then hides them from other processes. So the process
+    /// that the file names counts as the holder.
+    ///
     /// - Returns: nil if that process goes on, or if the file does not name it.
     public static func take(_ path: String, afterHolder milliseconds: Int32) throws(SystemError) -> LockFile? {
         if let lock = try take(path) { return lock }
-        try holder(path)?.awaitEnd(milliseconds: milliseconds)
+        try named(path)?.process.awaitEnd(milliseconds: milliseconds)
         return try take(path)
     }
 
