@@ -16,7 +16,7 @@ extension BrokerCore {
             case .grace(let interest, let serial): gracePassed(interest, serial)
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence, now: now)
             case .expired(let interest, _): if isLive(timer.subject) { expired(interest, now: now) }
-            case .retry(let name): pauseEnded(name)
+            case .retry(let name): retryTimerFired(name)
             case .opening: workers.awaitWorkers(nil)
             case .spoolRetry: outcomes.retrySpool()
             case .lent(let file): if outcomes.release(lent: file) { actions.append(.spool(.releaseFile(file))) }
@@ -143,8 +143,9 @@ extension BrokerCore {
         }
     }
 
-    mutating func pauseEnded(_ name: FlightName) {
-        guard let flight = flights.number(of: name), case .backingOff = flights[flight].phase else { return }
+    /// Queues a flight whose back-off has ended. Ignores the timer of an earlier back-off.
+    private mutating func retryTimerFired(_ name: FlightName) {
+        guard let flight = flights.number(of: name), let end = flights.pauses[flight], end <= clock else { return }
         enqueue(flight: flight)
     }
 }

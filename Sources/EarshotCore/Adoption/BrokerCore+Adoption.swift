@@ -143,7 +143,7 @@ extension BrokerCore {
         workers.adopt(attempt, for: flight, at: worker)
         divideSoon(now: clock)
         // A new flight has no interest yet. Its first request raises the limit when it joins.
-        if flights[flight].isAwaited || flights[flight].isRevalidation {
+        if flights[flight].isWanted {
             raise(flight, at: worker, to: sizeLimit(of: flight))
         }
         if let lease = workers[worker].leases[attempt], lease.receivedBytes > 0 {

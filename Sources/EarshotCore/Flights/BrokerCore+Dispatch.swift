@@ -64,12 +64,13 @@ extension BrokerCore {
     }
 
     /// Starts flights whose worker was lost, before the queue. Those without a slot at their origin wait in the queue.
+    /// One whose cancellation is deferred starts only if a request rejoins it, which the queue then holds.
     private mutating func startReturned(in pool: Int32, now: Tick) {
         while !pools[pool].returned.isEmpty, workers.slotCount(of: pool).free > 0 {
             let name = pools.takeReturned(of: pool)
-            guard let flight = settledFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect else {
-                continue
-            }
+            guard let flight = settledFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect,
+                flights[flight].isWanted
+            else { continue }
             guard governor.admits(flights[flight].scope, .high) else { continue }
             start(flight, now: now)
         }

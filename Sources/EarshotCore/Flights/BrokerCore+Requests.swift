@@ -374,7 +374,7 @@ extension BrokerCore {
     ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
     ///   - message: the message that removed its last request; nil if none did.
     mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true, by message: MessageMark? = nil) {
-        guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
+        guard !flights[flight].isWanted else { return }
         switch flights[flight].phase {
         case .asking, .queued, .backingOff: break
         case .running where !isAtOnce && !flights[flight].isAlone, .ended where !isAtOnce:

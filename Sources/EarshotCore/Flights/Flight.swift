@@ -152,6 +152,9 @@ struct Flight {
     /// Whether a request waits for it, directly or through a redirect.
     var isAwaited: Bool { !interests.isEmpty || !parents.isEmpty }
 
+    /// Whether a request or the cache needs its result.
+    var isWanted: Bool { isAwaited || isRevalidation }
+
     /// Whether its key equals `key`; computed without making the key.
     func has(_ key: FlightKey) -> Bool {
         url.description == key.url && variant == key.variant && mode == key.mode

@@ -24,6 +24,9 @@ extension BrokerCore {
     mutating func settleCancellations(hasUnread: (ClientID) -> Bool, now: Tick) {
         guard !flights.deferrals.isEmpty else { return }
         for flight in flights.deferrals.keys.sorted() {
+            guard flights.deferrals[flight] != nil else { continue }
+            // Requests of removed handlers do not rejoin. The deferral must still hold the outcome when they leave.
+            settlePurges(of: flight)
             guard let deferred = flights.deferrals[flight] else { continue }
             if flights[flight].isAwaited {
                 _ = flights.endDeferral(of: flight)
@@ -46,11 +49,6 @@ extension BrokerCore {
 
     /// Settles a rejoined flight with its kept outcome. Fetches again if the body has the wrong form.
     private mutating func rejoined(_ flight: Int32, _ outcome: Outcome, now: Tick) {
-        settlePurges(of: flight)
-        guard flights.contains(flight) else {
-            if let response = outcome.response { drop(response) }
-            return
-        }
         if let response = outcome.response, !isAsWished(response, for: flight) {
             // The shell makes the other form of a body only when the response arrives.
             drop(response)

@@ -95,7 +95,7 @@ extension BrokerCore {
             guard pools.contains(pool) else { return }
             guard let flight = suspect else { continue }
             let scope = flights[flight].scope
-            let mayStart = place.isEmpty || !flights[flight].isAccused
+            let mayStart = flights[flight].isWanted && (place.isEmpty || !flights[flight].isAccused)
             if let until = governor.refusal(in: scope) {
                 failCooling(flight, until: until, now: now)
                 guard pools.contains(pool) else { return }

@@ -31,7 +31,7 @@ extension BrokerCore {
     mutating func close(pool: Int32) {
         pools.close(pool)
         for flight in flights.pauses.keys.sorted() where self.pool(of: flight) == pool {
-            pauseEnded(flights.name(of: flight))
+            enqueue(flight: flight)
         }
         for scope in governor.closedScopes(of: pool) { queue.scopeOpened(scope) }
     }

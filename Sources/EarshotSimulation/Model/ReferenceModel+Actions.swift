@@ -289,6 +289,7 @@ extension ReferenceModel {
         expect(worker.untold.isEmpty, 3, "\(content) goes to a worker that has not told what it holds")
         expect(isOpen, 3, "\(content) starts before all workers have told what they hold")
         expect(orphans[flight.content] == nil, 3, "\(content) starts beside what is fetched for an earlier broker")
+        expect(flight.isWanted, 4, "\(job.attempt) of \(content) starts without a request")
         expect(job.attempt.attempt == flight.attempts + 1, 6, "\(job.attempt) follows attempt \(flight.attempts)")
         expect(
             worker.leases.count + worker.foreign.count < worker.slots, 11,

@@ -95,6 +95,30 @@ struct AdoptionTests {
             ])
     }
 
+    @Test func `the timer of an earlier back-off does not shorten the present one`() throws {
+        let held = try held()
+        var rig = life(1)
+        let (client, first) = (rig.client(1), rig.worker(1))
+        rig.pass { $0.fetch("h", "1", url, by: client) { $0.options.retries = 5 } }
+        let job = try #require(rig.jobs.first)
+        rig.pass { $0.failed(job, "reset", by: first) }
+        let end = try #require(rig.core.flights.pauses.values.first)
+        var second: WorkerID?
+        rig.pass { second = bring(held, to: &$0) }
+        #expect(rig.core.flights.pauses.isEmpty, "it adopts the transfer")
+        let known = try #require(second)
+        rig.now = end.advanced(byMilliseconds: -1)
+        rig.pass { $0.failed(self.job(of: held), "reset", by: known) }
+        #expect(try #require(rig.core.flights.pauses.values.first) > end)
+        rig.now = end
+        rig.pass()
+        #expect(rig.jobs.isEmpty)
+        rig.now = try #require(rig.core.flights.pauses.values.first)
+        rig.pass()
+        #expect(rig.jobs.count == 1)
+        #expect(rig.core.audit() == [])
+    }
+
     @Test(arguments: [true, false])
     func `a request goes on with what a worker fetches for the same, whoever comes first`(workerFirst: Bool) throws {
         let held = try held()

@@ -69,6 +69,24 @@ struct PurgeTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `a request removed in slices does not rejoin a transfer that ended meanwhile`() {
+        let a = rig.client(1)
+        let worker = rig.worker(slots: 1)
+        rig.pass { $0.fetch("first", "1", "http://h0/", by: a) }
+        let jobs = rig.jobs
+        rig.pass(unread: [a]) { $0.say(.cancel(HandlerID("first")!, RequestID("1")!), by: a) }
+        rig.pass(unread: [a]) { $0.done(jobs[0], by: worker) }
+        #expect(rig.core.flights.deferrals.values.map(\.outcome?.response?.status) == [200])
+        rig.pass { rig in
+            for number in 0..<20 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) }
+            rig.remove("h", by: a)
+        }
+        _ = finish()
+        #expect(rig.core.isIdle)
+        #expect(rig.terminals(for: a) == [])
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `the subtrees of an ended session are left in slices, and nothing is delivered to it`() {
         let (a, b) = (rig.client(1), rig.client(2))
         let worker = rig.worker(slots: 100)

@@ -136,6 +136,21 @@ struct RemovalTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `a transfer whose worker died between REMOVE and FETCH of one client starts for the FETCH`() {
+        let (worker, other) = (rig.worker(1), rig.worker(2))
+        let a = rig.client(1)
+        rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass(unread: [a]) { $0.remove("row/", by: a) }
+        let holder = rig.core.workers.number(of: worker).map { rig.core.workers[$0].leases[job.attempt] != nil } == true
+        rig.pass(unread: [a]) { $0.core.workerLost(holder ? worker : other, now: $0.now) }
+        #expect(rig.jobs == [])
+        #expect(rig.core.audit() == [])
+        rig.pass { $0.fetch("row/2", "1", "http://one/", by: a) }
+        #expect(rig.jobs.map(\.url) == ["http://one/"])
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `a transfer that ends between REMOVE and FETCH of one client answers the FETCH`() {
         let worker = rig.worker(slots: 4)
         let a = rig.client(1)
