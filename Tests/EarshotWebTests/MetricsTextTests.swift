@@ -6,7 +6,7 @@ import Testing
     private static let status = #"""
         {"broker":"2f","requests":{"submitted":9,"answered":5,"failed":{"tls":1,"timeout":2},"removed":0,"orphaned":0,
         "pending":1},"deliveries":{"due":8,"acknowledged":7,"lost":0,"outstanding":1},"flights":{"started":4,"joined":5,
-        "bytes":1234},"cache":{"asked":4,"used":1,"validated":0,"stored":2},"phase":"serving",
+        "bytes":1234},"cache":{"asked":4,"used":1,"validated":0,"stored":2},"phase":"serving","admission":"open","ready":true,
         "queue":{"high":0,"normal":1},"flights-now":{"queued":1},"clients":1,"clients-away":0,"handlers":2,
         "times":{"bounds-us":[125,250],"wait":{"sum-us":1500001,"buckets":[1,2,3]}},
         "faults":[{"place":"spool","path":"/a \"b\"","state":"lost","count":1}],
@@ -56,13 +56,28 @@ import Testing
         #expect(MetricsText.text(of: state).contains("earshot_worker_slots 100\n"))
     }
 
-    @Test func `readiness needs a serving broker and a ready worker`() throws {
-        #expect(try state().unreadiness == nil)
-        let text = Self.status
-        let draining = text.replacing(#""phase":"serving""#, with: #""phase":"draining""#)
-        #expect(BrokerState(Array(draining.utf8))?.unreadiness == .draining)
-        let joining = text.replacing(#""phase":"ready""#, with: #""phase":"joining""#)
-        #expect(BrokerState(Array(joining.utf8))?.unreadiness == .noWorker)
+    @Test(arguments: [
+        ("[]", #""phase":"serving","admission":"open""#, BrokerState.Unreadiness.noWorker),
+        (#"[{"place":"spool","state":"restored"}]"#, #""phase":"serving","admission":"open""#, .noWorker),
+        (#"[{"place":"spool","state":"lost"}]"#, #""phase":"serving","admission":"open""#, .lostPlace),
+        (#"[{"place":"spool","state":"lost"}]"#, #""phase":"serving","admission":"closed""#, .closedAdmission),
+        ("[]", #""phase":"draining","admission":"closed""#, .draining), ("[]", #""clients":1"#, .draining),
+    ])
+    func `the broker decides about readiness, and its state has the reason`(
+        faults: String, members: String, reason: BrokerState.Unreadiness
+    ) {
+        // A ready worker does not suffice.
+        let rest = #""workers":[{"pid":1,"phase":"ready"}],"faults":\#(faults),\#(members)}"#
+        func unreadiness(_ isReady: Bool) -> BrokerState.Unreadiness? {
+            let state = BrokerState(Array((#"{"ready":\#(isReady),"# + rest).utf8))
+            #expect(MetricsText.text(of: state).contains("\nearshot_ready \(isReady ? 1 : 0)\n"))
+            return state?.unreadiness
+        }
+        #expect(unreadiness(false) == reason)
+        #expect(unreadiness(true) == nil)
+    }
+
+    @Test func `an answer that is no object is no state`() {
         #expect(BrokerState(Array("[]".utf8)) == nil)
     }
 

@@ -61,6 +61,10 @@ class ResourceTests(TestCase):
             self.assertEqual(web.json("/status.json")["status"], None)
             with Bus(folder=folder) as bus:
                 eventually(lambda: web.get("/readyz")[0] == 200, "it is ready")
+                for value, status in [("closed", 503), ("open", 200)]:
+                    self.assertEqual(bus.run("set", "admission", value).status, 0)
+                    eventually(lambda: web.get("/readyz")[0] == status, f"admission is {value}")
+                    self.assertEqual(web.metrics()["earshot_ready"], int(value == "open"))
                 with Origin() as origin, bus.client() as client:
                     client.fetch("h", 1, f"{origin.url}/hang")
                     eventually(lambda: web.metrics()['earshot_flights{phase="running"}'] == 1, "it runs")

@@ -26,6 +26,7 @@ extension BrokerCore {
         let page = QueryPage(limit: limit)
         write(ledger, to: &json)
         json.member("phase", isDraining ? "draining" : "serving")
+        json.member("admission", limits.isAdmitting ? "open" : "closed")
         json.member("ready", isReady)
         json.member("queue") { json in
             json.object { json in
@@ -54,9 +55,10 @@ extension BrokerCore {
         writeOrigins(page, to: &json, now: now)
     }
 
-    /// Whether new requests for http and https can be served: a worker accepts jobs, and no place is lost.
+    /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, and no place is lost.
     private var isReady: Bool {
-        !isDraining && workers.slotCount(of: WorkerPool.web).total > 0 && placeFaults.allSatisfy { $0.reason == nil }
+        !isDraining && limits.isAdmitting && workers.slotCount(of: WorkerPool.web).total > 0
+            && placeFaults.allSatisfy { $0.reason == nil }
     }
 
     private func writeTimes(to json: inout JSONText) {

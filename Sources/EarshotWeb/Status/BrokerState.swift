@@ -6,6 +6,8 @@ struct BrokerState {
     enum Unreadiness: String {
         case noBroker = "no broker answers"
         case draining = "the broker is draining"
+        case closedAdmission = "the setting admission is closed"
+        case lostPlace = "a directory or socket of the broker is lost"
         case noWorker = "no worker is ready"
     }
 
@@ -47,9 +49,13 @@ struct BrokerState {
     }
 
     /// Reason why the bus is not ready for requests; nil if it is.
+    ///
+    /// The broker decides, in the member `ready`. The other members give the reason.
     var unreadiness: Unreadiness? {
+        if self["ready"]?.text == "true" { return nil }
         if self["phase"]?.text != "serving" { return .draining }
-        let isServed = items("workers").contains { $0.member("phase")?.text == "ready" }
-        return isServed ? nil : .noWorker
+        if self["admission"]?.text == "closed" { return .closedAdmission }
+        let isLost = items("faults").contains { $0.member("state")?.text == "lost" }
+        return isLost ? .lostPlace : .noWorker
     }
 }

@@ -12,7 +12,7 @@ struct MetricsText {
         var metrics = MetricsText()
         metrics.add("earshot_up", "gauge", "Whether a broker answers.", state == nil ? "0" : "1")
         metrics.add(
-            "earshot_ready", "gauge", "Whether a broker accepts requests and a worker is ready.",
+            "earshot_ready", "gauge", "Whether the bus accepts requests: see /readyz.",
             state.map { $0.unreadiness == nil ? "1" : "0" } ?? "0")
         if let state { metrics.add(state) }
         return metrics.text

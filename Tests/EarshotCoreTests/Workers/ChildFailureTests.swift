@@ -46,25 +46,24 @@ struct ChildFailureTests {
         let told =
             #""faults":[{"place":"spool","path":"/s","state":"restored","count":2,"last":"2026-11-21T08:54:38Z"},"#
             + #"{"place":"bus","path":"/b","state":"lost","count":1,"last":"2026-11-21T08:54:38Z","reason":"why"}]"#
-        let answers = rig.actions.compactMap { action in
-            if case .client(.answer(_, .status, let json)) = action {
-                String(decoding: json, as: UTF8.self)
-            } else {
-                nil
-            }
-        }
+        let answers = statuses(of: rig)
         #expect(answers.count == 1 && answers.first?.contains(told) == true, "\(answers)")
     }
 
-    @Test func `the broker is ready with a worker and without a lost place until it drains`() {
+    /// Answers to `QUERY status` in the last pass.
+    private func statuses(of rig: CoreRig) -> [String] {
+        rig.actions.compactMap { action in
+            guard case .client(.answer(_, .status, let json)) = action else { return nil }
+            return String(decoding: json, as: UTF8.self)
+        }
+    }
+
+    @Test func `the broker is ready with a worker, open admission and without a lost place until it drains`() throws {
         var rig = CoreRig()
         let a = rig.client(1)
         func isReady() -> Bool {
             rig.pass { $0.say(.query(.status), by: a) }
-            return rig.actions.contains { action in
-                guard case .client(.answer(_, .status, let json)) = action else { return false }
-                return String(decoding: json, as: UTF8.self).contains(#""ready":true"#)
-            }
+            return statuses(of: rig).contains { $0.contains(#""ready":true"#) }
         }
         #expect(!isReady())
         let worker = rig.worker(1)
@@ -77,6 +76,12 @@ struct ChildFailureTests {
         #expect(!isReady())
         _ = rig.worker(1)
         #expect(isReady())
+        for (value, expected) in [("closed", false), ("open", true)] {
+            let words = try #require(SettingWords(["admission", value]))
+            rig.pass { $0.say(.set(words), by: a) }
+            #expect(isReady() == expected)
+            #expect(statuses(of: rig).contains { $0.contains(#""admission":"\#(value)""#) })
+        }
         rig.core.drain()
         #expect(!isReady())
     }
