@@ -23,6 +23,8 @@ TABLES = """
 #[origin."https://example.org"]
 #limit = 2
 #spacing = 0.5
+#http2 = "off"
+#rate = "500K"
 
 # Exceptions of the address policy: a network, an address, a host, or all hosts below a name.
 #[address]

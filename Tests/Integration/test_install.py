@@ -47,6 +47,8 @@ class InstallTests(unittest.TestCase):
         changed = config("--config", path)
         self.assertEqual({name for name in defaults if changed[name][1] != str(path)}, set(), "it has each setting")
         self.assertEqual({name for name in defaults if changed[name][0] != defaults[name][0]} - {"workers"}, set())
+        for key in ("limit", "spacing", "http2", "rate"):
+            self.assertRegex(text, f"(?m)^#{key} = ", "it has each key of an origin's rule")
 
     def test_a_relative_prefix_is_refused(self):
         self.assertEqual(self.run_script("usr").returncode, 64)

@@ -61,7 +61,7 @@ struct SetCommand: ParsableCommand {
             Settings and their values:
 
             \(SettingName.allCases.map { "\($0.rawValue): \($0.help); \($0.bounds)" }.joined(separator: "\n"))
-            origin PATTERN limit=N spacing=SECONDS http2=off: rule for https://HOST:PORT, HOST or *.HOST
+            origin PATTERN limit=N spacing=SECONDS http2=off rate=SIZE: rule for an origin, HOST or *.HOST
             origin PATTERN default: removes the rule
             address ADDRESS allow, deny or default: rule for a network, an address, HOST or *.HOST
             """)
