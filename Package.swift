@@ -137,7 +137,7 @@ let package = Package(
             swiftSettings: settings),
         .executableTarget(
             name: "earshot-web",
-            dependencies: ["EarshotWeb", "EarshotClient", "EarshotLoop", arguments],
+            dependencies: ["EarshotWeb", "EarshotClient", "EarshotLoop", "CBuild", arguments],
             swiftSettings: settings),
 
         // Simulation of a broker and its peers in one process, for tests only; no product.

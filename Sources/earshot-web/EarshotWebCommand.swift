@@ -1,4 +1,5 @@
 internal import ArgumentParser
+internal import CBuild
 internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWeb
@@ -17,7 +18,8 @@ struct EarshotWebCommand: ParsableCommand {
               earshot-web                                  # http://127.0.0.1:5766/
               earshot-web --listen ~/.cache/earshot-web    # a Unix socket
               earshot-web --listen 0.0.0.0:5766 --token-file FILE --host bus.example
-            """)
+            """,
+        version: "earshot-web \(EARSHOT_VERSION)")
 
     @Option(
         help: ArgumentHelp(

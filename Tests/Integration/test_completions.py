@@ -4,7 +4,8 @@ import os
 import signal
 import time
 
-from support.harness import Bus, Commands, TestCase, binary, temporary_folder
+from support.harness import Bus, Commands, TestCase, binary, temporary_folder, web
+from support.processes import Program
 from support.terminal import PROMPT, Terminal
 from support.tools import tool
 
@@ -39,7 +40,8 @@ class Zsh(Shell):
     def __init__(self, folder, environment, script):
         super().__init__(folder, {**environment, "ZDOTDIR": str(folder)})
         (folder / "functions").mkdir()
-        script.rename(folder / "functions/_earshot")
+        command = script.read_text().split("\n", 1)[0].removeprefix("#compdef ")
+        script.rename(folder / "functions" / f"_{command}")
         (folder / ".zshrc").write_text(f"PS1='{PROMPT}'\nbindkey -e\nfpath=({folder}/functions $fpath)\n"
                                        "autoload -Uz compinit\ncompinit -u -D\n")
         self.start = [tool("zsh", "zsh"), "-d", "-i"]
@@ -100,6 +102,22 @@ class CompletionTests(TestCase):
 
     def test_fish(self):
         self.completes(Fish, "fish")
+
+    def test_earshot_web_in_each_shell(self):
+        for shell, name in ((Bash, "bash"), (Zsh, "zsh"), (Fish, "fish")):
+            folder = self.bus.folder / f"web-{name}"
+            folder.mkdir()
+            (folder / "token.txt").touch()
+            program = Program([web(), "--generate-completion-script", name], self.environment, folder)
+            self.assertEqual(program.wait(20), 0, program.describe())
+            script = folder / "script"
+            script.write_bytes(program.stdout)
+            environment = dict(self.environment, PATH=f"{os.path.dirname(web())}:{self.environment['PATH']}")
+            one = shell(folder, environment, script)
+            for typed, expected in (("earshot-web --li", "earshot-web --listen"),
+                                    ("earshot-web --token-file tok", "earshot-web --token-file token.txt")):
+                with self.subTest(name, typed=typed):
+                    self.assertEqual(one.line(typed), expected)
 
     def asked(self, commands):
         """Returns the handlers offered behind `earshot drop`, and the seconds."""

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from support.harness import ROOT, binary, temporary_folder
+from support.harness import ROOT, binary, temporary_folder, web
 
 
 class InstallTests(unittest.TestCase):
@@ -15,7 +15,7 @@ class InstallTests(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def run_script(self, *arguments, **environment):
-        return subprocess.run([ROOT / "bin/install", *arguments], env={**os.environ, "EARSHOT_BINARY": binary(), **environment},
+        return subprocess.run([ROOT / "bin/install", *arguments], env={**os.environ, "EARSHOT_BINARY": binary(), "EARSHOT_WEB": web(), **environment},
                               text=True, capture_output=True, timeout=120, check=False)
 
     def test_everything_is_below_the_prefix(self):
@@ -24,10 +24,14 @@ class InstallTests(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         for path in ("bin/earshot", "share/man/man1/earshot-get.1", "share/bash-completion/completions/earshot",
                      "share/zsh/site-functions/_earshot", "share/fish/vendor_completions.d/earshot.fish",
-                     "lib/systemd/user/earshot.socket"):
+                     "lib/systemd/user/earshot.socket", "bin/earshot-web", "share/man/man1/earshot-web.1",
+                     "share/bash-completion/completions/earshot-web", "share/zsh/site-functions/_earshot-web",
+                     "share/fish/vendor_completions.d/earshot-web.fish"):
             self.assertTrue((prefix / path).is_file(), path)
         for unit in ("user/earshot.service", "system/earshot@.service"):
             self.assertIn(f"ExecStart={prefix}/bin/earshot serve\n", (prefix / "lib/systemd" / unit).read_text())
+        for unit in ("user/earshot-web.service", "system/earshot-web@.service"):
+            self.assertIn(f"ExecStart={prefix}/bin/earshot-web $OPTIONS\n", (prefix / "lib/systemd" / unit).read_text())
         self.check_configuration(prefix / "share/doc/earshot/config.toml")
 
     def check_configuration(self, path):
@@ -49,6 +53,11 @@ class InstallTests(unittest.TestCase):
         self.assertEqual({name for name in defaults if changed[name][0] != defaults[name][0]} - {"workers"}, set())
         for key in ("limit", "spacing", "http2", "rate"):
             self.assertRegex(text, f"(?m)^#{key} = ", "it has each key of an origin's rule")
+
+    def test_a_missing_program_is_named(self):
+        done = self.run_script(self.folder, EARSHOT_WEB=str(self.folder / "none"))
+        self.assertEqual(done.returncode, 66)
+        self.assertIn("set EARSHOT_WEB", done.stderr)
 
     def test_a_relative_prefix_is_refused(self):
         self.assertEqual(self.run_script("usr").returncode, 64)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from support.harness import ROOT, binary, temporary_folder
+from support.harness import ROOT, binary, temporary_folder, web
 from support.tools import tool
 
 IGNORED = "operating system explicitly specified"
@@ -24,7 +24,7 @@ class ManTests(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = temporary_folder()
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        done = run(ROOT / "bin/docs", "man", cls.folder, EARSHOT_BINARY=binary())
+        done = run(ROOT / "bin/docs", "man", cls.folder, EARSHOT_BINARY=binary(), EARSHOT_WEB=web())
         if done.returncode:
             raise AssertionError(f"bin/docs man ended with {done.returncode}: {done.stderr}")
         cls.pages = sorted(cls.folder.glob("man?/*"))
@@ -47,10 +47,20 @@ class ManTests(unittest.TestCase):
             page = self.shown(name)
             for one in [command, *command.get("subcommands", [])]:
                 self.assertIn(one["commandName"], page)
-                for argument in one.get("arguments", []):
-                    for option in argument.get("names", []) if argument["shouldDisplay"] else []:
-                        text = ("-" if option["kind"] == "short" else "--") + option["name"]
-                        self.assertRegex(page, rf"(?<![\w-]){text}(?![\w-])", f"{name} lacks {text}")
+                self.check_options(name, page, one)
+
+    def check_options(self, name, page, command):
+        for argument in command.get("arguments", []):
+            for option in argument.get("names", []) if argument["shouldDisplay"] else []:
+                text = ("-" if option["kind"] == "short" else "--") + option["name"]
+                self.assertRegex(page, rf"(?<![\w-]){text}(?![\w-])", f"{name} lacks {text}")
+
+    def test_the_page_of_earshot_web_has_its_options_resources_and_exit_codes(self):
+        page = self.shown("earshot-web")
+        self.check_options("earshot-web", page, json.loads(run(web(), "--experimental-dump-help").stdout)["command"])
+        for word in ("/metrics", "/readyz", "EARSHOT_RUNTIME", "64", "73", "78"):
+            self.assertIn(f" {word} ", page)
+        self.assertIn("earshot-web(1)", self.shown("earshot"))
 
     def test_the_page_of_the_program_has_all_exit_codes_variables_and_files(self):
         page = self.shown("earshot")

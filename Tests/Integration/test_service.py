@@ -12,7 +12,7 @@ import time
 import unittest
 
 from support.client import Client
-from support.harness import ROOT, TestCase, binary, temporary_folder
+from support.harness import ROOT, TestCase, binary, temporary_folder, web
 from support.origin import Origin, body
 from support.processes import children, command, eventually, kill
 from support.service import Service, clock_microseconds, environment
@@ -209,13 +209,14 @@ class UnitTests(TestCase):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         units = sorted(UNITS.glob("*.service"))
-        self.assertEqual([unit.name for unit in units], ["earshot.service", "earshot@.service"])
+        self.assertEqual([unit.name for unit in units],
+                         ["earshot-web.service", "earshot-web@.service", "earshot.service", "earshot@.service"])
         for unit in units:
             text = unit.read_text()
             self.assertIn("/usr/local/bin/earshot", text)
             copy = folder / unit.name.replace("@", "@daemon")
-            copy.write_text(text.replace("/usr/local/bin/earshot", binary()))
-            scope = ["--user"] if unit.name == "earshot.service" else []
+            copy.write_text(text.replace("/usr/local/bin/earshot-web", web()).replace("/usr/local/bin/earshot", binary()))
+            scope = [] if "@" in unit.name else ["--user"]
             found = subprocess.run(
                 ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *scope, copy], text=True,
                 capture_output=True, timeout=60, env={**os.environ, "XDG_RUNTIME_DIR": str(folder)})

@@ -11,15 +11,18 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "Tests/Integration"))
 
-from support.harness import binary, temporary_folder  # noqa: E402
+from support.harness import binary, temporary_folder, web  # noqa: E402
 
 MOST_BYTES = 40_000_000
-"""Maximum size of the program."""
+"""Maximum size of each program."""
 FILES = {
     "usr/bin/earshot", "etc/earshot/config.toml", "usr/share/man/man1/earshot-get.1.gz",
     "usr/share/man/man5/earshot.toml.5.gz", "usr/share/man/man7/earshot-protocol.7.gz",
     "usr/share/bash-completion/completions/earshot", "usr/share/zsh/vendor-completions/_earshot",
     "usr/share/fish/vendor_completions.d/earshot.fish", "usr/lib/systemd/user/earshot.service",
+    "usr/bin/earshot-web", "usr/share/man/man1/earshot-web.1.gz", "usr/share/bash-completion/completions/earshot-web",
+    "usr/share/zsh/vendor-completions/_earshot-web", "usr/share/fish/vendor_completions.d/earshot-web.fish",
+    "usr/lib/systemd/user/earshot-web.service", "usr/lib/systemd/system/earshot-web@.service",
     "usr/lib/systemd/user/earshot.socket", "usr/lib/systemd/system/earshot@.service", "usr/lib/sysusers.d/earshot.conf",
     "usr/share/doc/earshot/copyright", "usr/share/doc/earshot/changelog.gz",
 }
@@ -39,7 +42,7 @@ class PackageTests(unittest.TestCase):
         cls.folder = temporary_folder()
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         for number in "12":
-            run(ROOT / "bin/package", cls.folder / number, EARSHOT_BINARY=binary())
+            run(ROOT / "bin/package", cls.folder / number, EARSHOT_BINARY=binary(), EARSHOT_WEB=web())
         cls.files = sorted(path.name for path in (cls.folder / "1").iterdir())
         cls.deb, = (cls.folder / "1").glob("earshot_*.deb")
         cls.tree = cls.folder / "tree"
@@ -58,14 +61,24 @@ class PackageTests(unittest.TestCase):
     def test_it_contains_program_pages_completions_units_and_configuration(self):
         found = {str(path.relative_to(self.tree)) for path in self.tree.rglob("*") if path.is_file()}
         self.assertEqual(FILES - found, set())
-        self.assertLess((self.tree / "usr/bin/earshot").stat().st_size, MOST_BYTES)
+        for program in ("earshot", "earshot-web"):
+            self.assertLess((self.tree / "usr/bin" / program).stat().st_size, MOST_BYTES)
         unit = (self.tree / "usr/lib/systemd/user/earshot.service").read_text()
         self.assertIn("ExecStart=/usr/bin/earshot serve\n", unit)
 
     def test_debuggers_find_the_symbols_by_build_id(self):
-        number = re.search(r"Build ID: (\w+)", run("readelf", "--notes", self.tree / "usr/bin/earshot"))[1]
         symbols, = (self.folder / "1").glob("earshot-dbgsym_*.deb")
-        self.assertIn(f"usr/lib/debug/.build-id/{number[:2]}/{number[2:]}.debug", run("dpkg-deb", "--contents", symbols))
+        contents = run("dpkg-deb", "--contents", symbols)
+        for program in ("earshot", "earshot-web"):
+            number = re.search(r"Build ID: (\w+)", run("readelf", "--notes", self.tree / "usr/bin" / program))[1]
+            self.assertIn(f"usr/lib/debug/.build-id/{number[:2]}/{number[2:]}.debug", contents)
+
+    def test_nothing_starts_by_itself(self):
+        """Units are installed but not enabled: no script enables or starts one, and no link of a target names one."""
+        for script in ("postinst", "prerm", "postrm"):
+            self.assertNotRegex(run("dpkg-deb", "--info", self.deb, script), r"systemctl (\S+ )*(enable|start|preset)")
+        links = [path for path in self.tree.rglob("*.wants/*")]
+        self.assertEqual(links, [])
 
     def test_the_wheel_has_the_library_and_its_types(self):
         wheel, = (self.folder / "1").glob("*.whl")

@@ -49,7 +49,7 @@ enum Rules {
             "ArgumentParser", "Glibc",
         ],
         "EarshotWeb": ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Glibc"],
-        "earshot-web": ["EarshotWeb", "EarshotClient", "EarshotLoop", "ArgumentParser", "Glibc"],
+        "earshot-web": ["EarshotWeb", "EarshotClient", "EarshotLoop", "CBuild", "ArgumentParser", "Glibc"],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
             "EarshotHTTP", "EarshotWire", "EarshotLoop", "LibCrypto", "CBuild", "ArgumentParser", "Logging", "TOMLKit",

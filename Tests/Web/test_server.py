@@ -11,9 +11,9 @@ import unittest
 import places  # noqa: F401
 from web import HOST, Web
 from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.harness import web as binary
 from support.origin import Origin
 from support.processes import Program, eventually
-from web import binary
 
 TOKEN = "0123456789abcdef-token"
 

@@ -2,24 +2,14 @@
 
 import http.client
 import json
-import os
 import re
 import socket
 
-import places
-from support.harness import Bus
+import places  # noqa: F401
+from support.harness import Bus, web
 from support.processes import Program, eventually
 
 HOST = "127.0.0.1"
-
-
-def binary():
-    """Returns the path of the program under test: EARSHOT_WEB, otherwise the result of `swift build`."""
-    candidates = [os.environ.get("EARSHOT_WEB"), *(places.ROOT / f".build/{kind}/earshot-web" for kind in ("debug", "release"))]
-    for candidate in candidates:
-        if candidate and os.access(candidate, os.X_OK):
-            return str(candidate)
-    raise AssertionError("no built earshot-web: run bin/test web, or set EARSHOT_WEB")
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -42,7 +32,7 @@ class Web:
     def __init__(self, commands, *arguments, listen=f"{HOST}:0"):
         self._commands = commands
         self.listen = listen
-        self.program = Program([binary(), "--runtime", commands.runtime, "--listen", listen, *arguments],
+        self.program = Program([web(), "--runtime", commands.runtime, "--listen", listen, *arguments],
                                commands.environment, commands.folder)
 
     def __enter__(self):

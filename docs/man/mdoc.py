@@ -105,7 +105,7 @@ def plain(text):
 def examples(text):
     """Splits the examples, which are indented commands, from a help text. Returns the rest and the examples."""
     paragraphs = text.split("\n\n")
-    found = [one for one in paragraphs if all(re.match(r" +earshot ", row) for row in one.split("\n"))]
+    found = [one for one in paragraphs if all(re.match(r" +earshot(-web)?(?= )", row) for row in one.split("\n"))]
     return "\n\n".join(one for one in paragraphs if one not in found), "\n\n".join(found)
 
 

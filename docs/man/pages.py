@@ -1,6 +1,6 @@
-"""Writes the manual pages: pages.py PROGRAM FOLDER
+"""Writes the manual pages: pages.py PROGRAM WEB FOLDER
 
-Names, help texts, settings and exit codes come from PROGRAM. The `.md` files beside this script add further sections. In them,
+Names, help texts, settings and exit codes come from PROGRAM, `earshot`, and WEB, `earshot-web`. The `.md` files beside this script add further sections. In them,
 `<!-- settings -->` stands for the settings of the program, and `<!-- FILE#HEADING -->` for a section of another document.
 """
 
@@ -109,6 +109,7 @@ def command_page(program, command, name):
     """Returns the page of a command; its own subcommands are sections of it."""
     page = Page(name, 1, program)
     is_whole = command is program.root
+    has_commands = is_whole and command.commands
     abstract, _, rest = command.abstract.partition(". ")
     page.add_name(abstract)
     for words, one in [(name, command)] if is_whole else leaves(command_words(name), command):
@@ -117,7 +118,7 @@ def command_page(program, command, name):
     description, examples = mdoc.examples(command.discussion)
     page.add("description", mdoc.plain(description))
     page.add("examples", mdoc.plain(examples))
-    if is_whole:
+    if has_commands:
         page.add("commands", mdoc.tagged([(f"`{name}-{one.name}(1)`", one.abstract) for one in command.commands]))
         for title, topic in TOPICS.items():
             page.add_topic(title, topic)
@@ -188,9 +189,10 @@ def listed(arguments):
     return [*lines, ".El"] if arguments else []
 
 
-def pages(program):
+def pages(program, web):
     """Returns all pages."""
     yield command_page(program, program.root, "earshot")
+    yield command_page(web, web.root, "earshot-web")
     for command in program.root.commands:
         yield command_page(program, command, f"earshot-{command.name}")
     for path in sorted(HERE.glob("*.md")):
@@ -203,10 +205,10 @@ def pages(program):
 
 
 def main():
-    if len(sys.argv) != 3:
-        sys.exit("usage: pages.py PROGRAM FOLDER")
-    folder = pathlib.Path(sys.argv[2])
-    for page in pages(Program(sys.argv[1])):
+    if len(sys.argv) != 4:
+        sys.exit("usage: pages.py PROGRAM WEB FOLDER")
+    folder = pathlib.Path(sys.argv[3])
+    for page in pages(Program(sys.argv[1]), Program(sys.argv[2])):
         path = folder / f"man{page.number}" / f"{page.name}.{page.number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page.text())

@@ -2,6 +2,9 @@
 #ifndef EARSHOT_CBUILD_SHIM_H
 #define EARSHOT_CBUILD_SHIM_H
 
+/// Version of all programs.
+#define EARSHOT_VERSION "0.1.0"
+
 /// Commit and Swift version of a release, as lines `NAME VALUE`. Empty in other builds.
 const char *_Nonnull build_facts(void);
 

@@ -4,9 +4,8 @@ internal import EarshotWire
 
 /// Output of `earshot --version`: version, commit, protocols, and the libraries on this machine.
 enum VersionReport {
-    static let version = "0.1.0"
     /// First line. Programs read the version from it.
-    static let firstLine = "earshot \(version)"
+    static let firstLine = "earshot \(EARSHOT_VERSION)"
 
     /// A library: its name, and its version or nil if it is not installed.
     private typealias Library = (name: String, version: String?)

@@ -33,6 +33,14 @@ def binary():
     raise AssertionError("no built earshot: run bin/test, or set EARSHOT_BINARY")
 
 
+def web():
+    """Returns the path of `earshot-web`, by default of the same build as `earshot`."""
+    for candidate in (os.environ.get("EARSHOT_WEB"), pathlib.Path(binary()).parent / "earshot-web"):
+        if candidate and os.access(candidate, os.X_OK):
+            return str(candidate)
+    raise AssertionError("no built earshot-web: run bin/test web, or set EARSHOT_WEB")
+
+
 def lab():
     """Returns the path of `earshot-lab`, whose `client`, `adapter` and `readers` tests use."""
     for candidate in (os.environ.get("EARSHOT_LAB"), ROOT / ".build/release/earshot-lab"):
