@@ -49,9 +49,25 @@ public enum ListenAddress: Equatable, Sendable {
     /// - Returns: the socket, and the address with the selected port.
     func listen() throws(SystemError) -> (descriptor: Int32, address: String) {
         switch self {
-        case .unix(let path): return (try UnixSocket.listen(at: path), path)
+        case .unix(let path):
+            try Self.requireUnused(path)
+            return (try UnixSocket.listen(at: path), path)
         case .tcp(let host, let port): return try Self.listen(host, port)
         }
+    }
+
+    /// Throws unless the path is free, or has the socket of a server that has ended.
+    private static func requireUnused(_ path: String) throws(SystemError) {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { return }
+        guard status.st_mode & S_IFMT == S_IFSOCK else { throw SystemError("replace a file", number: EEXIST) }
+        do throws(SystemError) {
+            UnixSocket.close(try UnixSocket.connect(to: path))
+        } catch {
+            guard error.number == ECONNREFUSED else { throw error }
+            return
+        }
+        throw SystemError("listen", number: EADDRINUSE)
     }
 
     private static func listen(_ host: String, _ port: UInt16) throws(SystemError) -> (Int32, String) {

@@ -10,7 +10,8 @@ internal import Glibc
 /// closing ──all written──→ lingering ──peer closes──→ closed
 /// ```
 ///
-/// It reads no further request before the response to the last one is written, so a peer cannot make it store responses.
+/// It reads no further request before the response to the last one is written, so a peer cannot make it store responses. It reads
+/// one request in a pass of the loop, so peers with many take turns with the others.
 final class WebPeer {
     enum Phase: Equatable {
         /// Waits for a request.
@@ -51,7 +52,6 @@ final class WebPeer {
     private var input: [UInt8] = []
     /// Number of bytes of the input without the end of a head.
     private var searched = 0
-    private var isReadingHeads = false
     private var output: [UInt8] = []
     private var written = 0
     private var head: RequestHead?
@@ -108,7 +108,10 @@ final class WebPeer {
     // MARK: Input and output
 
     private func ready(_ readiness: EventLoop.Readiness) {
-        if readiness.contains(.writable) { flush() }
+        if readiness.contains(.writable) {
+            flush()
+            readHead()
+        }
         guard phase != .closed else { return }
         if readiness.contains(.error) || readiness.contains(.hangUp) { return close() }
         guard readiness.contains(.readable) else { return }
@@ -127,38 +130,30 @@ final class WebPeer {
         case (.bytes, .streaming): break
         case (.bytes, .reading):
             input += bytes
-            readHeads()
+            readHead()
         }
     }
 
-    /// Reads complete requests until one has no response yet.
-    private func readHeads() {
-        // A response without delay calls this method again, which then must not nest.
-        guard !isReadingHeads else { return }
-        isReadingHeads = true
-        while phase == .reading, written == output.count, !input.isEmpty, readHead() {}
-        isReadingHeads = false
-    }
+    /// Whether the input may contain a complete request.
+    private var hasRequest: Bool { phase == .reading && searched < input.count }
 
-    private func readHead() -> Bool {
+    private func readHead() {
+        guard hasRequest, written == output.count else { return }
         switch RequestHead.read(input, searched: searched) {
-        case .incomplete:
-            searched = input.count
-            return false
+        case .incomplete: searched = input.count
         case .rejected(let status):
             input = []
             output += onReject(status).encoded(isHead: false, keepsAlive: false)
             enter(.closing)
             flush()
-            return false
         case .complete(let head, let length):
             input.removeFirst(length)
             searched = 0
             self.head = head
             enter(.answering)
             onRequest(self, head)
-            return true
         }
+        updateInterest()
     }
 
     private func enter(_ next: Phase) {
@@ -196,8 +191,7 @@ final class WebPeer {
         case .streaming:
             if let timer { loop.cancelTimer(timer) }
             timer = nil
-        case .reading: readHeads()
-        case .answering, .lingering, .closed: break
+        case .reading, .answering, .lingering, .closed: break
         }
         updateInterest()
     }
@@ -206,8 +200,9 @@ final class WebPeer {
         guard let registration, phase != .closed else { return }
         var interest: EventLoop.Interest = []
         // Other input stays in the kernel, so a peer cannot fill the memory.
-        if phase == .reading || phase == .streaming || phase == .lingering { interest.insert(.readable) }
-        if written < output.count { interest.insert(.writable) }
+        if phase == .reading && !hasRequest || phase == .streaming || phase == .lingering { interest.insert(.readable) }
+        // A connection that can be written wakes the loop at once, for the next request.
+        if written < output.count || hasRequest { interest.insert(.writable) }
         do throws(SystemError) { try loop.change(registration, to: interest) } catch { close() }
     }
 

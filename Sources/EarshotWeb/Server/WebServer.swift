@@ -5,7 +5,7 @@ internal import EarshotWire
 
 /// HTTP server for the state of a bus. It only reads: no request changes the bus.
 public final class WebServer {
-    /// Connections at once. A browser has at most six.
+    /// Connections at once, and connections accepted in a pass of the loop. A browser has at most six.
     private static let mostPeers = 64
     /// Streams of events among them.
     private static let mostStreams = 16
@@ -57,7 +57,10 @@ public final class WebServer {
 
     private func accept() {
         do throws(SystemError) {
-            while let descriptor = try UnixSocket.accept(listener) { try admit(descriptor) }
+            for _ in 0..<Self.mostPeers {
+                guard let descriptor = try UnixSocket.accept(listener) else { return }
+                try admit(descriptor)
+            }
         } catch {
             pause()
         }
