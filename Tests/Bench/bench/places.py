@@ -30,6 +30,11 @@ def earshot():
     return os.environ.get("EARSHOT_BINARY") or str(ROOT / ".build/release/earshot")
 
 
+def earshot_web():
+    """Returns the program that serves the metrics: EARSHOT_WEB, otherwise that of the same build."""
+    return os.environ.get("EARSHOT_WEB") or str(pathlib.Path(earshot()).parent / "earshot-web")
+
+
 @functools.cache
 def outputs():
     """Returns the folder for outputs, sockets and logs, until this process ends: in memory. ext4 searches for a free inode

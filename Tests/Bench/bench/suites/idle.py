@@ -58,12 +58,15 @@ def _holding(what, count, silent):
         words = [what, count] + ([silent.url] if what == "transfers" else [])
         with Holder([places.PROGRAMS / "hold", *words], bus) as holder:
             if what == "transfers":
-                holder.await_condition(lambda: _running(bus) == count, timeout=60)
+                holder.await_condition(lambda: running(bus) == count, timeout=60)
             yield bus
 
 
-def _running(bus):
-    return json.loads(run([places.earshot(), "status", "--json"], env=bus.env).stdout)["flights-now"]["running"]
+def running(bus):
+    """Returns the number of running transfers."""
+    # Further pages of origins are further lines.
+    first = run([places.earshot(), "status", "--json"], env=bus.env).stdout.splitlines()[0]
+    return json.loads(first)["flights-now"]["running"]
 
 
 def _busy(bus, count, seconds, url):
