@@ -58,6 +58,10 @@ class PageTests(TestCase):
                                     ".split(' ').length)")
         self.assertGreater(max(points), 3)
         self.picture("light")
+        for value, state in [("closed", "not ready: the setting admission is closed"), ("open", "ready")]:
+            self.bus.run("set", "admission", value)
+            eventually(lambda: text(self.browser, "state") == state, f"admission is {value}", 30)
+            self.assertIn(f"admission is {value}", text(self.browser, "events"))
         worker = self.bus.workers[0]
         os.kill(worker, 9)
         eventually(lambda: f"worker {worker} disconnected" in text(self.browser, "events"), "the death of a worker", 30)
@@ -77,6 +81,9 @@ class PageTests(TestCase):
             self.browser.open(self.web.url, width=width, dark=dark)
             eventually(lambda: text(self.browser, "tile-answered") == "5", "the page has values", 30)
             self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), width)
+            # Rates are unknown with the first sample.
+            for word in ("NaN", "undefined", "Infinity"):
+                self.assertNotIn(word, self.browser.value("document.body.textContent"))
             ground = self.browser.value("getComputedStyle(document.body).backgroundColor")
             brightness = sum(int(part) for part in ground.strip("rgb()").split(",")[:3])
             self.assertEqual(brightness < 384, dark, ground)

@@ -34,6 +34,7 @@ function short(number) {
 }
 
 function bytes(number) {
+  if (!Number.isFinite(number)) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let index = 0;
   while (number >= 1024 && index < units.length - 1) { number /= 1024; index++; }
@@ -223,6 +224,9 @@ function logChanges(document) {
   pids = now;
   if (!previous) return;
   if (previous.phase !== status.phase) log(time, "the broker is " + status.phase, status.phase !== "serving");
+  if (previous.admission !== status.admission) {
+    log(time, "admission is " + status.admission, status.admission !== "open");
+  }
   const cooling = new Set(previous.origins.filter(row => row["cooling-ms"]).map(row => row.origin));
   for (const row of status.origins) {
     if (row["cooling-ms"] && !cooling.has(row.origin)) {
