@@ -20,9 +20,12 @@ import Testing
         let text = MetricsText.text(of: try state())
         let lines = text.split(separator: "\n").map(String.init)
         for line in [
-            "earshot_up 1", "earshot_ready 1", #"earshot_broker_info{instance="2f"} 1"#,
+            "earshot_up 1", "earshot_ready 1", #"earshot_broker_info{broker="2f"} 1"#,
             "earshot_requests_submitted_total 9", #"earshot_requests_total{state="failed"} 3"#,
-            #"earshot_requests_failed_total{cause="timeout"} 2"#, "earshot_transfer_bytes_total 1234",
+            #"earshot_requests_failed_total{cause="timeout"} 2"#,
+            #"earshot_requests_failed_total{cause="spool-full"} 0"#,
+            "earshot_deliveries_due_total 8", #"earshot_deliveries_total{state="lost"} 0"#,
+            "earshot_transfer_bytes_total 1234",
             #"earshot_queue_requests{class="normal"} 1"#, #"earshot_workers{phase="ready"} 1"#,
             #"earshot_place_lost{path="/a \"b\"",place="spool"} 1"#, #"earshot_crash_loops{role="worker"} 0"#,
             #"earshot_request_wait_seconds_bucket{le="0.000125"} 1"#,
@@ -31,6 +34,14 @@ import Testing
         ] {
             #expect(lines.contains(line), "\(line)")
         }
+    }
+
+    @Test func `labels are escaped also before combining marks`() {
+        let place = #"{"place":"spool","state":"lost","path":"a\"\u0301\\\u0301\r\nb"}"#
+        let text = MetricsText.text(of: BrokerState(Array(#"{"faults":[\#(place)]}"#.utf8)))
+        let labels = "{path=\"a\\\"\u{301}\\\\\u{301}\r\\nb\",place=\"spool\"}"
+        let sample = Array("earshot_place_lost\(labels) 1".utf8)
+        #expect(Array(text.utf8).split(separator: 10).contains(sample[...]))
     }
 
     @Test func `each metric has one type, before its samples`() throws {
@@ -83,10 +94,10 @@ import Testing
 
     @Test func `the status has a schema, and the broker's object as received`() throws {
         #expect(
-            String(decoding: WebServer.status(of: nil, at: "T"), as: UTF8.self)
+            String(decoding: WebServer.status(of: nil, .noBroker, at: "T"), as: UTF8.self)
                 == #"{"schema":1,"time":"T","ready":false,"reason":"no broker answers","status":null}"#)
         #expect(
-            String(decoding: WebServer.status(of: try state(), at: "T"), as: UTF8.self)
+            String(decoding: WebServer.status(of: try state(), .noBroker, at: "T"), as: UTF8.self)
                 == #"{"schema":1,"time":"T","ready":true,"status":"# + Self.status + "}")
     }
 }

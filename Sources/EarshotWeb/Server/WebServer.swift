@@ -112,11 +112,13 @@ public final class WebServer {
         case "/icon.svg": peer.respond(Page.icon)
         case "/page.js": peer.respond(Page.script)
         case "/healthz": peer.respond(WebResponse(200, text: "ok"))
-        case "/readyz": source.state { peer.respond(Self.readiness(of: $0)) }
+        case "/readyz": source.state { [unowned self] in peer.respond(Self.readiness(of: $0, source.absence)) }
         case "/metrics":
             source.state { peer.respond(WebResponse(200, MetricsText.type, Array(MetricsText.text(of: $0).utf8))) }
         case "/status.json":
-            source.state { peer.respond(WebResponse(200, "application/json", Self.status(of: $0))) }
+            source.state { [unowned self] in
+                peer.respond(WebResponse(200, "application/json", Self.status(of: $0, source.absence)))
+            }
         case "/why": answerReason(peer, head)
         case "/events": beginStream(peer)
         default: peer.respond(WebResponse(404, text: "no such resource; see / for the page of this bus"))
@@ -134,15 +136,19 @@ public final class WebServer {
         }
     }
 
-    private static func readiness(of state: BrokerState?) -> WebResponse {
-        let reason = state.map(\.unreadiness) ?? .noBroker
+    private static func readiness(of state: BrokerState?, _ absence: BrokerState.Unreadiness) -> WebResponse {
+        let reason = state.map(\.unreadiness) ?? absence
         guard let reason else { return WebResponse(200, text: "ready") }
         return WebResponse(503, text: "not ready: \(reason.rawValue)")
     }
 
     /// The document `/status.json`, which each event contains as well.
-    static func status(of state: BrokerState?, at time: String = CalendarTime.now()) -> [UInt8] {
-        let reason = state.map(\.unreadiness) ?? .noBroker
+    ///
+    /// - Parameter absence: Reason if there is no state.
+    static func status(
+        of state: BrokerState?, _ absence: BrokerState.Unreadiness, at time: String = CalendarTime.now()
+    ) -> [UInt8] {
+        let reason = state.map(\.unreadiness) ?? absence
         var json = JSONText()
         json.object { json in
             json.member("schema", schema)
@@ -164,7 +170,7 @@ public final class WebServer {
             return peer.respond(WebResponse(503, text: "too many pages are open; close one"))
         }
         peer.beginStream()
-        source.state { peer.send(event: Self.event($0)) }
+        source.state { [unowned self] in peer.send(event: Self.event($0, source.absence)) }
         guard eventTimer == nil else { return }
         eventTimer = loop.setTimer(after: Self.eventTime) { [unowned self] in sendEvents() }
     }
@@ -174,15 +180,15 @@ public final class WebServer {
         eventTimer = nil
         guard !streams.isEmpty else { return }
         source.state { [unowned self] state in
-            let event = Self.event(state)
+            let event = Self.event(state, source.absence)
             for peer in streams { peer.send(event: event) }
         }
         eventTimer = loop.setTimer(after: Self.eventTime) { [unowned self] in sendEvents() }
     }
 
-    private static func event(_ state: BrokerState?) -> [UInt8] {
+    private static func event(_ state: BrokerState?, _ absence: BrokerState.Unreadiness) -> [UInt8] {
         // JSON of the broker has no line break, which would end the event.
-        Array("data: ".utf8) + status(of: state) + Array("\n\n".utf8)
+        Array("data: ".utf8) + status(of: state, absence) + Array("\n\n".utf8)
     }
 
     // MARK: Rejections

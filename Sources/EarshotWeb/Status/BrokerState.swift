@@ -5,6 +5,7 @@ struct BrokerState {
     /// Why the bus is not ready for requests.
     enum Unreadiness: String {
         case noBroker = "no broker answers"
+        case incompatible = "the broker speaks another version of the protocol; start the same version of both"
         case draining = "the broker is draining"
         case closedAdmission = "the setting admission is closed"
         case lostPlace = "a directory or socket of the broker is lost"

@@ -1,4 +1,5 @@
 internal import EarshotClient
+internal import EarshotHTTP
 
 /// Metrics in Prometheus's text format 0.0.4.
 struct MetricsText {
@@ -20,7 +21,7 @@ struct MetricsText {
 
     private mutating func add(_ state: BrokerState) {
         begin("earshot_broker_info", "gauge", "Instance of the broker. A new instance begins all counters at 0.")
-        sample("earshot_broker_info", ["instance": state["broker"]?.text ?? ""], "1")
+        sample("earshot_broker_info", ["broker": state["broker"]?.text ?? ""], "1")
         addCounters(of: state)
         addGauges(of: state)
         addWorkers(state.items("workers"))
@@ -56,6 +57,9 @@ struct MetricsText {
         ("total", "earshot_request_seconds", "Time from a request to its outcome."),
     ]
 
+    /// Causes of failures. Removed and cancelled requests do not count as failed.
+    private static let causes = FailureCode.allCases.filter { $0 != .removed && $0 != .cancelled }.map(\.rawValue)
+
     private mutating func addCounters(of state: BrokerState) {
         for (object, member, name, help) in Self.counters {
             guard let value = state[object]?.member(member)?.text else { continue }
@@ -70,12 +74,17 @@ struct MetricsText {
         let failed = failures.reduce(0) { $0 + (Int($1.value.text ?? "") ?? 0) }
         sample("earshot_requests_total", ["state": "failed"], "\(failed)")
         begin("earshot_requests_failed_total", "counter", "Requests that failed, by cause: protocols/3-CODES.md.")
-        for failure in failures {
-            sample("earshot_requests_failed_total", ["cause": failure.name], failure.value.text ?? "0")
+        // A series must exist before its first failure, because `increase()` ignores the value with which one begins.
+        var counts = Dictionary(uniqueKeysWithValues: Self.causes.map { ($0, "0") })
+        for failure in failures { counts[failure.name] = failure.value.text }
+        for (cause, count) in counts.sorted(by: { $0.key < $1.key }) {
+            sample("earshot_requests_failed_total", ["cause": cause], count)
         }
-        begin("earshot_deliveries_total", "counter", "Deliveries of terminals to clients, by state.")
-        for name in ["due", "acknowledged", "lost"] {
-            sample("earshot_deliveries_total", ["state": name], state["deliveries"]?.member(name)?.text ?? "0")
+        let deliveries = state["deliveries"]
+        add("earshot_deliveries_due_total", "counter", "Deliveries of terminals to clients.", deliveries?.member("due"))
+        begin("earshot_deliveries_total", "counter", "Deliveries of terminals that ended, by state.")
+        for name in ["acknowledged", "lost"] {
+            sample("earshot_deliveries_total", ["state": name], deliveries?.member(name)?.text ?? "0")
         }
     }
 
@@ -168,8 +177,17 @@ struct MetricsText {
         text += name + (list.isEmpty ? "" : "{\(list.joined(separator: ","))}") + " \(value)\n"
     }
 
+    /// Escapes by scalars, because a combining mark would hide the character before it.
     private static func escaped(_ text: String) -> String {
-        text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("\n", with: "\\n")
+        var escaped = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\\", "\"": escaped.append(contentsOf: ["\\", scalar])
+            case "\n": escaped.append(contentsOf: ["\\", "n"])
+            default: escaped.append(scalar)
+            }
+        }
+        return String(escaped)
     }
 
     /// A number of microseconds as seconds, without rounding.

@@ -26,6 +26,8 @@ final class StatusSource {
     private var timer: TimerID?
     /// Whether the client is connected to a broker.
     private(set) var isConnected = false
+    /// Reason for an absent state.
+    private(set) var absence = BrokerState.Unreadiness.noBroker
     /// Error that ended the connection for good; nil while it runs.
     var failure: (any Error)? { connection?.failure }
 
@@ -88,15 +90,28 @@ final class StatusSource {
         connection?.query(query, page)
     }
 
+    private func left(_ reason: BrokerState.Unreadiness) {
+        isConnected = false
+        absence = reason
+        conclude(nil)
+    }
+
     private func heard(_ event: ClientEvent) {
         switch event {
         case .answer(let query, let json):
             guard let index = open.firstIndex(where: { $0.query == query }) else { return }
             open.remove(at: index).answer(json)
         case .state(.connected), .state(.draining): isConnected = true
-        case .state(.apart), .state(.incompatible):
-            isConnected = false
-            conclude(nil)
+        case .state(.apart): left(.noBroker)
+        case .state(.incompatible): left(.incompatible)
+        case .refused(let refusal) where refusal.verb == "QUERY":
+            // The client does not repeat a refused query, so a question about the state must be asked anew.
+            guard !open.isEmpty else { return }
+            let question = open.removeFirst()
+            if question.query == .status || question.query == .workers {
+                isAsking = false
+                conclude(nil)
+            }
         case .terminal, .accepted, .progress, .cancelled, .removed, .changed, .refused: break
         }
     }
