@@ -90,7 +90,10 @@ class Bus(Shell):
         return int(answer.operands[1]) if answer else 0
 
     async def cancel(self, handler: str, request: str) -> None:
-        """Cancels one request, of this or another program. Does nothing if the request does not exist."""
+        """Cancels one request, of this or another program. Does nothing if the request does not exist.
+
+        If the broker dies first, the cancellation is repeated at the next one, and the call waits for that.
+        """
         check_handler(handler)
         await self._await(lambda token: self._core.cancel((handler, request), token))
 
