@@ -21,6 +21,12 @@ final class PortRig {
             ) {}
         }
 
+        /// Writes bytes after the messages, which all left.
+        func write(_ bytes: [UInt8]) -> Bool {
+            let sent = unsafe bytes.withUnsafeBytes { unsafe UnixSocket.send(stream.descriptor, $0) }
+            return sent == .bytes(bytes.count)
+        }
+
         func say(_ heads: String...) {
             for head in heads { _ = stream.send(Message(head: Array(head.utf8))) }
             stream.flush()

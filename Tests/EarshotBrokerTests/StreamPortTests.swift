@@ -1,8 +1,8 @@
-import EarshotLoop
 import Foundation
 import Testing
 
 @testable import EarshotBroker
+@testable import EarshotLoop
 
 /// The socket for ZeroMQ peers: the order of its events, and its bounds.
 struct StreamPortTests {
@@ -121,6 +121,29 @@ struct StreamPortTests {
         peer.isReading = true
         #expect(try rig.reaches { rig.events.last == "message 1 question" })
         #expect(try rig.reaches { peer.heads.count == 20 })
+    }
+
+    @Test func `all shortages of memory share one timer`() throws {
+        let rig = try PortRig(PortBounds(messages: 100, frameBytes: 100_000))
+        let peers = try [rig.peer(), rig.peer()]
+        for peer in peers { peer.say("hello") }
+        #expect(try rig.reaches { rig.events.count == 4 })
+        let before = rig.loop.timerCount
+        // A process holds at most half of the memory, so the second frame waits for the end of the first one.
+        let length = 40_000
+        let head: [UInt8] = [0x02, 0, 0, 0, 0, 0, 0, UInt8(length >> 8), UInt8(length & 0xff)]
+        let frame = head + [UInt8](repeating: 0x61, count: length)
+        var counts: Set<Int> = []
+        for turn in 1...20 {
+            // A frame that arrives whole needs no reservation.
+            for peer in peers { #expect(peer.write(Array(frame.prefix(20_000)))) }
+            _ = try rig.loop.run(for: .milliseconds(1)) { false }
+            for peer in peers { #expect(peer.write(Array(frame.dropFirst(20_000)))) }
+            #expect(try rig.reaches { rig.events.count == 4 + 2 * turn })
+            counts.insert(rig.loop.timerCount - before)
+        }
+        #expect(counts.contains(1), "memory was short")
+        #expect(counts.isSubset(of: [0, 1]))
     }
 
     @Test func `a socket whose file is gone is made again, and connections go on`() throws {

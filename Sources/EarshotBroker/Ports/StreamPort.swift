@@ -92,6 +92,8 @@ final class StreamPort {
     private var dirty: [Peer] = []
     /// Deadlines of the first message, in order. Includes peers that have sent one since.
     private var silenceEnds: Deque<(peer: UInt64, at: LoopTime)> = []
+    /// Whether the timer for incomplete messages is set. One timer serves all shortages of memory.
+    private var checksFrames = false
     private var lastNumber: UInt64 = 0
     private var refused = 0
     private var nextWarning = LoopTime(nanoseconds: 0)
@@ -128,7 +130,7 @@ final class StreamPort {
             // connection unless a child of the process keeps it open.
             for peer in peers { closeLater(peer) }
         }
-        memory.onShortage = { [unowned self] in setFrameTimer() }
+        memory.onShortage = { [unowned self] in if !checksFrames { setFrameTimer() } }
         try listen()
     }
 
@@ -328,11 +330,13 @@ final class StreamPort {
     // MARK: Half-sent messages
 
     private func setFrameTimer() {
+        checksFrames = true
         _ = loop.setTimer(after: Self.framePause) { [unowned self] in endSlowFrames() }
     }
 
     /// Closes connections that hold memory for an incomplete message for too long while others wait.
     private func endSlowFrames() {
+        checksFrames = false
         guard memory.isShort else { return }
         for peer in peers.values {
             guard let since = peer.stream.reservedAt, loop.now.since(since) >= Self.frameTime else { continue }

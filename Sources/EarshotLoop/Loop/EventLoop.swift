@@ -150,6 +150,9 @@ internal import Glibc
         timers.set(now.advanced(by: delay), handler)
     }
 
+    /// Number of timers that are set.
+    var timerCount: Int { timers.count }
+
     /// Cancels a timer. No effect if it has fired or was cancelled.
     public func cancelTimer(_ timer: TimerID) { timers.cancel(timer) }
 
