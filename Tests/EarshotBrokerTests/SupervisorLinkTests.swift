@@ -114,6 +114,20 @@ struct SupervisorLinkTests {
         #expect(rig.lines.last { $0.hasPrefix(SupervisorWord.workers) } == "\(SupervisorWord.workers) \(count)")
     }
 
+    @Test func `a supervisor that does not read loses the oldest changes beyond the bound`() throws {
+        let rig = try Rig()
+        for workers in 1...20_000 { rig.link.tell(workersTakenIn: workers) }
+        rig.link.tell(try SettingChange(["origin-limit", "9"]))
+        for number in 1...SupervisorLink.mostUnsaid {
+            rig.link.tell(try SettingChange(["origin", "host-\(number).test", "limit=2"]))
+        }
+        try rig.listen()
+        let last = "host-\(SupervisorLink.mostUnsaid).test"
+        #expect(try rig.reaches { rig.lines.contains { $0.contains(last) } })
+        #expect(rig.lines.contains { $0.contains("host-1.test") })
+        #expect(!rig.lines.contains("origin-limit 9"), "the oldest change")
+    }
+
     @Test func `settings of the supervisor replace changes that it has not received`() throws {
         let rig = try Rig()
         for number in 0..<20_000 { rig.link.tell(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }

@@ -14,6 +14,11 @@ internal import Logging
 ///
 /// The settings replace all changes sent before them, including unsent ones.
 final class SupervisorLink {
+    /// Maximum changes that wait for the supervisor: more than all settings, and 1,000 rules for origins and 200 for
+    /// addresses. Only removed rules can exceed it, while the supervisor does not read. The oldest change is dropped, so
+    /// the next broker does not learn it.
+    static let mostUnsaid = 2_048
+
     private let logger: Logger
     private let onSettings: (Settings) -> Void
     private let onFailures: ([ChildFailure]) -> Void
@@ -21,6 +26,8 @@ final class SupervisorLink {
     private var lines: [String] = []
     /// Changes that the supervisor cannot receive yet. A later change of the same subject replaces an earlier one.
     private var unsaid: [SettingChange] = []
+    /// Whether a change was dropped since the supervisor last read. One warning covers them all.
+    private var hasDropped = false
     /// Unsent number of accepted workers; nil if it was sent.
     private var unsaidWorkers: Int?
     private var workers = 0
@@ -42,6 +49,13 @@ final class SupervisorLink {
         unsaid.removeAll { $0.subject == change.subject }
         unsaid.append(change)
         sayRest()
+        guard unsaid.count > Self.mostUnsaid else { return }
+        unsaid.removeFirst()
+        guard !hasDropped else { return }
+        hasDropped = true
+        logger.warning(
+            "the supervisor does not read changes of settings: the oldest are lost with this broker",
+            metadata: ["waiting": "\(unsaid.count)"])
     }
 
     /// Reports the number of accepted workers, if it has changed.
@@ -54,6 +68,7 @@ final class SupervisorLink {
 
     private func sayRest() {
         guard let channel, !channel.hasBacklog else { return }
+        hasDropped = false
         var lines = unsaid.map { $0.words.joined(separator: " ") }
         unsaid = []
         if let count = unsaidWorkers { lines.append("\(SupervisorWord.workers) \(count)") }
