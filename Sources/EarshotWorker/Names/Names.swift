@@ -67,6 +67,21 @@ final class Names {
     }
 
     private func take() {
+        repeat { takeAnswers() } while startQueued()
+        due = resolver.timeoutMilliseconds.map { LoopTime.read().advanced(by: .milliseconds($0)) }
+    }
+
+    /// Starts queued lookups.
+    ///
+    /// - Returns: whether there was one.
+    private func startQueued() -> Bool {
+        guard let first = table.nextLookup() else { return false }
+        resolver.resolve(first)
+        while let name = table.nextLookup() { resolver.resolve(name) }
+        return true
+    }
+
+    private func takeAnswers() {
         for interest in resolver.takeInterests() {
             // c-ares does not report when it opens a descriptor.
             watch.set(interest.descriptor, reads: interest.reads, writes: interest.writes, isNew: true)
@@ -76,7 +91,6 @@ final class Names {
             let waiting = table.answered(finished.name, answer, lifetime: lifetime, now: loop.now)
             answered += waiting.map { Answered(attempt: $0, answer: answer) }
         }
-        due = resolver.timeoutMilliseconds.map { LoopTime.read().advanced(by: .milliseconds($0)) }
     }
 
     private static func judge(_ result: Result<[ResolvedAddress], LookupFailure>) -> (NameAnswer, Duration) {

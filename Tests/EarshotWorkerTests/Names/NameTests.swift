@@ -34,6 +34,29 @@ import Testing
         #expect(table.answered("a", .failed, lifetime: .seconds(1), now: Self.start) == [2])
     }
 
+    @Test func `lookups beyond the limit wait for others, and leave with their last waiter`() {
+        var table = NameTable<Int>(lookupLimit: 2)
+        for (waiter, name) in ["a", "b"].enumerated() {
+            #expect(table.asked(name, by: waiter, now: Self.start) == .lookUp)
+            table.withdrawn(name, by: waiter)
+        }
+        for (waiter, name) in ["c", "d", "e", "c"].enumerated() {
+            #expect(table.asked(name, by: waiter, now: Self.start) == .wait)
+        }
+        #expect(table.nextLookup() == nil, "two run, though nobody waits for them")
+        table.withdrawn("d", by: 1)
+        table.withdrawn("c", by: 0)
+        #expect(table.asked("a", by: 7, now: Self.start) == .wait)
+        #expect(table.answered("a", Self.known, lifetime: .seconds(9), now: Self.start) == [7])
+        #expect(table.nextLookup() == "c")
+        #expect(table.nextLookup() == nil)
+        #expect(table.answered("b", Self.known, lifetime: .seconds(9), now: Self.start) == [])
+        #expect(table.nextLookup() == "e", "the other one was withdrawn")
+        #expect(table.answered("c", .failed, lifetime: .seconds(9), now: Self.start) == [3])
+        #expect(table.answered("e", .failed, lifetime: .seconds(9), now: Self.start) == [2])
+        #expect(table.asked("d", by: 1, now: Self.start) == .lookUp)
+    }
+
     @Test func `the oldest answers make room`() {
         var table = NameTable<Int>(limit: 2)
         for name in ["a", "b", "c"] { _ = table.answered(name, Self.known, lifetime: .seconds(9), now: Self.start) }
