@@ -278,12 +278,12 @@ import Testing
 
     @Test func `of more that may be lost than is remembered the session is not gone on with`() {
         var core = leased()
-        for number in 0...ClientCore.mostNotices { _ = core.subscribe(pattern("h/\(number)")) }
+        for number in 0...NoticeLog.most { _ = core.subscribe(pattern("h/\(number)")) }
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])
         // An answer proves that earlier messages arrived.
         core = leased()
-        for number in 0...ClientCore.mostNotices {
+        for number in 0...NoticeLog.most {
             let actions = core.subscribe(pattern("h/\(number)")) + core.query(.ping)
             for case .query(.ping, _) in sent(actions) { _ = core.received(.answer(.ping)) }
         }
@@ -310,6 +310,45 @@ import Testing
         #expect(core.token != nil)
     }
 
+    @Test func `more than 1,000 messages without an answer wait for the answer to a ping`() {
+        var core = leased()
+        let count = NoticeLog.most + 300
+        var messages: [ClientMessage] = []
+        for number in 1...count { messages += sent(core.subscribe(pattern("h/\(number)"))) }
+        messages += sent(core.fetch(fetch("1")))
+        let isSubscription = { (message: ClientMessage) in if case .subscribe = message { true } else { false } }
+        #expect(messages.count(where: isSubscription) == NoticeLog.most && !messages.contains(.fetch(fetch("1"))))
+        let first = sent(core.received(.answer(.ping)))
+        #expect(first.count(where: isSubscription) == ClientCore.messagesPerBarrier)
+        messages += first + sent(core.received(.answer(.ping)))
+        #expect(messages.last == .fetch(fetch("1")))
+        #expect(messages.filter(isSubscription) == (1...count).map { .subscribe(pattern("h/\($0)")) })
+        #expect(sent(core.fetch(fetch("2"))) == [.fetch(fetch("2"))])
+        #expect(core.token != nil)
+        // The numbers are those of the order on the wire.
+        let answered = UInt64(messages.count)
+        #expect(sent(resume(&core, heard: answered)) == [.fetch(fetch("2"))])
+    }
+
+    @Test func `a submission that was held back and then sent is not repeated in a new session`() {
+        var core = leased()
+        for number in 0...NoticeLog.most { _ = core.subscribe(pattern("h/\(number)")) }
+        var post = fetch("1")
+        post.options.method = "POST"
+        post.options.coalesces = false
+        post.options.subscribes = false
+        #expect(core.fetch(post) == [])
+        #expect(sent(core.received(.answer(.ping))).contains(.fetch(post)))
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        let actions = core.received(welcome(2, heard: nil))
+        #expect(!sent(actions).contains(.fetch(post)))
+        let isLoss = { (action: ClientAction) in
+            if case .report(.refused(let reply)) = action { reply.code == "connection-lost" } else { false }
+        }
+        #expect(actions.contains(where: isLoss))
+    }
+
     @Test func `submissions are confirmed by a ping too, also without a lease`() {
         var core = ready()
         var submission = fetch("1")
@@ -327,7 +366,7 @@ import Testing
         var core = leased()
         _ = core.linkLost()
         _ = core.linkOpened()
-        for number in 0...ClientCore.mostNotices { _ = core.subscribe(pattern("h/\(number)")) }
+        for number in 0...NoticeLog.most { _ = core.subscribe(pattern("h/\(number)")) }
         #expect(core.received(welcome(1, heard: 0)) == [.reconnect])
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])

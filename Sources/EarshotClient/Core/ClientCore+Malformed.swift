@@ -30,7 +30,7 @@ extension ClientCore {
             if let key, !isStale(key), endRequest(key) { name(key, in: &report) }
         default: break
         }
-        return actions + [.report(.refused(report))]
+        return actions + sayHeld() + [.report(.refused(report))]
     }
 
     /// Makes a report the end of a request.

@@ -73,7 +73,7 @@ extension ClientCore {
             case .cancel, .remove, .query, .setting, .submission: false
             }
         }
-        notices = []
+        notices = NoticeLog()
         unconfirmed = 0
         for key in requests.keys { requests[key]?.sessionLost() }
         loseSubmissions()

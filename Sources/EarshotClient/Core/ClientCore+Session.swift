@@ -10,8 +10,11 @@ extension ClientCore {
     /// sends it.
     mutating func say(_ message: ClientMessage) -> [ClientAction] {
         said += 1
-        return phase == .ready ? [.send(message)] : []
+        return phase == .ready && notices.admits(message) ? [.send(message)] : []
     }
+
+    /// Sends the messages that waited for a confirmation of notices.
+    mutating func sayHeld() -> [ClientAction] { notices.release().map { .send($0) } }
 
     /// Sends a message that the broker answers.
     mutating func ask(_ what: Awaited) -> [ClientAction] {
@@ -23,7 +26,8 @@ extension ClientCore {
     mutating func sayQuestion(_ index: Int) -> [ClientAction] {
         let actions = say(awaited[index].what.message)
         awaited[index].number = said
-        awaited[index].wasSaid = awaited[index].wasSaid || !actions.isEmpty
+        // A message that is held back leaves later, without another call of this function.
+        awaited[index].wasSaid = awaited[index].wasSaid || phase == .ready
         guard case .submission(let fetch) = awaited[index].what, !fetch.options.isDurable else { return actions }
         return actions + confirmInTime()
     }
@@ -51,10 +55,10 @@ extension ClientCore {
     mutating func notify(_ message: ClientMessage) -> [ClientAction] {
         let actions = say(message)
         guard token != nil else { return actions }
-        notices.append(Notice(message: message, number: said))
-        // Too many notices may be lost: the next connection starts a new session.
-        if notices.count > Self.mostNotices {
-            notices = []
+        notices.append(message, number: said)
+        // Without a connection nothing confirms them: the next one starts a new session.
+        if notices.isFull, phase != .ready {
+            notices = NoticeLog()
             token = nil
         }
         return actions + confirmInTime()
@@ -63,7 +67,7 @@ extension ClientCore {
     /// Records that the broker received all messages up to a number.
     mutating func heard(_ number: UInt64) {
         guard number < .max else { return }
-        while let first = notices.first, first.number <= number { notices.removeFirst() }
+        notices.confirm(through: number)
         if !replaced.isEmpty { replaced = replaced.filter { $0.value > number } }
     }
 
@@ -87,7 +91,7 @@ extension ClientCore {
         awaited.removeAll { $0.number > heard && $0.what == .barrier }
         unconfirmed = 0
         var unheard: [(number: UInt64, say: (inout ClientCore) -> [ClientAction])] = []
-        for notice in notices { unheard.append((notice.number, { $0.notify(notice.message) })) }
+        for notice in notices.entries { unheard.append((notice.number, { $0.notify(notice.message) })) }
         let answered = awaited.prefix { isAnswered && $0.number <= heard }
         for question in awaited.dropFirst(answered.count) {
             unheard.append((question.number, { $0.sayAgain(question) }))
@@ -98,7 +102,7 @@ extension ClientCore {
             let number = request.number == .max ? (UInt64.max >> 1) + request.order : request.number
             unheard.append((number, { $0.sayRequest(key) }))
         }
-        notices = []
+        notices = NoticeLog()
         awaited = Deque(answered)
         said = heard
         if let sequence = ledger.acknowledged { actions += say(.acknowledge(sequence)) }

@@ -55,14 +55,6 @@ struct ClientCore {
         var wasSaid: Bool
     }
 
-    /// Message without an answer that must not be lost.
-    struct Notice {
-        let message: ClientMessage
-        var number: UInt64
-    }
-
-    /// Maximum stored notices. A session with more of them is not resumed.
-    static let mostNotices = 1_000
     /// Number of messages without an answer after which the core sends a ping.
     static let messagesPerBarrier = 256
     /// Maximum removals that wait for a connection: one for each of 10,000 handlers, with names of up to 200 bytes. At
@@ -100,8 +92,8 @@ struct ClientCore {
     var said: UInt64 = 0
     /// Replies received in the session.
     var replies: UInt64 = 0
-    /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have received, oldest first. Empty without a lease.
-    var notices = Deque<Notice>()
+    /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have received. Empty without a lease.
+    var notices = NoticeLog()
     /// Notices and submissions without `durable` since the last barrier.
     var unconfirmed = 0
     /// Unanswered removals while disconnected.
@@ -131,6 +123,7 @@ struct ClientCore {
         let wasApart = phase == .apart
         phase = .apart
         isDraining = false
+        if notices.isFull { token = nil }
         if token == nil { endSession() }
         countRemovals()
         return wasApart ? [] : [.report(.state(.apart))]
@@ -149,6 +142,11 @@ struct ClientCore {
 
     /// Handles a message of the broker.
     mutating func received(_ message: consuming BrokerMessage) -> [ClientAction] {
+        let actions = handle(message)
+        return notices.isHolding ? actions + sayHeld() : actions
+    }
+
+    private mutating func handle(_ message: consuming BrokerMessage) -> [ClientAction] {
         if phase == .ready, message.isReply { replies += 1 }
         switch consume message {
         case .welcome(let welcome): return welcomed(by: welcome)
