@@ -26,7 +26,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """Exponential backoff in seconds after a connection that failed or ended without a WELCOME."""
 
 MOST_NOTICES = 1000
-"""Maximum number of unconfirmed messages without an answer. With more, the core gives up the session."""
+"""Maximum number of unconfirmed messages without an answer. Further messages wait for a confirmation. Without a
+connection there is none, so the core gives up the session."""
 NOTICES_PER_PING = 256
 """Number of messages without an answer after which the core sends `QUERY ping`. Its answer confirms them."""
 MOST_REFUSALS = 20
@@ -42,6 +43,8 @@ class Send(NamedTuple):
     """Sends a head."""
 
     head: bytes
+    number: int = 0
+    """Number of the message in the session; 0 for HELLO."""
 
 
 class Deliver(NamedTuple):
@@ -209,8 +212,10 @@ class Core:
         self._ownerless: set[int] = set()
         """Questions without a caller that waits for the answer."""
         self._numbers: dict[int, int] = {}
-        self._notices: deque[tuple[int, bytes]] = deque()
+        self._notices: deque[Send] = deque()
         self._notices_since_ping = 0
+        self._held: deque[Send] = deque()
+        """Messages that wait for the confirmation of earlier ones."""
         self._pings = 0
         """Number of pings that the core itself has sent. Their tokens are negative."""
         self.phase = Phase.APART
@@ -242,8 +247,9 @@ class Core:
         """
         if self.phase is Phase.USELESS:
             return []
-        if is_torn:
+        if is_torn or len(self._notices) > MOST_NOTICES:
             self._session = None
+        self._held.clear()
         pause = 0.0
         if self.phase is not Phase.READY:
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
@@ -258,6 +264,9 @@ class Core:
 
     def received(self, frames: list[bytes]) -> list[Action]:
         """Handles a message from the broker."""
+        return self._pace(self._handle(frames))
+
+    def _handle(self, frames: list[bytes]) -> list[Action]:
         try:
             message = decode(frames)
         except ValueError as error:
@@ -291,7 +300,7 @@ class Core:
         if self.owed() <= 0:
             return []
         self._acknowledged = self._finished()
-        return [self._say(encode("ACK", str(self._acknowledged)))]
+        return self._pace([self._say(encode("ACK", str(self._acknowledged)))])
 
     # Calls of the application.
 
@@ -305,7 +314,7 @@ class Core:
         self._wanted.setdefault(fetch.handler, {})[fetch.request] = wanted
         if self.phase is Phase.READY and not self.draining:
             actions.append(self._say_wanted(wanted))
-        return actions
+        return self._pace(actions)
 
     def cancel(self, key: Key, token: int) -> list[Action]:
         """Cancels one request, of this or another client."""
@@ -313,7 +322,7 @@ class Core:
         if mine is not None and not mine.number and self.phase is not Phase.READY:
             # The broker does not know the request. While disconnected such messages would accumulate without bound.
             return [Drop((key,), "it was cancelled"), Settle(token, None)]
-        actions = self._ask(_Question(token, "CANCEL", key, survives=True))
+        actions = self._pace(self._ask(_Question(token, "CANCEL", key, survives=True)))
         return [Drop((key,), "it was cancelled"), *actions] if mine else actions
 
     def remove(self, pattern: str, token: int, survives: bool) -> list[Action]:
@@ -325,27 +334,28 @@ class Core:
         """
         actions = self._forget(pattern, "its handler was removed")
         actions += self._ask(_Question(token, "REMOVE", (pattern,), survives))
-        return actions + [action for head in self._subscribing_again(pattern) for action in self._tell(head)]
+        actions += [action for head in self._subscribing_again(pattern) for action in self._tell(head)]
+        return self._pace(actions)
 
     def ask(self, token: int, verb: str, *operands: str) -> list[Action]:
         """Sends a QUERY or a SET."""
-        return self._ask(_Question(token, verb, operands, survives=True))
+        return self._pace(self._ask(_Question(token, verb, operands, survives=True)))
 
     def query(self, question: Query, token: int) -> list[Action]:
         """Sends a QUERY, possibly for a further page of a table."""
-        return self._ask(_Question(token, "QUERY", question.subject, survives=True, after=question.after))
+        return self._pace(self._ask(_Question(token, "QUERY", question.subject, survives=True, after=question.after)))
 
     def watch(self, token: int, pattern: str) -> list[Action]:
         """Starts a watch."""
         known = pattern in self._watches.values()
         self._watches[token] = pattern
-        return [] if known else self._tell(encode("SUBSCRIBE", pattern))
+        return [] if known else self._pace(self._tell(encode("SUBSCRIBE", pattern)))
 
     def unwatch(self, token: int) -> list[Action]:
         """Ends a watch. The subscription stays if another watch or a pending request needs it."""
         pattern = self._watches.pop(token, None)
         needed = pattern is None or pattern in self._watches.values() or pattern in self._wanted
-        return [] if needed else self._tell(encode("UNSUBSCRIBE", str(pattern)))
+        return [] if needed else self._pace(self._tell(encode("UNSUBSCRIBE", str(pattern))))
 
     def prioritize(self, key: Key, priority: str) -> list[Action]:
         """Changes the priority of a pending request."""
@@ -353,7 +363,7 @@ class Core:
         if wanted is None:
             return []
         wanted.fetch = wanted.fetch.prioritized(priority)
-        return self._tell(encode("PRIORITY", *key, priority)) if wanted.said else []
+        return self._pace(self._tell(encode("PRIORITY", *key, priority))) if wanted.said else []
 
     def finish(self, id: DeliveryID) -> None:
         """Notes that one recipient released a terminal. Ignores terminals of an earlier session."""
@@ -419,7 +429,8 @@ class Core:
                 actions.append(self._settle(question, None))
             else:
                 unheard.append((number, functools.partial(self._say_question, question)))
-        unheard += [(number, functools.partial(self._notify, head)) for number, head in self._notices if number > heard]
+        unheard += [(notice.number, functools.partial(self._notify, notice.head)) for notice in self._notices
+                    if notice.number > heard]
         for wanted in everything:
             if wanted.number > heard:
                 wanted.said = False
@@ -539,6 +550,7 @@ class Core:
         self._said = self._replies = 0
         self._notices.clear()
         self._notices_since_ping = 0
+        self._held.clear()
         for token in [token for token in self._questions if token < 0]:
             self._settle(self._questions[token], None)
         for requests in self._wanted.values():
@@ -554,7 +566,25 @@ class Core:
 
     def _say(self, head: bytes) -> Send:
         self._said += 1
-        return Send(head)
+        return Send(head, self._said)
+
+    def _pace(self, actions: list[Action]) -> list[Action]:
+        """Holds back messages behind `MOST_NOTICES` unconfirmed ones, and returns messages held before if these are fewer.
+
+        All calls that return actions of a standing connection end with it.
+        """
+        is_full = len(self._notices) > MOST_NOTICES
+        if not is_full and not self._held:
+            return actions
+        # The messages from the first notice beyond the maximum on have to wait.
+        end = self._notices[MOST_NOTICES].number if is_full else self._said + 1
+        waiting = [action for action in actions if isinstance(action, Send) and action.number >= end]
+        rest = [action for action in actions if not (isinstance(action, Send) and action.number >= end)]
+        released: list[Action] = []
+        while self._held and self._held[0].number < end:
+            released.append(self._held.popleft())
+        self._held.extend(waiting)
+        return released + rest
 
     def _say_wanted(self, wanted: _Wanted) -> Send:
         send = self._say(wanted.take_head(self._clock()))
@@ -570,9 +600,9 @@ class Core:
         """Sends a message without a relevant answer, and keeps it until the broker confirms it."""
         sent = [self._say(head)]
         if self._session is not None:
-            self._notices.append((self._said, head))
+            self._notices.append(sent[0])
             self._notices_since_ping += 1
-            if len(self._notices) > MOST_NOTICES:
+            if len(self._notices) > MOST_NOTICES and self.phase is not Phase.READY:
                 self._session = None
             elif self._notices_since_ping >= NOTICES_PER_PING and self.phase is Phase.READY:
                 sent.append(self._ping())
@@ -601,7 +631,7 @@ class Core:
         return [encode("SUBSCRIBE", p) for p in sorted(ended)]
 
     def _heard(self, number: int) -> None:
-        while self._notices and self._notices[0][0] <= number:
+        while self._notices and self._notices[0].number <= number:
             self._notices.popleft()
 
     def _ask(self, question: _Question) -> list[Action]:

@@ -175,6 +175,38 @@ class SessionTests(unittest.TestCase):
         script.brief(script.core.lost())
         self.assertNotIn(b"token", script.core.opened()[0].head)
 
+    def test_messages_beyond_those_that_are_remembered_wait_for_a_confirmation(self):
+        script = Script(lease=5)
+        count = MOST_NOTICES + 300
+        said = [line for token in range(count) for line in script.brief(script.core.watch(token, f"h/{token}"))]
+        said += script.fetch("x", "1")
+        subscribed = [line for line in said if "SUBSCRIBE" in line]
+        self.assertEqual(len(subscribed), MOST_NOTICES)
+        self.assertNotIn("say FETCH x 1 http://x/", said)
+        first = script.hear("ANSWER ping", b"{}")
+        self.assertEqual(len([line for line in first if "SUBSCRIBE" in line]), NOTICES_PER_PING)
+        said += first + script.hear("ANSWER ping", b"{}")
+        self.assertEqual([line for line in said if "SUBSCRIBE" in line],
+                         [f"say SUBSCRIBE h/{token}" for token in range(count)])
+        self.assertEqual(said[-1], "say FETCH x 1 http://x/")
+        self.assertEqual(script.fetch("x", "2"), ["say FETCH x 2 http://x/"])
+        # The session is resumed, with the numbers of the order on the wire.
+        again = script.resume(len(said))
+        self.assertEqual([again[0], again[1].partition("\n")[0]], ["greeted", "say FETCH x 2 http://x/"])
+
+    def test_messages_that_waited_when_the_connection_broke_are_said_to_the_next_session(self):
+        script = Script(lease=5)
+        for token in range(MOST_NOTICES + 2):
+            script.brief(script.core.watch(token, f"h/{token}"))
+        self.assertEqual(script.fetch("x", "1"), [])
+        script.brief(script.core.lost())
+        self.assertNotIn(b"token", script.core.opened()[0].head)
+        said = script.hear(LEASED)
+        self.assertEqual(len([line for line in said if "SUBSCRIBE" in line]), MOST_NOTICES)
+        for _ in range(4):
+            said += script.hear("ANSWER ping", b"{}")
+        self.assertEqual(len([line for line in said if "SUBSCRIBE" in line]), MOST_NOTICES + 2)
+        self.assertTrue(said[-1].startswith("say FETCH x 1 http://x/"), said[-1])
 
     def test_the_broker_is_asked_whether_it_took_the_messages_that_it_does_not_answer(self):
         script = Script(lease=5)
