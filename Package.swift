@@ -71,6 +71,13 @@ let package = Package(
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
             ]),
+        // Loads libpsl for the first cookie with a domain.
+        .target(
+            name: "CLibPSL",
+            cSettings: [
+                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
+                .unsafeFlags(["-fstack-protector-strong"]),
+            ]),
         // Loads zlib, libbrotlidec and libzstd when a worker starts.
         .target(
             name: "CDecompression",
@@ -89,6 +96,7 @@ let package = Package(
         source("Curl", ["CLibCurl"]),
         source("Cares", ["CLibCares"]),
         source("IDN2", ["CLibIDN2"]),
+        source("PSL", ["CLibPSL"]),
         source("LibCrypto", ["CLibCrypto"]),
         source("Decompression", ["CDecompression"]),
         source("EarshotLoop", ["CLinux", deque, heap]),
@@ -107,7 +115,7 @@ let package = Package(
             "EarshotBroker",
             [
                 "EarshotCore", "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotHTTP", "EarshotWire",
-                "EarshotLoop", "ZMTP", "IDN2", "LibCrypto", deque, logging,
+                "EarshotLoop", "ZMTP", "IDN2", "PSL", "LibCrypto", deque, logging,
             ]),
         source(
             "EarshotWorker",
@@ -167,6 +175,7 @@ let package = Package(
         tests("CurlTests", ["Curl"]),
         tests("CaresTests", ["Cares"]),
         tests("IDN2Tests", ["IDN2"]),
+        tests("PSLTests", ["PSL"]),
         tests("LibCryptoTests", ["LibCrypto"]),
         tests("DecompressionTests", ["Decompression"]),
         tests(

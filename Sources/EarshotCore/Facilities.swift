@@ -13,6 +13,8 @@ public struct Facilities: Sendable {
     public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
     /// Encoder of internationalized host names in requests and redirects; without one they are malformed.
     public var hosts: HostNameEncoder?
+    /// List of public suffixes, for the domains of cookies.
+    public var publicSuffixes = PublicSuffixes.unknown
 
     public init() {}
 }

@@ -21,10 +21,10 @@ import Testing
         let rows = VersionReport.text.split(separator: "\n").dropFirst().map { $0.split(separator: " ", maxSplits: 1) }
         #expect(
             rows.map { String($0[0]) } == [
-                "commit", "Swift", "protocols", "libcurl", "c-ares", "SQLite", "OpenSSL", "libidn2", "zlib", "brotli",
-                "zstd", "libzmq",
+                "commit", "Swift", "protocols", "libcurl", "c-ares", "SQLite", "OpenSSL", "libidn2", "libpsl", "zlib",
+                "brotli", "zstd", "libzmq",
             ])
         // All of them are installed where the tests run.
-        for row in rows[3...10] { #expect(row[1].contains(/^ *\d+\.\d+/), "\(row)") }
+        for row in rows[3...11] { #expect(row[1].contains(/^ *\d+\.\d+/), "\(row)") }
     }
 }

@@ -349,6 +349,36 @@ import Testing
         #expect(actions.contains(where: isLoss))
     }
 
+    @Test func `cookies are stored again in the jars of another broker, before the requests`() {
+        var core = ready()
+        let cookies = ClientMessage.cookies(handler, url: "https://a.example/", fields: Array("set-cookie: a=1".utf8))
+        _ = core.subscribe(.handler(handler))
+        let given = core.storeCookies(Array("set-cookie: a=1".utf8), from: "https://a.example/", for: handler)
+        #expect(given == [.send(cookies)])
+        _ = core.fetch(fetch("1"))
+        func said(_ broker: UInt64) -> [ClientMessage] {
+            _ = core.linkLost()
+            _ = core.linkOpened()
+            return sent(core.received(welcome(broker)))
+        }
+        #expect(
+            said(1).first == .subscribe(.handler(handler)) && !said(1).contains(cookies), "its jar has later values")
+        #expect(said(2).prefix(2) == [.subscribe(.handler(handler)), cookies])
+        #expect(!said(2).contains(cookies))
+        _ = core.remove(.handler(handler))
+        #expect(!said(3).contains(cookies))
+    }
+
+    @Test func `cookies that were stored without a connection reach the next broker once`() {
+        var core = leased()
+        _ = core.linkLost()
+        #expect(core.storeCookies([], from: "https://a.example/", for: handler) == [])
+        _ = core.linkOpened()
+        let cookies = ClientMessage.cookies(handler, url: "https://a.example/", fields: [])
+        #expect(sent(core.received(welcome(1, heard: 0))) == [cookies])
+        #expect(sent(resume(&core, heard: 1)) == [])
+    }
+
     @Test func `submissions are confirmed by a ping too, also without a lease`() {
         var core = ready()
         var submission = fetch("1")

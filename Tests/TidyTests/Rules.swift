@@ -7,12 +7,14 @@ enum Rules {
 
     /// Modules that each target may import besides the standard library. Every target needs a row.
     static let imports: [String: Set<String>] = [
-        "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibCares": [], "CLibCrypto": [], "CLinux": [],
+        "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibPSL": [], "CLibCares": [], "CLibCrypto": [],
+        "CLinux": [],
         "CDecompression": [], "CBuild": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
         "Cares": ["CLibCares", "Glibc"],
         "IDN2": ["CLibIDN2", "Glibc"],
+        "PSL": ["CLibPSL"],
         "LibCrypto": ["CLibCrypto", "Glibc"],
         "Decompression": ["CDecompression"],
         "EarshotLoop": ["CLinux", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
@@ -28,7 +30,7 @@ enum Rules {
         ],
         "EarshotBroker": [
             "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
-            "ZMTP", "IDN2", "LibCrypto", "Logging",
+            "ZMTP", "IDN2", "PSL", "LibCrypto", "Logging",
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
@@ -65,7 +67,7 @@ enum Rules {
 
     /// Targets with public declarations that other targets read.
     static let libraries: Set = [
-        "ZeroMQ", "Curl", "Cares", "IDN2", "LibCrypto", "Decompression", "EarshotLoop", "ZMTP", "EarshotWire",
+        "ZeroMQ", "Curl", "Cares", "IDN2", "PSL", "LibCrypto", "Decompression", "EarshotLoop", "ZMTP", "EarshotWire",
         "EarshotHTTP",
         "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",

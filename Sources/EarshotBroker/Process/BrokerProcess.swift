@@ -136,6 +136,7 @@ public final class BrokerProcess {
         facilities.isKeeping = durable != nil
         facilities.identify = FlightIdentity.init(digestOf:)
         facilities.hosts = .international
+        facilities.publicSuffixes = .installed
         core = BrokerCore(
             workerLimits: workerLimits, secret: options.secret, facilities: facilities, seed: Self.randomNumber())
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))

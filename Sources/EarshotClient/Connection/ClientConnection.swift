@@ -181,6 +181,17 @@ public final class ClientConnection {
     /// - Parameter pattern: pattern of the subscription.
     public func unsubscribe(_ pattern: HandlerPattern) { carryOut(core.unsubscribe(pattern)) }
 
+    /// Stores cookies in the jar of a handler's root, for its requests with ``EarshotWire/Fetch/Options/usesCookies``. A
+    /// later broker gets them too, until the handler is removed.
+    ///
+    /// - Parameters:
+    ///   - fields: `Set-Cookie` fields, separated by LF. A jar evaluates at most 50 of them.
+    ///   - url: URL of http or https whose server could have set the cookies.
+    ///   - handler: handler of a subscription or of an open request.
+    public func storeCookies(_ fields: [UInt8], from url: String, for handler: HandlerID) {
+        carryOut(core.storeCookies(fields, from: url, for: handler))
+    }
+
     /// Changes the priority of a queued request.
     ///
     /// - Parameters:

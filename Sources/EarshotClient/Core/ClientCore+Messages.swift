@@ -14,12 +14,18 @@ extension ClientCore {
         phase = .ready
         token = welcome.token
         spool = welcome.spool
+        broker = welcome.broker
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         let questions = awaited
         awaited = []
         // After a subscription or a request a removal would end it.
         for question in questions where question.what.isRemoval { actions += sayAgain(question) }
         for pattern in subscriptions { actions += notify(.subscribe(pattern)) }
+        // The same broker has the cookies in its jars, with later values of the servers.
+        for index in cookies.indices where cookies[index].broker != welcome.broker {
+            cookies[index].broker = welcome.broker
+            actions += notify(cookies[index].message)
+        }
         actions += lostSubmissions.map { .report(.refused(Self.connectionLost($0))) }
         lostSubmissions = []
         actions += sayFetches(questions.filter(\.what.isSubmission))

@@ -81,6 +81,7 @@ extension ClientCore {
         phase = .ready
         token = welcome.token
         spool = welcome.spool
+        broker = welcome.broker
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         // Terminals of replaced requests are repeated after WELCOME.
         for key in replaced.keys { replaced[key] = .max }

@@ -78,6 +78,10 @@ struct ClientCore {
     /// Requests with `waitsFor`, so that an acknowledgement does not search all requests.
     var waiting: Set<RequestKey> = []
     var subscriptions: [HandlerPattern] = []
+    /// Cookies for the jars of handlers, in the order of the calls.
+    var cookies: [GivenCookies] = []
+    /// The latest broker; nil before the first WELCOME.
+    var broker: BrokerInstance?
     var awaited = Deque<Question>()
     /// Submissions of lost sessions that are not idempotent.
     var lostSubmissions: [RequestKey] = []
@@ -92,7 +96,7 @@ struct ClientCore {
     var said: UInt64 = 0
     /// Replies received in the session.
     var replies: UInt64 = 0
-    /// SUBSCRIBE, UNSUBSCRIBE and PRIORITY that the broker may not have received. Empty without a lease.
+    /// SUBSCRIBE, UNSUBSCRIBE, PRIORITY and COOKIES that the broker may not have received. Empty without a lease.
     var notices = NoticeLog()
     /// Notices and submissions without `durable` since the last barrier.
     var unconfirmed = 0
@@ -219,6 +223,7 @@ struct ClientCore {
             unsentRemovals += 1
         }
         forget(pattern, old)
+        cookies.removeAll { pattern.matches($0.handler) }
         // A subscription to a subtree stays.
         subscriptions.removeAll { if case .handler(let handler) = $0 { pattern.matches(handler) } else { false } }
         return ask(.remove(pattern))
@@ -233,6 +238,15 @@ struct ClientCore {
     mutating func unsubscribe(_ pattern: HandlerPattern) -> [ClientAction] {
         subscriptions.removeAll { $0 == pattern }
         return notify(.unsubscribe(pattern))
+    }
+
+    /// Stores cookies in the jar of a handler's root, and again in that of each later broker until the handler is removed.
+    ///
+    /// - Parameter fields: `Set-Cookie` fields of the URL's server, separated by LF.
+    mutating func storeCookies(_ fields: [UInt8], from url: String, for handler: HandlerID) -> [ClientAction] {
+        let message = ClientMessage.cookies(handler, url: url, fields: fields)
+        cookies.append(GivenCookies(handler: handler, message: message, broker: phase == .ready ? broker : nil))
+        return notify(message)
     }
 
     mutating func setPriority(_ key: RequestKey, _ priority: PriorityClass) -> [ClientAction] {

@@ -59,7 +59,7 @@ extension ClientMessage {
     /// Whether the message has no answer and must not be lost.
     fileprivate var isNotice: Bool {
         switch self {
-        case .subscribe, .unsubscribe, .priority: true
+        case .subscribe, .unsubscribe, .priority, .cookies: true
         case .hello, .fetch, .cancel, .remove, .acknowledge, .query, .set, .bye: false
         }
     }

@@ -66,6 +66,7 @@ extension BrokerCore {
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern, now: now)
         case .priority(let handler, let request, let priority):
             priorityRequested(handler, request, priority, by: client)
+        case .cookies(let handler, let url, let fields): cookiesGiven(handler, url, fields, by: client)
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
         case .query(let query, let page): reply(.answer(query, page), to: client)
         case .set(let setting): settingRequested(setting, by: client, now: now)
@@ -132,6 +133,7 @@ extension BrokerCore {
             reply.verb = "PRIORITY"
             reply.handler = handler
             reply.request = request
+        case .cookies: reply.verb = "COOKIES"
         case .acknowledge: reply.verb = "ACK"
         case .query: reply.verb = "QUERY"
         case .set: reply.verb = "SET"

@@ -1,4 +1,5 @@
 internal import EarshotHTTP
+internal import EarshotWire
 
 /// Cookies, for requests that opt in: one jar per root of handlers. A jar outlives its root's last handler by the
 /// setting `cookie-time`.
@@ -24,7 +25,58 @@ extension BrokerCore {
 
     /// Stores the cookies of a response in the jar of the root that requested it, if the root still exists.
     mutating func takeCookies(_ fields: HeaderFields, of request: HTTPRequest) {
-        cookieJars.store(fields, of: request, seconds: calendarSeconds)
+        cookieJars.store(fields, of: request, suffixes: facilities.publicSuffixes, seconds: calendarSeconds)
+    }
+
+    /// Handles COOKIES: stores cookies of the user in the jar of a root that has a handler.
+    mutating func cookiesGiven(_ id: HandlerID, _ url: String, _ fields: [UInt8], by client: Int32) {
+        let message = ClientMessage.cookies(id, url: url, fields: fields)
+        guard let url = try? FetchURL(url, hosts: facilities.hosts), url.isHTTP else {
+            return refuse(client, "bad-message", "the URL is not one of http or https", message)
+        }
+        guard let handler = handlers.number(of: id) else {
+            return refuse(client, "bad-message", "subscribe to the handler first", message)
+        }
+        let root = handlers.rootName(of: handler)
+        guard cookieJars.makeRoom(for: root, within: limits.cookieJars) else {
+            return refuse(client, "limit", "there is no room for another cookie jar", message)
+        }
+        cookieJars.load(
+            HeaderFields(lines: fields), from: url, of: root, suffixes: facilities.publicSuffixes,
+            seconds: calendarSeconds)
+    }
+
+    /// Writes the cookies of a handler's root in the order of their creation. A page ends as that of a table. Cookies
+    /// that are not UTF-8 cannot be written.
+    func writeCookies(of id: HandlerID, _ page: QueryPage, to json: inout JSONText) {
+        let root = String(id.description.prefix { $0 != "/" })
+        let last = page.after.flatMap { UInt64($0) } ?? 0
+        let cookies = (cookieJars.jar(of: root)?.cookies(now: calendarSeconds) ?? [])
+            .filter { $0.created > last && $0.isText }.sorted { $0.created < $1.created }
+        var written = 0
+        json.member("cookies") { json in
+            json.list { json in
+                let end = json.bytes.count + limits.answerBytes
+                for cookie in cookies.prefix(page.limit ?? WireLimits.queryEntries) where json.bytes.count < end {
+                    write(cookie, to: &json)
+                    written += 1
+                }
+            }
+        }
+        if written < cookies.count, written > 0 { json.member("cookies-next", String(cookies[written - 1].created)) }
+    }
+
+    private func write(_ cookie: Cookie, to json: inout JSONText) {
+        json.object { json in
+            json.member("domain", cookie.domain)
+            json.member("subdomains", !cookie.isHostOnly)
+            json.member("path", String(decoding: cookie.path, as: UTF8.self))
+            json.member("secure", cookie.isSecure)
+            json.member("http-only", cookie.isHTTPOnly)
+            if let expires = cookie.expires { json.member("expires", Int(expires)) }
+            json.member("name", String(decoding: cookie.name, as: UTF8.self))
+            json.member("value", String(decoding: cookie.value, as: UTF8.self))
+        }
     }
 
     /// Replaces the cookies of the previous hop in a redirected request by those for its new URL.

@@ -74,10 +74,24 @@ struct CookieJars {
     }
 
     /// Stores the cookies of a response in the jar of its root, if that is still used.
-    mutating func store(_ fields: HeaderFields, of request: HTTPRequest, seconds: Int64) {
+    mutating func store(
+        _ fields: HeaderFields, of request: HTTPRequest, suffixes: PublicSuffixes, seconds: Int64
+    ) {
         guard let root = request.jar else { return }
-        jars[root]?.store(fields, from: request.url, now: seconds)
+        jars[root]?.store(fields, from: request.url, suffixes: suffixes, now: seconds)
     }
+
+    /// Stores cookies of the user, as if the server of a URL had set them.
+    ///
+    /// - Precondition: a handler has the root.
+    mutating func load(
+        _ fields: HeaderFields, from url: FetchURL, of root: String, suffixes: PublicSuffixes, seconds: Int64
+    ) {
+        jars[root, default: CookieJar()].store(fields, from: url, by: .user, suffixes: suffixes, now: seconds)
+    }
+
+    /// Returns the jar of a root, used or idle; nil without one.
+    func jar(of root: String) -> CookieJar? { jars[root] ?? idle[root] }
 
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {

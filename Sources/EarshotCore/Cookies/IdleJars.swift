@@ -14,6 +14,8 @@ struct IdleJars {
 
     func contains(_ root: String) -> Bool { entries[root] != nil }
 
+    subscript(_ root: String) -> CookieJar? { entries[root]?.jar }
+
     /// Time at which the least recently used jar became idle; nil without jars.
     var oldest: Tick? { entries.values.first?.since }
 

@@ -17,6 +17,7 @@ extension BrokerCore {
             case .requests: writeRequests(page, to: &json, now: now)
             case .settings: writeSettings(page, to: &json)
             case .why(let handler, let request): writeReason(handler, request, to: &json, now: now)
+            case .cookies(let handler): writeCookies(of: handler, page, to: &json)
             }
         }
         actions.append(.client(.answer(clients[client].id, query, json: json.bytes)))

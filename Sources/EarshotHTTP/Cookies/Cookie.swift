@@ -12,12 +12,19 @@ public struct Cookie: Hashable, Sendable {
     public let path: [UInt8]
     /// Whether it is sent only over https.
     public let isSecure: Bool
+    /// Whether scripts of a page may not see it. Only repeated in lists of cookies.
+    public let isHTTPOnly: Bool
     /// Expiry in seconds since 1970; nil for a session cookie, which lives as long as the jar.
     public let expires: Int64?
     /// Creation order within the jar.
-    var created: UInt64
+    public internal(set) var created: UInt64
     /// Jar's logical clock at the last use, for LRU eviction.
     var used: UInt64
+
+    /// Whether name, value and path are UTF-8.
+    public var isText: Bool {
+        [name, value, path].allSatisfy { String(validating: $0, as: UTF8.self) != nil }
+    }
 
     func isExpired(now: Int64) -> Bool { expires.map { $0 <= now } ?? false }
 

@@ -1,9 +1,7 @@
-/// Cookies of one client according to RFC 6265bis, section 5. HttpOnly, SameSite and partitions are irrelevant without
-/// scripts and pages.
+/// Cookies of one client according to RFC 6265bis, section 5. SameSite and partitions are irrelevant without pages.
 ///
-/// There is no list of public suffixes: a `Domain` without an inner dot (`com`) is rejected, but `co.uk` is accepted.
-/// Servers that must not share cookies need separate jars. Limits: `HTTPLimits.cookiesPerDomain`, `HTTPLimits.cookies`,
-/// `HTTPLimits.cookieBytes`; the least recently used cookies are evicted first.
+/// Limits: `HTTPLimits.cookiesPerDomain`, `HTTPLimits.cookies`, `HTTPLimits.cookieBytes`; the least recently used
+/// cookies are evicted first.
 public struct CookieJar: Hashable, Sendable {
     private var domains: [String: [Cookie]] = [:]
 
@@ -14,6 +12,14 @@ public struct CookieJar: Hashable, Sendable {
     private var clock: UInt64 = 0
 
     public init() {}
+
+    /// Source of a `Set-Cookie` field.
+    public enum Source: Sendable {
+        /// A response of the server.
+        case server
+        /// The user, for example a file of cookies. Without a list of public suffixes the jar trusts its domains.
+        case user
+    }
 
     /// Returns all unexpired cookies in no particular order. O(cookies).
     public func cookies(now: Int64) -> [Cookie] {
@@ -26,10 +32,14 @@ public struct CookieJar: Hashable, Sendable {
     /// - Parameters:
     ///   - url: URL of the request. Only http and https have cookies.
     ///   - now: Seconds since 1970.
-    public mutating func store(_ response: HeaderFields, from url: FetchURL, now: Int64) {
+    public mutating func store(
+        _ response: HeaderFields, from url: FetchURL, by source: Source = .server, suffixes: PublicSuffixes, now: Int64
+    ) {
         guard url.isHTTP else { return }
         for text in response.values(bytes: "set-cookie").prefix(HTTPLimits.setCookieFields) {
-            guard let new = SetCookie(text, now: now), let cookie = cookie(new, from: url) else { continue }
+            guard let new = SetCookie(text, now: now), let cookie = cookie(new, from: url, by: source, suffixes) else {
+                continue
+            }
             insert(cookie, now: now)
         }
     }
@@ -84,13 +94,16 @@ public struct CookieJar: Hashable, Sendable {
     }
 
     /// Returns the cookie that a response from `url` sets; nil if it must be rejected.
-    private func cookie(_ new: SetCookie, from url: FetchURL) -> Cookie? {
+    private func cookie(
+        _ new: SetCookie, from url: FetchURL, by source: Source, _ suffixes: PublicSuffixes
+    ) -> Cookie? {
         let host = url.origin.host
         let isSafe = url.scheme == "https"
         guard new.domain.allSatisfy({ $0 < 0x80 }) else { return nil }
         var domain = String(decoding: new.domain, as: UTF8.self)
-        if !domain.utf8.contains(UInt8(ascii: ".")), !domain.isEmpty {
-            // A host without a dot, such as `localhost`, may name itself.
+        if !domain.isEmpty, suffixes.contains(domain) ?? (source == .server) {
+            // A public suffix may name only itself, and then the cookie is not for its subdomains. Without a list any
+            // domain that a server names may be a public suffix.
             guard domain == host else { return nil }
             domain = ""
         }
@@ -98,8 +111,8 @@ public struct CookieJar: Hashable, Sendable {
         let path = new.path.map { Array($0) } ?? Self.defaultPath(url)
         let cookie = Cookie(
             name: Array(new.name), value: Array(new.value), domain: domain.isEmpty ? host : domain,
-            isHostOnly: domain.isEmpty, path: path, isSecure: new.isSecure, expires: new.expires, created: 0,
-            used: 0)
+            isHostOnly: domain.isEmpty, path: path, isSecure: new.isSecure, isHTTPOnly: new.isHTTPOnly,
+            expires: new.expires, created: 0, used: 0)
         if cookie.isSecure, !isSafe { return nil }
         if !cookie.isSecure, !isSafe, hidesSecure(cookie) { return nil }
         if new.begins(with: "__secure-") || new.begins(with: "__host-") {

@@ -1,5 +1,5 @@
-/// Parsed `Set-Cookie` field: RFC 6265bis, section 5.6. HttpOnly, SameSite and unknown attributes are ignored, because
-/// there are no scripts or sites.
+/// Parsed `Set-Cookie` field: RFC 6265bis, section 5.6. SameSite and unknown attributes are ignored, because there are no
+/// sites.
 struct SetCookie {
     let name: ArraySlice<UInt8>
     let value: ArraySlice<UInt8>
@@ -10,6 +10,7 @@ struct SetCookie {
     /// Value of `Path`, if it begins with a slash.
     private(set) var path: ArraySlice<UInt8>?
     private(set) var isSecure = false
+    private(set) var isHTTPOnly = false
 
     /// Parses the value of a field; nil if it must be ignored.
     ///
@@ -33,6 +34,7 @@ struct SetCookie {
                 domain = (value.first == UInt8(ascii: ".") ? value.dropFirst() : value).map(\.lowercased)
             case "path": path = value.first == UInt8(ascii: "/") ? value : nil
             case "secure": isSecure = true
+            case "httponly": isHTTPOnly = true
             default: break
             }
         }

@@ -33,6 +33,8 @@ extension ReferenceModel {
             } else {
                 reply = (id, .error("unknown-request"))
             }
+        // The simulated world has no cookies.
+        case .cookies: break
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
         case .query: reply = (id, .answer)
         case .set(let setting):

@@ -88,15 +88,24 @@ extension Fetch {
     @inline(never)
     static func decoded(_ reader: HeadReader) throws(WireError) -> Fetch {
         let (handler, request) = (try reader.handler(0), try reader.request(1))
-        let url = try reader.operand(2, "URL").escapedString
+        let url = try reader.url(2)
         try reader.expectOperands(3)
-        guard url.utf8.count <= WireLimits.urlBytes else {
-            throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
-        }
         var fetch = Fetch(handler: handler, request: request, url: url)
         fetch.httpFields = reader.httpFields
         try fetch.options.setFields(reader)
         return fetch
+    }
+}
+
+extension HeadReader {
+    /// URL as its sender wrote it, percent-escaped where it is not UTF-8.
+    @inline(__always)
+    func url(_ index: Int) throws(WireError) -> String {
+        let url = try operand(index, "URL").escapedString
+        guard url.utf8.count <= WireLimits.urlBytes else {
+            throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
+        }
+        return url
     }
 }
 

@@ -10,6 +10,9 @@ public enum ClientMessage: Equatable, Sendable {
     case subscribe(HandlerPattern)
     case unsubscribe(HandlerPattern)
     case priority(HandlerID, RequestID, PriorityClass)
+    /// Stores cookies in the jar of a handler's root, as if the server of the URL had set them. The fields are
+    /// `Set-Cookie` fields, separated by LF.
+    case cookies(HandlerID, url: String, fields: [UInt8])
     /// Acknowledges all terminals up to this sequence number.
     case acknowledge(UInt64)
     case query(Query, QueryPage = QueryPage())
@@ -43,7 +46,8 @@ public enum ClientMessage: Equatable, Sendable {
     }
 
     private static let verbs = [
-        "HELLO", "FETCH", "CANCEL", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "ACK", "QUERY", "SET", "BYE",
+        "HELLO", "FETCH", "CANCEL", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK", "QUERY", "SET",
+        "BYE",
     ]
     /// Verbs whose operands start with a handler and a request.
     private static let namedByRequest = ["FETCH", "CANCEL", "PRIORITY"]
@@ -70,6 +74,9 @@ public enum ClientMessage: Equatable, Sendable {
             try reader.expectOperands(3)
             let named = try HeadReader.priorityClass(try reader.operand(2, "class"))
             return .priority(try reader.handler(0), try reader.request(1), named)
+        case "COOKIES":
+            try reader.expectOperands(2)
+            return .cookies(try reader.handler(0), url: try reader.url(1), fields: reader.httpFields)
         case "ACK":
             try reader.expectOperands(1)
             return .acknowledge(try reader.number(0, "sequence number"))
@@ -99,6 +106,11 @@ public enum ClientMessage: Equatable, Sendable {
         case .unsubscribe(let pattern): return Self.line("UNSUBSCRIBE", [pattern.description])
         case .priority(let handler, let request, let named):
             return Self.line("PRIORITY", [handler.description, request.description, named.name])
+        case .cookies(let handler, let url, let fields):
+            var writer = HeadWriter("COOKIES")
+            writer.operand(handler.description)
+            writer.operand(url)
+            return writer.finished(httpFields: fields)
         case .acknowledge(let sequence): return Self.line("ACK", [String(sequence)])
         case .query(let query, let page):
             var writer = HeadWriter("QUERY")
@@ -183,10 +195,12 @@ public enum Query: Equatable, Sendable {
     case settings
     /// The reason why a request is not finished.
     case why(HandlerID, RequestID)
+    /// The cookies in the jar of a handler's root. Their values are secret.
+    case cookies(HandlerID)
 
     init(_ reader: HeadReader) throws(WireError) {
         let what = try reader.operand(0, "subject")
-        try reader.expectOperands(what == "why" ? 3 : 1)
+        try reader.expectOperands(what == "why" ? 3 : what == "cookies" ? 2 : 1)
         switch what {
         case "ping": self = .ping
         case "status": self = .status
@@ -197,16 +211,18 @@ public enum Query: Equatable, Sendable {
         case "requests": self = .requests
         case "settings": self = .settings
         case "why": self = .why(try reader.handler(1), try reader.request(2))
+        case "cookies": self = .cookies(try reader.handler(1))
         default:
             throw WireError(
-                .badMessage, "QUERY takes ping, status, ledger, handlers, origins, workers, requests, settings or why")
+                .badMessage,
+                "QUERY takes ping, status, ledger, handlers, origins, workers, requests, settings, why or cookies")
         }
     }
 
     /// Whether the reply lists the records of a table.
     public var isOfTables: Bool {
         switch self {
-        case .status, .handlers, .origins, .workers, .requests, .settings: true
+        case .status, .handlers, .origins, .workers, .requests, .settings, .cookies: true
         case .ping, .ledger, .why: false
         }
     }
@@ -223,6 +239,7 @@ public enum Query: Equatable, Sendable {
         case .requests: ["requests"]
         case .settings: ["settings"]
         case .why(let handler, let request): ["why", handler.description, request.description]
+        case .cookies(let handler): ["cookies", handler.description]
         }
     }
 }

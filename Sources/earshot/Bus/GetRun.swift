@@ -36,6 +36,8 @@ final class GetRun {
     private let heads: HeaderOutput?
     /// Credentials of hosts; nil for none.
     private let netrc: Netrc?
+    /// Cookies from and for a file; nil for none.
+    private let cookies: CookieExchange?
     /// Items that wait for another request to their origin; nil without such a limit.
     private var lanes: OriginLanes<OutputItem>?
     /// Whether messages contain complete URLs.
@@ -68,7 +70,7 @@ final class GetRun {
     ///   - jobs: maximum number of pending requests to one origin; nil for no limit.
     init(
         _ urls: [ListEntry], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
-        body: [UInt8]?, netrc: Netrc?, heads: HeaderOutput?, jobs: Int?,
+        body: [UInt8]?, netrc: Netrc?, cookies: CookieExchange?, heads: HeaderOutput?, jobs: Int?,
         to destination: Destination, _ files: FileOptions, _ failures: FailureList?, json: Bool,
         messages: MessageOptions
     ) {
@@ -82,6 +84,7 @@ final class GetRun {
         self.options = options
         self.body = body
         self.netrc = netrc
+        self.cookies = cookies
         self.heads = heads
         lanes = jobs.map { OriginLanes(limit: $0) }
         self.destination = destination
@@ -118,14 +121,18 @@ final class GetRun {
         }
         do {
             try session.run {
-                isInterrupted
+                let isDone =
+                    isInterrupted
                     ? isRemoved : !isListing && next == urls.count && lanes?.isEmpty ?? true && underWay.isEmpty
+                if isDone { cookies?.finish(session.connection) }
+                return isDone && cookies?.isComplete ?? true
             }
         } catch {
             try? saveFailures()
             throw error
         }
         try saveFailures()
+        try cookies?.save()
         if !isInterrupted, known == 0 { throw Complaint(.noInput, "the list is empty; give at least one URL") }
         if !isQuiet { summarize(seconds: session.loop.now.since(started) / .seconds(1)) }
         return isInterrupted ? .interrupted : tally.status
@@ -186,7 +193,9 @@ final class GetRun {
         case .cancelled:
             unansweredCancels -= 1
             if isInterrupted, unansweredCancels == 0 { isRemoved = true }
-        case .answer(_, let json): view?.answered(json)
+        case .answer(let query, let json):
+            guard let session, cookies?.answered(query, json, session.connection) != true else { return }
+            view?.answered(json)
         case .accepted, .changed, .state: break
         }
     }
@@ -195,6 +204,7 @@ final class GetRun {
     private func begin() {
         guard let session, takesFiles == nil, !isInterrupted else { return }
         takesFiles = destination.takesFiles(of: session.connection.spool)
+        cookies?.begin(session.connection)
         if readsInput { input = ListInput(session.loop) { [unowned self] in listed($0) } }
         submit()
     }
@@ -397,6 +407,7 @@ final class GetRun {
         if firstFetch == nil { firstFetch = fetch }
         fetch.request = request
         fetch.url = url
+        if cookies != nil { fetch.options.usesCookies = true }
         fetch.options.streams = stream != nil
         fetch.options.takes = takesFiles == true
         // A streamed body is written at each report, so its reports keep the broker's interval.

@@ -33,6 +33,7 @@ struct GetCommand: ParsableCommand {
     @OptionGroup(title: "Request") var naming: HandlerOptions
     @OptionGroup(title: "Request") var course: CourseOptions
     @OptionGroup var request: RequestOptions
+    @OptionGroup(title: "HTTP") var cookieFiles: CookieOptions
     @OptionGroup(title: "Bus") var bus: PrivateBusOptions
     @OptionGroup(title: "Bus") var place: PlaceOptions
 
@@ -131,13 +132,15 @@ struct GetCommand: ParsableCommand {
     ) throws -> ExitStatus {
         let destination = try destination(interrupt: signals.descriptor)
         let random = String(UInt32.random(in: 0 ... .max), radix: 16)
-        guard let handler = handler ?? HandlerID("get/\(getpid())-\(random)") else {
+        // The first part of the name decides about the cookie jar. That of a file is for this run only.
+        let first = cookieFiles.areUsed ? "get-" : "get/"
+        guard let handler = handler ?? HandlerID("\(first)\(getpid())-\(random)") else {
             throw Complaint(.other, "cannot generate a handler name; give --handler NAME")
         }
         // A generated handler has no other users, so its request IDs need no prefix.
         let run = GetRun(
             wanted, readsInput: readsInput, handler, mark: self.naming.handler == nil ? "" : "\(random)-", request,
-            body: body, netrc: try request.netrc(),
+            body: body, netrc: try request.netrc(), cookies: try cookieFiles.exchange(besides: handler),
             heads: try headPath.map { path throws(Complaint) in
                 try HeaderOutput(path, interrupt: signals.descriptor)
             }, jobs: course.jobs,

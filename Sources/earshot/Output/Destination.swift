@@ -215,7 +215,7 @@ struct Destination {
 
     /// Returns the path that a new file replaces, with symbolic links resolved. Nil for a device or a named pipe, which
     /// is opened for writing.
-    private static func replaced(_ path: String) -> String? {
+    static func replaced(_ path: String) -> String? {
         var status = stat()
         guard unsafe stat(ByteText.path(path), &status) == 0 else { return path }
         guard status.st_mode & S_IFMT == S_IFREG else { return nil }

@@ -68,6 +68,11 @@ final class NewFile {
     /// Sets the time of the last change, in seconds since 1970.
     func setTime(_ seconds: Int64) { FileTime.set(descriptor, seconds) }
 
+    /// Lets only the owner of the file read and write it. To be called before the first write.
+    func makePrivate() throws(Destination.Failure) {
+        guard fchmod(descriptor, 0o600) == 0 else { throw Destination.cannot("write", path) }
+    }
+
     /// Waits until the content is on disk. With delayed allocation, a full disk is reported only here.
     func flush() throws(Destination.Failure) {
         guard fsync(descriptor) == 0 else { throw Destination.cannot("write", path) }

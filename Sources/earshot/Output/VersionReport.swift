@@ -45,6 +45,7 @@ enum VersionReport {
             ("SQLite", SharedLibrary("libsqlite3.so.0")?.text("sqlite3_libversion")),
             ("OpenSSL", SharedLibrary("libcrypto.so.3")?.text("OpenSSL_version").map(withoutName)),
             ("libidn2", SharedLibrary("libidn2.so.0")?.text("idn2_check_version")),
+            ("libpsl", SharedLibrary("libpsl.so.5")?.text("psl_get_version")),
             ("zlib", SharedLibrary("libz.so.1")?.text("zlibVersion")),
             ("brotli", brotli.map { "\($0 >> 24).\($0 >> 12 & 0xfff).\($0 & 0xfff)" }),
             ("zstd", SharedLibrary("libzstd.so.1")?.text("ZSTD_versionString")),

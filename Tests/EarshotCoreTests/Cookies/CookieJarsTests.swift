@@ -40,7 +40,7 @@ struct CookieJarsTests {
     private static func fill(_ jars: inout CookieJars, _ root: String) throws {
         _ = jars.withCookies(try request(), of: root, seconds: 0)
         let fields = HeaderFields(lines: Array("set-cookie: \(root)=1\n".utf8))
-        jars.store(fields, of: try request(root), seconds: 0)
+        jars.store(fields, of: try request(root), suffixes: .unknown, seconds: 0)
     }
 
     private static func phase(of root: String, in jars: CookieJars) -> Phase {
@@ -125,8 +125,8 @@ struct CookieJarsTests {
 
     @Test mutating func `cookies for a root without a used jar are dropped`() throws {
         let fields = HeaderFields(lines: Array("set-cookie: a=1\n".utf8))
-        jars.store(fields, of: try Self.request("r"), seconds: 0)
-        jars.store(fields, of: try Self.request(), seconds: 0)
+        jars.store(fields, of: try Self.request("r"), suffixes: .unknown, seconds: 0)
+        jars.store(fields, of: try Self.request(), suffixes: .unknown, seconds: 0)
         #expect(jars.used.isEmpty && jars.checkInvariants() == [])
     }
 }

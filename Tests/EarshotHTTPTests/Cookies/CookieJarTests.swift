@@ -17,7 +17,7 @@ import Testing
     private func set(_ cookies: [String], from origin: String, in jar: inout CookieJar, at now: Int64 = now) throws {
         for cookie in cookies {
             let field = HeaderFields(lines: Array("Set-Cookie: \(cookie)".utf8))
-            jar.store(field, from: try FetchURL(origin), now: now)
+            jar.store(field, from: try FetchURL(origin), suffixes: .registries, now: now)
         }
     }
 
@@ -85,6 +85,46 @@ import Testing
         let hosts = ["www.example.com", "example.com", "x.example.com", "y.www.example.com", "com", "ample.com"]
         let reached = try hosts.filter { try sent([row.input], to: "https://\($0)/") != nil }
         #expect(reached.joined(separator: " ") == row.expected)
+    }
+
+    @Test(
+        "Domain and public suffixes",
+        arguments: [
+            ("a.co.uk", "co.uk", ""), ("co.uk", "co.uk", "co.uk"), ("a.b.co.uk", "b.co.uk", "b.co.uk a.b.co.uk"),
+            ("a.github.io", "github.io", ""), ("github.io", "github.io", "github.io"),
+        ])
+    func publicSuffix(host: String, domain: String, expected: String) throws {
+        for source in [CookieJar.Source.server, .user] {
+            var jar = CookieJar()
+            let field = HeaderFields(lines: Array("set-cookie: a=b; domain=\(domain)".utf8))
+            jar.store(field, from: try FetchURL("https://\(host)/"), by: source, suffixes: .registries, now: Self.now)
+            let hosts = ["co.uk", "a.co.uk", "b.co.uk", "a.b.co.uk", "github.io", "a.github.io"]
+            let reached = try hosts.filter {
+                jar.cookieField(for: try FetchURL("https://\($0)/"), now: Self.now).first("cookie") != nil
+            }
+            #expect(reached.joined(separator: " ") == expected, "\(source)")
+        }
+    }
+
+    @Test func `without a list a server sets cookies only for its own host, and the user for any`() throws {
+        func hosts(_ source: CookieJar.Source, from host: String, domain: String) throws -> [String] {
+            var jar = CookieJar()
+            let field = HeaderFields(lines: Array("set-cookie: a=b; domain=\(domain)".utf8))
+            jar.store(field, from: try FetchURL("https://\(host)/"), by: source, suffixes: .unknown, now: Self.now)
+            return try ["example.com", "www.example.com"].filter {
+                jar.cookieField(for: try FetchURL("https://\($0)/"), now: Self.now).first("cookie") != nil
+            }
+        }
+        #expect(try hosts(.server, from: "www.example.com", domain: "example.com") == [])
+        #expect(try hosts(.server, from: "example.com", domain: "example.com") == ["example.com"])
+        #expect(try hosts(.user, from: "example.com", domain: "example.com") == ["example.com", "www.example.com"])
+        #expect(try hosts(.user, from: "com", domain: "com") == [])
+    }
+
+    @Test func `HttpOnly is kept`() throws {
+        var jar = CookieJar()
+        try set(["a=b; HttpOnly", "c=d"], from: "https://a.example/", in: &jar)
+        #expect(jar.cookies(now: Self.now).sorted { $0.created < $1.created }.map(\.isHTTPOnly) == [true, false])
     }
 
     @Test func `an address has nothing above it, a name without dots only itself`() throws {
@@ -218,7 +258,7 @@ import Testing
         var jar = CookieJar()
         let url = try FetchURL("http://a.example/")
         let many = (0..<60).map { "set-cookie: c\($0)=1" }.joined(separator: "\n")
-        jar.store(HeaderFields(lines: Array(many.utf8)), from: url, now: Self.now)
+        jar.store(HeaderFields(lines: Array(many.utf8)), from: url, suffixes: .registries, now: Self.now)
         #expect(jar.cookies(now: Self.now).map(\.name).contains(Array("c49".utf8)))
         #expect(!jar.cookies(now: Self.now).map(\.name).contains(Array("c50".utf8)))
         let value = String(repeating: "v", count: 4000)
@@ -231,7 +271,8 @@ import Testing
     @Test func `bytes that are no text go back as they came`() throws {
         var jar = CookieJar()
         let url = try FetchURL("http://a.example/")
-        jar.store(HeaderFields(lines: Array("set-cookie: a=".utf8) + [0xff, 0x80]), from: url, now: Self.now)
+        let field = HeaderFields(lines: Array("set-cookie: a=".utf8) + [0xff, 0x80])
+        jar.store(field, from: url, suffixes: .registries, now: Self.now)
         let request = HTTPRequest(url: url, fields: HeaderFields(lines: Array("Cookie: old\naccept: a/b".utf8)))
         let sent = request.adding(jar.cookieField(for: url, now: Self.now))
         #expect(sent.fields.bytes == Array("accept: a/b\ncookie: a=".utf8) + [0xff, 0x80])
@@ -262,7 +303,7 @@ import Testing
                 isFar ? Int64(bitPattern: generator.next()) : Self.now + Int64.random(in: 0...20, using: &generator)
             let line = "set-cookie: n\(Int.random(in: 0..<80, using: &generator))\(text.joined())"
             let origin = urls.randomElement(using: &generator) ?? urls[0]
-            jar.store(HeaderFields(lines: Array(line.utf8)), from: origin, now: now)
+            jar.store(HeaderFields(lines: Array(line.utf8)), from: origin, suffixes: .registries, now: now)
             stored = max(stored, jar.count)
             let field = jar.cookieField(for: urls.randomElement(using: &generator) ?? urls[0], now: Self.now)
             #expect((try? HeaderFields(request: field.bytes)) == field, "seed \(seed): \(line)")

@@ -35,7 +35,7 @@
                            `last-modified=D` and `expires=D` add a field, `plain` omits the tag, `unquoted` its quotation
                            marks. 503 while the test makes NAME fail
     /headers               the request as received by the origin, in JSON
-    /set-cookie/COOKIE     as /headers, and sets that cookie for every path; with `?location=U` redirects to U
+    /set-cookie/COOKIE     as /headers, and sets that cookie (percent-decoded) for every path; with `?location=U` redirects to U
     /drop-second           responds to the first request of a connection, and closes it silently at the second
 """
 
@@ -44,6 +44,7 @@ import hashlib
 import json
 import socket
 import struct
+import urllib.parse
 import zlib
 
 PIECE = 64 * 1024
@@ -307,6 +308,7 @@ async def headers(connection, request, _, fields=()):
 
 
 async def set_cookie(connection, request, origin, cookie):
+    cookie = urllib.parse.unquote(cookie)
     if "location" in request.query:
         fields = [("Set-Cookie", f"{cookie}; Path=/"), ("Location", request.query["location"])]
         await connection.send(plain(302, b"elsewhere\n", fields))

@@ -1,0 +1,43 @@
+internal import ArgumentParser
+internal import EarshotWire
+
+/// Options for files of cookies.
+struct CookieOptions: ParsableArguments {
+    @Option(
+        name: [.customShort("b"), .customLong("cookie-file")],
+        help: ArgumentHelp(
+            "Send the cookies of a file in the Netscape format, and those that servers set. Implies --cookies.",
+            valueName: "file"),
+        completion: .file())
+    var input: String?
+
+    @Option(
+        name: [.customShort("c"), .customLong("cookie-jar")],
+        help: ArgumentHelp(
+            "Write all cookies to a file at the end, in the Netscape format. Implies --cookies.", valueName: "file"),
+        completion: .file())
+    var output: String?
+
+    /// Whether the requests use cookies of a file.
+    var areUsed: Bool { input != nil || output != nil }
+
+    func validate() throws {
+        guard input != "-", output != "-" else {
+            throw ValidationError("--cookie-file and --cookie-jar need files; - is not supported")
+        }
+    }
+
+    /// Reads the file, and returns the exchange of cookies for the requests of a handler; nil without one.
+    ///
+    /// The exchange has another handler of the same root, so the jar stays when an interrupt removes the requests.
+    func exchange(besides handler: HandlerID) throws(Complaint) -> CookieExchange? {
+        guard areUsed else { return nil }
+        // The first run of a command that updates its file has none.
+        let cookies = try input.map { path throws(Complaint) in
+            try CookieFile.read(path, mayBeMissing: path == output)
+        }
+        let root = handler.description.prefix { $0 != "/" }
+        let own = HandlerID("\(root)/cookies-\(String(UInt32.random(in: 0 ... .max), radix: 16))")
+        return CookieExchange(cookies ?? [], output: output, of: own ?? handler)
+    }
+}

@@ -1,0 +1,95 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// The cookies of one run of `get`: gives those of a file to the jar of its handler, and saves the jar at the end.
+final class CookieExchange {
+    /// Maximum number of fields in a message: as many as a jar evaluates.
+    private static let mostFields = 50
+    /// Maximum length of the fields of a message in bytes. The rest of a head is for handler and URL.
+    private static let mostBytes = 48 << 10
+
+    private let handler: HandlerID
+    private let cookies: [FileCookie]
+    /// Path of the file to write; nil for none.
+    private let output: String?
+    private var saved: [FileCookie] = []
+    private var isAsking = false
+    /// Whether the jar was read to its end, or needs no reading.
+    private(set) var isComplete: Bool
+
+    /// - Parameters:
+    ///   - cookies: cookies for the jar.
+    ///   - output: file for the cookies of the jar at the end; nil for none.
+    init(_ cookies: [FileCookie], output: String?, of handler: HandlerID) {
+        self.handler = handler
+        self.cookies = cookies
+        self.output = output
+        isComplete = output == nil
+    }
+
+    /// Gives the cookies of the file to the broker. Requests must follow.
+    func begin(_ connection: ClientConnection) {
+        // A jar needs a handler of its root.
+        connection.subscribe(.handler(handler))
+        let now = Int64(time(nil))
+        let live = cookies.filter { $0.expires.map { $0 > now } ?? true }
+        for message in Self.messages(live) {
+            connection.storeCookies(message.fields, from: message.url, for: handler)
+        }
+    }
+
+    /// Returns the cookies as messages of one host each. The order of a host's cookies stays.
+    static func messages(_ cookies: [FileCookie]) -> [(url: String, fields: [UInt8])] {
+        var places: [String: Int] = [:]
+        var messages: [(url: String, fields: [UInt8])] = []
+        var counts: [Int] = []
+        for cookie in cookies {
+            let field = cookie.field
+            if let place = places[cookie.url], counts[place] < mostFields,
+                messages[place].fields.count + 1 + field.count <= mostBytes
+            {
+                messages[place].fields += [UInt8(ascii: "\n")] + field
+                counts[place] += 1
+            } else {
+                places[cookie.url] = messages.count
+                messages.append((cookie.url, field))
+                counts.append(1)
+            }
+        }
+        return messages
+    }
+
+    /// Asks for the cookies of the jar, once.
+    func finish(_ connection: ClientConnection) {
+        guard !isAsking, !isComplete else { return }
+        isAsking = true
+        connection.query(.cookies(handler))
+    }
+
+    /// Handles an answer to a query.
+    ///
+    /// - Returns: whether it was for the jar.
+    func answered(_ query: Query, _ json: [UInt8], _ connection: ClientConnection) -> Bool {
+        guard case .cookies = query else { return false }
+        let answer = JSONValue(json)
+        if case .array(let entries) = answer?.member("cookies") { saved += entries.compactMap(FileCookie.init) }
+        if let next = answer?.member("cookies-next")?.text {
+            connection.query(.cookies(handler), QueryPage(after: next))
+        } else {
+            isComplete = true
+        }
+        return true
+    }
+
+    /// Writes the file.
+    func save() throws(Complaint) {
+        guard let output else { return }
+        guard isComplete else {
+            throw Complaint(
+                .cannotWrite, "cannot write \(output): the broker did not send the cookies; repeat the command")
+        }
+        try CookieFile.write(saved, to: output)
+    }
+}
