@@ -108,6 +108,21 @@ extension BrokerCore {
         for interest in unwanted { finishPurge(of: interest) }
     }
 
+    /// Maximum of `finishFirstPurges`, so that one message cannot purge a large handler.
+    private static let mostFirstPurges = 64
+
+    /// Purges the removed requests of a flight that precede its first live one, up to a limit. The flight may end.
+    mutating func finishFirstPurges(of flight: Int32) {
+        guard !handlers.purging.isEmpty else { return }
+        let name = flights.name(of: flight)
+        for _ in 0..<Self.mostFirstPurges {
+            guard flights.number(of: name) != nil, let first = flights.firstInterest(of: flight), isPurged(first) else {
+                return
+            }
+            finishPurge(of: first)
+        }
+    }
+
     /// Purges the removed requests with this name. Its listeners thus get the terminal of an earlier request before
     /// anything about the next one. O(purges under the handler's name).
     ///

@@ -81,8 +81,11 @@ extension BrokerCore {
         queue.remove(interest)
         guard let flight = interests[interest].flight else { return }
         interests[interest].flight = nil
+        let name = flights.name(of: flight)
         flights.detach(interest, from: flight)
-        dropIfUnwanted(flight, isAtOnce: false, by: message)
+        // The latest removal decides how long the cancellation waits, so requests of earlier removals leave first.
+        if !isPurged(interest) { finishFirstPurges(of: flight) }
+        if flights.number(of: name) != nil { dropIfUnwanted(flight, isAtOnce: false, by: message) }
     }
 
     /// Frees a request's ID.

@@ -69,6 +69,24 @@ struct PurgeTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `the latest removal decides about the wait of a transfer, also during a purge`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        _ = rig.worker(slots: 1)
+        rig.pass { rig in
+            // The first request of the flight stays longest, so the purge does not begin with the second.
+            rig.fetch("other", "1", "http://h0/", by: b)
+            rig.fetch("h", "0", "http://h0/", by: a)
+            for number in 1..<20 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) }
+        }
+        let jobs = rig.jobs
+        rig.pass(unread: [a]) { rig in
+            rig.remove("h", by: a)
+            rig.remove("other", by: b)
+        }
+        #expect(rig.cancellations == jobs.map(\.attempt), "no message of its client is unread")
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `a request removed in slices does not rejoin a transfer that ended meanwhile`() {
         let a = rig.client(1)
         let worker = rig.worker(slots: 1)
