@@ -327,7 +327,7 @@ extension BrokerCore {
         for number in governor.origins.indices {
             let origin = governor.origins[number]
             var fresh = origin
-            fresh.set(terms(for: origin, in: origin.pool))
+            fresh.set(limits.origins.terms(for: origin))
             check(
                 origin.limit == fresh.limit && origin.spacingMilliseconds == fresh.spacingMilliseconds
                     && origin.allowsHTTP2 == fresh.allowsHTTP2 && origin.rate == fresh.rate,

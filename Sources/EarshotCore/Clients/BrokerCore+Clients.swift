@@ -208,14 +208,20 @@ extension BrokerCore {
     @inline(__always)
     func listeners(of handler: Int32) -> [Int32] {
         clients.ended.isEmpty && !handlers.hasSubtreeSubscriptions
-            ? handlers[handler].subscribers : selectedListeners(of: handler)
+            ? handlers[handler].subscribers : Self.listeners(of: handler, handlers, clients)
     }
 
-    /// The rare case of `listeners`. Not inlined, because a call of a component's function copies the core there.
+    /// The rare case of `listeners`. Not a method of the core, because its caller would copy the whole core.
     @inline(never)
-    private func selectedListeners(of handler: Int32) -> [Int32] {
+    private static func listeners(of handler: Int32, _ handlers: HandlerRegistry, _ clients: SessionTable) -> [Int32] {
         // A departed session may not have been unsubscribed from this handler yet.
         clients.withoutGone(handlers.subscribers(of: handler))
+    }
+
+    /// The same as `listeners`, for the end of each request. A mutating function copies no table.
+    mutating func presentListeners(of handler: Int32) -> [Int32] {
+        guard !clients.ended.isEmpty || handlers.hasSubtreeSubscriptions else { return handlers[handler].subscribers }
+        return Self.listeners(of: handler, handlers, clients)
     }
 
     // MARK: Handlers

@@ -7,14 +7,15 @@ extension BrokerCore {
 
     /// Ends an open request, which has left its flight, with an outcome. Without a listener the outcome is held, or
     /// written to disk for a durable request.
-    mutating func settle(_ interest: Int32, with outcome: Int32, now: Tick) {
-        times.requestEnded(
-            askedAt: interests[interest].askedAt, transferStartedAt: outcomes.transferStart(of: outcome), now: now)
+    ///
+    /// - Parameter start: start of the transfer of a response; nil for a failure and for a response without a transfer.
+    mutating func settle(_ interest: Int32, with outcome: Int32, transferStartedAt start: Tick? = nil, now: Tick) {
+        times.requestEnded(askedAt: interests[interest].askedAt, transferStartedAt: start, now: now)
         guard !isDurable(interest) else {
             record(interest, outcome)
             return
         }
-        let listeners = listeners(of: interests[interest].handler)
+        let listeners = presentListeners(of: interests[interest].handler)
         guard !listeners.isEmpty else {
             let waiting = handlers[interests[interest].handler].held + 1
             hold(interest, outcomes.mustSpill(outcome, waiting: waiting) ? lost(outcome) : outcome, now: now)
@@ -380,40 +381,60 @@ extension BrokerCore {
     func terminal(of interest: Int32, sequence: UInt64) -> (Terminal, BodyID?) {
         let record = interests[interest]
         let outcome = outcomes[outcomeNumber(of: interest)]
-        var response: Terminal.Response?
-        if let answer = outcome.response {
-            var told = Terminal.Response(url: answer.url)
-            told.source = answer.source ?? (record.isShared ? .shared : answer.isResumed ? .resumed : .network)
-            told.length = answer.length
-            told.sha256 = answer.sha256
-            told.file = record.isWarm ? nil : answer.file.map { workerLimits.spool + "/" + $0 }
-            told.isYours = record.isGiven && told.file != nil
-            if let number = record.extras, extras[number].streams, told.file != nil {
-                told.generation = answer.generation.map { Generation($0) }
-            }
-            told.queuedMilliseconds = answer.startedAt.milliseconds(since: record.askedAt)
-            told.elapsedMilliseconds = answer.endedAt.milliseconds(since: record.askedAt)
-            told.attempts = outcome.attempts
-            told.httpFields = answer.fields
-            response = told
+        var streams = false
+        var tag: String?
+        if let number = record.extras {
+            streams = extras[number].streams
+            tag = extras[number].tag
         }
         let end: Terminal.Outcome
         if let code = outcome.failure {
             var failure = Terminal.Failure(code: code.rawValue, detail: outcome.detail ?? code.sentence)
-            failure.status = code == .httpStatus ? outcome.response?.status : nil
-            failure.response = response
             failure.attempts = outcome.attempts
+            if let response = outcome.response {
+                failure.status = code == .httpStatus ? response.status : nil
+                failure.response = Terminal.Response(
+                    response, attempts: outcome.attempts, to: record, streams: streams, in: workerLimits.spool)
+            }
             end = .failed(failure)
         } else {
-            guard let response, let status = outcome.response?.status else {
+            guard let response = outcome.response else {
                 preconditionFailure("outcome of request \(interest) is neither a failure nor a response")
             }
-            end = .result(status: status, response)
+            end = .result(
+                status: response.status,
+                Terminal.Response(
+                    response, attempts: outcome.attempts, to: record, streams: streams, in: workerLimits.spool))
         }
-        let tag = if let number = record.extras { extras[number].tag } else { String?.none }
         let terminal = Terminal(
             handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: tag,
             isDurable: isDurable(interest), outcome: end)
         return (terminal, record.isWarm ? nil : outcome.response?.body)
+    }
+}
+
+extension Terminal.Response {
+    /// Response as one request receives it.
+    ///
+    /// - Parameters:
+    ///   - streams: whether the request reads the body while it grows.
+    ///   - spool: the folder of the spool's files.
+    fileprivate init(
+        _ response: borrowing Outcome.Response, attempts: Int, to request: borrowing Interest, streams: Bool,
+        in spool: String
+    ) {
+        self.init(url: response.url)
+        source = response.source ?? (request.isShared ? .shared : response.isResumed ? .resumed : .network)
+        length = response.length
+        sha256 = response.sha256
+        if let name = response.file, !request.isWarm {
+            file = spool + "/" + name
+            isYours = request.isGiven
+            if streams, let attempt = response.generation { generation = Generation(attempt) }
+        }
+        queuedMilliseconds = response.startedAt.milliseconds(since: request.askedAt)
+        elapsedMilliseconds = response.endedAt.milliseconds(since: request.askedAt)
+        self.attempts = attempts
+        httpFields = response.fields
     }
 }

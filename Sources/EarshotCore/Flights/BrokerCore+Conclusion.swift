@@ -184,12 +184,15 @@ extension BrokerCore {
         guard !facilities.isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
         guard !flights.keep(outcome, of: flight) else { return }
         let isStored = flights[flight].isStored
+        var start: Tick?
         if let response = outcome.response, response.source == nil {
+            start = response.startedAt
             times.transfer.observe(from: response.startedAt, to: response.endedAt)
             ledger.flights.bytes &+= response.length
         }
-        let (waiting, ended) = flights.detachAll(from: flight)
-        for flight in ended { forget(flight) }
+        let (waiting, redirected) = flights.detachAll(from: flight)
+        for flight in redirected { forget(flight) }
+        forget(flight)
         let number = outcomes.insert(outcome)
         outcomes.retain(number)
         let filed = outcomes.splitCopy(of: number)
@@ -205,7 +208,8 @@ extension BrokerCore {
                 settle(interest, with: outcomes.insert(own), now: now)
             } else {
                 if waiting.count == 1, !isStored { giveAway(outcome, to: interest) }
-                settle(interest, with: prefersFile(interest) ? filed : number, now: now)
+                settle(
+                    interest, with: prefersFile(interest) ? filed : number, transferStartedAt: start, now: now)
             }
         }
         if filed != number { release(filed) }

@@ -19,10 +19,7 @@ extension BrokerCore {
             refuse(client, "bad-message", "a REQ socket says subscribe: no with durable", .fetch(fetch))
             return
         }
-        if fetch.options.replacesHandler, let handler = handlers.number(of: fetch.handler) {
-            _ = removeAll(of: handler, by: client)
-        }
-        if fetch.options.replacesHandler { withdraw(from: client) { $0 == fetch.handler } }
+        if fetch.options.replacesHandler { replaceRequests(of: fetch.handler, by: client) }
         settlePurges(of: fetch.request, fetch.handler)
         let handler = handlerNumber(fetch.handler)
         let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
@@ -58,6 +55,12 @@ extension BrokerCore {
             let outcome = Outcome(failure: refusal.code, detail: refusal.detail)
             settle(interest, with: outcomes.insert(outcome), now: now)
         }
+    }
+
+    /// Removes all requests of a handler for the new one of the same client.
+    private mutating func replaceRequests(of id: HandlerID, by client: Int32) {
+        if let handler = handlers.number(of: id) { _ = removeAll(of: handler, by: client) }
+        withdraw(from: client) { $0 == id }
     }
 
     private func objection(to body: RequestBody, of fetch: Fetch) -> (code: String, detail: String)? {

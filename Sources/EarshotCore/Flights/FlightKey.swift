@@ -21,7 +21,8 @@ struct FlightKey: Hashable {
     }
 
     init(
-        _ request: HTTPRequest, redirect: RedirectMode, own: String?, alone: UInt64?, mode: CacheMode = .default
+        _ request: borrowing HTTPRequest, redirect: RedirectMode, own: String?, alone: UInt64?,
+        mode: CacheMode = .default
     ) {
         self.mode = mode
         url = request.url.description

@@ -226,19 +226,20 @@ struct FlightTable {
 
     /// Detaches all requests of a flight and of the flights redirected to it.
     ///
-    /// - Returns: the requests, and those flights, which the caller removes next in this order.
-    mutating func detachAll(from flight: Int32) -> (interests: [Int32], ended: [Int32]) {
+    /// - Returns: the requests, and those flights. The caller next removes them in this order, and then `flight`.
+    mutating func detachAll(from flight: Int32) -> (interests: [Int32], redirected: [Int32]) {
         var waiting = interestChains.members(of: flights[flight].interests)
         for interest in waiting { interestChains.remove(interest, from: &flights[flight].interests) }
-        var ended: [Int32] = []
+        // Most flights have none, so that the empty array needs no memory.
+        var redirected: [Int32] = []
         for parent in parents(of: flight) {
             parentChains.remove(parent, from: &flights[flight].parents)
             let more = detachAll(from: parent)
             waiting += more.interests
-            ended += more.ended
+            redirected += more.redirected
+            redirected.append(parent)
         }
-        ended.append(flight)
-        return (waiting, ended)
+        return (waiting, redirected)
     }
 
     // MARK: Deferred cancellation

@@ -45,7 +45,7 @@ struct Interest {
         private static let streamMilliseconds = 100
 
         /// Returns nil if all options have their defaults.
-        init?(_ options: Fetch.Options) {
+        init?(_ options: borrowing Fetch.Options) {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
                     || options.limitRate != nil || options.progressMilliseconds != nil || options.streams

@@ -16,7 +16,7 @@ extension BrokerCore {
         if let origin = governor.origin(of: url, hash: hash) { return origin }
         guard let pool = pools.number(of: String(url.scheme)) else { preconditionFailure("\(url.scheme) has no pool") }
         var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
-        entry.set(terms(for: entry, in: pool))
+        entry.set(limits.origins.terms(for: entry))
         pools.originAdded(to: pool)
         return governor.add(entry)
     }
@@ -41,7 +41,7 @@ extension BrokerCore {
     /// Applies the current rules to every origin. O(origins).
     mutating func applyOriginRules(now: Tick) {
         for origin in governor.origins.indices {
-            let terms = terms(for: governor.origins[origin], in: governor.origins[origin].pool)
+            let terms = limits.origins.terms(for: governor.origins[origin])
             let (pause, forgotten) = governor.setTerms(terms, of: origin, now: now)
             setTimer(pause, of: origin)
             queue.originOpened(origin)

@@ -33,6 +33,11 @@ public struct OriginRules: Equatable, Sendable {
 
     public init() {}
 
+    /// Terms of an origin in a pool. The slots of users' own workers are the only limit for their origins.
+    func terms(for entry: OriginEntry) -> OriginEntry.Terms {
+        entry.pool == WorkerPool.web ? terms(for: entry.origin) : (.max, 0, true, 0)
+    }
+
     /// Terms of an origin: each value is that of the most specific rule that sets it. O(labels of the host).
     func terms(for origin: @autoclosure () -> Origin) -> OriginEntry.Terms {
         var found = Terms()

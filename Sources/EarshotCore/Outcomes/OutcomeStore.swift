@@ -100,13 +100,6 @@ struct OutcomeStore {
 
     func contains(_ number: Int32) -> Bool { outcomes.contains(number) }
 
-    /// Returns the start of the transfer of a response; nil for a failure and for a response without a transfer.
-    @inline(never)
-    func transferStart(of number: Int32) -> Tick? {
-        guard let response = outcomes[number].response, response.source == nil else { return nil }
-        return response.startedAt
-    }
-
     /// Adds an outcome with a reference count of 0.
     mutating func insert(_ outcome: Outcome) -> Int32 { outcomes.insert(outcome) }
 

@@ -20,8 +20,8 @@ extension BrokerCore {
 
     /// Marks the file of an outcome as owned by the request's client, if exactly one client is subscribed.
     mutating func giveAway(_ outcome: Outcome, to interest: Int32) {
-        guard mayTake(interest), outcome.failure == nil, let response = outcome.response, response.source == nil,
-            let file = response.file, SpoolName.isTaken(file)
+        guard interests[interest].takes, outcome.failure == nil, let response = outcome.response,
+            response.source == nil, let file = response.file, SpoolName.isTaken(file), mayTake(interest)
         else { return }
         interests[interest].isGiven = true
     }

@@ -17,11 +17,6 @@ extension BrokerCore {
     @inline(__always)
     func pool(of flight: Int32) -> Int32 { governor.origins[origin(of: flight)].pool }
 
-    /// Terms of an origin. The slots of users' own workers are the only limit for their origins.
-    func terms(for entry: OriginEntry, in pool: Int32) -> OriginEntry.Terms {
-        pool == WorkerPool.web ? limits.origins.terms(for: entry.origin) : (.max, 0, true, 0)
-    }
-
     mutating func setTimer(_ absence: WorkerPools.Absence?) {
         if let absence { setTimer(absence.end, .lonely(pool: absence.pool, absence: absence.serial)) }
     }

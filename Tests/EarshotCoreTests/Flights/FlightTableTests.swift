@@ -189,8 +189,9 @@ struct FlightTableTests {
         table.follow(child, by: parent)
         let detached = table.detachAll(from: child)
         #expect(detached.interests == [1, 2])
-        #expect(detached.ended == [grandparent, parent, child])
-        for flight in detached.ended { table.remove(flight) }
+        #expect(detached.redirected == [grandparent, parent])
+        for flight in detached.redirected { table.remove(flight) }
+        table.remove(child)
         #expect(table.count == 0 && table.checkInvariants() == [])
     }
 
