@@ -112,13 +112,10 @@ extension BrokerCore {
     private static let mostFirstPurges = 64
 
     /// Purges the removed requests of a flight that precede its first live one, up to a limit. The flight may end.
-    mutating func finishFirstPurges(of flight: Int32) {
-        guard !handlers.purging.isEmpty else { return }
-        let name = flights.name(of: flight)
+    mutating func finishFirstPurges(of name: FlightName) {
         for _ in 0..<Self.mostFirstPurges {
-            guard flights.number(of: name) != nil, let first = flights.firstInterest(of: flight), isPurged(first) else {
-                return
-            }
+            guard let flight = flights.number(of: name), let first = flights.firstInterest(of: flight), isPurged(first)
+            else { return }
             finishPurge(of: first)
         }
     }

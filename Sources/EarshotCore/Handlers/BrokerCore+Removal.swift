@@ -81,11 +81,15 @@ extension BrokerCore {
         queue.remove(interest)
         guard let flight = interests[interest].flight else { return }
         interests[interest].flight = nil
-        let name = flights.name(of: flight)
+        let hasPurges = !handlers.purging.isEmpty && !isPurged(interest)
+        let names = hasPurges ? [flight, flights.leaf(of: flight)].map { flights.name(of: $0) } : []
         flights.detach(interest, from: flight)
-        // The latest removal decides how long the cancellation waits, so requests of earlier removals leave first.
-        if !isPurged(interest) { finishFirstPurges(of: flight) }
-        if flights.number(of: name) != nil { dropIfUnwanted(flight, isAtOnce: false, by: message) }
+        dropIfUnwanted(flight, isAtOnce: false, by: message)
+        // The latest removal decides how long the cancellation waits, so requests of earlier removals leave before it.
+        for name in names {
+            finishFirstPurges(of: name)
+            if let flight = flights.number(of: name) { dropIfUnwanted(flight, isAtOnce: false, by: message) }
+        }
     }
 
     /// Frees a request's ID.
