@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import urllib.parse
 
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
@@ -87,6 +88,18 @@ class DownloaderTests(TestCase):
         self.assertEqual(line["source"], "network")
 
     # Checks.
+
+    def test_json_lines_list_the_redirects_of_their_request(self):
+        target = self.origin.url + "/bytes/5?token=1"
+        path = "/redirect-to?" + urllib.parse.urlencode({"url": target})
+        lines = [json.loads(line) for line in self.done(
+            "--json", self.origin.url + path, self.origin.url + "/redirect/2", target).splitlines()]
+        lines.sort(key=lambda line: line["index"])
+        self.assertEqual([hop["url"] for hop in lines[0]["redirects"]], [target])
+        self.assertEqual(len(lines[1]["redirects"]), 2)
+        self.assertEqual(lines[1]["redirects"][-1]["url"], lines[1]["final"])
+        self.assertTrue(all(300 <= hop["status"] < 400 for hop in lines[1]["redirects"]), lines[1])
+        self.assertNotIn("redirects", lines[2])
 
     def test_a_body_that_does_not_match_its_checksum_leaves_no_file(self):
         size = 3 << 20

@@ -50,6 +50,8 @@ public struct FetchOptions: Sendable {
     public var key: String?
     /// Whether the request uses the cookies of its handler's root, the first segment of the handler's name.
     public var usesCookies = false
+    /// Whether ``Response/redirects`` lists the redirects that were followed.
+    public var listsRedirects = false
     /// URL of a proxy (`http`, `https`, `socks5`), or `none`; nil uses the environment of the workers.
     public var proxy: String?
     /// Absolute path of a PEM file with trusted certificates; nil uses those of the system.
@@ -137,6 +139,7 @@ public struct FetchOptions: Sendable {
         wire.digest = digest
         wire.key = key
         wire.usesCookies = usesCookies
+        wire.listsRedirects = listsRedirects
         wire.route.proxy = proxy
         wire.route.caFile = certificateAuthorities
         wire.route.clientCertificate = clientCertificate

@@ -24,10 +24,20 @@ public struct Response: Sendable {
         case revalidated
     }
 
+    /// A redirect that was followed.
+    public struct Redirect: Hashable, Sendable {
+        /// HTTP status, 300 to 399.
+        public let status: Int
+        /// URL of its target in normal form; nil for one beyond 2 KiB of all targets.
+        public let url: String?
+    }
+
     /// HTTP status, 200 to 399; up to 999 for an error page.
     public let status: Int
     /// URL of the response after redirects, in normal form.
     public let url: String
+    /// Redirects that were followed, in their order; empty without ``FetchOptions/listsRedirects``.
+    public let redirects: [Redirect]
     /// Header fields of the response.
     public let fields: HeaderFields
     /// Decoded body.
@@ -47,6 +57,7 @@ public struct Response: Sendable {
     init(status: Int, _ response: Terminal.Response, body: ResponseBody) {
         self.status = status
         url = response.url
+        redirects = response.redirects.map { Redirect(status: $0.status, url: $0.url) }
         fields = HeaderFields(response.httpFields)
         self.body = body
         source =

@@ -164,7 +164,7 @@ extension BrokerCore {
             guard let (due, sequence) = clients[client].deliveries.take() else { break }
             switch due.place {
             case .memory(let interest):
-                let (terminal, body) = terminal(of: interest, sequence: sequence)
+                let (terminal, body) = terminal(of: interest, sequence: sequence, to: client)
                 actions.append(.client(.deliver(clients[client].id, terminal, body)))
             case .file(let number): sendWaiting(number, sequence, to: client)
             case .hole: continue
@@ -377,15 +377,20 @@ extension BrokerCore {
     }
 
     /// The terminal of a request in phase `delivering` or `recording`, and its inline body.
+    ///
+    /// - Parameter client: the receiver; nil if the terminal is written to disk. Only the owner of the request learns of
+    ///   its redirects, because their URLs may be secret.
     @inline(__always)
-    func terminal(of interest: Int32, sequence: UInt64) -> (Terminal, BodyID?) {
+    func terminal(of interest: Int32, sequence: UInt64, to client: Int32? = nil) -> (Terminal, BodyID?) {
         let record = interests[interest]
         let outcome = outcomes[outcomeNumber(of: interest)]
         var streams = false
         var tag: String?
+        var redirects: [Terminal.Redirect] = []
         if let number = record.extras {
             streams = extras[number].streams
             tag = extras[number].tag
+            if let owner = record.owner, owner == client { redirects = extras[number].redirects }
         }
         let end: Terminal.Outcome
         if let code = outcome.failure {
@@ -394,7 +399,8 @@ extension BrokerCore {
             if let response = outcome.response {
                 failure.status = code == .httpStatus ? response.status : nil
                 failure.response = Terminal.Response(
-                    response, attempts: outcome.attempts, to: record, streams: streams, in: workerLimits.spool)
+                    response, attempts: outcome.attempts, to: record, redirects, streams: streams,
+                    in: workerLimits.spool)
             }
             end = .failed(failure)
         } else {
@@ -404,7 +410,8 @@ extension BrokerCore {
             end = .result(
                 status: response.status,
                 Terminal.Response(
-                    response, attempts: outcome.attempts, to: record, streams: streams, in: workerLimits.spool))
+                    response, attempts: outcome.attempts, to: record, redirects, streams: streams,
+                    in: workerLimits.spool))
         }
         let terminal = Terminal(
             handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: tag,
@@ -417,13 +424,15 @@ extension Terminal.Response {
     /// Response as one request receives it.
     ///
     /// - Parameters:
+    ///   - redirects: the redirects that the receiver may see.
     ///   - streams: whether the request reads the body while it grows.
     ///   - spool: the folder of the spool's files.
     fileprivate init(
-        _ response: borrowing Outcome.Response, attempts: Int, to request: borrowing Interest, streams: Bool,
-        in spool: String
+        _ response: borrowing Outcome.Response, attempts: Int, to request: borrowing Interest,
+        _ redirects: consuming [Terminal.Redirect], streams: Bool, in spool: String
     ) {
         self.init(url: response.url)
+        self.redirects = redirects
         source = response.source ?? (request.isShared ? .shared : response.isResumed ? .resumed : .network)
         length = response.length
         sha256 = response.sha256

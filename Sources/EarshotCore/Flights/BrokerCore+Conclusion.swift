@@ -30,7 +30,7 @@ extension BrokerCore {
         switch redirect(of: flight, response.status, fields) {
         case .follow(let next):
             drop(response)
-            follow(flight, next, now: now)
+            follow(flight, next, after: response.status, now: now)
         case .refused(let code):
             drop(response)
             let detail = code == .malformedURL ? "The server redirects to a malformed URL." : nil
@@ -55,7 +55,8 @@ extension BrokerCore {
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
-    private mutating func follow(_ flight: Int32, _ next: HTTPRequest, now: Tick) {
+    private mutating func follow(_ flight: Int32, _ next: HTTPRequest, after status: Int, now: Tick) {
+        flights[flight].redirectStatus = status
         let record = flights[flight]
         let next = withCookies(redirected: next)
         let (child, isNew) = openFlight(
@@ -190,6 +191,7 @@ extension BrokerCore {
             times.transfer.observe(from: response.startedAt, to: response.endedAt)
             ledger.flights.bytes &+= response.length
         }
+        if !flights[flight].parents.isEmpty, outcome.response != nil { noteRedirects(to: flight, before: []) }
         let (waiting, redirected) = flights.detachAll(from: flight)
         for flight in redirected { forget(flight) }
         forget(flight)
@@ -214,6 +216,21 @@ extension BrokerCore {
         }
         if filed != number { release(filed) }
         release(number)
+    }
+
+    /// Notes the redirects to a flight for the requests that ask for them. O(requests that were redirected to it).
+    ///
+    /// - Parameter later: redirects after those to this flight.
+    private mutating func noteRedirects(to flight: Int32, before later: [Terminal.Redirect]) {
+        let url = flights[flight].url.description
+        for parent in flights.parents(of: flight) {
+            let redirects = [Terminal.Redirect(status: flights[parent].redirectStatus, url: url)] + later
+            for interest in flights.ownInterests(of: parent) {
+                guard let number = interests[interest].extras, extras[number].listsRedirects else { continue }
+                extras[number].redirects = redirects
+            }
+            noteRedirects(to: parent, before: redirects)
+        }
     }
 
     @inline(__always)

@@ -98,6 +98,8 @@ struct Flight {
     var isStored = false
     /// Whether the cache revalidates a stale response with it.
     var isRevalidation = false
+    /// Status of its redirect above 300, so that it fits in a byte that is left.
+    private var redirectDigits: UInt8 = 0
 
     /// Changes the phase. Called by `FlightTable`, which counts the phases.
     mutating func enter(_ next: Phase) {
@@ -111,6 +113,12 @@ struct Flight {
             }
         precondition(isLegal, "flight \(id) cannot become \(next) when it is \(phase)")
         phase = next
+    }
+
+    /// Status of its redirect, 300 to 399.
+    var redirectStatus: Int {
+        get { 300 + Int(redirectDigits) }
+        set { redirectDigits = UInt8(clamping: newValue - 300) }
     }
 
     var request: HTTPRequest {

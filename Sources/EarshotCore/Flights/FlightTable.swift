@@ -104,6 +104,9 @@ struct FlightTable {
         return found
     }
 
+    /// Requests that wait for this flight, without those of flights redirected to it. O(requests).
+    func ownInterests(of flight: Int32) -> [Int32] { interestChains.members(of: flights[flight].interests) }
+
     /// The first request of a flight or of the flights redirected to it; nil if only the cache has an interest in it.
     func firstInterest(of flight: Int32) -> Int32? {
         var flight = flight

@@ -35,6 +35,10 @@ struct Interest {
         var streams: Bool
         /// Requested form of the body.
         var delivery: BodyDelivery
+        /// Whether the owner's terminal lists the redirects that were followed.
+        let listsRedirects: Bool
+        /// These redirects, once the request has its outcome.
+        var redirects: [Terminal.Redirect] = []
 
         /// Whether it receives a file if the body exists in both forms. A client that reads a growing file continues to
         /// read it.
@@ -49,7 +53,7 @@ struct Interest {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
                     || options.limitRate != nil || options.progressMilliseconds != nil || options.streams
-                    || options.delivery != .auto
+                    || options.delivery != .auto || options.listsRedirects
             else { return nil }
             tag = options.tag
             digest = options.digest
@@ -57,6 +61,7 @@ struct Interest {
             limitRate = options.limitRate
             streams = options.streams
             delivery = options.delivery
+            listsRedirects = options.listsRedirects
             progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)
         }
     }

@@ -30,6 +30,9 @@ public enum WireLimits {
     public static let keyBytes = 200
     /// Maximum number of named fields in one head, including unknown ones.
     public static let fields = 64
+    /// Maximum length of the field `redirects` in bytes. With it, 48 KiB of header fields, a URL and a path of the maximum
+    /// lengths, a RESULT is no longer than a head.
+    public static let redirectsBytes = 2_048
     /// Maximum number of entries of a table in one reply to QUERY.
     public static let queryEntries = 1_000
     /// Maximum number of words of a setting, including its name. An origin's rule has four.

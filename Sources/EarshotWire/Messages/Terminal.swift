@@ -24,6 +24,8 @@ public struct Terminal: Equatable, Sendable {
     public struct Response: Equatable, Sendable {
         /// URL of the response, after redirects.
         public var url: String
+        /// Redirects that led to `url`, in their order, if the request asked for them.
+        public var redirects: [Redirect] = []
         public var source = Source.network
         /// Decoded length of the body in bytes.
         public var length = 0
@@ -201,6 +203,7 @@ extension Terminal.Response {
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) {
         switch name {
         case "url": url = value.string
+        case "redirects": redirects = try [Terminal.Redirect](value)
         case "source":
             guard let named = Terminal.Source(rawValue: value.string) else {
                 throw WireError(.badMessage, "source must be network, shared, resumed, cache or revalidated")
@@ -220,6 +223,7 @@ extension Terminal.Response {
 
     func write(to writer: inout HeadWriter) {
         writer.field("url", url)
+        if !redirects.isEmpty { writer.field("redirects", redirects.text) }
         writer.field("source", source.rawValue)
         writer.field("length", length)
         writer.field("sha-256", sha256)

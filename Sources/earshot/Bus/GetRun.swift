@@ -408,6 +408,7 @@ final class GetRun {
         fetch.request = request
         fetch.url = url
         if cookies != nil { fetch.options.usesCookies = true }
+        fetch.options.listsRedirects = tellsJSON
         fetch.options.streams = stream != nil
         fetch.options.takes = takesFiles == true
         // A streamed body is written at each report, so its reports keep the broker's interval.

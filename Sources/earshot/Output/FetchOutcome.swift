@@ -58,6 +58,12 @@ struct FetchOutcome {
         line.member("skipped", skipped)
         guard let response else { return }
         line.member("final", response.url == url ? nil : response.url)
+        if !response.redirects.isEmpty {
+            line.member("redirects", objects: response.redirects) { line, redirect in
+                line.member("status", redirect.status)
+                line.member("url", redirect.url)
+            }
+        }
         line.member("length", response.length)
         line.member("sha256", response.sha256)
         line.member("source", response.source.rawValue)

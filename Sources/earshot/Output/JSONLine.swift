@@ -60,6 +60,19 @@ struct JSONLine {
         bytes.append(UInt8(ascii: "}"))
     }
 
+    /// Appends an array with an object for each item.
+    mutating func member<Item>(_ name: String, objects items: [Item], _ write: (inout JSONLine, Item) -> Void) {
+        begin(name)
+        bytes.append(UInt8(ascii: "["))
+        for (index, item) in items.enumerated() {
+            if index > 0 { bytes.append(UInt8(ascii: ",")) }
+            var object = JSONLine()
+            write(&object, item)
+            bytes += object.bytes + [UInt8(ascii: "}")]
+        }
+        bytes.append(UInt8(ascii: "]"))
+    }
+
     /// Returns the line with its line break.
     consuming func finished() -> [UInt8] {
         bytes.append(UInt8(ascii: "}"))

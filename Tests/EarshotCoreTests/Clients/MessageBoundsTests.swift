@@ -17,6 +17,9 @@ struct MessageBoundsTests {
 
     private var response: Terminal.Response {
         var response = Terminal.Response(url: url)
+        // The text of ten redirects has 2,039 bytes, and the rest of a longer list is omitted.
+        response.redirects = Array(
+            repeating: Terminal.Redirect(status: 302, url: "http://h/" + String(repeating: "u", count: 190)), count: 10)
         response.source = .revalidated
         response.length = .max
         response.sha256 = digest

@@ -193,6 +193,16 @@ class Result:
         return self._message.number("queued-ms") or 0
 
     @property
+    def redirects(self) -> tuple[tuple[int, str | None], ...]:
+        """Status and target of each redirect that was followed; empty without the option `list_redirects`.
+
+        The target is None beyond 2 KiB of all targets.
+        """
+        words = (self._message.field("redirects") or "").split()
+        return tuple([(int(status), None if url == "-" else url)
+                      for status, url in zip(words[::2], words[1::2], strict=False) if status.isdecimal()])
+
+    @property
     def elapsed_ms(self) -> int:
         """Milliseconds from the request to its end."""
         return self._message.number("elapsed-ms") or 0

@@ -62,6 +62,14 @@ class FetchTests(BusTestCase):
         self.assertEqual(result.sha256, hashlib.sha256(body(1000)).hexdigest())
         self.assertEqual((result.source, result.url), ("network", f"{self.url}/bytes/1000"))
         self.assertEqual(result.header("content-LENGTH"), "1000")
+        self.assertEqual(result.redirects, ())
+
+    @timed
+    async def test_a_request_that_asks_for_them_learns_its_redirects(self):
+        async with self.connect() as bus, bus.handler("redirected") as handler:
+            result = await handler.fetch(f"{self.url}/redirect/2", list_redirects=True)
+        self.assertEqual([url for _, url in result.redirects], [f"{self.url}/redirect/1", f"{self.url}/redirect/0"])
+        self.assertTrue(all(300 <= status < 400 for status, _ in result.redirects), result.redirects)
         self.assertIsNone(result.path)
         self.assertGreaterEqual(result.elapsed_ms, result.queued_ms)
 

@@ -1,0 +1,80 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The list of redirects in the terminal of a request that asks for it.
+struct RedirectListTests {
+    private var rig = CoreRig()
+    private let client: ClientID
+    private let worker: WorkerID
+
+    init() {
+        worker = rig.worker()
+        client = rig.client(1)
+    }
+
+    private mutating func ask(_ request: String, _ url: String = "http://o/a", by client: ClientID, lists: Bool = true)
+    {
+        rig.fetch("h", request, url, by: client) { $0.options.listsRedirects = lists }
+    }
+
+    /// Ends the jobs of the pass: `/a` and `/b` lead to the next letter, `/c` is answered with `status`.
+    private mutating func answer(_ status: Int = 200) {
+        let jobs = rig.jobs
+        let worker = worker
+        rig.pass { rig in
+            for job in jobs {
+                switch job.url.suffix(2) {
+                case "/a": rig.done(job, by: worker, status: 301, fields: "location: /b?token=1")
+                case "=1": rig.done(job, by: worker, status: 307, fields: "location: http://me:word@p/c")
+                default: rig.done(job, by: worker, status: status)
+                }
+            }
+        }
+    }
+
+    /// The redirects of the terminals of a client in this pass, by request.
+    private func redirects(for client: ClientID) -> [String: [Terminal.Redirect]] {
+        var found: [String: [Terminal.Redirect]] = [:]
+        for case .client(.deliver(client, let terminal, _)) in rig.actions {
+            found[terminal.request.description] = terminal.response?.redirects
+        }
+        return found
+    }
+
+    /// Credentials in the field are not followed, so the list has none.
+    private static let all = [
+        Terminal.Redirect(status: 301, url: "http://o/b?token=1"),
+        Terminal.Redirect(status: 307, url: "http://p/c"),
+    ]
+
+    @Test mutating func `the owner of a request that asks for them learns its redirects, and no other client`() {
+        let other = rig.client(2)
+        rig.say(.subscribe(HandlerPattern("h")!), by: other)
+        ask("1", by: client)
+        ask("2", by: client, lists: false)
+        rig.pass()
+        answer()
+        // Joins the flight of the first target.
+        ask("3", "http://o/b?token=1", by: client)
+        answer()
+        answer()
+        #expect(redirects(for: client) == ["1": Self.all, "2": [], "3": [Self.all[1]]])
+        #expect(redirects(for: other) == ["1": [], "2": [], "3": []])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `an error page has the redirects, and a response without redirects has none`() {
+        ask("1", by: client)
+        rig.pass()
+        answer()
+        answer()
+        answer(404)
+        #expect(redirects(for: client) == ["1": Self.all])
+        ask("2", "http://o/c", by: client)
+        rig.pass()
+        answer()
+        #expect(redirects(for: client) == ["2": []])
+    }
+}

@@ -1,0 +1,42 @@
+import Testing
+
+@testable import EarshotWire
+
+/// The text of the field `redirects`.
+struct RedirectTextTests {
+    private func redirects(_ urls: [String?]) -> [Terminal.Redirect] {
+        urls.map { Terminal.Redirect(status: 302, url: $0) }
+    }
+
+    private func read(_ text: String) throws -> [Terminal.Redirect] {
+        try [Terminal.Redirect](HeadText(bytes: Array(text.utf8)[...]))
+    }
+
+    @Test func `pairs of status and URL are read back`() throws {
+        let list = redirects(["http://a/", nil, "https://b/?c=d"])
+        #expect(list.text == "302 http://a/ 302 - 302 https://b/?c=d")
+        #expect(try read(list.text) == list)
+    }
+
+    @Test func `URLs without room are omitted, and every status stays`() throws {
+        let long = "http://a/" + String(repeating: "x", count: 800)
+        for urls in [
+            Array(repeating: long, count: 10), [long, long, long, "http://b/"], [String(repeating: "y", count: 8_192)],
+        ] {
+            let list = redirects(urls)
+            #expect(list.text.utf8.count <= WireLimits.redirectsBytes)
+            let read = try read(list.text)
+            #expect(read.map(\.status) == list.map(\.status))
+            #expect(zip(read, list).allSatisfy { $0.url == nil || $0.url == $1.url })
+        }
+        #expect(
+            try read(redirects([long, long, long, "http://b/"]).text).map { $0.url != nil } == [
+                true, true, false, true,
+            ])
+    }
+
+    @Test(arguments: ["302", "200 http://a/", "x http://a/", "302 http://a/ 302", "400 -"])
+    func `other texts are malformed`(text: String) {
+        #expect(throws: WireError.self) { try read(text) }
+    }
+}
