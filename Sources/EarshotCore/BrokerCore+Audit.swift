@@ -259,6 +259,7 @@ extension BrokerCore {
         var running = [Int32: Int]()
         var lower = [Int32: Int]()
         for fault in workers.checkInvariants() + pools.checkInvariants() { check(false, fault) }
+        auditRates(check)
         for worker in workers.indices {
             for (attempt, lease) in workers[worker].leases {
                 running[lease.origin, default: 0] += 1
@@ -302,6 +303,12 @@ extension BrokerCore {
                 workers[worker].pools.allSatisfy { pools.contains($0) && !pools[$0].isClosed },
                 "14: worker \(worker) serves a missing or closed pool")
         }
+    }
+
+    private func auditRates(_ check: Check) {
+        for fault in rates.checkInvariants() { check(false, fault) }
+        guard let due = rates.due else { return }
+        check(timers.unordered.contains { $0.subject == .rates(due) }, "12: the division of rates has no timer")
     }
 
     private func auditOrphans(_ check: Check) {

@@ -77,6 +77,7 @@ extension BrokerCore {
         lease.totalBytes = held.totalBytes
         workers.take(held.attempt, lease, at: worker)
         adoption.hold(held.attempt, at: worker, as: identity)
+        orphanTaken(at: origin, now: now)
         partTold(held.part, of: held.attempt, at: worker)
         _ = countGrowth(of: held.attempt, at: worker)
     }
@@ -141,7 +142,7 @@ extension BrokerCore {
         flights[flight].attempts += 1
         ledger.flights.adopted += 1
         workers.adopt(attempt, for: flight, at: worker)
-        divideSoon(now: clock)
+        rateAdopted(attempt, now: clock)
         // A new flight has no interest yet. Its first request raises the limit when it joins.
         if flights[flight].isWanted {
             raise(flight, at: worker, to: sizeLimit(of: flight))

@@ -2,18 +2,35 @@ internal import EarshotWire
 
 /// Rate limits: finds the limits of running attempts, and sends workers the shares of `RateBook`.
 extension BrokerCore {
-    /// Returns the share of an attempt that is about to start, in bytes per second; nil without a limit.
+    /// Returns the share of an attempt that is about to start, in bytes per second; nil without a limit. O(requests of
+    /// the flight).
     mutating func firstRate(of flight: Int32, _ attempt: AttemptID, at origin: Int32, now: Tick) -> Int? {
-        let limits = rateLimits(of: flight, at: origin)
+        var limits = rateLimits(at: origin)
+        if let limit = handlerRate(of: flight) { limits.append(limit) }
         guard !limits.isEmpty else { return nil }
-        let members = rateMembers(inOrder: false).filter { $0.attempt != attempt }
-        let counts = limits.map { limit in
-            members.count { member in member.limits.contains { $0.group == limit.group } }
-        }
         let before = rates.due
-        let rate = rates.started(attempt, limits, counts: counts, now: now)
+        let rate = rates.started(attempt, limits, now: now)
         setRateTimer(unless: before)
         return rate
+    }
+
+    /// Removes the share of an ended attempt.
+    mutating func rateEnded(_ attempt: AttemptID, now: Tick) {
+        let before = rates.due
+        rates.ended(attempt, now: now)
+        setRateTimer(unless: before)
+    }
+
+    /// Lets the next division send the share of an adopted attempt.
+    mutating func rateAdopted(_ attempt: AttemptID, now: Tick) {
+        let before = rates.due
+        rates.adopted(attempt, now: now)
+        setRateTimer(unless: before)
+    }
+
+    /// Counts an orphan under the limits of the bus and of its origin, which are soon divided again.
+    mutating func orphanTaken(at origin: Int32, now: Tick) {
+        if !rateLimits(at: origin).isEmpty { divideSoon(now: now) }
     }
 
     /// Divides the limits soon, if there are any.
@@ -23,7 +40,7 @@ extension BrokerCore {
     }
 
     /// Divides the limits soon, even if no attempt is limited yet.
-    mutating func divideSoon(now: Tick) {
+    private mutating func divideSoon(now: Tick) {
         let before = rates.due
         rates.changed(now: now)
         setRateTimer(unless: before)
@@ -32,7 +49,7 @@ extension BrokerCore {
     /// Divides the limits again, and sends changed shares to the workers.
     mutating func divideRates(now: Tick) {
         let before = rates.due
-        for change in rates.divide(among: rateMembers(inOrder: true), now: now) {
+        for change in rates.divide(among: rateMembers(), now: now) {
             actions.append(.worker(.send(change.worker, .rate(change.attempt, bytesPerSecond: change.rate))))
         }
         setRateTimer(unless: before)
@@ -48,37 +65,43 @@ extension BrokerCore {
         limits.rate > 0 || limits.origins.rules.values.contains { $0.rate ?? 0 > 0 }
     }
 
-    /// All running attempts of flights at child workers. O(leases).
-    ///
-    /// - Parameter inOrder: whether the order is reproducible.
-    private mutating func rateMembers(inOrder: Bool) -> [RateBook.Member] {
+    /// All running attempts of child workers, orphans included, in a reproducible order. O(leases).
+    private mutating func rateMembers() -> [RateBook.Member] {
         var members: [RateBook.Member] = []
         for worker in workers.indices where !workers[worker].isOwn {
             let id = workers[worker].id
-            let leases = inOrder ? workers[worker].leasesInOrder : Array(workers[worker].leases)
-            for (attempt, lease) in leases {
-                guard let flight = lease.flight else { continue }
+            for (attempt, lease) in workers[worker].leasesInOrder where !lease.isCancelling {
+                var limits = rateLimits(at: lease.origin)
+                if let flight = lease.flight, let limit = handlerRate(of: flight, running: attempt) {
+                    limits.append(limit)
+                }
                 members.append(
-                    RateBook.Member(
-                        attempt: attempt, worker: id, limits: rateLimits(of: flight, at: lease.origin),
-                        receivedBytes: lease.receivedBytes))
+                    RateBook.Member(attempt: attempt, worker: id, limits: limits, receivedBytes: lease.receivedBytes))
             }
         }
         return members
     }
 
-    /// Limits that apply to a flight. A flight with an unlimited request has no handler's limit.
-    private mutating func rateLimits(of flight: Int32, at origin: Int32) -> [RateBook.Limit] {
+    /// Limits of the bus and of an origin.
+    private func rateLimits(at origin: Int32) -> [RateBook.Limit] {
         var limits: [RateBook.Limit] = []
         if self.limits.rate > 0 { limits.append(.init(group: .bus, rate: self.limits.rate)) }
         let rate = governor.origins[origin].rate
         if rate > 0 { limits.append(.init(group: .origin(origin), rate: rate)) }
-        if !flights[flight].isRevalidation, let limit = handlerRate(of: flight) { limits.append(limit) }
         return limits
+    }
+
+    /// Limit of the handlers of a running attempt; nil without one. A request that joins can raise or lift it for good,
+    /// and cannot slow an attempt without one.
+    private mutating func handlerRate(of flight: Int32, running attempt: AttemptID) -> RateBook.Limit? {
+        guard rates.mayFollowHandler(attempt) else { return nil }
+        // The cancellation of a flight without requests may be deferred, and another request may join it.
+        return flights[flight].isAwaited ? handlerRate(of: flight) : rates.handlerLimit(of: attempt)
     }
 
     /// Largest limit of the handlers with a request for the flight; nil if one has no limit.
     private mutating func handlerRate(of flight: Int32) -> RateBook.Limit? {
+        guard !flights[flight].isRevalidation else { return nil }
         var largest: RateBook.Limit?
         var isUnlimited = false
         forEachInterest(of: flight) { core, interest in

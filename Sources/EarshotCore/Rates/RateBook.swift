@@ -2,9 +2,9 @@ internal import EarshotWire
 
 /// Shares of running attempts in the rate limits of the bus, of origins and of handlers.
 ///
-/// The limits of all groups hold together: `divide` raises the shares of all members at the same speed. A share stops at
-/// the limit of its first exhausted group, or at the member's demand (max-min fairness). A member that used less than
-/// half of its share demands only twice its rate, so that faster ones can have the rest.
+/// The limits of all groups hold together, and the shares are max-min fair (`WaterFilling`). A member that used less
+/// than half of its share demands only twice its rate, so that faster ones can have the rest. If they cannot use it
+/// either, it stays with the slow ones.
 struct RateBook {
     /// Attempts with a common limit.
     enum Group: Hashable {
@@ -22,10 +22,11 @@ struct RateBook {
         let rate: Int
     }
 
-    /// A running attempt, and the limits that apply to it; none for an attempt that is no longer limited.
+    /// A running attempt, and the limits that apply to it; none for an attempt without a limit.
     struct Member {
         let attempt: AttemptID
         let worker: WorkerID
+        /// At most one for each group.
         let limits: [Limit]
         /// Bytes received since its start.
         let receivedBytes: Int
@@ -38,12 +39,28 @@ struct RateBook {
         let rate: Int?
     }
 
+    /// An attempt with a share.
     private struct Record {
+        /// Limits of its start or of the latest division, at least one. `counts` includes them.
+        var limits: [Limit]
         var rate: Int
-        /// Bytes received at the latest sample.
+        /// Bytes received at the latest sample, or at its start.
         var receivedBytes: Int
+        var sampledAt: Tick
         /// Bytes per second that the member can use; nil for any number.
         var demand: Int?
+
+        /// Measures the demand, if the latest sample is old enough. A younger member has any demand.
+        mutating func sample(_ receivedBytes: Int, now: Tick) {
+            let elapsed = now.milliseconds(since: sampledAt)
+            guard elapsed >= RateBook.sampleMilliseconds else { return }
+            // A worker may report any number.
+            let received = min(max(0, receivedBytes - self.receivedBytes), 1 << 50)
+            let used = received * 1_000 / elapsed
+            demand = used >= rate / 2 ? nil : 2 * used + RateBook.leastDemand
+            self.receivedBytes = receivedBytes
+            sampledAt = now
+        }
     }
 
     /// Time from a start or an end to the division: many changes are divided at once.
@@ -56,24 +73,45 @@ struct RateBook {
     private static let leastDemand = 16 << 10
 
     private var records: [AttemptID: Record] = [:]
-    private var sampledAt: Tick?
+    /// Number of records under each limit. A start needs no other knowledge of the running attempts.
+    private var counts: [Group: Int] = [:]
+    /// Attempts adopted since the latest division. Their workers may apply a share of an earlier broker.
+    private var adoptions: Set<AttemptID> = []
     /// Time of the next division; nil while no attempt is limited.
     private(set) var due: Tick?
 
     /// Whether no attempt is limited.
     var isEmpty: Bool { records.isEmpty }
 
-    /// Adds an attempt. Returns its share until the next division, in bytes per second.
+    // MARK: Events
+
+    /// Adds an attempt. Returns its share until the next division, in bytes per second. O(its limits).
     ///
-    /// - Parameters:
-    ///   - limits: limits that apply to it, at least one.
-    ///   - counts: number of other attempts under each of them.
-    mutating func started(_ attempt: AttemptID, _ limits: [Limit], counts: [Int], now: Tick) -> Int {
-        let shares = zip(limits, counts).map { $0.rate / (1 + $1) }
+    /// - Parameter limits: limits that apply to it, at least one.
+    mutating func started(_ attempt: AttemptID, _ limits: [Limit], now: Tick) -> Int {
+        let shares = limits.map { $0.rate / (1 + counts[$0.group, default: 0]) }
         let rate = max(1, shares.min() ?? 1)
-        records[attempt] = Record(rate: rate, receivedBytes: 0, demand: nil)
+        ended(attempt, now: now)
+        records[attempt] = Record(limits: limits, rate: rate, receivedBytes: 0, sampledAt: now, demand: nil)
+        for limit in limits { counts[limit.group, default: 0] += 1 }
         changed(now: now)
         return rate
+    }
+
+    /// Removes an attempt, if it is limited. O(its limits).
+    mutating func ended(_ attempt: AttemptID, now: Tick) {
+        guard let record = records.removeValue(forKey: attempt) else { return }
+        for limit in record.limits {
+            let count = counts[limit.group, default: 0] - 1
+            counts[limit.group] = count > 0 ? count : nil
+        }
+        changed(now: now)
+    }
+
+    /// Marks an attempt of an earlier broker, so that the next division sends its share even if it has none.
+    mutating func adopted(_ attempt: AttemptID, now: Tick) {
+        adoptions.insert(attempt)
+        changed(now: now)
     }
 
     /// Brings the next division forward, after a start, an end or a changed limit.
@@ -82,112 +120,100 @@ struct RateBook {
         due = min(due ?? soon, soon)
     }
 
-    /// Divides the limits among all running attempts: O(attempts) for each round of `shares`, usually two or three.
+    // MARK: Handlers
+
+    /// The handler's limit of an attempt at its start or at the latest division; nil without one.
+    func handlerLimit(of attempt: AttemptID) -> Limit? {
+        records[attempt]?.limits.first { if case .handler = $0.group { true } else { false } }
+    }
+
+    /// Whether a handler's limit may apply to a running attempt: only if it started with one and has had one since, or
+    /// if the present broker has just adopted it.
+    func mayFollowHandler(_ attempt: AttemptID) -> Bool {
+        adoptions.contains(attempt) || handlerLimit(of: attempt) != nil
+    }
+
+    // MARK: Division
+
+    /// Divides the limits among all running attempts. O(attempts × log(attempts)).
     ///
     /// - Returns: the shares that differ from the previous ones.
     mutating func divide(among members: [Member], now: Tick) -> [Change] {
-        let sampled = sample(now: now)
         var kept: [AttemptID: Record] = [:]
         var limited: [Member] = []
         var changes: [Change] = []
         for member in members {
             let known = records[member.attempt]
             guard !member.limits.isEmpty else {
-                if known != nil { changes.append(Change(worker: member.worker, attempt: member.attempt, rate: nil)) }
+                if known != nil || adoptions.contains(member.attempt) {
+                    changes.append(Change(worker: member.worker, attempt: member.attempt, rate: nil))
+                }
                 continue
             }
             // A rate of 0 differs from any share.
-            var record = known ?? Record(rate: 0, receivedBytes: member.receivedBytes, demand: nil)
-            if let sampled, known != nil {
-                record.demand = Self.demand(record, member.receivedBytes, milliseconds: sampled)
-                record.receivedBytes = member.receivedBytes
-            }
+            var record =
+                known
+                ?? Record(limits: [], rate: 0, receivedBytes: member.receivedBytes, sampledAt: now, demand: nil)
+            record.limits = member.limits
+            record.sample(member.receivedBytes, now: now)
             kept[member.attempt] = record
             limited.append(member)
         }
         records = kept
+        adoptions = []
+        counts = [:]
+        for record in kept.values { for limit in record.limits { counts[limit.group, default: 0] += 1 } }
         let shares = Self.shares(of: limited.map { ($0.limits, kept[$0.attempt]?.demand) })
         for (member, rate) in zip(limited, shares) where records[member.attempt]?.rate != rate {
             records[member.attempt]?.rate = rate
             changes.append(Change(worker: member.worker, attempt: member.attempt, rate: rate))
         }
         due = limited.isEmpty ? nil : now.advanced(byMilliseconds: Self.divisionMilliseconds)
-        if limited.isEmpty { sampledAt = nil }
         return changes
     }
 
-    /// Returns the milliseconds since the latest sample if another one is due.
-    private mutating func sample(now: Tick) -> Int? {
-        guard let last = sampledAt else {
-            sampledAt = now
-            return nil
-        }
-        let elapsed = now.milliseconds(since: last)
-        guard elapsed >= Self.sampleMilliseconds else { return nil }
-        sampledAt = now
-        return elapsed
-    }
-
-    /// Returns the demand of a member that has received this many bytes in all.
-    private static func demand(_ record: Record, _ receivedBytes: Int, milliseconds: Int) -> Int? {
-        // A worker may report any number.
-        let received = min(max(0, receivedBytes - record.receivedBytes), 1 << 50)
-        let rate = received * 1_000 / milliseconds
-        return rate >= record.rate / 2 ? nil : 2 * rate + leastDemand
-    }
-
-    /// Returns max-min fair shares, each at least 1. The order is that of the members.
+    /// Returns max-min fair shares, each at least 1, in the order of the members. Members with a demand get more only
+    /// of limits that the others leave.
     static func shares(of members: [(limits: [Limit], demand: Int?)]) -> [Int] {
-        var rest: [Group: (rate: Int, open: Int)] = [:]
-        for member in members {
-            for limit in member.limits {
-                let known = rest[limit.group]
-                // Two requests of a handler may differ. The larger limit applies.
-                rest[limit.group] = (max(known?.rate ?? 0, limit.rate), (known?.open ?? 0) + 1)
+        var numbers: [Group: Int] = [:]
+        var rates: [Int] = []
+        let numbered = members.map { member in
+            let groups = member.limits.map { limit in
+                if let number = numbers[limit.group] {
+                    // Two requests of a handler may differ. The larger limit applies.
+                    rates[number] = max(rates[number], limit.rate)
+                    return number
+                }
+                numbers[limit.group] = rates.count
+                rates.append(limit.rate)
+                return rates.count - 1
             }
+            return WaterFilling.Member(groups: groups, demand: member.demand)
         }
-        var shares = [Int](repeating: 0, count: members.count)
-        var open = Array(members.indices)
-        while !open.isEmpty {
-            // The level of a group is the share of each open member if it closed now; that of a member is its lowest
-            // group's. Levels never fall, so a member whose demand is below its level can close. So can a group if all
-            // of its open members are at its level and demand more.
-            let levels = rest.mapValues { $0.rate / max(1, $0.open) }
-            var votes: [Group: Int] = [:]
-            for index in open {
-                let level = Self.level(members[index].limits, levels)
-                guard members[index].demand ?? .max > level else { continue }
-                for limit in members[index].limits where levels[limit.group] == level {
-                    votes[limit.group, default: 0] += 1
-                }
-            }
-            var left: [Int] = []
-            var closing: [Int] = []
-            for index in open {
-                let level = Self.level(members[index].limits, levels)
-                let isSatisfied = members[index].demand ?? .max <= level
-                let isExhausted = members[index].limits.contains {
-                    levels[$0.group] == level && votes[$0.group] == rest[$0.group]?.open
-                }
-                guard isExhausted || isSatisfied else {
-                    left.append(index)
-                    continue
-                }
-                shares[index] = min(members[index].demand ?? level, level)
-                closing.append(index)
-            }
-            for index in closing {
-                for limit in members[index].limits {
-                    rest[limit.group]?.rate -= shares[index]
-                    rest[limit.group]?.open -= 1
-                }
-            }
-            open = left
-        }
+        var filling = WaterFilling(limits: rates)
+        var shares = filling.divide(among: numbered)
+        let slow = members.indices.filter { members[$0].demand == shares[$0] }
+        let more = filling.divide(among: slow.map { .init(groups: numbered[$0].groups, demand: nil) })
+        for (index, share) in zip(slow, more) { shares[index] += share }
         return shares.map { max(1, $0) }
     }
 
-    private static func level(_ limits: [Limit], _ levels: [Group: Int]) -> Int {
-        limits.map { levels[$0.group] ?? .max }.min() ?? .max
+    // MARK: Checks
+
+    /// A sentence for each violation, which begins with the number of the invariant in ARCHITECTURE.md. O(records).
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        var counted: [Group: Int] = [:]
+        for (attempt, record) in records {
+            if record.limits.isEmpty { faults.append("12: \(attempt) has a share of no limit") }
+            if record.rate < 1 { faults.append("12: \(attempt) has a share of \(record.rate)") }
+            for limit in record.limits {
+                if limit.rate < 1 { faults.append("12: \(attempt) has a limit of \(limit.rate)") }
+                counted[limit.group, default: 0] += 1
+            }
+        }
+        if counted != counts { faults.append("10: the counts of rate limits are \(counts), not \(counted)") }
+        if due == nil, !records.isEmpty || !adoptions.isEmpty { faults.append("12: no division of rates is due") }
+        return faults
     }
 }

@@ -353,7 +353,7 @@ extension BrokerCore {
             adoption.attemptEnded(of: flight)
         }
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
-        if !rates.isEmpty { ratesChanged(now: clock) }
+        if !rates.isEmpty { rateEnded(attempt, now: clock) }
         keepPart(of: lease, attempt)
         return lease.isCancelling ? nil : lease
     }

@@ -33,12 +33,19 @@ struct RateBookTests {
 
     @Test func `a slow member leaves its share to the others`() {
         #expect(shares([([bus], 100), ([bus], nil), ([bus], nil)]) == [100, 450, 450])
-        #expect(shares([([bus], 400), ([bus], 500)]) == [400, 500])
+        #expect(shares([([bus], 100), ([bus], 200), ([bus], nil)]) == [100, 200, 700])
         #expect(shares([([bus], 600), ([bus], 900)]) == [500, 500])
     }
 
+    @Test func `slow members keep what no other member can use`() {
+        let own = Limit(group: .handler(1), rate: 300)
+        #expect(shares([([bus], 0)]) == [1_000])
+        #expect(shares([([bus], 400), ([bus], 500)]) == [450, 550])
+        #expect(shares([([bus], 100), ([bus, own], nil)]) == [700, 300])
+    }
+
     @Test func `a member always has a share`() {
-        #expect(shares([([bus], 0)]) == [1])
+        #expect(shares([([bus], 0), ([bus], nil)]) == [1, 1_000])
         #expect(shares(Array(repeating: ([Limit(group: .bus, rate: 1)], nil), count: 3)) == [1, 1, 1])
     }
 
@@ -65,15 +72,31 @@ struct RateBookTests {
         for (member, share) in zip(members, shares) {
             for limit in member.0 { used[limit.group, default: 0] += share }
         }
-        let slack = members.count + 1
+        // Each of the two divisions rounds down.
+        let slack = 2 * (members.count + 1)
         for (member, share) in zip(members, shares) {
             for limit in member.0 { #expect((used[limit.group] ?? 0) <= limit.rate + slack) }
             let isBounded = member.0.contains { limit in
                 let others = zip(members, shares).filter { $0.0.0.contains { $0.group == limit.group } }
                 return (used[limit.group] ?? 0) + slack >= limit.rate && others.allSatisfy { $0.1 <= share + slack }
             }
-            #expect(share == member.1 || isBounded, "\(members) \(shares)")
+            let isExhausted = member.0.contains { (used[$0.group] ?? 0) + slack >= $0.rate }
+            #expect(isBounded || isExhausted && share >= member.1 ?? .max, "\(members) \(shares)")
         }
+    }
+
+    /// Each member is in two groups of a chain, so only one group after the other becomes the lowest of its members.
+    @Test(arguments: [10, 1_000, 10_000])
+    func `a division takes steps in proportion to the members`(count: Int) {
+        var filling = WaterFilling(limits: (0...count).map { 10 + 20 * $0 })
+        let shares = filling.divide(among: (0..<count).map { .init(groups: [$0, $0 + 1], demand: nil) })
+        #expect(shares == (0..<count).map { 10 + 10 * $0 })
+        #expect(filling.rest.dropLast().allSatisfy { $0 == 0 })
+        #expect(filling.steps <= 4 * count)
+    }
+
+    private func members(_ limits: [Limit], _ received: [(AttemptID, Int)]) -> [RateBook.Member] {
+        received.map { .init(attempt: $0, worker: worker, limits: limits, receivedBytes: $1) }
     }
 
     @Test func `a member that uses little of its share gives it up, and gets it back`() throws {
@@ -81,11 +104,11 @@ struct RateBookTests {
         var now = Tick(nanoseconds: 0)
         let limit = Limit(group: .bus, rate: 1 << 20)
         let (a, b) = (try attempt(1), try attempt(2))
-        #expect(book.started(a, [limit], counts: [0], now: now) == 1 << 20)
-        #expect(book.started(b, [limit], counts: [1], now: now) == 1 << 19)
+        #expect(book.started(a, [limit], now: now) == 1 << 20)
+        #expect(book.started(b, [limit], now: now) == 1 << 19)
         #expect(book.due == now.advanced(byMilliseconds: 50))
         func members(_ received: Int...) -> [RateBook.Member] {
-            zip([a, b], received).map { .init(attempt: $0, worker: worker, limits: [limit], receivedBytes: $1) }
+            self.members([limit], Array(zip([a, b], received)))
         }
         now = now.advanced(byMilliseconds: 50)
         #expect(book.divide(among: members(0, 0), now: now) == [.init(worker: worker, attempt: a, rate: 1 << 19)])
@@ -97,18 +120,82 @@ struct RateBookTests {
         now = now.advanced(byMilliseconds: 1_000)
         let back = book.divide(among: members(3 << 19, 16 << 10), now: now)
         #expect(back.map(\.rate) == [1 << 19, 1 << 19])
+        #expect(book.checkInvariants() == [])
+    }
+
+    @Test func `a young member keeps its share although others are measured`() throws {
+        var book = RateBook()
+        var now = Tick(nanoseconds: 0)
+        let limit = Limit(group: .bus, rate: 1 << 20)
+        let (a, b) = (try attempt(1), try attempt(2))
+        _ = book.started(a, [limit], now: now)
+        _ = book.divide(among: members([limit], [(a, 0)]), now: now)
+        now = now.advanced(byMilliseconds: 1_200)
+        #expect(book.started(b, [limit], now: now) == 1 << 19)
+        now = now.advanced(byMilliseconds: 50)
+        let changes = book.divide(among: members([limit], [(a, 1 << 20), (b, 0)]), now: now)
+        #expect(changes == [.init(worker: worker, attempt: a, rate: 1 << 19)])
+        now = now.advanced(byMilliseconds: 960)
+        let later = book.divide(among: members([limit], [(a, 3 << 19), (b, 0)]), now: now)
+        let rates: [Int?] = [(1 << 20) - (16 << 10), 16 << 10]
+        #expect(later.map(\.rate) == rates, "a second after its start")
+    }
+
+    @Test func `a start knows the other attempts under its limits at once`() throws {
+        var book = RateBook()
+        let now = Tick(nanoseconds: 0)
+        let own = Limit(group: .handler(1), rate: 600)
+        let attempts = try (1...5).map { try attempt($0) }
+        #expect(book.started(attempts[0], [bus], now: now) == 1_000)
+        #expect(book.started(attempts[1], [bus, own], now: now) == 500)
+        #expect(book.started(attempts[2], [bus, own], now: now) == 300)
+        book.ended(attempts[1], now: now)
+        book.ended(attempts[1], now: now)
+        #expect(book.started(attempts[3], [bus], now: now) == 333)
+        #expect(book.started(attempts[4], [own], now: now) == 300)
+        #expect(book.checkInvariants() == [])
+        for attempt in attempts { book.ended(attempt, now: now) }
+        #expect(book.isEmpty && book.checkInvariants() == [])
     }
 
     @Test func `an attempt that has ended or is no longer limited is forgotten`() throws {
         var book = RateBook()
         let now = Tick(nanoseconds: 0)
         let a = try attempt(1)
-        _ = book.started(a, [bus], counts: [0], now: now)
+        _ = book.started(a, [bus], now: now)
         let lifted = RateBook.Member(attempt: a, worker: worker, limits: [], receivedBytes: .max)
         #expect(book.divide(among: [lifted], now: now) == [.init(worker: worker, attempt: a, rate: nil)])
         #expect(book.isEmpty && book.due == nil)
-        _ = book.started(a, [bus], counts: [0], now: now)
+        _ = book.started(a, [bus], now: now)
         #expect(book.divide(among: [], now: now) == [])
         #expect(book.isEmpty && book.due == nil)
+        #expect(book.started(a, [bus], now: now) == 1_000, "its former start does not count")
+        #expect(book.checkInvariants() == [])
+    }
+
+    @Test func `the first division sends the share of an adopted attempt, even if it has none`() throws {
+        var book = RateBook()
+        let now = Tick(nanoseconds: 0)
+        let a = try attempt(1)
+        let free = RateBook.Member(attempt: a, worker: worker, limits: [], receivedBytes: 5)
+        #expect(book.divide(among: [free], now: now) == [])
+        #expect(!book.mayFollowHandler(a))
+        book.adopted(a, now: now)
+        #expect(book.due != nil && book.checkInvariants() == [])
+        #expect(book.mayFollowHandler(a))
+        #expect(book.divide(among: [free], now: now) == [.init(worker: worker, attempt: a, rate: nil)])
+        #expect(book.divide(among: [free], now: now) == [], "only once")
+        #expect(!book.mayFollowHandler(a))
+    }
+
+    @Test func `an attempt has a limit of a handler only while each division gives it one`() throws {
+        var book = RateBook()
+        let now = Tick(nanoseconds: 0)
+        let own = Limit(group: .handler(1), rate: 600)
+        let a = try attempt(1)
+        _ = book.started(a, [bus, own], now: now)
+        #expect(book.handlerLimit(of: a) == own && book.mayFollowHandler(a))
+        _ = book.divide(among: members([bus], [(a, 0)]), now: now)
+        #expect(book.handlerLimit(of: a) == nil && !book.mayFollowHandler(a))
     }
 }

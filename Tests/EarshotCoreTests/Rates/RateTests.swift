@@ -105,4 +105,98 @@ struct RateTests {
         rig.wait(milliseconds: 50)
         #expect(rig.core.rates.isEmpty && rig.core.rates.due == nil)
     }
+
+    @Test mutating func `a transfer that started without a limit of a handler never gets one`() {
+        _ = rig.worker()
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { $0.fetch("free", "1", "http://o/", by: a) }
+        rig.pass { rig in
+            rig.fetch("h", "1", "http://o/", by: b) { $0.options.limitRate = 1_000 }
+            rig.fetch("h", "2", "http://o/2", by: b) { $0.options.limitRate = 1_000 }
+        }
+        #expect(rig.jobs.map(\.rate) == [1_000])
+        rig.pass { $0.remove("free", by: a) }
+        rig.wait(milliseconds: 50)
+        #expect(rates == [])
+        rig.wait(milliseconds: 500)
+        #expect(rates == [])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a lifted limit of a handler does not come back`() {
+        _ = rig.worker()
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            for number in 1...2 {
+                rig.fetch("h", "\(number)", "http://o/\(number)", by: a) { $0.options.limitRate = 1_000 }
+            }
+        }
+        rig.wait(milliseconds: 50)
+        rig.pass { $0.fetch("free", "1", "http://o/1", by: b) }
+        rig.wait(milliseconds: 500)
+        #expect(rates == [nil, 1_000])
+        rig.pass { $0.remove("free", by: b) }
+        rig.wait(milliseconds: 500)
+        #expect(rates == [])
+        #expect(rig.core.audit() == [])
+    }
+
+    /// A broker in its adoption period, and the HOLDS of attempts of an earlier broker at origins `o` and `p`.
+    private mutating func adopting() -> [HeldAttempt] {
+        rig.core.facilities.identify = { bytes in
+            FlightIdentity(high: bytes.reduce(7) { $0 &* 31 &+ UInt64($1) }, low: 0)
+        }
+        rig.core.beginAdoption(now: rig.now)
+        var earlier = CoreRig(broker: 9)
+        earlier.core.facilities.identify = rig.core.facilities.identify
+        let client = earlier.client(1)
+        _ = earlier.worker()
+        earlier.pass { earlier in
+            for host in ["o", "p"] { earlier.fetch("h", host, "http://\(host)/held", by: client) }
+        }
+        return earlier.jobs.map { job in
+            var held = HeldAttempt(attempt: job.attempt, url: job.url)
+            held.flight = job.flight
+            return held
+        }
+    }
+
+    private mutating func bring(_ held: [HeldAttempt]) {
+        let worker = rig.worker(3, slots: 8, holds: held.map(\.attempt), tellsHolds: true)
+        rig.pass { rig in
+            for held in held { rig.core.workerSaid(.holds(held), body: nil, by: worker, now: rig.now) }
+        }
+    }
+
+    @Test mutating func `orphans have shares of the limits of the bus and of origins`() throws {
+        let held = adopting()
+        let a = rig.client(1)
+        try set("limit-rate 9K", by: a)
+        try set("origin p rate=1K", by: a)
+        bring(held)
+        rig.wait(milliseconds: 50)
+        #expect(rates.sorted { ($0 ?? 0) < ($1 ?? 0) } == [1_024, 8_192])
+        rig.pass { $0.fetch("h", "2", "http://o/2", by: a) }
+        #expect(rig.jobs.map(\.rate) == [3_072], "the third transfer of the bus")
+        rig.wait(milliseconds: 50)
+        #expect(rates == [4_096, 4_096])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `an adopted transfer gets its share once, also to lift that of an earlier broker`() {
+        let held = adopting()
+        let a = rig.client(1)
+        bring(held)
+        rig.wait(milliseconds: 50)
+        #expect(rates == [], "nothing limits the orphans")
+        rig.pass { $0.fetch("h", "1", "http://o/held", by: a) }
+        rig.wait(milliseconds: 50)
+        #expect(rates == [nil])
+        rig.pass { $0.fetch("h", "2", "http://p/held", by: a) { $0.options.limitRate = 1_000 } }
+        rig.wait(milliseconds: 50)
+        #expect(rates == [1_000])
+        rig.wait(milliseconds: 500)
+        #expect(rates == [])
+        #expect(rig.core.audit() == [])
+    }
 }
