@@ -127,13 +127,8 @@ final class JobRun: TransferSink {
     }
 
     func received(body bytes: Span<UInt8>) -> Reception {
-        if pace?.obstacle(now: loop.now) != nil {
-            isPaced = true
-            notes.paced.append(self)
-            return .postponed
-        }
         guard response.takesEncoded else {
-            pace?.take(bytes.count)
+            guard isAdmitted(bytes.count) else { return .postponed }
             noteTime()
             let before = receivedBytes
             guard response.append(body: bytes) else { return .refused }
@@ -144,7 +139,7 @@ final class JobRun: TransferSink {
             isPaused = true
             return .postponed
         }
-        pace?.take(bytes.count)
+        guard isAdmitted(bytes.count) else { return .postponed }
         response.append(encoded: bytes)
         guard notes.decodable.isEmpty else {
             notes.decodable.append(self)
@@ -154,6 +149,14 @@ final class JobRun: TransferSink {
     }
 
     // MARK: Rate
+
+    /// Whether the rate admits a piece of the body now. Otherwise notes the run, because libcurl holds the piece back.
+    private func isAdmitted(_ bytes: Int) -> Bool {
+        if pace?.admits(bytes, now: loop.now) ?? true { return true }
+        isPaced = true
+        notes.paced.append(self)
+        return false
+    }
 
     /// Changes the rate limit; nil removes it.
     func limit(toRate rate: Int?) {

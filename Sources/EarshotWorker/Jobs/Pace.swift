@@ -2,15 +2,18 @@ internal import EarshotLoop
 
 /// Token bucket that limits the rate of one transfer. Pure: the current time is an argument.
 ///
-/// The bucket holds the bytes of a quarter of a second. A piece is admitted while the bucket holds any bytes and may
-/// overdraw it, so the mean rate is exact although pieces have any size.
+/// The bucket admits a piece once it holds all of its bytes. So the admitted bytes never exceed those that the rate
+/// allows since the start, not even for a body of one piece. Unused bytes of a quarter of a second are kept.
 struct Pace {
-    /// Time whose bytes the bucket holds at most: longer than a pass of a busy loop, short beside a measurement.
+    /// Time whose bytes the bucket holds besides a waiting piece: longer than a pass of a busy loop, short beside a
+    /// measurement.
     private static let burstSeconds = 0.25
 
     private var rate: Double
-    /// Bytes in the bucket; negative when overdrawn.
+    /// Bytes in the bucket.
     private var credit = 0.0
+    /// Bytes of the refused piece; 0 if none waits.
+    private var awaited = 0.0
     private var filledAt: LoopTime
 
     /// - Parameter rate: bytes per second, at least 1.
@@ -19,26 +22,39 @@ struct Pace {
         filledAt = now
     }
 
-    /// Changes the rate. The debt of an overdrawn bucket stays.
+    /// Changes the rate. A waiting piece keeps its credit.
     mutating func set(rate: Int, now: LoopTime) {
         fill(now)
         self.rate = Double(rate)
     }
 
-    /// Returns the time at which the next piece is admitted; nil if that is now.
-    mutating func obstacle(now: LoopTime) -> LoopTime? {
+    /// Takes the bytes of a piece from the bucket.
+    ///
+    /// - Returns: false if the piece must wait until `obstacle`.
+    mutating func admits(_ bytes: Int, now: LoopTime) -> Bool {
         fill(now)
-        guard credit < 0 else { return nil }
-        // A millisecond more, because timers have that resolution.
-        return now.advanced(milliseconds: Int((-credit / rate * 1_000).rounded(.down)) + 1)
+        guard credit >= Double(bytes) else {
+            awaited = Double(bytes)
+            return false
+        }
+        credit -= Double(bytes)
+        awaited = 0
+        return true
     }
 
-    /// Counts an admitted piece.
-    mutating func take(_ bytes: Int) { credit -= Double(bytes) }
+    /// Returns the time at which the refused piece is admitted; nil if that is now.
+    mutating func obstacle(now: LoopTime) -> LoopTime? {
+        fill(now)
+        guard credit < awaited else { return nil }
+        // A millisecond more, because timers have that resolution.
+        return now.advanced(milliseconds: Int(((awaited - credit) / rate * 1_000).rounded(.down)) + 1)
+    }
 
     private mutating func fill(_ now: LoopTime) {
         guard now > filledAt else { return }
-        credit = min(credit + rate * (now.since(filledAt) / .seconds(1)), rate * Self.burstSeconds)
+        // The burst is added to the waiting piece, so that a late timer loses no bytes.
+        credit = min(
+            credit + rate * (now.since(filledAt) / .seconds(1)), awaited + rate * Self.burstSeconds)
         filledAt = now
     }
 }
