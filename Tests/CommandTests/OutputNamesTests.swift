@@ -155,3 +155,71 @@ import Testing
         #expect(FileTime.of(response) == nil)
     }
 }
+
+@Suite struct ExistingFileTests {
+    private let folder = CommandFolder()
+    private let partial = ExistingFile(path: "f", length: 10, modified: 784_111_777, isRegular: true)
+
+    @Test(
+        arguments: [
+            (206, "content-range: bytes 10-19/20", ExistingFile.Rest.body), (200, "x: y", .whole),
+            (nil, "x: y", .whole),
+            (416, "content-range: bytes */10", Optional.some(.none)), (416, "content-range: bytes */11", nil),
+            (416, "content-range: bytes 0-9/10", Optional.some(.none)), (416, "x: y", nil),
+            (206, "content-range: bytes 10-19/*\ncontent-encoding: identity", .body),
+            (206, "content-range: bytes 10-19/20\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT", .body),
+        ] as [(Int?, String, ExistingFile.Rest?)])
+    func `a response continues, completes or replaces the file`(status: Int?, fields: String, rest: ExistingFile.Rest?)
+    {
+        var response = Terminal.Response(url: "u")
+        response.httpFields = Array(fields.utf8)
+        response.length = 10
+        #expect(partial.rest(of: status, response) == rest)
+    }
+
+    @Test(
+        arguments: [
+            (206, "content-range: bytes 9-18/20"), (206, "content-range: bytes */20"), (206, "x: y"),
+            (206, "content-range: bytes 10-19/20\nlast-modified: Sun, 06 Nov 1994 08:49:38 GMT"),
+            (206, "content-range: bytes 10-19/30"), (206, "content-range: bytes 10-20/21"),
+            (206, "content-range: bytes 10-19/20\ncontent-encoding: gzip"), (416, "content-range: bytes */9"),
+        ])
+    func `another range, a newer body and a shorter body are refused`(status: Int, fields: String) {
+        var response = Terminal.Response(url: "u")
+        response.httpFields = Array(fields.utf8)
+        response.length = 10
+        guard case .unusable = partial.rest(of: status, response) else {
+            Issue.record("it is used")
+            return
+        }
+    }
+
+    @Test func `the rest is appended to the file as it was`() throws {
+        _ = try folder.file("a", "begin")
+        var destination = try Destination.folder(folder.path, interrupt: -1)
+        let item = OutputItem(entry: ListEntry(url: "http://h/a"), index: 1, name: "a")
+        let partial = try #require(destination.existing("a"))
+        #expect(
+            try destination.append(.bytes(Array(", end".utf8)), to: partial, of: item, modified: 1) == folder.path
+                + "/a")
+        #expect(try folder.text("a") == "begin, end")
+        #expect(throws: Destination.Failure.self, "its length has changed") {
+            try destination.append(.bytes([65]), to: partial, of: item, modified: nil)
+        }
+        #expect(try folder.text("a") == "begin, end")
+    }
+
+    @Test func `the hash of the complete body is compared before the rest is appended`() throws {
+        _ = try folder.file("a", "begin")
+        var destination = try Destination.folder(folder.path, interrupt: -1)
+        let item = OutputItem(entry: ListEntry(url: "http://h/a"), index: 1, name: "a")
+        var partial = try #require(destination.existing("a"))
+        partial.digest = "a92488bcbdeac11667e22f7aab5641cc387cf381792555c17bccfa5ff5f0078d"
+        let rest = Destination.Body.bytes(Array(", end".utf8))
+        #expect(try destination.append(rest, to: partial, of: item, modified: nil) == nil)
+        #expect(try folder.text("a") == "begin")
+        partial.digest = "d20a6365a329fd768b2e4cf5e662b5c513ac2e2a2e503a591c1ab774317312a9"
+        #expect(try destination.append(rest, to: partial, of: item, modified: nil) != nil)
+        #expect(try folder.text("a") == "begin, end")
+    }
+}

@@ -1,7 +1,9 @@
 """Lists of URLs: names and options of their files, files that exist, and lists of failures."""
 
+import hashlib
 import json
 import os
+import pathlib
 import signal
 
 from support.harness import Bus, TestCase
@@ -135,3 +137,101 @@ class ListTests(TestCase):
             (out / "one").write_text("kept")
             self.assertEqual(self.get("-o", out / "one", "--no-clobber", urls[0]).stderr, "")
             self.assertEqual((out / "one").read_text(), "kept")
+
+    def test_a_partial_file_is_continued(self):
+        root, out = self.bus.folder / "whole", self.bus.folder / "partial"
+        root.mkdir()
+        out.mkdir()
+        content = body(300_000, "whole")
+        for name in ("rest", "done", "newer", "fresh"):
+            (root / name).write_bytes(content)
+            os.utime(root / name, (1_000_000_000, 1_000_000_000))
+        # Other bytes than those of the server show that only the rest came.
+        (out / "rest").write_bytes(bytes(100_000))
+        (out / "done").write_bytes(bytes(300_000))
+        (out / "newer").write_bytes(bytes(10))
+        os.utime(out / "newer", (999_999_999, 999_999_999))
+        with Nginx(self.bus.folder / "nginx-continue", root) as nginx:
+            urls = [f"{nginx.url}/{name}" for name in ("rest", "done", "newer", "fresh")]
+            got = self.get("-d", out, "--continue", "--json", *urls, status=2)
+        told = {line["index"]: (line.get("skipped"), line.get("code")) for line in map(json.loads, got.stdout.splitlines())}
+        self.assertEqual(told, {1: (None, None), 2: ("complete", None), 3: (None, "write-failed"), 4: (None, None)})
+        self.assertTrue(self.files("partial") == {"rest": bytes(100_000) + content[100_000:], "done": bytes(300_000),
+                                                  "newer": bytes(10), "fresh": content})
+
+    def test_an_interrupted_file_stays_for_continue(self):
+        target = self.bus.folder / "kept-part"
+        url = f"{self.origin.url}/steps/kept-part?bytes=400000"
+        get = self.bus.start("get", "-o", target, "--continue", url)
+        eventually(lambda: self.writes(get.pid), "it writes the file")
+        os.kill(get.pid, signal.SIGINT)
+        self.assertEqual(get.wait(), 130, get.describe())
+        part = target.read_bytes()
+        self.assertTrue(0 < len(part) <= 200_000 and part == body(400_000)[:len(part)], f"{len(part)} bytes")
+        again = self.bus.start("get", "-o", target, "--continue", url)
+        self.origin.await_count(url.removeprefix(self.origin.url), 2)
+        os.kill(again.pid, signal.SIGINT)
+        self.assertEqual(again.wait(), 130, again.describe())
+        self.assertTrue(target.read_bytes() == part, "the second interruption changes nothing")
+        self.origin.open_gate("kept-part")
+        self.get("-o", target, "--continue", url)
+        self.assertTrue(target.read_bytes() == body(400_000), "the server sent all again")
+
+    def test_a_partial_file_stays_if_the_response_does_not_continue_it(self):
+        heads = {"/part": "206 A\r\nContent-Range: bytes 100-149/200\r\nContent-Length: 50",
+                 "/whole": "206 A\r\nContent-Range: bytes 0-49/200\r\nContent-Length: 50",
+                 "/coded": "206 A\r\nContent-Range: bytes 100-149/150\r\nContent-Encoding: gzip\r\nContent-Length: 50",
+                 "/none": "206 A\r\nContent-Length: 50", "/cut": "206 A\r\nContent-Range: bytes 100-199/200\r\nContent-Length: 100",
+                 "/shorter": "416 A\r\nContent-Range: bytes */50\r\nContent-Length: 50",
+                 "/unknown": "416 A\r\nContent-Length: 50"}
+
+        def serve(connection):
+            while target := connection.request():
+                connection.send(f"HTTP/1.1 {heads[target]}\r\n\r\n".encode(), body(50))
+                if target == "/cut":
+                    return
+
+        out = self.bus.folder / "unfit"
+        out.mkdir()
+        for target in heads:
+            (out / target[1:]).write_bytes(bytes(100))
+        with ScriptedOrigin(serve) as origin:
+            got = self.get("-d", out, "--continue", "--json", "--retries", "0", *(f"{origin.url}{target}" for target in heads), status=2)
+        codes = {line["url"].removeprefix(origin.url): line["code"] for line in map(json.loads, got.stdout.splitlines())}
+        failures = {"/cut": "truncated", "/unknown": "http-status"}
+        self.assertEqual(codes, {target: failures.get(target, "write-failed") for target in heads})
+        self.assertEqual(set(self.files("unfit").values()), {bytes(100)})
+
+    def test_a_continued_file_has_the_expected_hash(self):
+        root, out = self.bus.folder / "hashed-root", self.bus.folder / "hashed-out"
+        root.mkdir()
+        out.mkdir()
+        content = body(300_000, "hashed")
+        (root / "a").write_bytes(content)
+        (root / "empty").write_bytes(content)
+        os.utime(root / "a", (1_000_000_000, 1_000_000_000))
+        digest = hashlib.sha256(content).hexdigest()
+        with Nginx(self.bus.folder / "nginx-hashed", root) as nginx:
+            get = ("-o", out / "a", "--continue", "--checksum", f"sha256:{digest}", f"{nginx.url}/a")
+            (out / "a").write_bytes(bytes(100_000))
+            self.get(*get, status=65)
+            self.assertTrue((out / "a").read_bytes() == bytes(100_000), "the file stays")
+            (out / "a").write_bytes(content[:100_000])
+            self.get(*get)
+            self.assertTrue((out / "a").read_bytes() == content)
+            (out / "empty").write_bytes(b"")
+            self.get("-d", out, "--continue", f"{nginx.url}/empty")
+            self.assertTrue((out / "empty").read_bytes() == content, "an empty file is replaced")
+        (out / "bytes").write_bytes(b"x")
+        self.get("-o", out / "bytes", "--continue", "--checksum", f"sha256:{digest}", f"{self.origin.url}/bytes/50", status=65)
+        self.assertEqual((out / "bytes").read_bytes(), b"x", "a server without ranges sent another body")
+
+    def writes(self, pid):
+        """Returns whether a process has an open file with content in the test's folder."""
+        for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                if os.readlink(entry).startswith(f"{self.bus.folder}/#") and entry.stat().st_size > 0:
+                    return True
+            except OSError:
+                continue  # It was closed meanwhile.
+        return False

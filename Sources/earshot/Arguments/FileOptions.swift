@@ -21,6 +21,11 @@ struct FileOptions: ParsableArguments {
     @Flag(help: "Replace a file only by a newer one. Implies --remote-time.")
     var timestamping = false
 
+    @Flag(
+        name: .customLong("continue"),
+        help: "Fetch only the rest of files that exist. A partial file of -o stays after an interruption.")
+    var resumes = false
+
     @Option(
         help: ArgumentHelp("Write the failed URLs and their causes to a file, as a list for -i.", valueName: "file"),
         completion: .file())
@@ -30,7 +35,10 @@ struct FileOptions: ParsableArguments {
     var setsTime: Bool { remoteTime || timestamping }
 
     /// Whether each file is named before its request, in the order of the list.
-    var namesFirst: Bool { noClobber || timestamping || failed != nil }
+    var namesFirst: Bool { regardsExisting || failed != nil }
+
+    /// Whether a file that exists determines the request.
+    var regardsExisting: Bool { noClobber || timestamping || resumes }
 
     func template() throws(OutputTemplate.Fault) -> OutputTemplate? {
         guard let outTemplate else { return nil }
@@ -47,11 +55,11 @@ struct FileOptions: ParsableArguments {
         guard template == nil || !remoteNameHeader else {
             throw ValidationError("--out-template and --remote-name-header exclude each other; give one of them")
         }
-        guard !noClobber || !timestamping else {
-            throw ValidationError("--no-clobber and --timestamping exclude each other; give one of them")
+        guard [noClobber, timestamping, resumes].filter(\.self).count <= 1 else {
+            throw ValidationError("--no-clobber, --timestamping and --continue exclude each other; give one of them")
         }
-        if noClobber || timestamping, template?.needsBody == true || remoteNameHeader {
-            let reason = "--no-clobber and --timestamping need names that are known before the request"
+        if regardsExisting, template?.needsBody == true || remoteNameHeader {
+            let reason = "--no-clobber, --timestamping and --continue need names that are known before the request"
             throw ValidationError("\(reason); omit {sha256} and --remote-name-header")
         }
     }

@@ -15,6 +15,8 @@ final class BusSession {
     let connection: ClientConnection
     /// Action for a signal; nil ends the session.
     var onSignal: (() -> Void)?
+    /// Action before a message of the session, such as the removal of progress from a terminal.
+    var beforeMessage: (() -> Void)?
     /// Readable after a signal.
     let signalDescriptor: Int32
     private(set) var complaint: Complaint?
@@ -126,6 +128,7 @@ final class BusSession {
         guard patienceTimer == nil else { return }
         noticeTimer = loop.setTimer(after: Self.silence) { [unowned self] in
             noticeTimer = nil
+            beforeMessage?()
             Complaint.say("waiting for the broker in \(folder.path), at most \(patience)")
             for failure in FailureReport(folder).sentences() { Complaint.say(failure) }
         }

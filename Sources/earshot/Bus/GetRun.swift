@@ -101,7 +101,9 @@ final class GetRun {
     func carryOut(over session: BusSession) throws -> ExitStatus {
         self.session = session
         session.onSignal = { [unowned self] in interrupted() }
+        session.beforeMessage = { [unowned self] in view?.clear() }
         let started = session.loop.now
+        let began = Int64(time(nil))
         if !isQuiet { view = progressView(session) }
         if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
         // Added after the hook of the connection, which emits events.
@@ -115,6 +117,7 @@ final class GetRun {
             view?.end()
             view = nil
             input = nil
+            if files.resumes { try? stream?.keep(modified: began) }
             // Discards an incomplete file.
             stream = nil
             self.session = nil
@@ -170,9 +173,10 @@ final class GetRun {
         guard isList || isVerbose || ErrorStream().isTerminal && !destination.isTerminal else { return }
         // A single failure has its own message.
         guard isList || isInterrupted || tally.failed == 0 else { return }
-        let repeats = isInterrupted && isList && destination.isFolder && !readsInput
+        let repeats = isInterrupted && !readsInput && (isList && destination.isFolder || files.resumes)
         let nextStep =
-            files.noClobber ? "repeat the command to fetch the rest" : "repeat it with --no-clobber to fetch the rest"
+            files.noClobber || files.resumes
+            ? "repeat the command to fetch the rest" : "repeat it with --no-clobber to fetch the rest"
         view?.clear()
         Complaint.say(
             RunSummary(
@@ -256,14 +260,31 @@ final class GetRun {
             skip(item, "unchanged", destination.existing(item.name)?.path)
             return submit()
         }
-        if outcome.code == nil {
+        let rest = item.partial.flatMap { $0.rest(of: outcome.status, outcome.response) }
+        if let partial = item.partial, rest == ExistingFile.Rest.none {
+            session.connection.finish(delivery)
+            underWay[delivery.key.request] = nil
+            view?.settled(delivery.key.request)
+            skip(item, "complete", partial.path)
+            return submit()
+        }
+        if case .unusable(let reason) = rest {
+            (outcome.code, outcome.detail) = (FetchOutcome.writeFailed, reason)
+        } else if let partial = item.partial, outcome.code == nil, rest == .whole, !partial.expects(outcome.response) {
+            outcome.code = FetchOutcome.digestMismatch
+        } else if outcome.code == nil {
             do throws(Destination.Failure) {
                 if destination.isTerminal { view?.clear() }
                 let modified = files.setsTime ? outcome.response.flatMap { FileTime.of($0) } : nil
-                if let stream, let response = outcome.response,
+                if let partial = item.partial, rest == .body {
+                    outcome.path = try destination.append(
+                        self.body(of: outcome, body), to: partial, of: item, modified: modified)
+                    if outcome.path == nil { outcome.code = FetchOutcome.digestMismatch }
+                } else if let stream, let response = outcome.response,
                     try stream.ended(response, modified: modified)
                 {
                     outcome.path = destination.onlyFile
+                    self.stream = nil
                 } else {
                     outcome.path = try destination.write(
                         self.body(of: outcome, body), of: item, outcome.response, modified: modified)
@@ -282,6 +303,8 @@ final class GetRun {
             }
         }
         session.connection.finish(delivery)
+        // The part that arrived belongs to an error page.
+        if outcome.code == "http-status" { stream = nil }
         settle(delivery.key.request, item, outcome)
         submit()
     }
@@ -331,14 +354,16 @@ final class GetRun {
 
     private func submit() {
         guard let session else { return }
-        while !isInterrupted, underWay.count < GetRun.outstanding, let item = nextItem() {
+        while !isInterrupted, underWay.count < GetRun.outstanding, var item = nextItem() {
             guard let request = RequestID("\(mark)\(item.index)") else { continue }
-            let existing = files.noClobber || files.timestamping ? destination.existing(item.name) : nil
+            let existing = files.regardsExisting ? destination.existing(item.name) : nil
             if files.noClobber, let existing {
                 skip(item, "exists", existing.path)
                 continue
             }
-            underWay[request] = item
+            if files.resumes, let existing, existing.isResumable { item.partial = existing }
+            // A body that continues a file is complete before it is appended.
+            if item.partial != nil { stream = nil }
             let url = item.entry.url
             var fetch = fetch(request, URLText.wire(url) ?? "")
             item.entry.apply(to: &fetch)
@@ -346,6 +371,8 @@ final class GetRun {
             if files.timestamping, let existing, existing.isRegular {
                 fetch.add(field: "if-modified-since: \(FileTime.text(existing.modified))")
             }
+            item.partial?.requestRest(&fetch)
+            underWay[request] = item
             do throws(ClientError) {
                 if let fault = item.entry.fault {
                     settle(request, item, FetchOutcome(url: url, code: FetchOutcome.badOption, detail: fault))

@@ -56,8 +56,12 @@ struct GetCommand: ParsableCommand {
         if directory == nil, files.outTemplate != nil || files.remoteNameHeader {
             throw ValidationError("--out-template and --remote-name-header name files of a directory; give -d DIR")
         }
-        if directory == nil, output == nil || output == "-", files.noClobber || files.setsTime {
-            throw ValidationError("--no-clobber, --timestamping and --remote-time need files; give -d DIR or -o FILE")
+        if directory == nil, output == nil || output == "-", files.regardsExisting || files.setsTime {
+            throw ValidationError(
+                "--no-clobber, --timestamping, --continue and --remote-time need files; give -d DIR or -o FILE")
+        }
+        guard !files.resumes || request.exchange.method ?? "GET" == "GET" && request.exchange.data == nil else {
+            throw ValidationError("--continue is for GET; omit --method and --data")
         }
         guard !json || output != "-" else {
             throw ValidationError("--json and -o - cannot both write standard output; give -o FILE")

@@ -2,6 +2,7 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
+internal import LibCrypto
 
 /// Destination of bodies.
 struct Destination {
@@ -161,24 +162,58 @@ struct Destination {
         return names.early(item.entry, index: item.index)
     }
 
-    /// Returns the path and the modification time of the existing file for an item.
+    /// Returns the existing file for an item.
     ///
     /// - Parameter name: reserved name in a directory.
-    func existing(_ name: String?) -> (path: String, modified: Int64, isRegular: Bool)? {
+    func existing(_ name: String?) -> ExistingFile? {
         var status = stat()
-        let path: String
         switch place {
         case .nowhere, .standardOutput: return nil
-        case .file(let file):
-            path = file
-            guard unsafe stat(ByteText.path(file), &status) == 0 else { return nil }
+        case .file(let path):
+            guard unsafe stat(ByteText.path(path), &status) == 0 else { return nil }
+            return ExistingFile(path, status)
         case .folder(let folder, let opened):
             guard let name else { return nil }
-            path = "\(folder)/\(name)"
             let found = unsafe fstatat(opened.descriptor, ByteText.path(name), &status, AT_SYMLINK_NOFOLLOW)
             guard found == 0 else { return nil }
+            return ExistingFile("\(folder)/\(name)", status)
         }
-        return (path, Int64(status.st_mtim.tv_sec), status.st_mode & S_IFMT == S_IFREG)
+    }
+
+    /// Appends the rest of a body to its partial file.
+    ///
+    /// - Parameter modified: time of the file, in seconds since 1970; nil for the present.
+    /// - Returns: path of the file; nil if the complete body has another hash than expected, and the file stays.
+    mutating func append(
+        _ body: Body, to partial: ExistingFile, of item: OutputItem, modified: Int64?
+    ) throws(Failure) -> String? {
+        let source = try Source(body)
+        let descriptor: Int32
+        if case .folder(_, let opened) = place, let relative = item.name {
+            let (parent, name) = try folder(of: relative, below: opened, partial.path)
+            descriptor = unsafe openat(parent.descriptor, ByteText.path(name), O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        } else {
+            descriptor = unsafe open(ByteText.path(partial.path), O_RDWR | O_CLOEXEC)
+        }
+        guard descriptor >= 0 else { throw Destination.cannot("open", partial.path) }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+            Int(status.st_size) == partial.length, lseek(descriptor, off_t(partial.length), SEEK_SET) >= 0
+        else { throw .cannotWrite("cannot continue \(partial.path): another program changed it; retry") }
+        if let digest = partial.digest, source.digest(behind: descriptor, length: partial.length) != digest {
+            return nil
+        }
+        do throws(Failure) {
+            try source.write(to: Output(file: descriptor), partial.path)
+        } catch {
+            // The next run continues the file as it was.
+            ftruncate(descriptor, off_t(partial.length))
+            FileTime.set(descriptor, partial.modified)
+            throw error
+        }
+        if let modified { FileTime.set(descriptor, modified) }
+        return partial.path
     }
 
     /// Returns the directory and the name of a file, with the directories of its path created.
@@ -288,6 +323,29 @@ struct Destination {
             guard let mover, case .file(let path, _, isOwn: true) = body else { return false }
             if let modified { FileTime.set(descriptor, modified) }
             return mover.move(path, open: descriptor, to: name, in: folder)
+        }
+
+        /// Returns the SHA-256 of a file that the body continues, together with the body. Nil if one cannot be read.
+        func digest(behind file: Int32, length: Int) -> String? {
+            var hash = SHA256()
+            guard Self.add(file, length, to: &hash) else { return nil }
+            switch body {
+            case .bytes(let bytes): hash.update(bytes.span)
+            case .file(_, let length, _): guard Self.add(descriptor, length, to: &hash) else { return nil }
+            }
+            return hash.finalize().hex
+        }
+
+        private static func add(_ file: Int32, _ length: Int, to hash: inout SHA256) -> Bool {
+            var bytes = [UInt8](repeating: 0, count: min(length, 1 << 20))
+            var offset = 0
+            while offset < length {
+                let count = unsafe pread(file, &bytes, min(bytes.count, length - offset), off_t(offset))
+                guard count > 0 else { return false }
+                hash.update(bytes.span.extracting(..<count))
+                offset += count
+            }
+            return true
         }
 
         func write(to output: Output, _ name: String) throws(Failure) {

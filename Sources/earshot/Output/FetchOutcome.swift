@@ -5,6 +5,8 @@ internal import EarshotWire
 struct FetchOutcome {
     /// Code for a received body that could not be written.
     static let writeFailed = "write-failed"
+    /// Code for a body with another hash than expected.
+    static let digestMismatch = "digest-mismatch"
 
     /// URL as given.
     let url: String
@@ -17,7 +19,7 @@ struct FetchOutcome {
     /// Path of the written body.
     var path: String?
 
-    /// Reason why the existing file stays, `exists` or `unchanged`; nil for a new body.
+    /// Reason why the existing file stays: `exists`, `unchanged` or `complete`; nil for a new body.
     var skipped: String?
 
     /// Whether the body came from the cache.

@@ -5,4 +5,6 @@ struct OutputItem {
     var index: Int
     /// Reserved path below the output directory; nil if the response or its arrival determines it.
     var name: String?
+    /// File that the body continues; nil for a complete body.
+    var partial: ExistingFile?
 }

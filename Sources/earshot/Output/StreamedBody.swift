@@ -65,6 +65,17 @@ final class StreamedBody {
         return true
     }
 
+    /// Names the incomplete file, so that a later run can continue it.
+    ///
+    /// - Parameter modified: time of the file, in seconds since 1970. A later change of the body at the server makes the
+    ///   file outdated, so it is the start of the run.
+    func keep(modified: Int64) throws(Destination.Failure) {
+        guard case .file(let path, let file?) = target, written > 0 else { return }
+        target = .file(path, nil)
+        file.setTime(modified)
+        try file.commit()
+    }
+
     private func open(_ path: String, _ generation: Generation) throws(Destination.Failure) {
         if generation == self.generation, descriptor >= 0 { return }
         if written > 0 {
