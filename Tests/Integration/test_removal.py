@@ -43,7 +43,7 @@ class RemovalTests(TestCase):
 
         dropped = self.bus.run("drop", "h")
         self.assertEqual(dropped.status, 0, dropped.describe())
-        self.assertIn(str(QUEUED), dropped.stdout.decode())
+        self.assertEqual(dropped.stdout.decode(), f"removed {QUEUED} requests of h\n")
 
         self.origin.await_aborts("/gate/dropped", RUNNING - 1)
         answers = {m.operands[1]: m for m in other.terminals(5)}
@@ -194,7 +194,9 @@ class RemovalTests(TestCase):
     def test_drop_and_cancel_of_what_is_not_there_say_so(self):
         dropped = self.bus.run("drop", "nobody")
         self.assertEqual(dropped.status, 0, dropped.describe())
-        self.assertIn("0", dropped.stdout.decode())
+        self.assertEqual(dropped.stdout, b"removed 0 requests of nobody\n")
+        dropped = self.bus.run("drop", "--json", "nobody/")
+        self.assertEqual(dropped.stdout, b'{"handler":"nobody/","removed":0}\n')
         self.assertEqual(self.bus.run("cancel", "nobody", "1").status, 0)
 
     def test_why_tells_what_a_request_waits_for(self):

@@ -8,7 +8,8 @@ struct DropCommand: ParsableCommand {
         commandName: "drop",
         abstract: "Remove a handler and all its requests.",
         discussion: """
-            Prints the number of removed requests. A transfer is aborted unless a request of another handler shares it.
+            Prints the number of removed requests that had not ended. A transfer is aborted unless a request of another \
+            handler shares it.
 
               earshot drop gallery/1    # one handler
               earshot drop gallery/     # all handlers below gallery
@@ -17,6 +18,7 @@ struct DropCommand: ParsableCommand {
     @Argument(help: "Handler, or NAME/ for all handlers below NAME.")
     var handler: HandlerPattern
 
+    @OptionGroup(title: "Output") var format: FormatOptions
     @OptionGroup(title: "Bus") var place: PlaceOptions
 
     func run() throws {
@@ -27,8 +29,19 @@ struct DropCommand: ParsableCommand {
             }
             session.connection.remove(handler)
             try session.run { removed != nil }
-            try StandardOutput().write(line: String(removed ?? 0))
+            try StandardOutput().write(report(removed ?? 0))
             return .done
         }
+    }
+
+    private func report(_ count: Int) -> [UInt8] {
+        guard format.json else {
+            let requests = count == 1 ? "1 request" : "\(count) requests"
+            return Array("removed \(requests) of \(handler)\n".utf8)
+        }
+        var line = JSONLine()
+        line.member("handler", handler.description)
+        line.member("removed", count)
+        return line.finished()
     }
 }
