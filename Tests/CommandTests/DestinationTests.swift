@@ -18,6 +18,20 @@ import Testing
         #expect(destination.replaced == 0)
     }
 
+    @Test func `a kept body replaces no file, and finds its own again`() throws {
+        _ = try folder.file("a", "other")
+        let hash = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"
+        for _ in 1...2 {
+            var destination = try Destination.folder(folder.path, interrupt: -1)
+            #expect(try destination.keep(body("k"), of: "http://h/a", sha256: hash) == folder.path + "/a-2")
+            #expect(try destination.keep(body("k"), of: "http://h/b", sha256: hash) == folder.path + "/b")
+        }
+        #expect(try folder.text("a") == "other" && folder.text("a-2") == "k")
+        var destination = try Destination.folder(folder.path, interrupt: -1)
+        #expect(try destination.keep(body("l"), of: "http://h/b", sha256: nil) == folder.path + "/b-2")
+        #expect(try folder.names == ["a", "a-2", "b", "b-2"])
+    }
+
     @Test func `a file of an earlier run is replaced and counted`() throws {
         _ = try folder.file("a.txt", "before, and longer")
         var destination = try Destination.folder(folder.path, interrupt: -1)

@@ -1,12 +1,15 @@
-"""Background work: the commands list, wait, stop, drain and cache clear."""
+"""Background work: submit with a directory, and the commands list, wait, stop, drain and cache clear."""
 
 import json
+import os
+import pathlib
+import shutil
 import signal
 import unittest
 
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin
-from support.processes import eventually
+from support.processes import eventually, marked
 
 
 class ListTests(TestCase):
@@ -91,6 +94,90 @@ class WaitTests(TestCase):
             self.assertEqual(wait.status, 2, wait.describe())
             client = bus.client()
             self.assertEqual(self.balance(client)["requests"]["answered"], 1_100)
+
+
+class SubmitTests(TestCase):
+    def test_bodies_come_into_the_directory_without_the_command(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            (bus.folder / "list").write_text(f"# two\n{origin.url}/gate/first\n{origin.url}/bytes/50\n{origin.url}/status/404\n")
+            before = set(marked(bus.mark))
+            submit = bus.run("submit", "-i", "list", "-d", "out", "--log", "log", "--handler", "submit/a")
+            self.assertEqual(submit.status, 0, submit.describe())
+            self.assertEqual(len(submit.stdout.splitlines()), 3)
+            mover = set(marked(bus.mark)) - before
+            self.assertEqual(len(mover), 1, "one process in the background")
+            origin.open_gate("first")
+            eventually(lambda: not mover & set(marked(bus.mark)), "the process ends after the last result", 30)
+            self.assertEqual(len(list((bus.folder / "out").iterdir())), 2)
+            results = [json.loads(line) for line in (bus.folder / "log").read_text().splitlines() if line.startswith("{")]
+            self.assertEqual(sorted(result.get("code", "") for result in results), ["", "", "http-status"])
+            self.assertEqual(bus.run("list", "submit/a").stdout, b"")
+
+    def test_a_killed_process_leaves_the_results_for_watch(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            before = set(marked(bus.mark))
+            bus.run("submit", "-d", "out", "--handler", "submit/b", f"{origin.url}/gate/last")
+            for pid in set(marked(bus.mark)) - before:
+                os.kill(pid, signal.SIGKILL)
+            eventually(lambda: set(marked(bus.mark)) <= before, "it is gone")
+            origin.open_gate("last")
+            watch = bus.run("watch", "-d", "out", "--until-done", "submit/b")
+            self.assertEqual(watch.status, 0, watch.describe())
+            self.assertEqual(len(list((bus.folder / "out").iterdir())), 1)
+
+    def test_a_name_that_exists_and_a_directory_that_is_gone(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            out = bus.folder / "out"
+            out.mkdir()
+            (out / "one").write_text("kept")
+            before = set(marked(bus.mark))
+            bus.run("submit", "-d", out, "--log", "log", "--handler", "submit/c", f"{origin.url}/gate/one")
+            origin.open_gate("one")
+            eventually(lambda: set(marked(bus.mark)) <= before, "it ends", 30)
+            self.assertEqual(sorted(path.name for path in out.iterdir()), ["one", "one-2"])
+            self.assertEqual((out / "one").read_text(), "kept")
+
+            bus.run("submit", "-d", out, "--log", "log", "--handler", "submit/d", f"{origin.url}/gate/two")
+            eventually(lambda: "listening to submit/d" in (bus.folder / "log").read_text(), "it has opened the directory")
+            origin.await_count("/gate/two", 1)
+            shutil.rmtree(out)
+            origin.open_gate("two")
+            eventually(lambda: set(marked(bus.mark)) <= before, "it ends", 30)
+            self.assertIn("stays on the broker's disk", (bus.folder / "log").read_text())
+            watch = bus.run("watch", "-d", out, "--until-done", "submit/d")
+            self.assertEqual(watch.status, 0, watch.describe())
+            self.assertEqual([path.name for path in out.iterdir()], ["two"])
+
+    def test_the_process_outlives_a_broker(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            before = set(marked(bus.mark))
+            bus.run("submit", "-d", "out", "--handler", "submit/e", f"{origin.url}/gate/late")
+            origin.await_count("/gate/late", 1)
+            os.kill(bus.broker, signal.SIGKILL)
+            mover = set(marked(bus.mark)) - before
+            origin.open_gate("late")
+            eventually(lambda: (bus.folder / "out" / "late").exists(), "the next broker delivers the result", 30)
+            eventually(lambda: not mover & self.watches(), "it ends", 30)
+
+    def watches(self):
+        """Returns the processes that run `earshot watch`."""
+        found = set()
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and b"\0--until-done\0" in (entry / "cmdline").read_bytes():
+                    found.add(int(entry.name))
+            except OSError:
+                continue  # It has ended.
+        return found
+
+    def test_usage(self):
+        with Bus(workers=1) as bus:
+            self.assertEqual(bus.run("submit").status, 64)
+            self.assertEqual(bus.run("submit", "--log", "log", "http://127.0.0.1:1/").status, 64)
+            (bus.folder / "empty").write_text("# nothing\n")
+            self.assertEqual(bus.run("submit", "-i", "empty").status, 66)
+            (bus.folder / "file").write_text("")
+            self.assertEqual(bus.run("submit", "-d", "file/out", "http://127.0.0.1:1/").status, 23)
 
 
 class StopTests(TestCase):

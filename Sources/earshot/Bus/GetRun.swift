@@ -55,6 +55,9 @@ final class GetRun {
     /// Progress on standard error; nil for none.
     private var view: ProgressView?
     private let isQuiet: Bool
+    /// Program for each result; nil for none.
+    private let hook: HookProgram?
+    private var hooks: HookRuns?
     private var session: BusSession?
     private var isRemoved = false
     /// Cancellations without an answer after an interrupt.
@@ -68,9 +71,10 @@ final class GetRun {
     ///   - readsInput: whether further URLs come from standard input.
     ///   - heads: output of header fields.
     ///   - jobs: maximum number of pending requests to one origin; nil for no limit.
+    ///   - hook: program for each result; nil for none.
     init(
         _ urls: [ListEntry], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
-        body: [UInt8]?, netrc: Netrc?, cookies: CookieExchange?, heads: HeaderOutput?, jobs: Int?,
+        body: [UInt8]?, netrc: Netrc?, cookies: CookieExchange?, heads: HeaderOutput?, jobs: Int?, hook: HookProgram?,
         to destination: Destination, _ files: FileOptions, _ failures: FailureList?, json: Bool,
         messages: MessageOptions
     ) {
@@ -87,6 +91,7 @@ final class GetRun {
         self.cookies = cookies
         self.heads = heads
         lanes = jobs.map { OriginLanes(limit: $0) }
+        self.hook = hook
         self.destination = destination
         tellsJSON = json
         isVerbose = messages.verbose
@@ -106,6 +111,12 @@ final class GetRun {
         let began = Int64(time(nil))
         if !isQuiet { view = progressView(session) }
         if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
+        hooks = hook.map { program in
+            HookRuns(program, session.loop) { [unowned self] in
+                view?.clear()
+                Complaint.say($0)
+            }
+        }
         // Added after the hook of the connection, which emits events.
         let hook = session.loop.addHook { [unowned self] in
             flush()
@@ -114,6 +125,7 @@ final class GetRun {
         defer {
             session.loop.removeHook(hook)
             flush()
+            hooks?.stop()
             view?.end()
             view = nil
             input = nil
@@ -126,7 +138,9 @@ final class GetRun {
             try session.run {
                 let isDone =
                     isInterrupted
-                    ? isRemoved : !isListing && next == urls.count && lanes?.isEmpty ?? true && underWay.isEmpty
+                    ? isRemoved
+                    : !isListing && next == urls.count && lanes?.isEmpty ?? true && underWay.isEmpty
+                        && hooks?.count ?? 0 == 0
                 if isDone { cookies?.finish(session.connection) }
                 return isDone && cookies?.isComplete ?? true
             }
@@ -354,7 +368,7 @@ final class GetRun {
 
     private func submit() {
         guard let session else { return }
-        while !isInterrupted, underWay.count < GetRun.outstanding, var item = nextItem() {
+        while !isInterrupted, underWay.count + (hooks?.count ?? 0) < GetRun.outstanding, var item = nextItem() {
             guard let request = RequestID("\(mark)\(item.index)") else { continue }
             let existing = files.regardsExisting ? destination.existing(item.name) : nil
             if files.noClobber, let existing {
@@ -457,6 +471,8 @@ final class GetRun {
             Complaint.say(sentence)
         }
         if lines != nil { tell(item.index, outcome) }
+        // The next request may have waited for the end of a program.
+        hooks?.add(outcome, RequestKey(handler, request)) { [unowned self] in submit() }
     }
 
     private func tell(_ index: Int, _ outcome: FetchOutcome) {

@@ -29,6 +29,7 @@ struct GetCommand: ParsableCommand {
     @OptionGroup(title: "Output") var target: OutputOptions
     @OptionGroup(title: "Output") var files: FileOptions
     @OptionGroup(title: "Output") var heads: HeaderOptions
+    @OptionGroup(title: "Output") var hook: HookOptions
     @OptionGroup(title: "Output") var messages: MessageOptions
     @OptionGroup(title: "Request") var naming: HandlerOptions
     @OptionGroup(title: "Request") var course: CourseOptions
@@ -147,7 +148,7 @@ struct GetCommand: ParsableCommand {
             body: body, netrc: try request.netrc(), cookies: try cookieFiles.exchange(besides: handler),
             heads: try headPath.map { path throws(Complaint) in
                 try HeaderOutput(path, interrupt: signals.descriptor)
-            }, jobs: course.jobs,
+            }, jobs: course.jobs, hook: try hook.program(),
             to: destination, files, try files.failed.map { path throws(Complaint) in try FailureList(path) },
             json: json, messages: messages)
         let session = try BusSession(

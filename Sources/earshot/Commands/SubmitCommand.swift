@@ -16,26 +16,62 @@ struct SubmitCommand: ParsableCommand {
             With --durable a request is on disk before its line is printed. It survives the end of this command, of the \
             broker and of the machine, until its result is acknowledged or the setting durable-time has passed.
 
+            With -d the requests are durable, and a process in the background writes the bodies: `earshot watch -d DIR \
+            --until-done HANDLER`. If it ends early, as at a restart of the machine or for a full disk, the results stay \
+            on disk, and the same command continues.
+
               earshot submit --handler gallery/1 https://example.org/
               earshot submit --durable --handler night/backup https://example.org/
+              earshot submit -i list.txt -d out --log out.log
             """)
 
     @Argument(help: "URLs to fetch.", completion: ShellCompletion.none)
-    var urls: [String]
+    var urls: [String] = []
 
     @OptionGroup(title: "Request") var naming: HandlerOptions
     @OptionGroup(title: "Request") var submission: SubmissionOptions
     @OptionGroup var request: RequestOptions
+    @OptionGroup(title: "Input") var source: SubmissionInput
+    @OptionGroup(title: "Output") var target: BackgroundOptions
+    @OptionGroup(title: "Output") var hook: HookOptions
     @OptionGroup(title: "Output") var failure: FailureOptions
     @OptionGroup(title: "Bus") var place: PlaceOptions
 
     private var id: RequestID? { submission.id }
 
     func validate() throws {
-        guard id == nil || urls.count == 1 else { throw ValidationError("--id names a single request; give one URL") }
-        guard request.handling.checksum == nil || urls.count == 1 else {
+        guard !urls.isEmpty || source.input != nil else {
+            throw ValidationError("missing URL; give URLs, or a list with -i FILE")
+        }
+        guard id == nil || urls.count == 1 && source.input == nil else {
+            throw ValidationError("--id names a single request; give one URL")
+        }
+        guard request.handling.checksum == nil || urls.count == 1 && source.input == nil else {
             throw ValidationError("--checksum describes one body; give one URL")
         }
+        guard source.input != "-" || request.exchange.data != "@-" else {
+            throw ValidationError("-i - and --data @- cannot both read standard input; use a file for one of them")
+        }
+        guard target.directory != nil || target.log == nil && hook.exec == nil else {
+            throw ValidationError("--log and --exec are for the results of -d; give -d DIR")
+        }
+        guard target.directory == nil || !submission.warm else {
+            throw ValidationError("--warm and --directory exclude each other; give one of them")
+        }
+    }
+
+    /// URLs of the command line and of the list.
+    private func entries() throws(Complaint) -> [ListEntry] {
+        var entries = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
+        if let input = source.input { entries += try URLList.read(input) }
+        guard !entries.isEmpty else { throw Complaint(.noInput, "the list is empty; give at least one URL") }
+        if let entry = entries.first(where: { $0.fault != nil }), let fault = entry.fault {
+            throw Complaint(.usage, "\(URLText.discreet(entry.url)): \(fault)")
+        }
+        guard !entries.contains(where: \.hasPath) else {
+            throw Complaint(.usage, "the list names files with out= or dir=; `earshot get` writes such files")
+        }
+        return entries
     }
 
     func run() throws {
@@ -44,6 +80,11 @@ struct SubmitCommand: ParsableCommand {
             guard let handler = naming.handler ?? HandlerID("submit/\(getpid())-\(mark)") else {
                 throw Complaint(.other, "cannot generate a handler name; give --handler NAME")
             }
+            let entries = try entries()
+            let mover = try target.directory.map {
+                try BackgroundWatch(handler, $0, log: target.log, hook.program(), place.folder())
+            }
+            let isDurable = submission.durable || mover != nil
             let body = try self.request.body()
             let netrc = try self.request.netrc()
             var tally = Tally()
@@ -70,7 +111,8 @@ struct SubmitCommand: ParsableCommand {
                 }
             }
             var asked: [RequestID] = []
-            for (index, url) in urls.map(URLText.percentEncoded).enumerated() {
+            for (index, entry) in entries.enumerated() {
+                let url = entry.url
                 guard let name = id ?? RequestID("\(mark)-\(index + 1)") else { continue }
                 guard let text = URLText.wire(url) else {
                     let outcome = FetchOutcome(malformed: url)
@@ -81,16 +123,18 @@ struct SubmitCommand: ParsableCommand {
                 var fetch = self.request.fetch(handler, name, text, body: body)
                 fetch.options.subscribes = false
                 fetch.options.isWarm = submission.warm
-                fetch.options.isDurable = submission.durable
+                fetch.options.isDurable = isDurable
+                entry.apply(to: &fetch)
                 netrc?.authorize(&fetch)
                 try session.connection.fetch(fetch)
                 asked.append(name)
             }
             session.connection.query(.ping)
             try session.run {
-                isTaken && (!submission.durable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
+                isTaken && (!isDurable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
             }
             let taken = asked.filter { !refused.contains($0) }
+            if !taken.isEmpty { try mover?.start() }
             tally.countSuccesses(taken.count)
             var lines = LineOutput()
             for name in taken { lines.add(Array("\(handler) \(name)\n".utf8)) }
@@ -118,4 +162,28 @@ struct SubmissionOptions: ParsableArguments {
 
     @Flag(help: "Store the request on disk until its result is acknowledged. Only for GET and HEAD.")
     var durable = false
+}
+
+/// Option for a list of URLs.
+struct SubmissionInput: ParsableArguments {
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp("Read URLs from a file, one per line. - reads standard input.", valueName: "file"),
+        completion: .file())
+    var input: String?
+}
+
+/// Options for the bodies of requests that outlive the command.
+struct BackgroundOptions: ParsableArguments {
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp(
+            "Write each body to a file in this directory, in the background; implies --durable.", valueName: "dir"),
+        completion: .directory)
+    var directory: String?
+
+    @Option(
+        help: ArgumentHelp("Append a line of JSON for each result of -d to this file.", valueName: "file"),
+        completion: .file())
+    var log: String?
 }

@@ -45,7 +45,7 @@ struct WaitCommand: ParsableCommand {
                 }
             }
             session.connection.subscribe(handler)
-            wait.ask(session)
+            wait.begin(session)
             try session.run { wait.isOver }
             guard wait.tally.total > 0 else {
                 throw Complaint(.noInput, "\(handler) has no request; submit one with `earshot submit --handler`")
@@ -55,96 +55,54 @@ struct WaitCommand: ParsableCommand {
     }
 }
 
-/// Progress of a wait for a handler: results that arrived, and requests that are pending.
-///
-/// It queries the number of pending requests at the start, after a reconnection, and after results have arrived. Only
-/// one query is open at a time.
+/// Results of a handler until none of its requests is pending.
 final class HandlerWait {
     private let pattern: HandlerPattern
     private let isVerbose: Bool
+    private let pending: PendingCount
     private(set) var tally = Tally()
-    /// Pending requests by the last answer; nil before it.
-    private var pending: Int?
-    /// Pending requests of the pages of an incomplete answer.
-    private var counted = 0
-    private var isAsking = false
-    /// Whether results arrived after the open query.
-    private var isStale = false
-    private var isScheduled = false
     /// Durable results that stay unacknowledged.
     private var kept = 0
 
     init(_ pattern: HandlerPattern, verbose: Bool) {
         self.pattern = pattern
         isVerbose = verbose
+        pending = PendingCount(pattern)
     }
 
-    var isOver: Bool { pending == 0 && !isAsking && !isScheduled }
+    var isOver: Bool { pending.isZero }
 
     var pendingText: String {
-        switch pending {
+        switch pending.value {
         case nil: "its requests"
         case 1?: "1 request"
         case let count?: "\(count) requests"
         }
     }
 
+    func begin(_ session: BusSession) { pending.ask(session) }
+
     func take(_ event: ClientEvent, _ session: BusSession) {
         switch event {
-        case .terminal(let delivery, _):
-            let outcome = FetchOutcome(url: delivery.terminal.response?.url ?? "-", delivery.terminal)
-            tally.count(outcome)
-            if outcome.code != nil {
-                Complaint.say(
-                    "\(delivery.key.handler) \(delivery.key.request) \(outcome.sentence(verbosely: isVerbose))")
-            }
-            if delivery.terminal.isDurable {
-                kept += 1
-            } else {
-                session.connection.finish(delivery)
-            }
-            if kept >= WaitCommand.window {
-                session.end(
-                    Complaint(
-                        .other,
-                        "\(pattern) has more than \(WaitCommand.window - 1) durable results; store them with `earshot watch -d DIR \(pattern)`"
-                    ))
-            }
-            askLater(session)
-        case .answer(_, let json):
-            guard let answer = JSONValue(json) else { return }
-            counted += HandlerRow.rows(answer).reduce(0) { $0 + $1.pending }
-            if let after = answer.member("handlers-next")?.text {
-                session.connection.query(.handlers, QueryPage(after: after, handler: pattern))
-                return
-            }
-            pending = counted
-            isAsking = false
-            if isStale, !isScheduled { ask(session) }
+        case .terminal(let delivery, _): take(delivery, session)
+        case .answer(_, let json): pending.take(json, session)
         case .refused(let reply): session.end(Refused.complaint(reply))
-        case .state(.connected): ask(session)
+        case .state(.connected): pending.ask(session)
         case .accepted, .progress, .cancelled, .removed, .changed, .state: break
         }
     }
 
-    /// Queries the number in the next pass. The connection acknowledges the results at the end of this one, so all
-    /// further results that then become due precede the answer.
-    private func askLater(_ session: BusSession) {
-        isStale = true
-        guard !isScheduled else { return }
-        isScheduled = true
-        session.loop.setTimer(after: .zero) { [unowned self, unowned session] in
-            isScheduled = false
-            ask(session)
+    private func take(_ delivery: Delivery, _ session: BusSession) {
+        let outcome = FetchOutcome(url: delivery.terminal.response?.url ?? "-", delivery.terminal)
+        tally.count(outcome)
+        if outcome.code != nil {
+            Complaint.say("\(delivery.key.handler) \(delivery.key.request) \(outcome.sentence(verbosely: isVerbose))")
         }
-    }
-
-    /// Queries the number of pending requests, now or after the open query.
-    func ask(_ session: BusSession) {
-        isStale = isAsking
-        guard !isAsking else { return }
-        isAsking = true
-        counted = 0
-        session.connection.query(.handlers, QueryPage(handler: pattern))
+        if delivery.terminal.isDurable { kept += 1 } else { session.connection.finish(delivery) }
+        if kept >= WaitCommand.window {
+            let text = "\(pattern) has more than \(WaitCommand.window - 1) durable results"
+            session.end(Complaint(.other, "\(text); store them with `earshot watch -d DIR \(pattern)`"))
+        }
+        pending.resultArrived(session)
     }
 }

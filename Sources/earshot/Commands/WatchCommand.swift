@@ -12,22 +12,33 @@ struct WatchCommand: ParsableCommand {
         usage: "earshot watch [<options>] <handler>",
         discussion: """
             Prints one line per result: handler, ID, HTTP status or failure code, URL, and with -d the file. A message on \
-            standard error confirms the subscription. Ends with Ctrl-C, or after --count results.
+            standard error confirms the subscription. Ends with Ctrl-C, after --count results, or with --until-done when \
+            no request of the handler is pending.
 
             A result is acknowledged after its line is printed and, with -d, its body is written. If either fails, the \
             command ends with exit code 23, and a durable result stays on disk for the next `earshot watch`. A durable \
-            result with a body needs -d DIR or --discard.
+            result with a body needs -d DIR or --discard. It replaces no file: `name-2.ext` resolves a collision with a \
+            file of other content.
+
+            --exec runs a program for each result, at most 4 at once and 5 minutes each. The result is acknowledged after \
+            the program has ended. Its environment has EARSHOT_HANDLER, EARSHOT_REQUEST, EARSHOT_URL, EARSHOT_STATE \
+            (done or failed), EARSHOT_STATUS, EARSHOT_CAUSE and EARSHOT_FILE.
 
               earshot watch gallery/
               earshot watch -d out --count 2 night/backup
+              earshot watch -d out --exec 'gzip -k {}' night/
             """)
 
     @Argument(help: "Handler, or NAME/ for all handlers below NAME.")
     var handler: HandlerPattern
 
     @OptionGroup(title: "Output") var target: WatchOptions
+    @OptionGroup(title: "Output") var hook: HookOptions
     @OptionGroup(title: "Output") var failure: FailureOptions
     @OptionGroup(title: "Bus") var place: PlaceOptions
+
+    /// Maximum time without a broker for --until-done, which may run in the background while the bus is restarted.
+    private static let patience = Duration.seconds(3_600)
 
     private var count: Int? { target.count }
     private var json: Bool { target.json }
@@ -45,31 +56,49 @@ struct WatchCommand: ParsableCommand {
         try conclude {
             var tally = Tally()
             var destination = Destination.nowhere()
+            var hooks: HookRuns?
+            let program = try hook.program()
+            let pending = target.untilDone ? PendingCount(handler) : nil
             // An unprinted result stays unacknowledged, so the broker redelivers a durable one to the next subscriber.
-            let session = try BusSession.find(in: place.folder(), client: "watch", finishesNone: true) {
+            let session = try BusSession.find(
+                in: place.folder(), client: "watch", patience: target.untilDone ? Self.patience : nil,
+                finishesNone: true
+            ) {
                 session, event in
                 switch event {
                 case .terminal(let delivery, let body):
                     guard tally.total < count ?? .max, session.complaint == nil else { return }
                     do {
-                        tally.count(try tell(delivery, body, &destination, session))
-                        session.connection.finish(delivery)
+                        let outcome = try tell(delivery, body, &destination, session)
+                        tally.count(outcome)
+                        let finish = { [unowned session] in
+                            session.connection.finish(delivery)
+                            pending?.resultArrived(session)
+                        }
+                        if let hooks { hooks.add(outcome, delivery.key, ended: finish) } else { finish() }
                     } catch let complaint as Complaint {
                         // The event of the signal follows.
                         if complaint.status != .interrupted { session.end(complaint) }
                     } catch {
                         session.end(Complaint(.other, "\(error)"))
                     }
+                case .answer(.handlers, let json): pending?.take(json, session)
                 case .answer: Complaint.say("listening to \(handler)")
+                case .state(.connected): pending?.ask(session)
                 case .refused(let reply):
                     session.end(Complaint(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))"))
                 case .accepted, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
             if let directory { destination = try .folder(directory, interrupt: session.signalDescriptor) }
+            hooks = program.map { HookRuns($0, session.loop) { Complaint.say($0) } }
+            defer { hooks?.stop() }
             session.connection.subscribe(handler)
             session.connection.query(.ping)
-            try session.run { tally.total >= count ?? .max }
+            pending?.ask(session)
+            try session.run {
+                hooks?.count ?? 0 == 0 && (tally.total >= count ?? .max || pending?.isZero == true)
+            }
             return tally.status
         }
     }
@@ -95,8 +124,10 @@ struct WatchCommand: ParsableCommand {
                 throw Complaint(.usage, sentence)
             }
             do throws(Destination.Failure) {
-                outcome.path = try destination.write(
-                    file ?? .bytes(body), of: outcome.url, flushed: terminal.isDurable)
+                outcome.path =
+                    terminal.isDurable
+                    ? try destination.keep(file ?? .bytes(body), of: outcome.url, sha256: outcome.response?.sha256)
+                    : try destination.write(file ?? .bytes(body), of: outcome.url)
             } catch {
                 outcome.code = FetchOutcome.writeFailed
                 switch error {
@@ -147,6 +178,9 @@ struct WatchOptions: ParsableArguments {
 
     @Option(help: ArgumentHelp("Exit after this many results.", valueName: "n"))
     var count: Int?
+
+    @Flag(help: "Exit when no request of the handler is pending.")
+    var untilDone = false
 
     @Flag(help: "Print each result as a line of JSON.")
     var json = false

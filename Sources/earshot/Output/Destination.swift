@@ -111,10 +111,35 @@ struct Destination {
 
     /// Writes the body of `url`. A regular file is written completely or not at all.
     ///
-    /// - Parameter flushed: whether a new file must survive a power cut.
     /// - Returns: path of the file; nil without one.
-    mutating func write(_ body: Body, of url: String, flushed: Bool = false) throws(Failure) -> String? {
-        try write(body, of: OutputItem(entry: ListEntry(url: url), index: 1), flushed: flushed)
+    mutating func write(_ body: Body, of url: String) throws(Failure) -> String? {
+        try write(body, of: OutputItem(entry: ListEntry(url: url), index: 1))
+    }
+
+    /// Writes the body of `url` to a new file of the directory, which survives a power cut.
+    ///
+    /// A body that is delivered again finds its file. Another file of the same name belongs to another body.
+    ///
+    /// - Parameter sha256: hash of the body, as hexadecimal digits.
+    /// - Returns: path of the file; nil without a directory.
+    mutating func keep(_ body: Body, of url: String, sha256: String?) throws(Failure) -> String? {
+        guard case .folder(let folder, let opened) = place else { return try write(body, of: url) }
+        while true {
+            // Opened first, so that a missing source uses up no name.
+            let source = try Source(body)
+            let name = names.late(ListEntry(url: url), index: 1, nil)
+            let path = "\(folder)/\(name)"
+            if opened.has(ByteText.path(name)) {
+                guard let sha256, opened.sha256(of: name, length: source.length) == sha256 else { continue }
+                return path
+            }
+            let file = try NewFile(in: opened, named: name, at: path)
+            try source.write(to: file.output, path)
+            try file.flush()
+            guard try file.commitNew() else { continue }
+            try file.flushName()
+            return path
+        }
     }
 
     /// Writes the body of an item of a list.
@@ -123,8 +148,7 @@ struct Destination {
     ///   - response: response with the body, which may determine the name.
     ///   - modified: time of the file, in seconds since 1970; nil for the present.
     mutating func write(
-        _ body: Body, of item: OutputItem, _ response: Terminal.Response? = nil, modified: Int64? = nil,
-        flushed: Bool = false
+        _ body: Body, of item: OutputItem, _ response: Terminal.Response? = nil, modified: Int64? = nil
     ) throws(Failure) -> String? {
         switch place {
         case .nowhere: return nil
@@ -146,8 +170,7 @@ struct Destination {
             if source.moves(by: mover, to: name, in: parent.descriptor, modified: modified) {
                 if isThere { replaced += 1 }
             } else if try write(
-                source, to: try NewFile(in: parent, named: name, at: path), path, flushed: flushed,
-                modified: modified)
+                source, to: try NewFile(in: parent, named: name, at: path), path, modified: modified)
             {
                 replaced += 1
             }
@@ -266,14 +289,11 @@ struct Destination {
 
     /// - Returns: whether the new file replaced another one.
     private func write(
-        _ source: Source, to file: NewFile, _ path: String, flushed: Bool = false, modified: Int64? = nil
+        _ source: Source, to file: NewFile, _ path: String, modified: Int64? = nil
     ) throws(Failure) -> Bool {
         try source.write(to: file.output, path)
         if let modified { file.setTime(modified) }
-        if flushed { try file.flush() }
-        let hasReplaced = try file.commit()
-        if flushed { try file.flushName() }
-        return hasReplaced
+        return try file.commit()
     }
 
     private func write(_ body: Body, to descriptor: Int32) throws(Failure) {
@@ -305,6 +325,14 @@ struct Destination {
 
         deinit { if descriptor >= 0 { close(descriptor) } }
 
+        /// Length in bytes.
+        var length: Int {
+            switch body {
+            case .bytes(let bytes): bytes.count
+            case .file(_, let length, _): length
+            }
+        }
+
         /// Whether this program owns the file exclusively.
         var isOwn: Bool { if case .file(_, _, isOwn: true) = body { true } else { false } }
 
@@ -328,24 +356,12 @@ struct Destination {
         /// Returns the SHA-256 of a file that the body continues, together with the body. Nil if one cannot be read.
         func digest(behind file: Int32, length: Int) -> String? {
             var hash = SHA256()
-            guard Self.add(file, length, to: &hash) else { return nil }
+            guard hash.add(file, length: length) else { return nil }
             switch body {
             case .bytes(let bytes): hash.update(bytes.span)
-            case .file(_, let length, _): guard Self.add(descriptor, length, to: &hash) else { return nil }
+            case .file(_, let length, _): guard hash.add(descriptor, length: length) else { return nil }
             }
             return hash.finalize().hex
-        }
-
-        private static func add(_ file: Int32, _ length: Int, to hash: inout SHA256) -> Bool {
-            var bytes = [UInt8](repeating: 0, count: min(length, 1 << 20))
-            var offset = 0
-            while offset < length {
-                let count = unsafe pread(file, &bytes, min(bytes.count, length - offset), off_t(offset))
-                guard count > 0 else { return false }
-                hash.update(bytes.span.extracting(..<count))
-                offset += count
-            }
-            return true
         }
 
         func write(to output: Output, _ name: String) throws(Failure) {

@@ -90,6 +90,22 @@ final class NewFile {
         guard fsync(opened) == 0 else { throw Destination.cannot("write", parent) }
     }
 
+    /// Names the complete file, unless its directory has another one of that name.
+    ///
+    /// - Returns: false if the name is taken.
+    func commitNew() throws(Destination.Failure) -> Bool {
+        let folder = folder?.descriptor ?? AT_FDCWD
+        // The temporary name is removed with this object.
+        let isLinked =
+            isNamed
+            ? unsafe linkat(folder, temporary, folder, name, 0) == 0 : UnnamedFile.name(descriptor, name, in: folder)
+        if isLinked { return true }
+        if errno == EEXIST { return false }
+        // A file system without hard links. The caller has checked the name.
+        try commit()
+        return true
+    }
+
     /// Names the complete file.
     ///
     /// - Returns: whether it replaced another file of its directory; false without an open directory.

@@ -1,0 +1,54 @@
+internal import ArgumentParser
+internal import EarshotClient
+
+/// Program that a command runs for each result, with its arguments.
+struct HookProgram: ExpressibleByArgument {
+    /// Argument that stands for the path of the body.
+    static let placeholder = "{}"
+    static var defaultCompletionKind: CompletionKind { .file() }
+
+    /// Value of the option.
+    let text: String
+    /// Program and arguments.
+    let words: [String]
+    /// Path of the program; nil before its search.
+    private(set) var path: String?
+
+    /// Divides the text at its spaces. No shell reads it. Nil without a program.
+    init?(argument: String) {
+        text = argument
+        words = argument.split(separator: " ").map { String($0) }
+        guard let program = words.first, program != Self.placeholder else { return nil }
+    }
+
+    /// Returns the program with its path.
+    func found() throws(Complaint) -> HookProgram {
+        guard let name = words.first, let path = ProgramPath.find(name) else {
+            throw Complaint(
+                .noInput,
+                "--exec: cannot execute \(words.first ?? ""): not in PATH, or not executable; give its path")
+        }
+        var found = self
+        found.path = path
+        return found
+    }
+
+    /// Argument vector for a body.
+    ///
+    /// - Parameter file: path of the body; nil without one.
+    func arguments(file: String?) -> [String] { words.map { $0 == Self.placeholder ? file ?? "" : $0 } }
+}
+
+/// Option for a program that runs for each result.
+struct HookOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Run a program for each result, without a shell; {} is its file.", valueName: "program"))
+    var exec: HookProgram?
+
+    /// The program, which was found; nil without the option.
+    func program() throws(Complaint) -> HookProgram? {
+        guard let exec else { return nil }
+        return try exec.found()
+    }
+}

@@ -1,0 +1,47 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// `earshot watch` in the background: writes the bodies of a handler's results, and outlives this process.
+struct BackgroundWatch {
+    private let arguments: [String]
+    /// Descriptor of the log.
+    private let log: Int32
+
+    /// Checks the directory and opens the log before any request is submitted.
+    ///
+    /// - Parameters:
+    ///   - log: path of the file for the results; nil for none.
+    ///   - hook: program to run for each result; nil for none.
+    init(_ handler: HandlerID, _ directory: String, log: String?, _ hook: HookProgram?, _ folder: RuntimeFolder) throws
+    {
+        let directory = Folder.absolute(directory)
+        _ = try Destination.folder(directory, interrupt: -1)
+        let path = log.map { Folder.absolute($0) } ?? "/dev/null"
+        let opened = unsafe open(ByteText.path(path), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        // A child's streams must be other descriptors than 0, 1 and 2, which may be closed here.
+        self.log = opened < 0 ? opened : fcntl(opened, F_DUPFD_CLOEXEC, 3)
+        guard self.log >= 0 else {
+            throw Complaint(
+                .cannotWrite, "cannot open \(path): \(SystemCause.text(errno, at: path)); give another --log FILE")
+        }
+        close(opened)
+        arguments =
+            [
+                "earshot", "watch", "--until-done", "--json", "--directory=\(directory)",
+                "--runtime=\(Folder.absolute(folder.path))",
+            ] + (hook.map { ["--exec=\($0.text)"] } ?? []) + ["--", handler.description]
+    }
+
+    /// Starts the process. It has a process group of its own, so the end of the shell does not reach it.
+    func start() throws {
+        let streams = ChildProcess.Streams(output: log, errors: log)
+        do throws(SystemError) {
+            _ = try ChildProcess.spawn(ChildProcess.thisProgram, arguments, streams: streams)
+        } catch {
+            let command = "earshot watch -d DIR --until-done HANDLER"
+            throw Complaint(.other, "cannot start a process: \(error); run `\(command)` to write the bodies")
+        }
+    }
+}

@@ -1,0 +1,140 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+
+/// Runs of the program that a command starts for each result.
+///
+/// A bounded number runs at once, and the others wait in their order. The owner bounds the number that waits: it
+/// neither requests nor acknowledges more. A program cannot end the command: its failure is a message, and one that
+/// hangs is killed.
+final class HookRuns {
+    /// Maximum number of programs at once. More would compete with the transfers for the machine.
+    static let most = 4
+    /// Maximum run time of a program, so that the command ends.
+    static let patience = Duration.seconds(300)
+
+    /// Result with a run that waits.
+    private struct Waiting {
+        let outcome: FetchOutcome
+        let key: RequestKey
+        let ended: () -> Void
+    }
+
+    private final class Run {
+        let child: ChildProcess
+        let waiting: Waiting
+        var registration: EventLoop.Registration?
+        var timer: TimerID?
+
+        init(_ child: ChildProcess, _ waiting: Waiting) {
+            self.child = child
+            self.waiting = waiting
+        }
+    }
+
+    private let program: HookProgram
+    private let loop: EventLoop
+    private let patience: Duration
+    private let report: (String) -> Void
+    private var waiting: [Waiting] = []
+    private var runs: [Int32: Run] = [:]
+
+    /// - Parameters:
+    ///   - patience: maximum run time of a program.
+    ///   - report: prints a message.
+    init(
+        _ program: HookProgram, _ loop: EventLoop, patience: Duration = HookRuns.patience,
+        report: @escaping (String) -> Void
+    ) {
+        self.program = program
+        self.loop = loop
+        self.patience = patience
+        self.report = report
+    }
+
+    deinit { stop() }
+
+    /// Number of programs that run or wait.
+    var count: Int { waiting.count + runs.count }
+
+    /// Runs the program for a result, now or later.
+    ///
+    /// - Parameter ended: called after the end of the program.
+    func add(_ outcome: FetchOutcome, _ key: RequestKey, ended: @escaping () -> Void) {
+        waiting.append(Waiting(outcome: outcome, key: key, ended: ended))
+        startNext()
+    }
+
+    /// Forgets the waiting results and asks the running programs to end.
+    func stop() {
+        waiting = []
+        for run in runs.values {
+            run.child.sendToGroup(SIGTERM)
+            release(run)
+        }
+        runs = [:]
+    }
+
+    /// Environment variables of the program. Names and URLs come from strangers, so no argument contains them.
+    static func variables(_ outcome: FetchOutcome, _ key: RequestKey) -> [String: String] {
+        [
+            "EARSHOT_HANDLER": key.handler.description, "EARSHOT_REQUEST": key.request.description,
+            // A failure without a response does not name its URL to other clients.
+            "EARSHOT_URL": outcome.url == "-" ? "" : outcome.url,
+            "EARSHOT_STATE": outcome.code == nil ? "done" : "failed",
+            "EARSHOT_STATUS": outcome.status.map { String($0) } ?? "", "EARSHOT_CAUSE": outcome.code ?? "",
+            "EARSHOT_FILE": outcome.path ?? "",
+        ]
+    }
+
+    private func startNext() {
+        while runs.count < Self.most, !waiting.isEmpty {
+            let next = waiting.removeFirst()
+            do throws(SystemError) {
+                try start(next)
+            } catch {
+                report("cannot run \(program.words.first ?? "") for \(URLText.discreet(next.outcome.url)): \(error)")
+                // Called by the loop, because the caller of `add` may not expect the end.
+                loop.setTimer(after: .zero) { next.ended() }
+            }
+        }
+    }
+
+    private func start(_ next: Waiting) throws(SystemError) {
+        let child = try ChildProcess.spawn(
+            program.path ?? "", program.arguments(file: next.outcome.path),
+            variables: Self.variables(next.outcome, next.key))
+        let run = Run(child, next)
+        do throws(SystemError) {
+            run.registration = try loop.add(child.descriptor, .readable) { [unowned self, unowned run] _ in
+                guard let exit = child.reap() else { return }
+                ended(run, exit == .code(0) ? nil : "\(exit)")
+            }
+        } catch {
+            child.killAndReap()
+            throw error
+        }
+        run.timer = loop.setTimer(after: patience) { [unowned self, unowned run] in
+            run.child.killAndReap()
+            ended(run, "it was killed after \(patience)")
+        }
+        runs[child.pid] = run
+    }
+
+    private func ended(_ run: Run, _ failure: String?) {
+        release(run)
+        runs[run.child.pid] = nil
+        if let failure {
+            let url = URLText.discreet(run.waiting.outcome.url)
+            report("\(program.words.first ?? "") for \(url) failed: \(failure)")
+        }
+        startNext()
+        run.waiting.ended()
+    }
+
+    private func release(_ run: Run) {
+        if let registration = run.registration { loop.remove(registration) }
+        if let timer = run.timer { loop.cancelTimer(timer) }
+    }
+}

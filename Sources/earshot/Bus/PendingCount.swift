@@ -1,0 +1,60 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+
+/// Number of pending requests of a handler, or of all handlers below a name, while results arrive.
+///
+/// The owner subscribes to the handler and reports its results here. A query follows at the start, after a reconnection,
+/// and after results have arrived. Only one query is open at a time.
+final class PendingCount {
+    private let pattern: HandlerPattern
+    /// Number by the last answer; nil before it.
+    private(set) var value: Int?
+    /// Sum over the pages of an incomplete answer.
+    private var sum = 0
+    private var isAsking = false
+    /// Whether results arrived after the open query.
+    private var isStale = false
+    private var isScheduled = false
+
+    init(_ pattern: HandlerPattern) {
+        self.pattern = pattern
+    }
+
+    /// Whether no request is pending, and all results have arrived.
+    var isZero: Bool { value == 0 && !isAsking && !isScheduled }
+
+    /// Queries the number, now or after the open query.
+    func ask(_ session: BusSession) {
+        isStale = isAsking
+        guard !isAsking else { return }
+        isAsking = true
+        sum = 0
+        session.connection.query(.handlers, QueryPage(handler: pattern))
+    }
+
+    /// Queries the number in the next pass. The connection acknowledges the results at the end of this one, so all
+    /// further results that then become due precede the answer.
+    func resultArrived(_ session: BusSession) {
+        isStale = true
+        guard !isScheduled else { return }
+        isScheduled = true
+        session.loop.setTimer(after: .zero) { [unowned self, unowned session] in
+            isScheduled = false
+            ask(session)
+        }
+    }
+
+    /// Takes the JSON of an answer to the query.
+    func take(_ json: [UInt8], _ session: BusSession) {
+        guard let answer = JSONValue(json) else { return }
+        sum += HandlerRow.rows(answer).reduce(0) { $0 + $1.pending }
+        if let after = answer.member("handlers-next")?.text {
+            session.connection.query(.handlers, QueryPage(after: after, handler: pattern))
+            return
+        }
+        value = sum
+        isAsking = false
+        if isStale, !isScheduled { ask(session) }
+    }
+}

@@ -1,0 +1,80 @@
+import EarshotClient
+import EarshotLoop
+import EarshotWire
+import Foundation
+import Testing
+
+@testable import earshot
+
+@Suite struct HookTests {
+    private let key: RequestKey
+    private let folder = CommandFolder()
+
+    init() throws {
+        key = RequestKey(try #require(HandlerID("h/1")), try #require(RequestID("7")))
+    }
+
+    private func outcome(_ url: String, path: String? = nil) -> FetchOutcome {
+        FetchOutcome(url: url, status: 200, path: path)
+    }
+
+    @Test func `spaces separate arguments, and only a whole one is replaced by the file`() throws {
+        let program = try #require(HookProgram(argument: "tool  -x {} a{} $(b);c '{}'"))
+        #expect(
+            program.arguments(file: "out/-rf *") == ["tool", "-x", "out/-rf *", "a{}", "$(b);c", "'{}'"])
+        #expect(program.arguments(file: nil)[2] == "")
+        #expect(HookProgram(argument: "  ") == nil)
+        #expect(HookProgram(argument: "{} x") == nil)
+        #expect(throws: Complaint.self) {
+            try #require(HookProgram(argument: "/no/such/tool")).found()
+        }
+    }
+
+    @Test func `the environment has the values of the result`() {
+        let url = "http://h/--help;$(x)"
+        #expect(
+            HookRuns.variables(outcome(url, path: "out/a"), key) == [
+                "EARSHOT_HANDLER": "h/1", "EARSHOT_REQUEST": "7", "EARSHOT_URL": url, "EARSHOT_STATE": "done",
+                "EARSHOT_STATUS": "200", "EARSHOT_CAUSE": "", "EARSHOT_FILE": "out/a",
+            ])
+        let failed = HookRuns.variables(FetchOutcome(url: "-", code: "reset", detail: "d"), key)
+        #expect(failed["EARSHOT_STATE"] == "failed" && failed["EARSHOT_CAUSE"] == "reset")
+        #expect(failed["EARSHOT_URL"] == "" && failed["EARSHOT_STATUS"] == "")
+    }
+
+    @Test func `a program that hangs is killed, and one that fails is reported`() throws {
+        let loop = try EventLoop()
+        var (reports, ended): ([String], Int) = ([], 0)
+        for (argument, patience) in [("tail -f /dev/null", Duration.milliseconds(20)), ("false", .seconds(60))] {
+            let program = try #require(HookProgram(argument: argument)).found()
+            let runs = HookRuns(program, loop, patience: patience) { reports.append($0) }
+            runs.add(outcome("http://h/a?secret"), key) { ended += 1 }
+            try loop.run { runs.count == 0 }
+        }
+        #expect(ended == 2)
+        #expect(
+            reports == [
+                "tail for http://h/a?... failed: it was killed after 0.02 seconds",
+                "false for http://h/a?... failed: exit code 1",
+            ])
+    }
+
+    @Test func `a bounded number of programs runs at once, and all run`() throws {
+        let loop = try EventLoop()
+        let gate = folder.path + "/gate"
+        #expect(unsafe mkfifo(gate, 0o600) == 0)
+        let program = try #require(HookProgram(argument: "touch {}")).found()
+        let blocked = try #require(HookProgram(argument: "cat \(gate)")).found()
+        let (runs, blocking) = (HookRuns(program, loop) { _ in }, HookRuns(blocked, loop) { _ in })
+        var ended = 0
+        for number in 0..<HookRuns.most + 3 {
+            blocking.add(outcome("u"), key) { ended += 1 }
+            runs.add(outcome("u", path: folder.path + "/\(number)"), key) {}
+        }
+        try loop.run { runs.count == 0 }
+        #expect(try folder.names.count == HookRuns.most + 3 + 1)
+        #expect(ended == 0 && blocking.count == HookRuns.most + 3)
+        blocking.stop()
+        #expect(blocking.count == 0)
+    }
+}

@@ -1,0 +1,96 @@
+"""Programs that commands run for results: --exec."""
+
+import json
+import os
+import signal
+
+from support.harness import Bus, TestCase
+from support.origin import Origin, body
+from support.processes import eventually
+
+# Writes its arguments and environment as a line of JSON.
+TELL = """#!/usr/bin/python3
+import json, os, sys
+names = [name for name in os.environ if name.startswith("EARSHOT_")]
+line = json.dumps({"arguments": sys.argv[1:], **{name[8:].lower(): os.environ[name] for name in names}})
+with open("told", "a") as told:
+    told.write(line + "\\n")
+"""
+# Notes its process and waits for a writer of the pipe `gate`.
+WAIT = """#!/bin/sh
+echo $$ >>running
+exec cat gate
+"""
+
+
+class HookTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(Bus(workers=1))
+        self.place = self.bus.folder
+        for name, text in (("tell", TELL), ("wait", WAIT)):
+            (self.place / name).write_text(text)
+            (self.place / name).chmod(0o700)
+        os.mkfifo(self.place / "gate")
+
+    def told(self):
+        path = self.place / "told"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def running(self):
+        path = self.place / "running"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def test_get_runs_a_program_with_values_that_cannot_become_arguments(self):
+        hostile = f"{self.origin.url}/bytes/5?x=$(touch%20made);--help&y='a%20b'"
+        missing = f"{self.origin.url}/status/404"
+        got = self.bus.run("get", "-d", "out", "--exec", "./tell -- {}", "--handler", "hooks/a", hostile, missing)
+        self.assertEqual(got.status, 2, got.describe())
+        told = {line["url"]: line for line in self.told()}
+        self.assertEqual(set(told), {hostile, missing})
+        done, failed = told[hostile], told[missing]
+        self.assertEqual(done["arguments"], ["--", "out/5"])
+        self.assertEqual([done[name] for name in ("handler", "state", "status", "cause", "file")],
+                         ["hooks/a", "done", "200", "", "out/5"])
+        self.assertEqual(failed["arguments"], ["--", ""])
+        self.assertEqual([failed[name] for name in ("state", "status", "cause", "file")],
+                         ["failed", "404", "http-status", ""])
+        self.assertFalse((self.place / "made").exists())
+
+    def test_a_program_that_fails_changes_nothing(self):
+        got = self.bus.run("get", "-d", "out", "--exec", "false", f"{self.origin.url}/bytes/6")
+        self.assertEqual(got.status, 0, got.describe())
+        self.assertIn("failed: exit code 1", got.stderr)
+        self.assertEqual((self.place / "out" / "6").read_bytes(), body(6))
+        missing = self.bus.run("get", "--exec", "./none {}", f"{self.origin.url}/bytes/6")
+        self.assertEqual(missing.status, 66, missing.describe())
+        self.assertEqual(self.origin.count("/bytes/6"), 1, "without the program nothing is requested")
+
+    def test_four_programs_run_at_once_and_ctrl_c_ends_them(self):
+        urls = [f"{self.origin.url}/bytes/{number}" for number in range(1, 11)]
+        get = self.bus.start("get", "-d", "out", "--exec", "./wait", *urls)
+        eventually(lambda: len(list((self.place / "out").glob("*"))) == 10, "all bodies are there")
+        running = eventually(lambda: len(self.running()) >= 4 and self.running(), "the programs run")
+        self.assertEqual(len(running), 4)
+        os.kill(get.pid, signal.SIGINT)
+        self.assertEqual(get.wait(), 130, get.describe())
+        eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in running), "they end")
+
+    def test_a_durable_result_is_acknowledged_after_its_program(self):
+        self.bus.run("submit", "--durable", "--handler", "hooks/b", f"{self.origin.url}/bytes/7")
+        watch = self.bus.start("watch", "-d", "out", "--exec", "./wait", "--count", "1", "hooks/b")
+        eventually(self.running, "the program runs")
+        os.kill(self.running()[0], signal.SIGSTOP)
+        watch.kill()
+        os.kill(self.running()[0], signal.SIGKILL)
+        watch = self.bus.run("watch", "-d", "out", "--exec", "./tell {}", "--count", "1", "hooks/b")
+        self.assertEqual(watch.status, 0, watch.describe())
+        self.assertEqual([line["arguments"] for line in self.told()], [["out/7"]])
+        self.assertEqual([path.name for path in (self.place / "out").iterdir()], ["7"], "the body has one file")
+
+    def test_submit_passes_the_program_to_its_process(self):
+        submit = self.bus.run("submit", "-d", "out", "--exec", "./tell {}", "--handler", "hooks/c", f"{self.origin.url}/bytes/8")
+        self.assertEqual(submit.status, 0, submit.describe())
+        told = eventually(self.told, "the program ran", 30)
+        self.assertEqual(told[0]["arguments"], [str(self.place / "out" / "8")])
+        self.assertEqual(self.bus.run("submit", "--exec", "true", f"{self.origin.url}/bytes/8").status, 64)
