@@ -1,4 +1,4 @@
-"""Background work: submit with a directory, and the commands list, wait, stop, drain and cache clear."""
+"""Background work: submit with a directory, a worker that waits, and the commands list, wait, stop, drain and cache clear."""
 
 import json
 import os
@@ -178,6 +178,23 @@ class SubmitTests(TestCase):
             self.assertEqual(bus.run("submit", "-i", "empty").status, 66)
             (bus.folder / "file").write_text("")
             self.assertEqual(bus.run("submit", "-d", "file/out", "http://127.0.0.1:1/").status, 23)
+
+
+class WorkerTests(TestCase):
+    def test_a_worker_without_a_broker_reports_once_that_it_waits(self):
+        folder = temporary_folder()
+        commands = Commands(folder / "run", folder)
+        worker = commands.start("worker")
+        self.assertIn(str(folder / "run"), worker.await_line("waiting for a broker"))
+        broker = commands.start("broker")
+        eventually(lambda: b'"ready":true' in commands.run("status", "--json").stdout, "the worker is connected")
+        second = commands.start("worker")
+        eventually(lambda: commands.run("status", "--json").stdout.count(b'"pid"') >= 2, "the second one too")
+        for program in (second, worker, broker):
+            program.signal(signal.SIGTERM)
+            program.wait()
+        self.assertEqual(worker.stderr.count("waiting for a broker"), 1, worker.describe())
+        self.assertNotIn("waiting", second.stderr)
 
 
 class StopTests(TestCase):

@@ -3,6 +3,7 @@ internal import EarshotClient
 internal import EarshotCore
 internal import EarshotLoop
 internal import EarshotWorker
+internal import Logging
 
 /// `earshot worker`: one worker of a running broker.
 struct WorkerCommand: ParsableCommand {
@@ -32,11 +33,16 @@ struct WorkerCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            var options = try worker.options(WorkerOptions(workPath: try place.folder().workPath, slots: slots))
+            let folder = try place.folder()
+            var options = try worker.options(WorkerOptions(workPath: folder.workPath, slots: slots))
             options.secret = try family.secret()
             options.parentPid = family.parentPid
             // A worker without a supervisor keeps the level of its option.
             options.followsLogLevel = options.secret != nil
+            if options.secret == nil, (try? folder.isServed()) != true {
+                LineLog.logger("worker", log.logLevel, form.logFormat).notice(
+                    "waiting for a broker; start one with `earshot broker`", metadata: ["path": "\(folder.path)"])
+            }
             return try ChildRun.worker(options).run(log.logLevel, form.logFormat)
         }
     }
