@@ -5,11 +5,14 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
+import time
 
-from support.harness import Bus, TestCase
+from support.figures import tell
+from support.harness import Bus, TestCase, binary
 from support.nginx import Nginx
 from support.origin import Origin, body
-from support.processes import eventually
+from support.processes import Program, eventually
 from support.script import ScriptedOrigin
 
 LONG = os.environ.get("EARSHOT_LONG") == "1"
@@ -56,6 +59,29 @@ class RepeatedListTests(TestCase):
 
     def urls(self, path):
         return [line for line in path.read_text().splitlines() if line[0] not in "# "]
+
+
+class TailTests(TestCase):
+    def test_the_first_file_comes_within_100_ms_of_its_line_of_tail(self):
+        """The pipe stays open. The time must meet the bound only with EARSHOT_LONG=1."""
+        with Bus() as bus, Origin() as origin:
+            lines = bus.folder / "list"
+            lines.touch()
+            with subprocess.Popen(["tail", "-f", lines], stdout=subprocess.PIPE) as tail:
+                get = Program([binary(), "get", "-i", "-", "-d", "out", "--json"], bus.environment, bus.folder, stdin=tail.stdout)
+                delays = []
+                for number in range(1, 21 if LONG else 4):
+                    began = time.monotonic()
+                    with lines.open("a") as list_:
+                        list_.write(f"{origin.url}/bytes/{number}\n")
+                    get.await_line(f'"index":{number},', "stdout")
+                    delays.append(time.monotonic() - began)
+                    self.assertEqual((bus.folder / "out" / str(number)).read_bytes(), body(number))
+                tail.kill()
+            self.assertEqual(get.wait(), 0, get.describe())
+            tell(f"first file after {delays[0] * 1000:.0f} ms, others after at most {max(delays[1:]) * 1000:.0f} ms")
+            if LONG:
+                self.assertLess(max(delays), 0.1)
 
 
 class ListTests(TestCase):
