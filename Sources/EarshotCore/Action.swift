@@ -61,6 +61,9 @@ public enum Action: Equatable, Sendable {
         /// A terminal from the file of waiting terminals, as `deliver`. The shell reports one that it cannot read by
         /// `BrokerCore.waitingLost`.
         case deliverWaiting(ClientID, sequence: UInt64, WaitingID)
+        /// A DATA with bytes of a spool file. The shell reports a socket that does not take it by
+        /// `BrokerCore.pieceRefused`, and a file without these bytes by `BrokerCore.pieceLost`.
+        case sendPiece(ClientID, BodyPiece)
         /// A goodbye, and the end of the connection, if it still stands.
         case close(ClientID, reason: String)
     }

@@ -20,6 +20,7 @@ extension BrokerCore {
         auditDurables(check)
         auditOutcomes(check)
         faults += queue.checkInvariants()
+        faults += auditPulls()
         return faults
     }
 

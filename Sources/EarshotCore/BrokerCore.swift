@@ -78,6 +78,8 @@ public struct BrokerCore {
     var rates = RateBook()
     /// Partial bodies kept for resumption.
     var parts: PartStore
+    /// READs of sessions with pulled bodies.
+    var pulls = PullTable()
     /// Outcomes, terminals in the shell's file, and the spool files of both.
     var outcomes: OutcomeStore
     /// Time of the latest event that brought one.
@@ -126,7 +128,7 @@ public struct BrokerCore {
     }
 
     /// Time at which `timePassed` must be called next; nil for never.
-    public var nextTimer: Tick? { isBehind || isPurging ? Tick(nanoseconds: .min) : timers.min?.at }
+    public var nextTimer: Tick? { isBehind || isPurging || pulls.isBehind ? Tick(nanoseconds: .min) : timers.min?.at }
 
     /// Runs a query in place. For a call of a non-mutating method of a core that an object holds, the compiler first
     /// copies the references to all tables. With three queries per request that was a tenth of the broker's time.

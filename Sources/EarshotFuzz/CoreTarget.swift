@@ -11,7 +11,7 @@ internal import EarshotWire
 /// - `4`: time advances by the next byte times 100 ms.
 /// - `5`, `6`: a client disconnects. A new one connects and sends the rest of the record, or HELLO if it is empty.
 /// - `7`, `8`: a worker disconnects and a new one connects.
-/// - `9`: the sockets refuse the next terminals.
+/// - `9`: the sockets refuse the next terminals and DATA. Otherwise files lack pieces of an even length.
 /// - `w`: the sockets are writable again.
 /// - `d`: the broker drains.
 struct CoreTarget {
@@ -123,6 +123,15 @@ struct CoreTarget {
                 switch action {
                 case .client(.deliver(let reader, let terminal, _)): (client, sequence) = (reader, terminal.sequence)
                 case .client(.deliverWaiting(let reader, let number, _)): (client, sequence) = (reader, number)
+                case .client(.sendPiece(let reader, let piece)):
+                    precondition(
+                        (1...WireLimits.dataBytes).contains(piece.length) && piece.data.offset <= .max - piece.length)
+                    if isRefusing {
+                        core.pieceRefused(piece, by: reader)
+                    } else if piece.length.isMultiple(of: 2) {
+                        core.pieceLost(piece, by: reader, now: now)
+                    }
+                    continue
                 default: continue
                 }
                 guard !refused.contains(client) else { continue }

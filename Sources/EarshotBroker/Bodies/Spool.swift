@@ -18,6 +18,9 @@ final class Spool {
     /// Minimum size of a file whose blocks are freed by a thread, in bytes: their removal takes about a millisecond.
     private static let largeBytes = 16 << 20
 
+    /// Bytes read ahead for the next READs of a client, as many as it may have open.
+    private static let aheadBytes = WireLimits.openReads * WireLimits.dataBytes
+
     private static let lockName = "broker.lock"
 
     let path: String
@@ -162,6 +165,26 @@ final class Spool {
             guard count > 0 else { return nil }
             taken += count
         }
+        return bytes
+    }
+
+    /// Reads a part of a file, and asks the kernel to read the bytes after it ahead. Opens the file each time, so that a
+    /// reader holds no descriptor between its READs.
+    ///
+    /// - Returns: At most `count` bytes; fewer at the end of the file, none if it is missing.
+    func read(_ name: String, from offset: Int, count: Int) -> [UInt8] {
+        guard let file = open(name) else { return [] }
+        defer { close(file) }
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { target, taken in
+            while taken < count {
+                let rest = unsafe UnsafeMutableRawBufferPointer(
+                    rebasing: UnsafeMutableRawBufferPointer(target)[taken...])
+                let read = unsafe pread(file, rest.baseAddress, rest.count, offset + taken)
+                guard read > 0 || (read < 0 && errno == EINTR) else { break }
+                taken += max(0, read)
+            }
+        }
+        if bytes.count == count { posix_fadvise(file, offset + count, Self.aheadBytes, POSIX_FADV_WILLNEED) }
         return bytes
     }
 

@@ -6,6 +6,8 @@ struct PortBounds {
     var deliveries = Int.max
     var terminalBytes = Int.max
     var progressBytes = Int.max
+    /// Unsent bytes of one peer at which parts of bodies are refused.
+    var dataBytes = Int.max
     /// Number of unread replies, and of their bytes, at which the broker stops reading from a peer.
     var replies = Int.max
     var replyBytes = Int.max
@@ -22,9 +24,11 @@ struct PortBounds {
     /// Clients: any program of the user.
     ///
     /// A full window of 256 bodies of 64 KiB fits into memory. Four of the longest frames can arrive at once. An honest
-    /// client reads replies soon, so a mebibyte of them means that it stopped reading.
+    /// client reads replies soon, so a mebibyte of them means that it stopped reading. With one more part of a body of
+    /// 256 KiB the unsent parts take at most a mebibyte.
     static let clients = PortBounds(
-        messages: 16_384, deliveries: 8_192, terminalBytes: 16 << 20, progressBytes: 256 << 10, replies: 8_192,
+        messages: 16_384, deliveries: 8_192, terminalBytes: 16 << 20, progressBytes: 256 << 10, dataBytes: 768 << 10,
+        replies: 8_192,
         replyBytes: 1 << 20, bytesOfAll: 64 << 20, replyBytesOfAll: 16 << 20, frameBytes: 17 << 20,
         bytesPerMessage: 4_096)
 

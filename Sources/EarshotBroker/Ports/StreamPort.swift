@@ -25,6 +25,8 @@ final class StreamPort {
         case terminal
         /// Dropped.
         case progress
+        /// Part of a body, held back by the sender.
+        case data
     }
 
     /// One connection.
@@ -382,11 +384,18 @@ final class StreamPort {
         return stream.unsentBytes <= bounds.ownBytes && stream.unsentMessages <= bounds.deliveries / 2
     }
 
+    /// Returns whether a peer accepts a part of a body now; true for a lost peer.
+    func takesData(for number: UInt64) -> Bool {
+        guard let stream = peers[number]?.stream else { return true }
+        return takes(.data, stream)
+    }
+
     private func takes(_ kind: Kind, _ stream: MessageStream) -> Bool {
         switch kind {
         case .reply: true
         case .terminal: isBelow(bounds.terminalBytes, stream)
         case .progress: isBelow(bounds.progressBytes, stream)
+        case .data: isBelow(bounds.dataBytes, stream)
         }
     }
 

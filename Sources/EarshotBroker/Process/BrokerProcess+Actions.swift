@@ -32,6 +32,7 @@ extension BrokerProcess {
             tell(client, BrokerMessage.answer(query).encoded(), json)
         case .client(.deliver(let client, let terminal, let body)): deliver(terminal, body, to: client)
         case .client(.deliverWaiting(let client, let sequence, let id)): deliverWaiting(id, sequence, to: client)
+        case .client(.sendPiece(let client, let piece)): send(piece, to: client)
         case .client(.close(let client, let reason)):
             tell(client, BrokerMessage.goodbye(reason: reason).encoded())
             bus.close(client.rawValue)
@@ -138,6 +139,7 @@ extension BrokerProcess {
             return
         }
         content.head = Terminal.head(content.head, numbered: sequence)
+        if core.lend({ $0.isPulling(client) }) { content.head = Terminal.pulledHead(content.head) }
         send(content, sequence, to: client)
     }
 
@@ -159,6 +161,27 @@ extension BrokerProcess {
         var terminal = terminal
         terminal.file = nil
         return WaitingTerminals.Content(head: terminal.encoded(), body: file)
+    }
+
+    /// Reads and sends a part of a body. Nothing is read for a client that cannot accept it; the core repeats the action
+    /// once it can.
+    private func send(_ piece: BodyPiece, to client: ClientID) {
+        guard bus.takesData(for: client.rawValue) else {
+            refused(piece, by: client)
+            return
+        }
+        let bytes = spool.read(piece.file, from: piece.data.offset, count: piece.length)
+        guard !bytes.isEmpty else {
+            core.pieceLost(piece, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
+            return
+        }
+        let head = BrokerMessage.data(piece.data).encoded()
+        if bus.send(head, bytes, to: client.rawValue, as: .data) == .wouldBlock { refused(piece, by: client) }
+    }
+
+    private func refused(_ piece: BodyPiece, by client: ClientID) {
+        core.pieceRefused(piece, by: client)
+        late.insert(client)
     }
 
     private func keepWaiting(_ id: WaitingID, _ terminal: Terminal, _ body: BodyID?) {
@@ -186,9 +209,11 @@ extension Terminal {
             switch outcome {
             case .result(let status, var response):
                 response.file = newValue
+                response.isPulled = false
                 outcome = .result(status: status, response)
             case .failed(var failure):
                 failure.response?.file = newValue
+                failure.response?.isPulled = false
                 outcome = .failed(failure)
             }
         }

@@ -48,7 +48,7 @@ public final class BrokerProcess {
     var hasCacheAnswered = false
     /// Clients whose connection refused a terminal.
     var blocked: Set<ClientID> = []
-    /// Clients whose connection refused a PROGRESS.
+    /// Clients whose connection refused a PROGRESS or a DATA.
     var late: Set<ClientID> = []
     /// Living processes of workers whose connection is lost.
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]

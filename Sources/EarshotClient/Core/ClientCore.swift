@@ -166,6 +166,7 @@ struct ClientCore {
             return settle(.remove(pattern)) ? [.report(.removed(pattern, count: count))] : []
         case .answer(let query): return answered(query)
         case .changed(let setting): return settleSetting() ? [.report(.changed(setting))] : []
+        case .data: return []
         case .error(let reply): return refused(reply)
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }

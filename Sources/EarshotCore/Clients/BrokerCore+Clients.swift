@@ -70,6 +70,7 @@ extension BrokerCore {
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
         case .query(let query, let page): reply(.answer(query, page), to: client)
         case .set(let setting): settingRequested(setting, by: client, now: now)
+        case .read(let read): readRequested(read, by: client)
         case .bye:
             let session = clients[client]
             _ = clients.disconnected(id)
@@ -99,6 +100,10 @@ extension BrokerCore {
         }
         guard !clients[client].isRequestReply || hello.window == nil else {
             refuse(client, "bad-message", "a REQ socket says window: none", .hello(hello))
+            return
+        }
+        guard !hello.isPulling || hello.window != nil else {
+            refuse(client, "bad-message", "bodies: pull needs a window, since an ACK releases a body", .hello(hello))
             return
         }
         guard hello.leaseMilliseconds == 0 || hello.client != nil else {
@@ -137,6 +142,14 @@ extension BrokerCore {
         case .acknowledge: reply.verb = "ACK"
         case .query: reply.verb = "QUERY"
         case .set: reply.verb = "SET"
+        case .read(let read):
+            reply.verb = "READ"
+            switch read.body {
+            case .terminal(let sequence): reply.sequence = sequence
+            case .request(let handler, let request):
+                reply.handler = handler
+                reply.request = request
+            }
         case .bye: reply.verb = "BYE"
         }
         self.reply(.message(.error(reply)), to: client)

@@ -52,14 +52,16 @@ extension BrokerCore {
         let lease = clients[client].isRequestReply ? 0 : hello.leaseMilliseconds
         clients.open(client, leaseMilliseconds: min(lease, WireLimits.leaseSeconds * 1_000))
         clients[client].deliveries.attach(size: hello.window)
+        setPulling(hello.isPulling, of: client)
         var welcome = Welcome(broker: instance, window: hello.window)
+        welcome.isPulling = hello.isPulling
         if clients[client].leaseMilliseconds > 0 {
             welcome.leaseMilliseconds = clients[client].leaseMilliseconds
             welcome.token = clients[client].token
         }
         if isResumed { welcome.heard = clients[client].heard }
         if isResumed, hello.replies != nil { welcome.replies = clients[client].replies.count }
-        if !workerLimits.spool.isEmpty { welcome.spool = workerLimits.spool }
+        if !workerLimits.spool.isEmpty, !hello.isPulling { welcome.spool = workerLimits.spool }
         say(.welcome(welcome), to: client)
         if isDraining { say(.goodbye(reason: "draining"), to: client) }
     }
@@ -73,6 +75,7 @@ extension BrokerCore {
     mutating func leaveAside(_ client: Int32, now: Tick) {
         clients.leaveAside(client, absence: nextSerial())
         clients[client].deliveries.detach()
+        if !pulls.isEmpty { pulls.detach(client) }
         // A blocked socket stopped this client's transfers; from here on only its window does.
         if !isClosed(client) { queue.clientOpened(client) }
         setLeaseTimer(now.advanced(byMilliseconds: clients[client].leaseMilliseconds), of: client)
@@ -83,6 +86,7 @@ extension BrokerCore {
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
     mutating func endSession(_ client: Int32, now: Tick) {
         clients.endLease(of: client)
+        if !pulls.isEmpty { pulls.remove(client) }
         withdrawPurges(from: client) { _ in true }
         depart(client, now: now)
     }

@@ -165,7 +165,12 @@ extension BrokerCore {
             switch due.place {
             case .memory(let interest):
                 let (terminal, body) = terminal(of: interest, sequence: sequence, to: client)
-                actions.append(.client(.deliver(clients[client].id, terminal, body)))
+                // Two calls, so that the usual case does not copy the terminal.
+                if pulls.isEmpty {
+                    actions.append(.client(.deliver(clients[client].id, terminal, body)))
+                } else {
+                    actions.append(.client(.deliver(clients[client].id, pulled(terminal, to: client), body)))
+                }
             case .file(let number): sendWaiting(number, sequence, to: client)
             case .hole: continue
             }
@@ -186,7 +191,8 @@ extension BrokerCore {
 
     /// Closes a client that has acknowledged nothing during a watch; otherwise starts the next watch.
     mutating func stallEnded(_ client: Int32) {
-        if clients[client].deliveries.endWatch(stalledBytes: limits.stalledBytes) {
+        let isReading = !pulls.isEmpty && pulls.takeActivity(of: client)
+        if clients[client].deliveries.endWatch(stalledBytes: limits.stalledBytes, isReading: isReading) {
             close(client)
         } else {
             watchForStall(client)
@@ -209,6 +215,7 @@ extension BrokerCore {
     /// - Parameter request: the only ID to withdraw; nil for all.
     mutating func withdraw(from client: Int32, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool) {
         if request == nil { withdrawPurges(from: client, where: isRemoved) }
+        if !pulls.isEmpty { closeBodies(of: client, request, where: isRemoved) }
         guard clients[client].deliveries.waiting > 0 else { return }
         let mark = request.map { RequestMark($0) }
         var window = clients[client].deliveries
@@ -244,6 +251,7 @@ extension BrokerCore {
             if let interest = record(of: due), interests[interest].owner == nil { unlist(interest) }
             settle(due, by: client)
         }
+        if !pulls.isEmpty { pulls.acknowledged(sequence, by: client) }
         sendDue(to: client)
         if wasClosed, !isClosed(client) { queue.clientOpened(client) }
     }
@@ -275,6 +283,7 @@ extension BrokerCore {
     public mutating func clientWritable(_ id: ClientID) {
         guard let client = clients.number(of: id) else { return }
         tellMissedProgress(to: client)
+        if !pulls.isEmpty { pulls.unblock(client) }
         guard clients[client].deliveries.unblock() else { return }
         sendDue(to: client)
         if !isClosed(client) { queue.clientOpened(client) }

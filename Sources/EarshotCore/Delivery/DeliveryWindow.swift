@@ -131,6 +131,12 @@ struct DeliveryWindow {
     /// The first terminal, if this sequence number acknowledges it.
     func first(upTo sequence: UInt64) -> DueTerminal? { acknowledged < sequence ? entries.first : nil }
 
+    /// The entry with this sequence number; nil if no connection has sent it or it was acknowledged.
+    func entry(_ sequence: UInt64) -> DueTerminal? {
+        guard sequence > acknowledged, sequence <= lastReceived else { return nil }
+        return entries[Int(sequence - acknowledged) - 1]
+    }
+
     /// Entries sent over this connection up to a sequence number; empty if that number was not sent.
     func sentEntries(upTo sequence: UInt64) -> Deque<DueTerminal>.SubSequence {
         let isSent = sequence > acknowledged && sequence <= acknowledged + UInt64(sent)
@@ -275,9 +281,10 @@ struct DeliveryWindow {
 
     /// Ends the interval of a watch.
     ///
+    /// - Parameter isReading: whether the subscriber has read a part of a body during the watch.
     /// - Returns: whether the subscriber has stopped reading. The watch then stays set, so that no other begins.
-    mutating func endWatch(stalledBytes: Int) -> Bool {
-        guard weight.bodies < stalledBytes || acknowledged != watch?.acknowledged else { return true }
+    mutating func endWatch(stalledBytes: Int, isReading: Bool = false) -> Bool {
+        guard weight.bodies < stalledBytes || isReading || acknowledged != watch?.acknowledged else { return true }
         watch = nil
         return false
     }

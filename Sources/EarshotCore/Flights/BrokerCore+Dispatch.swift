@@ -9,6 +9,8 @@ extension BrokerCore {
     ///   rejoin a flight which they have left.
     public mutating func dispatch(now: Tick, hasUnread: (ClientID) -> Bool = { _ in false }) {
         clock = now
+        // Last, since assigning an attempt renames the part that it resumes.
+        defer { if pulls.isBehind { answerReads() } }
         continuePurges(now: now)
         settleCancellations(hasUnread: hasUnread, now: now)
         useOrphanedResponses(now: now)

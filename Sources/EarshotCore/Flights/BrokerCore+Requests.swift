@@ -122,7 +122,7 @@ extension BrokerCore {
                 request: fetch.request, askedAt: now.advanced(byMilliseconds: -fetch.options.askedMilliseconds),
                 fingerprint: fingerprint, serial: nextSerial(), handler: handler, owner: owner,
                 priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
-                takes: fetch.options.takes && fetch.options.delivery != .inline))
+                takes: fetch.options.takes && fetch.options.delivery != .inline && !pulls.contains(client)))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash)
         handlers.requestAdded(interest, to: handler, owner: owner)

@@ -52,6 +52,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum replies kept for the resumption of a session with a lease: more than a program has open questions. Each
     /// has two names and a sentence, less than 1 KiB.
     public var keptReplies = 256
+    /// Maximum number of READs answered in one pass: a mebibyte, a fraction of a millisecond from memory and few
+    /// milliseconds from a disk.
+    public var readsPerPass = 4
     /// Time for a new connection to send HELLO, which a program does at once.
     public var greetingMilliseconds = 10_000
     /// Time for which a terminal waits for a subscriber, and a handler's own requests wait for a new one.

@@ -267,6 +267,7 @@ extension BrokerCore {
         forEachInterest(of: flight) { core, interest in
             guard !core.isPurged(interest) else { return }
             core.tellProgress(of: interest, present, now: now)
+            if !core.pulls.isEmpty { core.pulls.grew(interest) }
         }
     }
 
@@ -278,7 +279,7 @@ extension BrokerCore {
         extras[number].lastProgress = now
         let progress = progress(of: interest, lease)
         for client in listeners(of: record.handler) where !clients[client].isRequestReply {
-            say(.progress(progress), to: client)
+            say(.progress(pulls.isEmpty ? progress : pulled(progress, to: client)), to: client)
             clients[client].missedProgress.drop(interest)
         }
     }
@@ -319,7 +320,7 @@ extension BrokerCore {
                 case .running(let worker) = flights[leaf(ofOpen: interest)].phase,
                 let lease = workers[worker].leases[attempt(of: leaf(ofOpen: interest))]
             else { continue }
-            say(.progress(progress(of: interest, lease)), to: client)
+            say(.progress(pulled(progress(of: interest, lease), to: client)), to: client)
         }
     }
 

@@ -30,6 +30,7 @@ extension ReferenceModel {
             delivered(terminal, kept.body, to: id, inPass: false, isRead: true)
         case .spool(.forgetWaiting(let number)):
             expect(waiting.removeValue(forKey: number) != nil, 12, "a terminal that waits is forgotten twice")
+        case .client(.sendPiece(let id, _)): object(2, "client \(id.rawValue) pulls no bodies")
         case .client(.close(let id, _)):
             guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
             let isSilent = !client.isOpen && now.milliseconds(since: client.connectedAt) >= limits.greetingMilliseconds
@@ -99,6 +100,7 @@ extension ReferenceModel {
             expect(
                 progress.file == nil || listed[name]?.fetch.options.streams == true, 2,
                 "client \(id.rawValue), which does not stream \(name), is told of \(progress.file ?? "")")
+        case .data: object(2, "client \(id.rawValue) pulls no bodies")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
         case .welcome, .accepted, .cancelled, .removed, .answer, .changed, .error:

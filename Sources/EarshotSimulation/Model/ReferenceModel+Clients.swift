@@ -37,6 +37,8 @@ extension ReferenceModel {
         case .cookies: break
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
         case .query: reply = (id, .answer)
+        // No simulated client pulls bodies.
+        case .read: reply = (id, .error("bad-message"))
         case .set(let setting):
             // The simulated world generates no changes of limits; an invalid setting has no effect.
             let change = try? SettingChange(setting.words)

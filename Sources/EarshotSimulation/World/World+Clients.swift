@@ -340,7 +340,7 @@ extension World {
             // The broker has not yet noticed the end of the old connection.
             if error.code == "session-in-use" { cut(link) }
         case .welcome(let welcome): welcomed(welcome, number, link)
-        case .accepted, .progress, .removed, .cancelled, .answer, .changed, .goodbye: break
+        case .accepted, .progress, .removed, .cancelled, .answer, .changed, .data, .goodbye: break
         }
     }
 

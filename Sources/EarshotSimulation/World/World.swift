@@ -258,6 +258,8 @@ struct World {
             if !refused.contains(id), isUnreadable() { return .waitingLost(id) }
             terminal.sequence = sequence
             return deliver(terminal, to: id, &refused)
+        // No simulated client pulls bodies.
+        case .client(.sendPiece): break
         case .spool(.forgetWaiting(let id)): waiting[id] = nil
         case .spool(.spill(let body, let file)):
             // An existing file of that name is not written again.

@@ -5,7 +5,7 @@ struct HeadReader {
     private let verbEnd: Int
     /// Positions of the operands, followed by alternating names and values of the fields.
     private var places: [HeadFields.Place] = []
-    private var operandCount = 0
+    private(set) var operandCount = 0
     /// Number of field lines, including those that repeat a name.
     private var fieldLines = 0
     /// Bloom filter of the field names that have occurred, one bit for each name.
@@ -244,6 +244,15 @@ extension HeadReader {
         case "yes": return true
         case "no": return false
         default: throw WireError(.badMessage, "\(name) must be yes or no")
+        }
+    }
+
+    /// Parses `bodies` of HELLO and WELCOME.
+    static func isPulling(_ text: HeadText) throws(WireError) -> Bool {
+        switch text {
+        case "pull": return true
+        case "path": return false
+        default: throw WireError(.badMessage, "bodies must be path or pull")
         }
     }
 

@@ -15,6 +15,8 @@ public enum BrokerMessage: Equatable, Sendable {
     case answer(Query)
     /// Reply to SET, with the setting in normal form.
     case changed(SettingWords)
+    /// Answer to READ. The second frame is a part of the body.
+    case data(BodyData)
     case error(ErrorReply)
     /// The broker shuts down. The client repeats unanswered requests at the next broker.
     case goodbye(reason: String)
@@ -39,6 +41,7 @@ public enum BrokerMessage: Equatable, Sendable {
             self = .cancelled(try reader.handler(0), try reader.request(1))
         case "ANSWER": self = .answer(try Query(reader))
         case "CHANGED": self = .changed(try SettingWords(reader))
+        case "DATA": self = .data(try BodyData(reader))
         case "ERROR": self = .error(try ErrorReply(reader))
         case "GOODBYE":
             try reader.expectOperands(0)
@@ -52,7 +55,7 @@ public enum BrokerMessage: Equatable, Sendable {
         switch self {
         case .accepted, .removed, .cancelled, .answer, .changed, .error: true
         case .terminal(let terminal): terminal.sequence == 0
-        case .welcome, .progress, .goodbye: false
+        case .welcome, .progress, .data, .goodbye: false
         }
     }
 
@@ -85,6 +88,7 @@ public enum BrokerMessage: Equatable, Sendable {
             var writer = HeadWriter("CHANGED")
             for word in setting.words { writer.operand(word) }
             return writer.finished()
+        case .data(let data): return data.encoded()
         case .error(let reply): return reply.encoded()
         case .goodbye(let reason):
             var writer = HeadWriter("GOODBYE")
@@ -110,7 +114,9 @@ public struct Welcome: Equatable, Sendable {
     /// Number of replies of the session so far. The client receives again those that it lacks. Nil if the client does
     /// not count them, or if an older broker keeps none.
     public var replies: UInt64?
-    /// Absolute path of the folder of body files; nil from an older broker.
+    /// Whether bodies in files are read with READ.
+    public var isPulling = false
+    /// Absolute path of the folder of body files; nil with pulled bodies, and from an older broker.
     public var spool: String?
 
     public init(broker: BrokerInstance, window: Int?) {
@@ -130,6 +136,7 @@ public struct Welcome: Equatable, Sendable {
             case "token": token = try HeadReader.token(value)
             case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
+            case "bodies": isPulling = try HeadReader.isPulling(value)
             case "spool": spool = value.string
             default: break
             }
@@ -147,6 +154,7 @@ public struct Welcome: Equatable, Sendable {
         writer.field("token", token?.description)
         writer.field("resumed", heard.map { String($0) })
         writer.field("replies", replies.map { String($0) })
+        writer.field("bodies", if: isPulling, "pull")
         writer.field("spool", spool)
         return writer.finished()
     }
@@ -160,7 +168,7 @@ public struct Progress: Equatable, Sendable {
     public var received: Int
     /// Decoded bytes in total, if the origin announced them.
     public var total: Int?
-    /// Absolute path of the growing body file; nil unless the request streams and the file is readable.
+    /// Absolute path of the growing body file; nil unless the request streams and the file is readable by its path.
     public var file: String?
     /// Generation of the file's bytes. Bytes reported under another generation do not belong to the body.
     public var generation: Generation?
@@ -212,6 +220,8 @@ public struct ErrorReply: Equatable, Sendable {
     public var verb: String?
     public var handler: HandlerID?
     public var request: RequestID?
+    /// Sequence number that a rejected READ names.
+    public var sequence: UInt64?
 
     public init(code: String, detail: String? = nil) {
         self.code = code
@@ -235,6 +245,7 @@ public struct ErrorReply: Equatable, Sendable {
             case "verb": verb = try HeadReader.identifier(value, "verb")
             case "handler": handler = HandlerID(value.bytes)
             case "request": request = RequestID(value.bytes)
+            case "seq": sequence = Decimal.unsigned(value.bytes)
             default: break
             }
         }
@@ -246,6 +257,7 @@ public struct ErrorReply: Equatable, Sendable {
         writer.field("verb", verb)
         writer.field("handler", handler?.description)
         writer.field("request", request?.description)
+        writer.field("seq", sequence.map { String($0) })
         writer.field("detail", detail)
         return writer.finished()
     }

@@ -18,6 +18,8 @@ public enum ClientMessage: Equatable, Sendable {
     case query(Query, QueryPage = QueryPage())
     /// Changes a setting of the broker.
     case set(SettingWords)
+    /// Asks for bytes of a body.
+    case read(BodyRead)
     /// The client leaves and the broker purges its requests immediately.
     case bye
 
@@ -47,7 +49,7 @@ public enum ClientMessage: Equatable, Sendable {
 
     private static let verbs = [
         "HELLO", "FETCH", "CANCEL", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK", "QUERY", "SET",
-        "BYE",
+        "READ", "BYE",
     ]
     /// Verbs whose operands start with a handler and a request.
     private static let namedByRequest = ["FETCH", "CANCEL", "PRIORITY"]
@@ -82,6 +84,7 @@ public enum ClientMessage: Equatable, Sendable {
             return .acknowledge(try reader.number(0, "sequence number"))
         case "QUERY": return .query(try Query(reader), try QueryPage(reader))
         case "SET": return .set(try SettingWords(reader))
+        case "READ": return .read(try BodyRead(reader))
         case "BYE":
             try reader.expectOperands(0)
             return .bye
@@ -118,6 +121,7 @@ public enum ClientMessage: Equatable, Sendable {
             page.write(to: &writer)
             return writer.finished()
         case .set(let setting): return Self.line("SET", setting.words)
+        case .read(let read): return read.encoded()
         case .bye: return Self.line("BYE", [])
         }
     }
@@ -146,6 +150,8 @@ public struct Hello: Equatable, Sendable {
     public var token: SessionToken?
     /// Number of replies of that session that the client has received; nil from a client that does not count them.
     public var replies: UInt64?
+    /// Whether bodies in files are read with READ. The broker then names no paths.
+    public var isPulling = false
 
     public init(client: String?, window: Int? = 256) {
         self.client = client
@@ -163,6 +169,7 @@ public struct Hello: Equatable, Sendable {
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
+            case "bodies": isPulling = try HeadReader.isPulling(value)
             default: break
             }
         }
@@ -176,6 +183,7 @@ public struct Hello: Equatable, Sendable {
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
         writer.field("replies", replies.map { String($0) })
+        writer.field("bodies", if: isPulling, "pull")
         return writer.finished()
     }
 }

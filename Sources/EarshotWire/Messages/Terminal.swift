@@ -36,6 +36,8 @@ public struct Terminal: Equatable, Sendable {
         public var file: String?
         /// Whether the receiver owns the file and may move or change it before it acknowledges the terminal.
         public var isYours = false
+        /// Whether the receiver reads the body with READ. The head then has no path.
+        public var isPulled = false
         /// Generation of the body, if the request streams and the body is a file.
         public var generation: Generation?
         /// Time from the request to the start of the successful attempt.
@@ -213,6 +215,7 @@ extension Terminal.Response {
         case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
         case "file": file = value.string
         case "yours": isYours = try HeadReader.flag(value, "yours")
+        case "pull": isPulled = try HeadReader.flag(value, "pull")
         case "generation": generation = try HeadReader.generation(value)
         case "queued-ms": queuedMilliseconds = try HeadReader.count(value, "queued-ms")
         case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
@@ -227,8 +230,12 @@ extension Terminal.Response {
         writer.field("source", source.rawValue)
         writer.field("length", length)
         writer.field("sha-256", sha256)
-        writer.field("file", file)
-        writer.field("yours", if: isYours, "yes")
+        if isPulled {
+            writer.field("pull", "yes")
+        } else {
+            writer.field("file", file)
+            writer.field("yours", if: isYours, "yes")
+        }
         writer.field("generation", generation?.description)
         writer.field("queued-ms", queuedMilliseconds)
         writer.field("elapsed-ms", elapsedMilliseconds)

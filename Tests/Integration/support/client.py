@@ -51,9 +51,9 @@ class Message:
 
 class Client:
     """One connection. `window`: maximum number of unacknowledged terminals, or "none". Acknowledges terminals as it reads them.
-    `lease`: seconds for which the broker keeps the session after a disconnection."""
+    `lease`: seconds for which the broker keeps the session after a disconnection. `bodies`: "pull" to read bodies by READ."""
 
-    def __init__(self, runtime, window=256, hello=True, linger=1000, lease=None):
+    def __init__(self, runtime, window=256, hello=True, linger=1000, lease=None, bodies=None):
         self.runtime = runtime
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.linger = linger
@@ -61,6 +61,7 @@ class Client:
         self.socket.reconnect_ivl = 10
         self.window = window
         self.lease = lease
+        self.bodies = bodies
         self.token = None
         self.name = f"test-{uuid.uuid4()}"
         self.broker = None
@@ -113,7 +114,7 @@ class Client:
     def come_back(self):
         """Returns another connection that resumes this session, once the broker has noticed the end of this one."""
         while True:
-            successor = Client(self.runtime, self.window, hello=False, lease=self.lease)
+            successor = Client(self.runtime, self.window, hello=False, lease=self.lease, bodies=self.bodies)
             successor.name, successor.token = self.name, self.token
             if successor.greet() == "WELCOME":
                 return successor
@@ -126,7 +127,8 @@ class Client:
 
     def greet(self):
         """Sends HELLO. Returns "WELCOME" or the code of the error."""
-        fields = {"client": self.name, "window": self.window, "lease": self.lease, "token": self.token}
+        fields = {"client": self.name, "window": self.window, "lease": self.lease, "token": self.token,
+                  "bodies": self.bodies}
         self.say("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
         answer = self._read(10)
         if answer is None or answer.verb != "WELCOME":

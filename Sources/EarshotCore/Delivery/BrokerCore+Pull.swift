@@ -1,0 +1,222 @@
+internal import EarshotWire
+
+/// READ and DATA: bodies of sessions that receive no paths.
+///
+/// A READ is checked when it arrives and again when its turn comes, at the end of a pass. The name of a file and the
+/// number of its bytes are thus those after all events of the pass. Nothing of a removed request is sent after the
+/// reply, because a READ whose body is gone by then is void.
+extension BrokerCore {
+    /// A body in a file of the spool.
+    private struct Readable {
+        let file: String
+        /// Bytes that are present.
+        let bytes: Int
+        /// Nil for a complete body.
+        var generation: Generation?
+    }
+
+    /// Body that a READ names.
+    private enum Source {
+        /// The READ has no answer.
+        case void
+        /// No byte can be read yet.
+        case awaited
+        case present(Readable)
+    }
+
+    /// Whether bodies of a client are pulled.
+    public func isPulling(_ id: ClientID) -> Bool {
+        guard !pulls.isEmpty, let client = clients.number(of: id) else { return false }
+        return pulls.contains(client)
+    }
+
+    /// Applies `bodies` of a HELLO.
+    mutating func setPulling(_ isPulling: Bool, of client: Int32) {
+        if isPulling { pulls.open(client) } else if !pulls.isEmpty { pulls.remove(client) }
+    }
+
+    // MARK: Events
+
+    /// Handles READ: refuses it, or answers it at the end of a pass.
+    mutating func readRequested(_ message: BodyRead, by client: Int32) {
+        guard pulls.contains(client) else {
+            refuse(client, "bad-message", "READ is for sessions whose HELLO has bodies: pull", .read(message))
+            return
+        }
+        let read: PullWindow.Read
+        switch message.body {
+        case .terminal(let sequence):
+            guard pulledBody(of: sequence, to: client) != nil else {
+                refuse(client, "unknown-body", "no such terminal with a pulled body waits for an ACK", .read(message))
+                return
+            }
+            read = PullWindow.Read(message)
+        case .request(let handler, let request):
+            guard let stream = stream(of: handler, request, to: client) else {
+                refuse(client, "unknown-body", "no such open request has stream: yes", .read(message))
+                return
+            }
+            read = PullWindow.Read(message, of: stream)
+        }
+        if pulls.count(of: client) >= WireLimits.openReads { dropVoidReads(of: client) }
+        guard pulls.count(of: client) < WireLimits.openReads else {
+            refuse(client, "limit", "\(WireLimits.openReads) READs have no answer yet; wait for one", .read(message))
+            return
+        }
+        pulls.add(read, of: client)
+    }
+
+    /// Answers READs, at most `CoreLimits.readsPerPass`. Called once per pass.
+    mutating func answerReads() {
+        var budget = max(limits.readsPerPass, 1)
+        while budget > 0, let (client, read) = pulls.take() {
+            budget -= 1
+            answer(read, of: client)
+        }
+    }
+
+    /// Handles a DATA that the socket did not take. Reading continues at `clientWritable`.
+    public mutating func pieceRefused(_ piece: BodyPiece, by id: ClientID) {
+        guard let client = clients.number(of: id) else { return }
+        pulls.refuse(piece.read, of: client)
+    }
+
+    /// Handles a file without the expected bytes.
+    public mutating func pieceLost(_ piece: BodyPiece, by id: ClientID, now: Tick) {
+        guard let client = clients.number(of: id), pulls.contains(client) else { return }
+        clock = now
+        if let stream = piece.read.stream {
+            // The program that serves the scheme announced more than it wrote. The next PROGRESS or the terminal helps.
+            if isLive(stream) { pulls.park(piece.read, of: client) }
+        } else {
+            refuse(
+                client, "unknown-body", "the file of this body is missing; request it again", .read(piece.read.message))
+        }
+    }
+
+    /// Forbids reading the bodies of sent terminals, because the client has removed their requests.
+    mutating func closeBodies(of client: Int32, _ request: RequestID?, where isRemoved: (HandlerID) -> Bool) {
+        guard pulls.contains(client) else { return }
+        let mark = request.map { RequestMark($0) }
+        let window = clients[client].deliveries
+        var sequence = window.acknowledged
+        var sequences: [UInt64] = []
+        while sequence < window.lastReceived {
+            sequence += 1
+            let handler: Int32
+            switch window.entry(sequence)?.place {
+            case .memory(let interest) where request == nil || interests[interest].request == request:
+                handler = interests[interest].handler
+            case .file(let number) where mark == nil || outcomes.waiting[number].request == mark:
+                handler = outcomes.waiting[number].handler
+            case .memory, .file, .hole, nil: continue
+            }
+            if isRemoved(handlers[handler].id) { sequences.append(sequence) }
+        }
+        pulls.close(sequences, to: client)
+    }
+
+    // MARK: Steps
+
+    /// Returns a terminal as a client with pulled bodies receives it.
+    @inline(never)
+    func pulled(_ terminal: Terminal, to client: Int32) -> Terminal {
+        terminal.hasFile && pulls.contains(client) ? terminal.pulled() : terminal
+    }
+
+    /// Returns the progress as a client with pulled bodies receives it: with its generation and without a path.
+    @inline(never)
+    func pulled(_ progress: Progress, to client: Int32) -> Progress {
+        guard pulls.contains(client) else { return progress }
+        var progress = progress
+        progress.file = nil
+        return progress
+    }
+
+    private mutating func answer(_ read: PullWindow.Read, of client: Int32) {
+        switch source(of: read, by: client) {
+        case .void: break
+        case .awaited: pulls.park(read, of: client)
+        case .present(let body):
+            let data = BodyData(read.message.body, offset: read.message.offset, generation: body.generation)
+            let rest = read.message.offset < body.bytes ? body.bytes - read.message.offset : 0
+            let isOther = read.stream != nil && read.generation.map { $0 != body.generation } ?? false
+            if rest > 0, !isOther {
+                let piece = BodyPiece(read: read, data: data, file: body.file, length: min(rest, read.message.length))
+                actions.append(.client(.sendPiece(clients[client].id, piece)))
+            } else if read.stream == nil || isOther {
+                // The end of the body, or another body.
+                say(.data(data), to: client)
+            } else {
+                var waiting = read
+                waiting.generation = body.generation
+                pulls.park(waiting, of: client)
+            }
+        }
+    }
+
+    private func source(of read: PullWindow.Read, by client: Int32) -> Source {
+        switch read.message.body {
+        case .terminal(let sequence): return pulledBody(of: sequence, to: client).map { .present($0) } ?? .void
+        case .request:
+            guard let stream = read.stream, isLive(stream),
+                listeners(of: interests[stream.interest].handler).contains(client)
+            else { return .void }
+            return growingBody(of: stream.interest).map { .present($0) } ?? .awaited
+        }
+    }
+
+    private mutating func dropVoidReads(of client: Int32) {
+        let void = pulls.reads(of: client).filter { if case .void = source(of: $0, by: client) { true } else { false } }
+        pulls.drop(of: client) { void.contains($0) }
+    }
+
+    /// Body in a file of a terminal that was sent and not acknowledged.
+    private func pulledBody(of sequence: UInt64, to client: Int32) -> Readable? {
+        guard !pulls.isClosed(sequence, to: client) else { return nil }
+        switch clients[client].deliveries.entry(sequence)?.place {
+        case .memory(let interest):
+            guard !interests[interest].isWarm, let response = outcomes[outcomeNumber(of: interest)].response,
+                response.spilled == nil, let file = response.file
+            else { return nil }
+            return Readable(file: file, bytes: response.length)
+        case .file(let number):
+            return outcomes.waitingFiles[number].map { Readable(file: $0.file, bytes: $0.bytes) }
+        case .hole, nil: return nil
+        }
+    }
+
+    /// Streaming request of a handler to which the client is subscribed.
+    private func stream(of handler: HandlerID, _ request: RequestID, to client: Int32) -> PullWindow.Read.Stream? {
+        guard let number = handlers.number(of: handler), let interest = listedInterest(request, of: number),
+            listeners(of: number).contains(client)
+        else { return nil }
+        let stream = PullWindow.Read.Stream(interest: interest, serial: interests[interest].serial)
+        return isLive(stream) ? stream : nil
+    }
+
+    /// Whether the request is open, so that its body may be growing.
+    private func isLive(_ stream: PullWindow.Read.Stream) -> Bool {
+        guard interests.contains(stream.interest), interests[stream.interest].serial == stream.serial,
+            interests[stream.interest].phase == .open, !isPurged(stream.interest),
+            let number = interests[stream.interest].extras
+        else { return false }
+        return extras[number].streams
+    }
+
+    /// Body that a worker is receiving for a live request; nil while there is none in a file.
+    private func growingBody(of interest: Int32) -> Readable? {
+        let flight = leaf(ofOpen: interest)
+        guard case .running(let worker) = flights[flight].phase,
+            let lease = workers[worker].leases[attempt(of: flight)], let part = lease.part,
+            !isToBeGiven(to: interest, lease.totalBytes)
+        else { return nil }
+        return Readable(file: part.file, bytes: lease.receivedBytes, generation: Generation(part.generation))
+    }
+
+    /// Returns a sentence for each violated invariant.
+    func auditPulls() -> [String] {
+        pulls.checkInvariants()
+            + pulls.sessions.filter { !clients.contains($0) }.map { "12: session \($0) has ended and pulls bodies" }
+    }
+}

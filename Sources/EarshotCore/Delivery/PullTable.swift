@@ -1,0 +1,126 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// Sessions with pulled bodies, by number, and the order in which their READs are answered.
+///
+/// Sessions with READs that can be answered take turns; each turn answers one READ.
+struct PullTable {
+    private var windows: [Int32: PullWindow] = [:]
+    /// Sessions whose READs can be answered, in the order of their turns, each once.
+    private var turns: Deque<Int32> = []
+    /// Sessions with parked READs, by the interest whose body they wait for.
+    private var readers: [Int32: Set<Int32>] = [:]
+
+    /// Whether no session pulls bodies.
+    var isEmpty: Bool { @inline(__always) get { windows.isEmpty } }
+
+    /// Whether READs can be answered.
+    var isBehind: Bool { @inline(__always) get { !turns.isEmpty } }
+
+    func contains(_ session: Int32?) -> Bool { session.map { windows[$0] != nil } ?? false }
+
+    /// Number of a session's READs without an answer.
+    func count(of session: Int32) -> Int { windows[session]?.count ?? 0 }
+
+    /// READs of a session without an answer.
+    func reads(of session: Int32) -> [PullWindow.Read] { windows[session].map { $0.ready + $0.parked } ?? [] }
+
+    /// Whether a session may not read the body of this terminal, because it removed the request.
+    func isClosed(_ sequence: UInt64, to session: Int32) -> Bool {
+        windows[session]?.closed.contains(sequence) ?? false
+    }
+
+    /// Numbers of the sessions.
+    var sessions: some Collection<Int32> { windows.keys }
+
+    // MARK: Sessions
+
+    /// Adds a session, or keeps it with its closed bodies.
+    mutating func open(_ session: Int32) { if windows[session] == nil { windows[session] = PullWindow() } }
+
+    mutating func remove(_ session: Int32) {
+        detach(session)
+        windows[session] = nil
+    }
+
+    /// Drops the READs of a session whose connection is lost.
+    mutating func detach(_ session: Int32) {
+        change(session) { $0.detach() }
+    }
+
+    // MARK: READs
+
+    mutating func add(_ read: PullWindow.Read, of session: Int32) { change(session) { $0.add(read) } }
+
+    /// Takes the READ whose turn it is.
+    mutating func take() -> (session: Int32, read: PullWindow.Read)? {
+        guard let session = turns.popFirst() else { return nil }
+        guard let read = windows[session]?.take() else { preconditionFailure("session \(session) has no READ") }
+        if windows[session]?.isReady == true { turns.append(session) }
+        return (session, read)
+    }
+
+    /// Keeps a READ until more bytes of the growing body arrive.
+    mutating func park(_ read: PullWindow.Read, of session: Int32) {
+        guard let stream = read.stream else { preconditionFailure("the body of a terminal does not grow") }
+        change(session) { $0.park(read) }
+        readers[stream.interest, default: []].insert(session)
+    }
+
+    /// Makes the READs of a growing body ready.
+    mutating func grew(_ interest: Int32) {
+        guard let sessions = readers.removeValue(forKey: interest) else { return }
+        for session in sessions.sorted() { change(session) { $0.wake(interest) } }
+    }
+
+    /// Puts a READ back whose answer the socket did not take, until `unblock`.
+    mutating func refuse(_ read: PullWindow.Read, of session: Int32) { change(session) { $0.refuse(read) } }
+
+    mutating func unblock(_ session: Int32) { change(session) { $0.unblock() } }
+
+    mutating func drop(of session: Int32, where isVoid: (PullWindow.Read) -> Bool) {
+        change(session) { $0.drop(where: isVoid) }
+    }
+
+    // MARK: Terminals
+
+    mutating func close(_ sequences: some Sequence<UInt64>, to session: Int32) { windows[session]?.close(sequences) }
+
+    mutating func acknowledged(_ sequence: UInt64, by session: Int32) { windows[session]?.acknowledged(sequence) }
+
+    /// Whether a session has read anything since the last call.
+    mutating func takeActivity(of session: Int32) -> Bool { windows[session]?.takeActivity() ?? false }
+
+    // MARK: Steps
+
+    /// Changes the READs of a session, and keeps turns and readers in accordance with them.
+    private mutating func change(_ session: Int32, _ change: (inout PullWindow) -> Void) {
+        guard var window = windows.removeValue(forKey: session) else { return }
+        let wasReady = window.isReady
+        let before = Set(window.parked.compactMap { $0.stream?.interest })
+        change(&window)
+        let after = Set(window.parked.compactMap { $0.stream?.interest })
+        for interest in before.subtracting(after) {
+            readers[interest]?.remove(session)
+            if readers[interest]?.isEmpty == true { readers[interest] = nil }
+        }
+        if window.isReady != wasReady {
+            if wasReady { turns.removeAll { $0 == session } } else { turns.append(session) }
+        }
+        windows[session] = window
+    }
+
+    /// - Returns: a sentence for each violated invariant.
+    func checkInvariants() -> [String] {
+        var faults = windows.values.flatMap { $0.checkInvariants() }
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        check(Set(turns).count == turns.count, "11: a session has two turns")
+        check(Set(turns) == Set(windows.filter { $0.value.isReady }.keys), "1: a READ that can be answered has no turn")
+        var parked: [Int32: Set<Int32>] = [:]
+        for (session, window) in windows {
+            for read in window.parked { parked[read.stream?.interest ?? -1, default: []].insert(session) }
+        }
+        check(parked == readers, "12: READs wait for other bodies than noted")
+        return faults
+    }
+}

@@ -1,0 +1,114 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// READs of sessions in isolation: their turns, waits and bounds.
+struct PullTableTests {
+    private static func terminal(_ offset: Int) -> PullWindow.Read {
+        PullWindow.Read(BodyRead(.terminal(1), offset: offset, length: 1))
+    }
+
+    private static func growing(_ interest: Int32, _ offset: Int) -> PullWindow.Read {
+        let body = BodyReference.request(HandlerID("h")!, RequestID("1")!)
+        return PullWindow.Read(
+            BodyRead(body, offset: offset, length: 1), of: PullWindow.Read.Stream(interest: interest, serial: 1))
+    }
+
+    private static func table(_ sessions: Int32...) -> PullTable {
+        var table = PullTable()
+        for session in sessions { table.open(session) }
+        return table
+    }
+
+    /// Takes all READs, as `session:offset`.
+    private func takeAll(_ table: inout PullTable) -> [String] {
+        var taken: [String] = []
+        while let (session, read) = table.take() { taken.append("\(session):\(read.message.offset)") }
+        #expect(!table.isBehind && table.checkInvariants() == [])
+        return taken
+    }
+
+    @Test func `sessions take turns, one READ each`() {
+        var table = Self.table(1, 2)
+        for offset in 0..<4 { table.add(Self.terminal(offset), of: 1) }
+        table.add(Self.terminal(0), of: 2)
+        #expect(table.isBehind && table.count(of: 1) == 4 && table.checkInvariants() == [])
+        #expect(takeAll(&table) == ["1:0", "2:0", "1:1", "1:2", "1:3"])
+        #expect(table.count(of: 1) == 0)
+    }
+
+    @Test func `a parked READ waits until its body grows`() {
+        var table = Self.table(1, 2)
+        table.park(Self.growing(7, 0), of: 1)
+        table.park(Self.growing(8, 1), of: 1)
+        table.park(Self.growing(7, 2), of: 2)
+        #expect(!table.isBehind && table.count(of: 1) == 2 && table.checkInvariants() == [])
+        table.grew(9)
+        #expect(!table.isBehind)
+        table.grew(7)
+        #expect(table.checkInvariants() == [])
+        #expect(takeAll(&table) == ["1:0", "2:2"])
+        table.grew(7)
+        #expect(!table.isBehind && table.count(of: 1) == 1)
+    }
+
+    @Test func `a refused READ is first again when the socket is writable`() {
+        var table = Self.table(1, 2)
+        for offset in 0..<2 { table.add(Self.terminal(offset), of: 1) }
+        guard let (session, read) = table.take() else {
+            Issue.record("no READ has a turn")
+            return
+        }
+        table.refuse(read, of: session)
+        table.add(Self.terminal(5), of: 2)
+        table.add(Self.terminal(2), of: 1)
+        #expect(table.checkInvariants() == [])
+        #expect(takeAll(&table) == ["2:5"])
+        table.unblock(1)
+        #expect(takeAll(&table) == ["1:0", "1:1", "1:2"])
+    }
+
+    @Test func `a lost connection drops READs and keeps closed bodies`() {
+        var table = Self.table(1)
+        table.add(Self.terminal(0), of: 1)
+        table.park(Self.growing(7, 0), of: 1)
+        table.close([3, 4], to: 1)
+        table.detach(1)
+        #expect(table.count(of: 1) == 0 && !table.isBehind && table.checkInvariants() == [])
+        table.open(1)
+        #expect(table.isClosed(3, to: 1) && !table.isClosed(5, to: 1))
+        table.acknowledged(3, by: 1)
+        #expect(!table.isClosed(3, to: 1) && table.isClosed(4, to: 1))
+    }
+
+    @Test func `an ended session leaves nothing`() {
+        var table = Self.table(1)
+        table.add(Self.terminal(0), of: 1)
+        table.park(Self.growing(7, 0), of: 1)
+        table.remove(1)
+        #expect(table.isEmpty && !table.isBehind && table.checkInvariants() == [])
+        table.grew(7)
+        #expect(!table.isBehind)
+    }
+
+    @Test func `void READs are dropped, and their turn and wait with them`() {
+        var table = Self.table(1)
+        table.add(Self.terminal(0), of: 1)
+        table.park(Self.growing(7, 0), of: 1)
+        table.park(Self.growing(8, 0), of: 1)
+        table.drop(of: 1) { $0.stream?.interest != 8 }
+        #expect(!table.isBehind && table.reads(of: 1) == [Self.growing(8, 0)] && table.checkInvariants() == [])
+    }
+
+    @Test func `reading is an activity until it is asked for`() {
+        var table = Self.table(1)
+        #expect(table.takeActivity(of: 1) == false)
+        #expect(table.takeActivity(of: 2) == false)
+        table.add(Self.terminal(0), of: 1)
+        #expect(table.takeActivity(of: 1) == false)
+        _ = takeAll(&table)
+        #expect(table.takeActivity(of: 1) == true)
+        #expect(table.takeActivity(of: 1) == false)
+    }
+}
