@@ -10,9 +10,9 @@ Exceptions derive from `EarshotError`; wrong arguments raise `ValueError` or `Ty
 
 from ._bus import Bus, connect
 from ._handler import Handler, Transfer
-from ._messages import CacheMode, FetchOptions, Headers, Priority, Progress
+from ._messages import Bodies, CacheMode, FetchOptions, Headers, Priority, Progress
 from ._results import Closed, EarshotError, FetchFailed, NoBroker, Refused, Result, Terminal
 from ._watch import Watch
 
-__all__ = ["Bus", "CacheMode", "Closed", "EarshotError", "FetchFailed", "FetchOptions", "Handler", "Headers",
+__all__ = ["Bodies", "Bus", "CacheMode", "Closed", "EarshotError", "FetchFailed", "FetchOptions", "Handler", "Headers",
            "NoBroker", "Priority", "Progress", "Refused", "Result", "Terminal", "Transfer", "Watch", "connect"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import _place
 from ._handler import Handler, Transfer
 from ._link import Link
-from ._messages import FetchOptions, Message, check_handler, check_pattern
+from ._messages import Bodies, FetchOptions, Message, check_handler, check_pattern
 from ._protocol import Action, pages
 from ._results import EarshotError
 from ._shell import LONGEST_OWED, Shell
@@ -32,8 +32,8 @@ class Bus(Shell):
     """
 
     def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
-                 timeout: float, lease: float) -> None:
-        super().__init__(runtime, private, window, timeout, lease)
+                 timeout: float, lease: float, bodies: Bodies) -> None:
+        super().__init__(runtime, private, window, timeout, lease, bodies)
         self._reopening: asyncio.TimerHandle | None = None
         self._acknowledging: asyncio.TimerHandle | None = None
         self._is_pumping = False
@@ -206,7 +206,7 @@ class Bus(Shell):
 
 
 def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
-            timeout: float = 10.0, lease: float = 0.0) -> Bus:
+            timeout: float = 10.0, lease: float = 0.0, bodies: Bodies = "path") -> Bus:
     """Returns a bus, to be opened: `async with earshot.connect() as bus:`.
 
     - `runtime`: runtime directory of the broker; by default `EARSHOT_RUNTIME`, else `$XDG_RUNTIME_DIR/earshot`, else
@@ -218,7 +218,9 @@ def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = Fa
     - `timeout`: seconds to wait for a broker that is starting.
     - `lease`: seconds, at most 3600, for which the broker keeps the requests of a broken connection, also if this
       process was killed. 0: no lease.
+    - `bodies`: `path` to open the broker's files, or `pull` to read bodies over the connection into unnamed files of
+      this process. A program in a container needs `pull`, and a window.
 
     Opening raises `NoBroker` if no broker runs or answers.
     """
-    return Bus(runtime, private, window, timeout, lease)
+    return Bus(runtime, private, window, timeout, lease, bodies)

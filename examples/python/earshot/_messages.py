@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict, get_args
 
+Bodies = Literal["path", "pull"]
 Priority = Literal["background", "low", "normal", "high"]
 CacheMode = Literal["default", "explicit", "no-store", "reload", "no-cache", "force-cache", "only-if-cached"]
 Headers = tuple[tuple[str, str], ...]
@@ -27,7 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # Minimum number of operands of each verb of the broker, and whether it may have more.
 _OPERANDS = {"WELCOME": (1, False), "RESULT": (3, False), "FAILED": (3, False), "PROGRESS": (3, False),
              "REMOVED": (2, False), "ACCEPTED": (2, False), "CANCELLED": (2, False), "ANSWER": (1, True),
-             "CHANGED": (2, True), "ERROR": (1, False), "GOODBYE": (0, False)}
+             "CHANGED": (2, True), "DATA": (2, True), "ERROR": (1, False), "GOODBYE": (0, False)}
 # The same for the broker's messages to workers, protocols/2-WORKER.md.
 _WORKER_OPERANDS = {"LIMITS": (0, False), "JOB": (2, False), "RAISE": (1, False), "CANCEL": (1, False),
                     "PING": (0, False), "DRAIN": (0, False), "ERROR": (1, False)}
@@ -112,6 +113,11 @@ class Message:
         start += len(name) + 2
         end = self._lines.find("\n", start)
         return self._lines[start:end if end >= 0 else None].strip(" ")
+
+    @property
+    def has_file(self) -> bool:
+        """Whether the body is in a file, which the client opens or reads by READ."""
+        return self.field("file") is not None or self.field("pull") == "yes"
 
     def number(self, name: str) -> int | None:
         """Returns a field as a number; None if it is absent or not a number."""

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias
 
-from ._messages import Fetch, Message, decimal, decode, encode, legible, matches
+from ._messages import Bodies, Fetch, Message, decimal, decode, encode, legible, matches
+from ._pulling import Pull, Pulls
 
 MOST_LOSSES = 3
 """Maximum number of repetitions of a request whose file vanished before it could be opened."""
@@ -54,6 +55,21 @@ class Deliver(NamedTuple):
     terminal: Message
     wanted: bool
     watches: tuple[int, ...]
+
+
+class Store(NamedTuple):
+    """Stores a part of a body that is read by READ, until its terminal is delivered."""
+
+    id: DeliveryID
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Drops the stored parts of a body."""
+
+    id: DeliveryID
 
 
 @dataclass(frozen=True)
@@ -119,7 +135,7 @@ class Note:
     text: str
 
 
-Action: TypeAlias = Send | Deliver | Report | Settle | Refuse | Drop | Greeted | Reopen | GiveUp | Note
+Action: TypeAlias = Send | Deliver | Store | Discard | Report | Settle | Refuse | Drop | Greeted | Reopen | GiveUp | Note
 
 
 class Phase(enum.Enum):
@@ -191,19 +207,26 @@ class Core:
 
     `window`: maximum number of unacknowledged terminals, 1 to 4096; None: the broker expects no ACK. `lease`: seconds
     for which the broker keeps the session of a broken connection, 0 to 3600. `clock`: monotonic clock in seconds.
+    `bodies`: `pull` to read bodies in files by READ.
     """
 
     def __init__(self, client: str, window: int | None = 256, lease: float = 0,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic, bodies: Bodies = "path") -> None:
         if window is not None and not 1 <= window <= 4096:
             raise ValueError(f"a window is from 1 to 4096, or None, not {window}")
         if not 0 <= lease <= 3600:
             raise ValueError(f"a lease is from 0 to 3600 seconds, not {lease}")
+        if bodies not in ("path", "pull") or (bodies == "pull" and window is None):
+            raise ValueError(f"bodies are 'path', or with a window 'pull', not {bodies!r}")
         self._window = window
         self._clock = clock
         self._hello: list[tuple[str, object]] = [("client", client), ("window", "none" if window is None else window)]
         if lease:
             self._hello.append(("lease", f"{lease:.3f}"))
+        if bodies == "pull":
+            self._hello.append(("bodies", bodies))
+        self._is_pulling = bodies == "pull"
+        self._pulls = Pulls()
         self._session: str | None = None
         self._refusals = 0
         self._said = 0
@@ -274,6 +297,8 @@ class Core:
         self._count_reply(message)
         if message.verb in ("RESULT", "FAILED"):
             return self._terminal(message)
+        if message.verb == "DATA":
+            return self._data(message)
         if message.verb in _ANSWERS:
             return self._answered(message)
         if message.verb == "PROGRESS":
@@ -322,7 +347,8 @@ class Core:
         if mine is not None and not mine.number and self.phase is not Phase.READY:
             # The broker does not know the request. While disconnected such messages would accumulate without bound.
             return [Drop((key,), "it was cancelled"), Settle(token, None)]
-        actions = self._pace(self._ask(_Question(token, "CANCEL", key, survives=True)))
+        actions = self._drop_pulls(lambda name: name == key)
+        actions += self._pace(self._ask(_Question(token, "CANCEL", key, survives=True)))
         return [Drop((key,), "it was cancelled"), *actions] if mine else actions
 
     def remove(self, pattern: str, token: int, survives: bool) -> list[Action]:
@@ -447,7 +473,8 @@ class Core:
         for _, say in unheard:
             sent = say()
             actions += sent if isinstance(sent, list) else [sent]
-        return actions
+        self._pulls.detach()
+        return actions + self._read_on()
 
     def _count_reply(self, message: Message) -> None:
         is_reply = message.verb in _REPLIES or message.verb == "FAILED" and message.field("seq") is None
@@ -489,13 +516,63 @@ class Core:
             self._wanted[key[0]][key[1]].number = 0
             return []  # The broker is about to end without an answer: the next one will answer.
         watches = tuple([token for token, pattern in self._watches.items() if matches(pattern, key[0])])
-        mine = self._take(key)
+        is_pulled = self._is_pulling and message.field("pull") == "yes"
+        # A request whose body is being read is still pending, so that a new session repeats it.
+        mine = self._wanted.get(key[0], {}).get(key[1]) if is_pulled else self._take(key)
         if mine is not None:
             self._heard(mine.number)
         if mine is None and not watches:
             return []
+        if is_pulled:
+            self._unfinished[sequence] = 1
+            pull = Pull(sequence, message)
+            self._pulls.begin(pull)
+            return self._read_on() if pull.missing else self._pulled(pull)
         self._unfinished[sequence] = (mine is not None) + len(watches)
         return [Deliver((self._link, sequence), message, mine is not None, watches)]
+
+    def _data(self, message: Message) -> list[Action]:
+        sequence, offset = decimal(message.operands[0]), decimal(message.operands[1])
+        pull = None if sequence is None else self._pulls.get(sequence)
+        if pull is None or offset is None:
+            return []  # The body is no longer wanted.
+        data = pull.take(offset, message.body or b"")
+        if data is None:
+            return []
+        if not data:
+            return self._lost_body(pull)
+        stored = Store((self._link, pull.sequence), offset, data)
+        return [stored, *(self._read_on() if pull.missing else self._pulled(pull))]
+
+    def _read_on(self) -> list[Action]:
+        """Sends the READs for which there is room."""
+        return [self._say(head) for head in self._pulls.reads()]
+
+    def _pulled(self, pull: Pull) -> list[Action]:
+        """Delivers a terminal whose body was read, or lost."""
+        self._pulls.end(pull.sequence)
+        id, key = (self._link, pull.sequence), (pull.terminal.operands[0], pull.terminal.operands[1])
+        watches = tuple([token for token, pattern in self._watches.items() if matches(pattern, key[0])])
+        mine = self._take(key)
+        if mine is None and not watches:
+            return [*self._drop_pull(pull), *self._read_on()]
+        self._unfinished[pull.sequence] = (mine is not None) + len(watches)
+        return [Deliver(id, pull.terminal, mine is not None, watches), *self._read_on()]
+
+    def _lost_body(self, pull: Pull) -> list[Action]:
+        """Delivers a terminal without its body, which the broker has lost."""
+        return [Discard((self._link, pull.sequence)), *self._pulled(pull)]
+
+    def _drop_pull(self, pull: Pull) -> list[Action]:
+        self._pulls.end(pull.sequence)
+        self._unfinished.pop(pull.sequence, None)
+        return [Discard((self._link, pull.sequence))]
+
+    def _drop_pulls(self, is_removed: Callable[[Key], bool]) -> list[Action]:
+        """Stops reading bodies of removed requests: the broker answers no more READs for them."""
+        pulls = [pull for pull in self._pulls.all()
+                 if is_removed((pull.terminal.operands[0], pull.terminal.operands[1]))]
+        return [action for pull in pulls for action in self._drop_pull(pull)]
 
     def _progress(self, message: Message) -> list[Action]:
         key = (message.operands[0], message.operands[1])
@@ -534,6 +611,9 @@ class Core:
         if verb == "HELLO" or code == "version":
             self.phase = Phase.USELESS
             return [GiveUp(code, detail)]
+        if verb == "READ":
+            pull = self._pulls.get(message.number("seq") or 0)
+            return [] if pull is None else self._lost_body(pull)
         key = (message.field("handler") or "", message.field("request") or "")
         if verb == "FETCH" and self._take(key):
             return [Refuse(key, code, detail)]
@@ -559,6 +639,7 @@ class Core:
         self.draining = False
         self._seen = self._acknowledged = 0
         self._unfinished.clear()
+        self._pulls.clear()
 
     def _finished(self) -> int:
         """Returns the `seq` up to which all terminals are finished."""
@@ -682,4 +763,5 @@ class Core:
         else:
             handlers = [pattern] if pattern in self._wanted else []
         keys = tuple((handler, request) for handler in handlers for request in self._wanted.pop(handler))
-        return [Drop(keys, detail)] if keys else []
+        dropped = self._drop_pulls(lambda key: matches(pattern, key[0]))
+        return [Drop(keys, detail), *dropped] if keys else dropped

@@ -9,7 +9,7 @@ import pathlib
 import secrets
 import shutil
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import IO, Final, Literal, TypeAlias
 
 from ._messages import Headers, Message
 
@@ -82,6 +82,11 @@ class Hold:
         self._release: Callable[[], object] | None = None
         self._descriptor = None if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._release = release
+
+    @property
+    def path(self) -> str:
+        """A path of the open file, for this process."""
+        return f"/proc/self/fd/{self._descriptor}"
 
     def read(self, most: int = -1) -> bytes:
         """Returns the file from its beginning, at most `most` bytes. Works also after the broker has ended."""
@@ -271,20 +276,27 @@ class Result:
 Terminal: TypeAlias = Result | FetchFailed
 
 
-def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal, Hold]:
-    """Returns the terminal of a RESULT or FAILED, with its file opened.
+def terminal(message: Message, release: Callable[[], object], part: IO[bytes] | OSError | None = None,
+             ) -> tuple[Terminal, Hold]:
+    """Returns the terminal of a RESULT or FAILED, with its file opened. `part`: a body that was read by READ.
 
     Raises `FileNotFoundError` if the file has vanished with its broker.
     """
-    named = message.field("file")
-    if named is None:
+    if not message.has_file:
         return in_memory(message), Hold(release)
-    path = os.fsdecode(named.encode("latin-1"))
+    named = message.field("file")
     try:
-        hold = Hold(release, path)
+        if named is not None:
+            path = os.fsdecode(named.encode("latin-1"))
+            hold = Hold(release, path)
+        elif isinstance(part, OSError):
+            raise part
+        else:
+            hold = Hold(release, _path_of(part))
+            path = hold.path
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
-            raise FileNotFoundError(error.errno, error.strerror, path) from error
+            raise FileNotFoundError(error.errno, error.strerror, named) from error
         handler, request = message.operands[:2]
         return FetchFailed(handler, request, "internal", f"cannot open the body: {error.strerror}",
                            tag=message.field("tag")), Hold(release)
@@ -295,6 +307,11 @@ def terminal(message: Message, release: Callable[[], object]) -> tuple[Terminal,
     except OSError:
         page = b""  # The failure is reported without its page.
     return _failure(message, page), hold
+
+
+def _path_of(part: IO[bytes] | None) -> str:
+    """Returns a path under which this process can open an unnamed file once more."""
+    return "" if part is None else f"/proc/self/fd/{part.fileno()}"
 
 
 def in_memory(message: Message) -> Terminal:

@@ -11,15 +11,16 @@ import os
 import pathlib
 import secrets
 import sys
+import tempfile
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import IO, Protocol
 
 from . import _place
 from ._link import Link
-from ._messages import Fetch, FetchOptions, Message, Progress
-from ._protocol import (MOST_LOSSES, Action, Core, Deliver, Drop, GiveUp, Greeted, Key, Note, Phase, Refuse, Reopen,
-                        Report, Send, Settle)
+from ._messages import Bodies, Fetch, FetchOptions, Message, Progress
+from ._protocol import (MOST_LOSSES, Action, Core, Deliver, DeliveryID, Discard, Drop, GiveUp, Greeted, Key, Note,
+                        Phase, Refuse, Reopen, Report, Send, Settle, Store)
 from ._results import NOTHING, Closed, EarshotError, FetchFailed, Hold, Refused, Result, Terminal, in_memory, terminal
 
 MOST_OWED, LONGEST_OWED = 32, 0.02
@@ -101,7 +102,7 @@ class Shell(abc.ABC):
     """
 
     def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
-                 timeout: float, lease: float) -> None:
+                 timeout: float, lease: float, bodies: Bodies = "path") -> None:
         _shells.add(self)
         self._runtime = runtime
         self._private = private
@@ -110,7 +111,7 @@ class Shell(abc.ABC):
         name = "".join(c if c.isalnum() else "-" for c in program)[:32]
         # Random part of request IDs, so that requests of other connections never have the same ID.
         self._nonce = secrets.token_hex(6)
-        self._core = Core(f"{name}-{self._nonce}", window, lease)
+        self._core = Core(f"{name}-{self._nonce}", window, lease, bodies=bodies)
         self._most_owed = min(MOST_OWED, (window or 0) // 8)
         self._acknowledges_at_once = False
         self._last = 0
@@ -122,6 +123,8 @@ class Shell(abc.ABC):
         self._answers: dict[int, Answer] = {}
         self._watches: dict[int, Hearing] = {}
         self._handlers: set[str] = set()
+        self._parts: dict[DeliveryID, IO[bytes] | OSError] = {}
+        """Unnamed files with bodies that are read by READ; the error of one that could not be written."""
         self._link: Link | None = None
         self._entered = False
         self._closed = True
@@ -280,7 +283,7 @@ class Shell(abc.ABC):
     def _finish(self, delivery: Deliver) -> None:
         """Notes that one recipient released a terminal. Files are acknowledged at once, to free the spool."""
         self._core.finish(delivery.id)
-        if delivery.terminal.field("file") is not None:
+        if delivery.terminal.has_file:
             self._acknowledges_at_once = True
         self._pump_soon()
 
@@ -316,6 +319,8 @@ class Shell(abc.ABC):
         for queue in self._watches.values():
             queue.end()
         self._watches.clear()
+        for id in list(self._parts):
+            self._drop_part(id)
         if not self._greeted.done():
             self._greeted.set_exception(error)
 
@@ -329,6 +334,10 @@ class Shell(abc.ABC):
                     self._pump_soon()
             elif isinstance(action, Deliver):
                 self._deliver(action)
+            elif isinstance(action, Store):
+                self._store(action)
+            elif isinstance(action, Discard):
+                self._drop_part(action.id)
             elif isinstance(action, Report):
                 if transfer := self._transfers.get(action.key):
                     transfer._report(Progress(action.received, action.total))
@@ -371,7 +380,7 @@ class Shell(abc.ABC):
             key = (message.operands[0], message.operands[1])
             transfer = self._transfers.get(key)
             # Fast path: a body in memory needs no hold.
-            is_whole = message.field("file") is None
+            is_whole = not message.has_file
             found = (in_memory(message), NOTHING) if is_whole else self._terminal(delivery, transfer)
             if found is not None and transfer is not None and not transfer.done():
                 value, hold = found
@@ -389,6 +398,32 @@ class Shell(abc.ABC):
             found = self._terminal(delivery, None)
             if queue is not None and found is not None:
                 queue.put(*found)
+        self._drop_part(delivery.id)
+
+    def _drop_part(self, id: DeliveryID) -> None:
+        file = self._parts.pop(id, None)
+        if file is not None and not isinstance(file, OSError):
+            file.close()
+
+    def _store(self, part: Store) -> None:
+        """Writes a part of a body into an unnamed file."""
+        if part.id not in self._parts:
+            # Of an earlier session nothing is delivered any more.
+            for id in [id for id in self._parts if id[0] != part.id[0]]:
+                self._drop_part(id)
+        file = self._parts.get(part.id)
+        if isinstance(file, OSError):
+            return
+        try:
+            if file is None:
+                file = self._parts[part.id] = tempfile.TemporaryFile(prefix="earshot-", buffering=0)
+            file.seek(part.offset)
+            rest = memoryview(part.data)
+            while rest:
+                rest = rest[file.write(rest):]
+        except OSError as error:
+            self._drop_part(part.id)
+            self._parts[part.id] = error
 
     def _terminal(self, delivery: Deliver, transfer: AnyTransfer | None) -> tuple[Terminal, Hold] | None:
         """Returns the terminal for one recipient, or None if its file is gone and the request is repeated."""
@@ -396,7 +431,7 @@ class Shell(abc.ABC):
             self._later(self._finish, delivery)
 
         try:
-            return terminal(delivery.terminal, release)
+            return terminal(delivery.terminal, release, self._parts.get(delivery.id))
         except FileNotFoundError:
             # The file vanished with its broker, or the broker evicted it.
             self._finish(delivery)

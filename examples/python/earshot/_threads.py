@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from . import _place
 from ._link import Link
-from ._messages import Message
+from ._messages import Bodies, Message
 from ._protocol import Action
 from ._results import Closed
 from ._shell import LONGEST_OWED, Shell
@@ -47,8 +47,8 @@ class ThreadedShell(Shell):
     """Connection to the broker. `_do` and `_wait` are thread-safe."""
 
     def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
-                 timeout: float, lease: float) -> None:
-        super().__init__(runtime, private, window, timeout, lease)
+                 timeout: float, lease: float, bodies: Bodies) -> None:
+        super().__init__(runtime, private, window, timeout, lease, bodies)
         self._lock = threading.Lock()
         self._callers: Poller
         self._keepers: Poller

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
-from ._messages import (Fetch, FetchOptions, Priority, Progress, check_handler, check_pattern, check_priority)
+from ._messages import (Bodies, Fetch, FetchOptions, Priority, Progress, check_handler, check_pattern,
+                        check_priority)
 from ._protocol import pages
 from ._results import EarshotError, FetchFailed, Result, Terminal
 from ._shell import AnyTransfer
@@ -277,6 +278,6 @@ class Bus(ThreadedShell):
 
 
 def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
-            timeout: float = 10.0, lease: float = 0.0) -> Bus:
+            timeout: float = 10.0, lease: float = 0.0, bodies: Bodies = "path") -> Bus:
     """Returns a bus, to be opened: `with earshot.blocking.connect() as bus:`. Parameters as in `earshot.connect`."""
-    return Bus(runtime, private, window, timeout, lease)
+    return Bus(runtime, private, window, timeout, lease, bodies)
