@@ -1,4 +1,4 @@
-"""One large body: into a file, and to many subscribers.
+"""One large body: into a file, to many subscribers, and from the broker into a file by READ or by its path.
 
 The origin's file and all outputs, the spool included, are in memory, since the disk is not measured. Subscribers get
 their terminal, with the path of the body, when the body is complete; they do not read it.
@@ -28,6 +28,9 @@ def rows(context, quick):
             f"{size} to subscribers", "s until the last has it",
             [_subscribers(100, url, file, bus), _subscribers(1, url, file, bus)],
             [Target("100 subscribers", "1 subscriber", at_most=1.2)], is_rate=False)
+        yield context.measure(
+            f"{size} from the broker into a file", "MiB/s",
+            [_read("pull", url, file, bus), _read("path", url, file, bus)], [Target("pull", "path", at_least=0.6)])
 
 
 def _to_file(name, words, url, file, bus=None):
@@ -54,3 +57,16 @@ def _subscribers(count, url, file, bus):
             done = run([places.PROGRAMS / "subscribers", count, f"{url}?{count}-{number}", file.size], env=bus.env)
         return Sample(float(done.stdout), {"cpu_ms": (done.cpu_seconds + meter.seconds) * 1e3})
     return Contender(name, f"subscribers {count} URL LENGTH  # beside {bus.command}", go, is_ours=True)
+
+
+def _read(how, url, file, bus):
+    def go(number):
+        output = empty_folder("large") / "body"
+        with cpu.Meter(bus.pids) as meter:
+            program = ["/usr/bin/python3", "-B", places.SOURCES / "python/read_body.py"]
+            done = run([*program, how, f"{url}?{how}", output], env=bus.env)
+        if number == 0 and file.sha256(output) != file.sha256():
+            raise Failed("other bytes")
+        mebi = file.size / (1 << 20)
+        return Sample(mebi / float(done.stdout), {"cpu_ms": (done.cpu_seconds + meter.seconds) * 1e3})
+    return Contender(how, f"read_body.py {how} URL FILE  # beside {bus.command}", go, is_ours=True)
