@@ -19,7 +19,7 @@ extension BrokerCore {
             case .retry(let name): retryTimerFired(name)
             case .opening: workers.awaitWorkers(nil)
             case .spoolRetry: outcomes.retrySpool()
-            case .lent(let file): if outcomes.release(lent: file) { actions.append(.spool(.releaseFile(file))) }
+            case .lent: lentTimeEnded()
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .paused(let origin, _): if isLive(timer.subject) { pauseEnded(at: origin) }
             case .greeting(let client): greetingEnded(client)
@@ -74,7 +74,7 @@ extension BrokerCore {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
             interests.count + handlers.count + flights.count + workers.count + governor.origins.count
-            + governor.scopes.count + outcomes.lentFiles + parts.aside.count + clients.count + pools.count
+            + governor.scopes.count + parts.aside.count + clients.count + pools.count
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
@@ -106,6 +106,13 @@ extension BrokerCore {
         case .suspicion(let name, let deaths):
             flights.number(of: name).map { flights[$0].isSuspect && flights[$0].workerDeaths == deaths } ?? false
         }
+    }
+
+    /// Releases the oldest lent file. One timer serves all of them.
+    private mutating func lentTimeEnded() {
+        let (freed, next) = outcomes.releaseLent()
+        if let freed { actions.append(.spool(.releaseFile(freed))) }
+        if let next { setTimer(next, .lent) }
     }
 
     private mutating func deadlinePassed(_ interest: Int32, _ serial: UInt64, now: Tick) {

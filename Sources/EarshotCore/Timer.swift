@@ -10,8 +10,8 @@ struct Timer: Comparable {
         case grace(interest: Int32, serial: UInt64)
         /// End of the grace period of a handler's own requests without a listener.
         case abandoned(handler: Int32, absence: UInt64)
-        /// End of the time for which a file is kept for a client without acknowledgements.
-        case lent(file: String)
+        /// End of the time for which the oldest lent file is kept for a client without acknowledgements.
+        case lent
         /// HELLO timeout of a connection.
         case greeting(ClientID)
         /// End of the lease of a session that is away.

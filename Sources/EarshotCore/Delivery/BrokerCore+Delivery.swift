@@ -267,8 +267,8 @@ extension BrokerCore {
         guard !taken.isEmpty else { return }
         for due in taken {
             guard let file = file(of: due) else { continue }
-            outcomes.lend(file: file)
-            setTimer(now.advanced(byMilliseconds: limits.lentFileMilliseconds), .lent(file: file))
+            let end = outcomes.lend(file: file, until: now.advanced(byMilliseconds: limits.lentFileMilliseconds))
+            if let end { setTimer(end, .lent) }
         }
         acknowledged(sequence, by: client)
     }

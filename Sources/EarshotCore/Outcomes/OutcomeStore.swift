@@ -1,3 +1,5 @@
+internal import DequeModule
+
 /// Outcomes shared by requests, terminals spilled to the shell's file, and the spool files of both.
 ///
 /// Each of the three has a reference count; releasing the last reference frees it. States of the body of an outcome:
@@ -76,8 +78,8 @@ struct OutcomeStore {
     private(set) var fileBytes = 0
     private(set) var growingBytes = 0
     private(set) var waitingBytes = 0
-    /// Number of references held for clients without acknowledgements.
-    private(set) var lentFiles = 0
+    /// References held for clients without acknowledgements, in the order of their ends.
+    private var lent: Deque<(file: String, until: Tick)> = []
     /// Whether a write failed since the last retry.
     private(set) var isSpoolFull = false
 
@@ -292,18 +294,28 @@ struct OutcomeStore {
         return true
     }
 
-    /// Adds a reference for a client that does not acknowledge. `release(lent:)` removes it after a timeout.
-    mutating func lend(file name: String) {
+    /// Number of references held for clients without acknowledgements.
+    var lentFiles: Int { lent.count }
+
+    /// Adds a reference for a client that does not acknowledge. `releaseLent` removes it.
+    ///
+    /// - Returns: the time at which the caller must call `releaseLent`; nil if an earlier call arranges that.
+    mutating func lend(file name: String, until end: Tick) -> Tick? {
         files[name]?.holders += 1
-        lentFiles += 1
+        // The order of ends holds although the period may shrink.
+        let end = max(end, lent.last?.until ?? end)
+        lent.append((name, end))
+        return lent.count == 1 ? end : nil
     }
 
-    /// Releases the reference of a client that does not acknowledge.
+    /// Releases the oldest reference of a client that does not acknowledge.
     ///
-    /// - Returns: whether it was the last one, so that the caller deletes the file.
-    mutating func release(lent name: String) -> Bool {
-        lentFiles -= 1
-        return release(file: name)
+    /// - Returns: the file if that was its last reference, so that the caller deletes it, and the time of the next call.
+    mutating func releaseLent() -> (freed: String?, next: Tick?) {
+        guard let first = lent.popFirst() else { return (nil, nil) }
+        // Gives its memory back.
+        if lent.isEmpty { lent = [] }
+        return (release(file: first.file) ? first.file : nil, lent.first?.until)
     }
 
     /// Counts bytes written into the files of running attempts. Negative at the end of an attempt.
