@@ -57,6 +57,8 @@ class PageTests(TestCase):
         points = self.browser.value("[...document.querySelectorAll('polyline')].map(line => line.getAttribute('points')"
                                     ".split(' ').length)")
         self.assertGreater(max(points), 3)
+        on_top = self.browser.value("document.querySelector('.plot svg').lastChild.getAttribute('class')")
+        self.assertEqual(on_top, "s0", "submitted requests cover the answers")
         self.picture("light")
         for value, state in [("closed", "not ready: the setting admission is closed"), ("open", "ready")]:
             self.bus.run("set", "admission", value)

@@ -115,7 +115,9 @@ function draw() {
       ...lines.map((values, line) => drawn("polyline", {class: "s" + line, points: values
         .map((value, index) => [kept - values.length + index, value])
         .filter(([, value]) => Number.isFinite(value))
-        .map(([x, value]) => x + "," + (100 - (most > 0 ? Math.min(value / most, 1) * 98 : 0)).toFixed(1)).join(" ")})));
+        .map(([x, value]) => x + "," + (100 - (most > 0 ? Math.min(value / most, 1) * 98 : 0)).toFixed(1)).join(" ")}))
+        // The first line is on top, because equal lines cover each other.
+        .reverse());
     plot.label.textContent = "top " + plot.text(most);
     lines.forEach((values, line) => {
       plot.values[line].textContent = plot.lines[line][0] + " " + plot.text(values[values.length - 1]);
