@@ -33,6 +33,16 @@ import Testing
         #expect(got == bytes + bytes)
     }
 
+    @Test func `a file goes whole to the end of a file opened for appending`() throws {
+        let (source, path) = (try makeFile(bytes), temporaryPath("appended"))
+        let target = unsafe open(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        defer { for file in [source, target] { close(file) } }
+        unsafe unlink(path)
+        #expect(Output(target).write([1, 2, 3]) == .done)
+        #expect(Output(target).copy(from: source, length: bytes.count) == .done)
+        #expect(try contents(target) == [1, 2, 3] + bytes)
+    }
+
     @Test func `a source that ends too early is told`() throws {
         let (source, target) = (try makeFile([1, 2]), try makeFile([]))
         defer { for file in [source, target] { close(file) } }

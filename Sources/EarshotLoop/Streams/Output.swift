@@ -75,9 +75,10 @@ public struct Output: Sendable {
             case .success(0): return .short
             case .success(let count): rest -= count
             case .failure(let end):
-                // Not supported: another file system, or a device without support.
+                // Not supported: another file system, a device without support, or a file opened with O_APPEND, for
+                // which copy_file_range(2) returns EBADF.
                 guard case .failed(let number) = end.outcome, let next = way.next,
-                    [EXDEV, EINVAL, ENOSYS, EOPNOTSUPP].contains(number)
+                    [EXDEV, EINVAL, ENOSYS, EOPNOTSUPP, EBADF].contains(number)
                 else { return end.outcome }
                 way = next
             }
