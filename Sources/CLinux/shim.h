@@ -167,6 +167,12 @@ static inline int linux_close_range(unsigned int first, unsigned int last) {
     return (int)syscall(SYS_close_range, first, last, 0U);
 }
 
+/* Whether this process ignores a signal: SIG_IGN is a macro with a cast. */
+static inline int linux_is_ignored(int signal_number) {
+    struct sigaction action;
+    return sigaction(signal_number, (void *)0, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 /* Macros of wait(2). */
 static inline int linux_wait_exited(int status) { return WIFEXITED(status); }
 static inline int linux_wait_exit_code(int status) { return WEXITSTATUS(status); }

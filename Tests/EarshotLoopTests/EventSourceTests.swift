@@ -81,6 +81,21 @@ import Testing
         loop.remove(registration)
     }
 
+    @Test func `a signal that the parent disabled stays so on request`() throws {
+        // No other test uses this signal. By default it has no effect either, but SIG_IGN differs from SIG_DFL.
+        _ = signal(SIGURG, SIG_IGN)
+        var set = sigset_t()
+        unsafe sigemptyset(&set)
+        unsafe sigaddset(&set, SIGURG)
+        for respectsIgnored in [false, true] {
+            let signals = try SignalSource([SIGURG], respectsIgnored: respectsIgnored)
+            pthread_kill(pthread_self(), SIGURG)
+            #expect(signals.next() == (respectsIgnored ? nil : SIGURG))
+            unsafe pthread_sigmask(SIG_UNBLOCK, &set, nil)
+        }
+        _ = signal(SIGURG, SIG_DFL)
+    }
+
     @Test func `a lock is held by one opening at a time, and seen without taking it`() throws {
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }

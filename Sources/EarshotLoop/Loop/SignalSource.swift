@@ -8,10 +8,14 @@ public final class SignalSource {
     public let descriptor: Int32
 
     /// Blocks `signals` permanently and receives them.
-    public init(_ signals: [Int32]) throws(SystemError) {
+    ///
+    /// - Parameter respectsIgnored: Whether signals that this process ignores stay ignored. The parent may have
+    ///   disabled them, as nohup(1) does, and shells for background jobs of scripts. A blocked signal would arrive all
+    ///   the same.
+    public init(_ signals: [Int32], respectsIgnored: Bool = false) throws(SystemError) {
         var set = sigset_t()
         unsafe sigemptyset(&set)
-        for signal in signals { unsafe sigaddset(&set, signal) }
+        for signal in signals where !respectsIgnored || linux_is_ignored(signal) == 0 { unsafe sigaddset(&set, signal) }
         let code = unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
         descriptor = unsafe signalfd(-1, &set, Int32(SFD_CLOEXEC | SFD_NONBLOCK))
         guard descriptor >= 0 else { throw SystemError("signalfd") }

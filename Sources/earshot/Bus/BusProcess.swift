@@ -29,7 +29,7 @@ struct BusProcess {
     ///   - limit: maximum time to wait; nil for none.
     /// - Throws: `Complaint` after a signal, or at the limit. The bus stops all the same.
     func stop(now: Bool, limit: Duration?) throws {
-        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
+        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
         let loop = try EventLoop()
         var complaint: Complaint?
         var hasEnded = false

@@ -43,7 +43,7 @@ final class BusSession {
         guard try isServed(folder) else {
             throw Complaint(.noBroker, "no broker runs in \(folder.path); start one with `earshot serve`")
         }
-        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP])
+        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
         return try BusSession(
             folder, EventLoop(), signals, client: client, window: window, patience: patience,
             finishesNone: finishesNone,
