@@ -186,7 +186,7 @@ let package = Package(
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
         tests("EarshotWebTests", ["EarshotWeb", "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire"]),
-        tests("CommandTests", ["earshot", "EarshotClient", "EarshotCore", "EarshotWire", arguments]),
+        tests("CommandTests", ["earshot", "EarshotClient", "EarshotCore", "EarshotLoop", "EarshotWire", arguments]),
         tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),
         tests("ProtocolTests", ["EarshotCore", "EarshotHTTP", "EarshotWire"]),
         tests("TidyTests", []),

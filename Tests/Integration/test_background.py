@@ -225,6 +225,27 @@ class StopTests(TestCase):
             self.assertEqual(bus.run("stop", "--now").status, 0)
             self.assertEqual(bus.program.wait(10), 0)
 
+    def test_stop_does_not_end_a_broker_whose_supervisor_it_cannot_find(self):
+        with Bus(workers=1) as bus:
+            broker = bus.broker
+            lock = bus.runtime / "serve.lock"
+            named = lock.read_bytes()
+            lock.write_bytes(b"")
+            stop = bus.run("stop")
+            self.assertEqual(stop.status, 5, stop.describe())
+            self.assertIn("cannot find the process that serves", stop.stderr)
+            self.assertEqual(bus.broker, broker)
+            lock.write_bytes(named)
+
+    def test_drain_aborts_its_transfers_at_the_limit(self):
+        with Origin() as origin, Bus(workers=1, arguments=("--drain-seconds", "600")) as bus:
+            bus.client().fetch("drain", 1, f"{origin.url}/gate/never")
+            origin.await_running(1)
+            drain = bus.run("drain", "--timeout", "0.3")
+            self.assertEqual(drain.status, 28, drain.describe())
+            self.assertIn("the bus stopped with 1 unfinished transfers", drain.stderr)
+            self.assertEqual(bus.program.wait(10), 0)
+
     def test_stop_ends_a_broker_without_a_supervisor(self):
         folder = temporary_folder()
         commands = Commands(folder / "run", folder)

@@ -11,7 +11,9 @@ struct BusProcess {
     /// - Throws: `Complaint` if none does.
     init(in folder: RuntimeFolder) throws {
         guard try BusSession.isServed(folder) else { throw Self.none(folder) }
-        guard let process = try LockFile.holder(folder.supervisorLock) ?? LockFile.holder(folder.brokerLock) else {
+        // A supervisor would restart a broker that ends, so its own lock decides.
+        let isSupervised = try LockFile.isHeld(folder.supervisorLock)
+        guard let process = try LockFile.holder(isSupervised ? folder.supervisorLock : folder.brokerLock) else {
             throw Complaint(
                 .other, "cannot find the process that serves \(folder.path); send SIGTERM to its `earshot serve`")
         }

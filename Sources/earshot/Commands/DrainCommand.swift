@@ -15,8 +15,8 @@ struct DrainCommand: ParsableCommand {
             requests for the next bus. Queued requests still start. After the last one, the bus stops as with \
             `earshot stop`.
 
-            After --timeout the bus stops with requests left, and the exit code is 28. Ctrl-C ends the command and \
-            leaves admission closed.
+            After --timeout the bus aborts its running transfers and stops with requests left. The exit code is then 28. \
+            Ctrl-C ends the command and leaves admission closed.
 
               earshot drain --timeout 600
             """)
@@ -32,9 +32,10 @@ struct DrainCommand: ParsableCommand {
             let folder = try place.folder()
             let bus = try BusProcess(in: folder)
             let left = try finish(in: folder)
-            try bus.stop(now: false, limit: nil)
+            try bus.stop(now: left != 0, limit: nil)
             guard left == 0 else {
-                throw Complaint(.timedOut, "timeout; the bus stopped with \(left) unfinished transfers")
+                let count = left.map { "\($0) " } ?? ""
+                throw Complaint(.timedOut, "timeout; the bus stopped with \(count)unfinished transfers")
             }
             return .done
         }
@@ -42,8 +43,8 @@ struct DrainCommand: ParsableCommand {
 
     /// Closes admission, and waits until the bus has no work or the limit has passed.
     ///
-    /// - Returns: number of flights that had not ended.
-    private func finish(in folder: RuntimeFolder) throws -> Int {
+    /// - Returns: number of flights that had not ended; nil if the limit passed before the broker named it.
+    private func finish(in folder: RuntimeFolder) throws -> Int? {
         var left: Int?
         var isLate = false
         guard let setting = SettingWords([SettingName.admission.rawValue, "closed"]) else { return 0 }
@@ -69,7 +70,7 @@ struct DrainCommand: ParsableCommand {
         if let limit = limit.duration { session.loop.setTimer(after: limit) { isLate = true } }
         session.connection.set(setting)
         try session.run { left == 0 || isLate }
-        return left ?? 0
+        return left
     }
 
     /// Number of flights that have not ended, from an answer to QUERY status.
