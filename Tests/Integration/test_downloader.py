@@ -132,6 +132,16 @@ class DownloaderTests(TestCase):
         self.assertEqual(line, {"method": "HEAD", "url": urls[0]})
         self.assertEqual(self.origin.log(), [])
 
+    def test_a_dry_run_reports_invalid_options_of_a_list_and_no_secrets(self):
+        host = self.origin.url.removeprefix("http://")
+        lines = [f"http://me:s3cret@{host}/a?s3cret", f"{self.origin.url}/b", "  out=../x", f"{self.origin.url}/c", "  frob=1"]
+        (self.bus.folder / "list").write_text("\n".join(lines))
+        program = self.get("--dry-run", "-d", "out", "-i", "list")
+        self.assertEqual(program.status, 2, program.describe())
+        self.assertEqual(program.stdout.decode(), f"GET {self.origin.url}/a?... -> out/a\n")
+        self.assertEqual(program.stderr.count("(bad-option)"), 2, program.stderr)
+        self.assertIn("s3cret", self.get("--dry-run", "-v", "-d", "out", "-i", "list").stdout.decode())
+
     def test_sizes_have_suffixes(self):
         self.assertEqual(self.get("--max-bytes", "4K", "-o", os.devnull, self.origin.url + "/bytes/4097").status, 63)
         self.done("--max-bytes", "4K", "-o", os.devnull, self.origin.url + "/bytes/4096")

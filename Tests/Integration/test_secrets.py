@@ -53,6 +53,22 @@ class SecretTests(TestCase):
             self.assertEqual(watch.wait(), 22, watch.describe())
             self.assertEqual(watch.stdout.decode(), f"secret {request} http-status {self.origin.url}/status/404{shown}\n")
 
+    def test_watch_and_cache_list_leave_them_out_of_results(self):
+        path = f"/kept/secret?cc=max-age%3D1000&bytes=10&token={SECRET}"
+        url = f"http://me:{SECRET}@{self.address()}{path}"
+        for request, options, shown in ((1, [], f"{self.origin.url}/kept/secret?..."), (2, ["-v"], url)):
+            watch = self.bus.start("watch", "secret", "--count", "1", *options)
+            watch.await_line("listening")
+            self.bus.client().fetch("secret", request, url)
+            self.assertEqual(watch.wait(), 0, watch.describe())
+            self.assertEqual(watch.stdout.decode(), f"secret {request} 200 {shown}\n")
+        self.bus.run("get", self.origin.url + path)
+        runtime = ["--runtime", self.bus.runtime]
+        shown = self.bus.run("cache", "list", *runtime).stdout.decode()
+        self.assertIn(f"{self.origin.url}/kept/secret?...\n", shown)
+        self.assertNotIn(SECRET, shown)
+        self.assertIn(SECRET, self.bus.run("cache", "list", "-v", *runtime).stdout.decode())
+
     def test_submit_leaves_them_out(self):
         submit = self.bus.run("submit", f"http://me:{SECRET}@h/a b?{SECRET}")
         self.assertIn("http://h/a b?...: malformed URL", submit.stderr)

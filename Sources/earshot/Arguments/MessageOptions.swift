@@ -5,8 +5,7 @@ struct MessageOptions: ParsableArguments {
     @Flag(
         name: .shortAndLong,
         help: """
-            Show complete URLs of failures, with user information and query, which may be secret, and bodies from the \
-            cache.
+            Show complete URLs, with user information and query, which may be secret, and bodies from the cache.
             """)
     var verbose = false
 

@@ -11,11 +11,11 @@ struct PlaceOptions: ParsableArguments {
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
 }
 
-/// Option for the detail of messages about failures.
+/// Option for the detail of URLs in messages and results.
 struct FailureOptions: ParsableArguments {
     @Flag(
         name: .shortAndLong,
-        help: "Show complete URLs of failures, with user information and query, which may be secret.")
+        help: "Show complete URLs, with user information and query, which may be secret.")
     var verbose = false
 }
 

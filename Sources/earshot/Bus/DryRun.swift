@@ -8,13 +8,17 @@ struct DryRun {
     var names: OutputNames
     let tellsJSON: Bool
 
-    /// Prints a line for each valid URL and a message for each malformed one.
+    /// Prints a line for each valid URL, and a message for each malformed one and each invalid option of a list.
+    ///
+    /// - Parameter verbosely: whether the lines contain complete URLs, including parts that may be secret. JSON does.
     consuming func print(_ entries: [ListEntry], verbosely: Bool) throws(Complaint) -> ExitStatus {
         var lines = LineOutput()
         var tally = Tally()
         for (index, entry) in entries.enumerated() {
-            guard let sent = URLText.wire(entry.url) else {
-                let outcome = FetchOutcome(malformed: entry.url)
+            guard entry.fault == nil, let sent = URLText.wire(entry.url) else {
+                let outcome =
+                    entry.fault.map { FetchOutcome(url: entry.url, code: FetchOutcome.badOption, detail: $0) }
+                    ?? FetchOutcome(malformed: entry.url)
                 Complaint.say(outcome.sentence(verbosely: verbosely))
                 tally.count(outcome)
                 continue
@@ -28,7 +32,8 @@ struct DryRun {
                 line.member("path", path)
                 lines.add(line.finished())
             } else {
-                lines.add(Array("\(method) \(sent)\(path.map { " -> \($0)" } ?? "")\n".utf8))
+                let shown = verbosely ? sent : URLText.discreet(sent)
+                lines.add(Array("\(method) \(shown)\(path.map { " -> \($0)" } ?? "")\n".utf8))
             }
             tally.countSuccesses(1)
         }

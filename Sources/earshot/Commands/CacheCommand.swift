@@ -70,10 +70,11 @@ struct CacheCommand: ParsableCommand {
             abstract: "List the stored responses, the most recently used first.",
             discussion: """
                 Columns: state (fresh, stale, or doubtful after an unsafe request), HTTP status, bytes, private or -, URL. \
-                A private response was requested with credentials.
+                A private response was requested with credentials. --json and --verbose show complete URLs.
                 """)
 
         @OptionGroup(title: "Output") var format: FormatOptions
+        @OptionGroup(title: "Output") var detail: FailureOptions
         @OptionGroup(title: "Bus") var place: Place
 
         func run() throws {
@@ -83,7 +84,7 @@ struct CacheCommand: ParsableCommand {
                 let report = try CacheCommand.reading { try CacheReport(try place.folder()) }
                 try CacheCommand.reading {
                     try report.forEachLine(now: now) { answer in
-                        lines.add(format.json ? Self.json(answer) : Self.text(answer))
+                        lines.add(format.json ? Self.json(answer) : text(answer))
                     }
                 }
                 try lines.finish()
@@ -95,11 +96,12 @@ struct CacheCommand: ParsableCommand {
             answer.isInvalidated ? "doubtful" : answer.isFresh ? "fresh" : "stale"
         }
 
-        private static func text(_ answer: CacheReport.Line) -> [UInt8] {
+        private func text(_ answer: CacheReport.Line) -> [UInt8] {
             let words = [
-                state(answer), String(answer.status), String(answer.length), answer.isPrivate ? "private" : "-",
+                Self.state(answer), String(answer.status), String(answer.length), answer.isPrivate ? "private" : "-",
+                detail.verbose ? answer.url : URLText.discreet(answer.url),
             ]
-            return Array((words.joined(separator: "\t") + "\t" + answer.url + "\n").utf8)
+            return Array((words.joined(separator: "\t") + "\n").utf8)
         }
 
         private static func json(_ answer: CacheReport.Line) -> [UInt8] {

@@ -11,9 +11,9 @@ struct WatchCommand: ParsableCommand {
         abstract: "Print the results of a handler, or of all handlers below NAME/.",
         usage: "earshot watch [<options>] <handler>",
         discussion: """
-            Prints one line per result: handler, ID, HTTP status or failure code, URL, and with -d the file. A message on \
-            standard error confirms the subscription. Ends with Ctrl-C, after --count results, or with --until-done when \
-            no request of the handler is pending.
+            Prints one line per result: handler, ID, HTTP status or failure code, URL, and with -d the file. The URL has no \
+            user information and query, except with -v and --json. A message on standard error confirms the subscription. \
+            Ends with Ctrl-C, after --count results, or with --until-done when no request of the handler is pending.
 
             A result is acknowledged after its line is printed and, with -d, its body is written. If either fails, the \
             command ends with exit code 23, and a durable result stays on disk for the next `earshot watch`. A durable \
@@ -159,7 +159,7 @@ struct WatchCommand: ParsableCommand {
     private func plainLine(_ delivery: Delivery, _ outcome: FetchOutcome) -> [UInt8] {
         var words = [delivery.key.handler.description, delivery.key.request.description]
         words.append(outcome.code ?? outcome.status.map { String($0) } ?? "-")
-        words.append(outcome.code == nil || failure.verbose ? outcome.url : URLText.discreet(outcome.url))
+        words.append(failure.verbose ? outcome.url : URLText.discreet(outcome.url))
         if let path = outcome.path { words.append(path) }
         return Array((TerminalText.escaped(words.joined(separator: " ")) + "\n").utf8)
     }
