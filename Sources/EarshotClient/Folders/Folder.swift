@@ -23,8 +23,11 @@ package enum Folder {
     /// Returns the absolute path of a folder that messages name.
     ///
     /// - Parameter kind: purpose of the folder, for the error.
-    /// - Throws: `ClientError` if a message cannot contain the path.
+    /// - Throws: `ClientError` if the path is empty, or a message cannot contain it.
     package static func named(_ path: String, _ kind: String) throws(ClientError) -> String {
+        guard !path.isEmpty else {
+            throw ClientError(.folder, "the path of the \(kind) folder is empty: give the path of a folder")
+        }
         let path = absolute(path)
         guard isWritable(path) else {
             throw ClientError(

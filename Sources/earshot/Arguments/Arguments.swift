@@ -13,6 +13,18 @@ extension CommandLine {
     }
 }
 
+extension CommandLine {
+    /// Separates each `--name=` before `--` into the name and an empty argument. The argument parser would drop the
+    /// empty value and use the next argument.
+    static func separatingEmptyValues(_ words: [String]) -> [String] {
+        let end = words.firstIndex(of: "--") ?? words.endIndex
+        return words[..<end].flatMap { word in
+            let name = word.dropLast()
+            return word.hasPrefix("--") && word.last == "=" && !name.contains("=") ? [String(name), ""] : [word]
+        } + words[end...]
+    }
+}
+
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
 extension LogFormat: ExpressibleByArgument {}

@@ -9,6 +9,8 @@ struct PlaceOptions: ParsableArguments {
     var runtime: String?
 
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
+
+    func validate() throws { try GivenPath.check([("--runtime", runtime)]) }
 }
 
 /// Option for the detail of URLs in messages and results.

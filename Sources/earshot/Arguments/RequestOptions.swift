@@ -120,6 +120,7 @@ struct HTTPOptions: ParsableArguments {
             throw ValidationError("-I sends HEAD; omit --method and --data")
         }
         try validateFields()
+        try GivenPath.check([("--netrc-file", netrcFile)])
         if let method {
             guard (1...WireLimits.identifierBytes).contains(method.utf8.count),
                 method.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
@@ -191,6 +192,7 @@ struct NetworkOptions: ParsableArguments {
             throw ValidationError("--key requires the certificate; give --cert as well")
         }
         let files = [("--ca-file", caFile), ("--cert", certificate), ("--key", certificateKey)]
+        try GivenPath.check(files)
         for case (let option, let path?) in files { try TrustFile.check(path, option) }
     }
 }

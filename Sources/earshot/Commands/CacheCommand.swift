@@ -27,6 +27,8 @@ struct CacheCommand: ParsableCommand {
 
         @OptionGroup(title: "Bus") var place: PlaceOptions
 
+        func validate() throws { try GivenPath.check([("--cache-folder", cacheFolder)]) }
+
         func folder() throws(ClientError) -> CacheFolder {
             if let cacheFolder { return CacheFolder(Folder.absolute(cacheFolder)) }
             if place.runtime != nil { return CacheFolder(try place.folder().ownCache) }

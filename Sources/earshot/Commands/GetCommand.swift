@@ -68,6 +68,7 @@ struct GetCommand: ParsableCommand {
             throw ValidationError("--json and -o - cannot both write standard output; give -o FILE")
         }
         try validateHeads()
+        try validatePaths()
         guard request.handling.checksum == nil || urls.count == 1 && input == nil else {
             throw ValidationError("--checksum describes one body; give one URL")
         }
@@ -85,6 +86,18 @@ struct GetCommand: ParsableCommand {
         }
         guard !request.exchange.head || output == nil && directory == nil else {
             throw ValidationError("-I has no body to write; omit -o and -d, or give --dump-header FILE")
+        }
+    }
+
+    private func validatePaths() throws {
+        try GivenPath.check([
+            ("--input", input), ("--output", output), ("--directory", directory), ("--failed", files.failed),
+            ("--dump-header", heads.dumpHeader),
+        ])
+        let bodyToOutput = !discardsBodies && directory == nil && output ?? "-" == "-"
+        guard files.failed != "-" || !json && headPath != "-" && !bodyToOutput else {
+            throw ValidationError(
+                "--failed - cannot share standard output with bodies, header fields or --json; give --failed FILE")
         }
     }
 

@@ -46,6 +46,7 @@ struct WatchCommand: ParsableCommand {
     private var discard: Bool { target.discard }
 
     func validate() throws {
+        try GivenPath.check([("--directory", directory)])
         if let count, count < 1 { throw ValidationError("--count: give a number of at least 1") }
         guard directory == nil || !discard else {
             throw ValidationError("--directory and --discard exclude each other; give one of them")
