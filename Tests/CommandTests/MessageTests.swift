@@ -27,6 +27,7 @@ import Testing
             text.hasPrefix("No space left on device (")
                 && text.hasSuffix(" free); free disk space, or choose another directory"))
         #expect(SystemCause.text(ENOSPC, at: "/no/such/folder/file").hasPrefix("No space left on device; "))
+        #expect(SystemCause.text(ENOSPC, at: nil).hasPrefix("No space left on device; "), "not a file")
     }
 
     @Test(arguments: [(EACCES, "; choose a writable path"), (EISDIR, "; give -d for a directory"), (EIO, "error")])

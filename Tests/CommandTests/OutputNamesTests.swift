@@ -115,6 +115,25 @@ import Testing
         #expect(read[0].options == [.header("A: b"), .out("d/a")] && read[1] == entries[1])
     }
 
+    @Test(arguments: [
+        "http://h/a b\nhttp://h/injected\n  header=X-Evil: 1", "  out=x", "#c", "\thttp://h/a", "http://h/a\r",
+    ])
+    func `text that a list cannot hold as a URL is a comment`(url: String) throws {
+        let path = folder.path + "/failed"
+        let list = try FailureList(path)
+        list.add(ListEntry(url: url, options: [.header("A: b")]), name: "o", cause: "c")
+        try list.finish()
+        #expect(try folder.text("failed").hasPrefix("# ") && folder.text("failed").utf8.count { $0 == 0x0a } == 1)
+        #expect(try URLList.read(path) == [])
+    }
+
+    @Test func `bytes that are not UTF-8 stay the same from list to list`() throws {
+        let given = Array("http://h/a\n  header=X-Name: caf".utf8) + [0xe9, 0x0a]
+        var list = URLList()
+        let entry = try #require((list.take(given[...]) + list.finish()).first)
+        #expect(FailureList.lines(entry, name: nil, cause: "c") == Array("# c\n".utf8) + given)
+    }
+
     @Test func `a place that cannot be written is a complaint at the start`() {
         #expect(throws: Complaint.self) { try FailureList(folder.path + "/none/failed") }
     }
@@ -144,6 +163,8 @@ import Testing
         var destination = try Destination.folder(folder.path + "/out", interrupt: -1)
         #expect(throws: Destination.Failure.self) { try destination.write(.bytes([65]), of: item("d/a")) }
         #expect(try folder.names == ["out"])
+        _ = try folder.file("outside", "")
+        #expect(destination.existing("d/outside") == nil, "a file behind the link is not that of the URL")
     }
 
     @Test func `times have the form of HTTP`() {

@@ -4,10 +4,15 @@ import base64
 import hashlib
 import json
 import os
+import signal
+import subprocess
 import urllib.parse
 
-from support.harness import Bus, TestCase
+from support.harness import Bus, TestCase, binary
 from support.origin import Origin, body
+from support.processes import eventually
+from support.script import ScriptedOrigin
+from support.terminal import Terminal
 
 
 class DownloaderTests(TestCase):
@@ -86,6 +91,98 @@ class DownloaderTests(TestCase):
         line = json.loads(self.done("--json", self.origin.url + "/set-cookie/a=1"))
         self.assertEqual(line["headers"]["set-cookie"][0].split(";")[0], "a=1")
         self.assertEqual(line["source"], "network")
+
+    def test_a_terminal_shows_no_control_characters_of_a_server(self):
+        def serve(connection):
+            while connection.request():
+                connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-E: a\xc2\x9b31;5m\xe2\x80\xae\r\n\r\n")
+
+        origin = self.enterContext(ScriptedOrigin(serve))
+        command = [binary(), "get", "--no-spawn", "-q", "-I", origin.url + "/"]
+        with Terminal(command, self.bus.environment, self.bus.folder) as terminal:
+            status, shown = terminal.await_end()
+        self.assertEqual(status, 0, shown)
+        self.assertIn("x-e: a\\u{9b}31;5m\\u{202e}\r\n", shown.lower())
+        self.assertIn(b"a\xc2\x9b31;5m\xe2\x80\xae\n", self.done("-I", origin.url + "/"), "a file gets the bytes")
+
+    # The end by a signal, and outputs that are no regular files.
+
+    def test_a_signal_ends_the_wait_for_a_named_pipe(self):
+        pipe = self.bus.folder / "pipe"
+        os.mkfifo(pipe)
+        url = self.origin.url + "/bytes/10"
+        for option, *others in (["-o"], ["-D"], ["--failed", "-d", self.out]):
+            with self.subTest(option):
+                get = self.bus.start("get", "--no-spawn", option, pipe, *others, url)
+                eventually(lambda: self.blocks(get.pid, signal.SIGINT), "signals are events")
+                get.signal(signal.SIGINT)
+                self.assertEqual(get.wait(10), 130, get.describe())
+        get = self.bus.start("get", "--no-spawn", "--netrc-file", pipe, url)
+        writer = eventually(lambda: self.writer(pipe), "the pipe has a reader")
+        self.addCleanup(os.close, writer)
+        get.signal(signal.SIGINT)
+        self.assertEqual(get.wait(10), -signal.SIGINT, get.describe())
+
+    def blocks(self, pid, number):
+        """Returns whether a process has blocked a signal."""
+        with open(f"/proc/{pid}/status") as status:
+            mask = next(line.split()[1] for line in status if line.startswith("SigBlk:"))
+        return int(mask, 16) >> (number - 1) & 1
+
+    def writer(self, pipe):
+        """Returns a descriptor for writing; None if the named pipe has no reader."""
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return None
+
+    def test_a_signal_that_the_parent_disabled_does_not_end_a_run(self):
+        url = f"{self.origin.url}/gate/kept?bytes=5"
+        self.addCleanup(self.origin.open_gate, "kept")
+        get = self.bus.start_ignoring([signal.SIGHUP, signal.SIGINT], "get", "--no-spawn", "-o", self.out, url)
+        self.origin.await_running(1)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            get.signal(number)
+        self.assertEqual(len(self.bus.run("list").stdout.splitlines()), 1)
+        self.origin.open_gate("kept")
+        self.assertEqual(get.wait(), 0, get.describe())
+
+    def test_standard_output_is_appended_to_by_each_of_its_names(self):
+        size = 300_000
+        url = f"{self.origin.url}/bytes/{size}"
+        for number, arguments in enumerate(([], ["-o", "-"], ["-o", "/dev/stdout"], ["-o", "/proc/self/fd/1"], ["-o", "link"])):
+            with self.subTest(arguments=arguments):
+                log = self.bus.folder / f"log-{number}"
+                log.write_bytes(b"old\n")
+                if arguments[-1:] == ["link"]:
+                    (self.bus.folder / "link").symlink_to("/proc/self/fd/1")
+                with open(log, "ab") as stream:
+                    subprocess.run([binary(), "get", "--no-spawn", *arguments, url], stdout=stream, check=True, timeout=60,
+                                   env=self.bus.environment, cwd=self.bus.folder)
+                self.assertTrue(log.read_bytes() == b"old\n" + body(size))
+        self.assertTrue((self.bus.folder / "link").is_symlink())
+
+    def test_failures_go_to_a_named_pipe_or_standard_output(self):
+        pipe = self.bus.folder / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        missing = self.origin.url + "/status/404"
+        lines = f"# HTTP status 404 (http-status)\n{missing}\n  out=404\n".encode()
+        self.assertEqual(self.get("-d", self.out, "--failed", pipe, missing).status, 22)
+        self.assertEqual(os.read(reader, 1000), lines)
+        self.assertTrue(pipe.is_fifo())
+        self.assertEqual(self.get("-d", self.out, "--failed", "-", missing).stdout, lines)
+        self.assertFalse((self.bus.folder / "-").exists())
+
+    def test_an_empty_value_of_an_option_is_its_value(self):
+        urls = [f"{self.origin.url}/headers?{number}" for number in (1, 2)]
+        self.done("-d", self.out, "--user-agent=", *urls)
+        self.assertEqual(len(list(self.out.iterdir())), 2)
+        for option in ("--directory=", "--failed="):
+            refused = self.get(option, *urls)
+            self.assertEqual(refused.status, 64, refused.describe())
+            self.assertIn("the path is empty", refused.stderr)
 
     # Checks.
 

@@ -92,16 +92,16 @@ class TakenTests(TestCase):
             self.assertContent(self.out / str(size), body(size))
         self.await_empty_spool()
 
-    def test_the_umask_and_the_file_that_was_there_are_respected(self):
-        self.target.write_bytes(b"what was there")
-        self.target.chmod(0o600)
+    def test_a_new_file_has_the_permissions_of_the_umask_and_a_replaced_one_keeps_its_own(self):
         link = self.out / "link"
         link.symlink_to(self.target)
-        program = subprocess.run(
-            ["sh", "-c", 'umask 027; exec "$@"', "sh", os.environ.get("EARSHOT_BINARY") or self.program(), "get", "-o",
-             link, self.url], env=self.bus.environment, timeout=60, capture_output=True, text=True)
-        self.assertEqual(program.returncode, 0, program.stderr)
-        self.assertEqual(stat.S_IMODE(os.stat(self.target).st_mode), 0o640)
+        for mode in (0o640, 0o600):
+            program = subprocess.run(
+                ["sh", "-c", 'umask 027; exec "$@"', "sh", os.environ.get("EARSHOT_BINARY") or self.program(), "get", "-o",
+                 link, self.url], env=self.bus.environment, timeout=60, capture_output=True, text=True)
+            self.assertEqual(program.returncode, 0, program.stderr)
+            self.assertEqual(stat.S_IMODE(os.stat(self.target).st_mode), mode)
+            self.target.chmod(0o600)
         self.assertTrue(link.is_symlink())
         self.assertContent(self.target, body(SIZE))
         self.assertEqual({path.name for path in self.out.iterdir()}, {"file", "link"})

@@ -35,13 +35,15 @@ public final class FileMover {
     /// - Parameters:
     ///   - source: Descriptor of the same file.
     ///   - folder: Folder that a relative `name` is relative to.
+    ///   - mode: Permissions of the file; nil for those of a new one.
     /// - Returns: false if the caller has to copy instead: the file has another name as well, `folder` is on another
     ///   file system, or the rename failed. The copy reports the reason.
-    public func move(_ path: String, open source: Int32, to name: String, in folder: Int32) -> Bool {
+    public func move(_ path: String, open source: Int32, to name: String, in folder: Int32, mode: UInt32? = nil) -> Bool
+    {
         var status = stat()
-        guard isUseful, unsafe fstat(source, &status) == 0, status.st_nlink == 1, fchmod(source, mode) == 0 else {
-            return false
-        }
+        guard isUseful, unsafe fstat(source, &status) == 0, status.st_nlink == 1,
+            fchmod(source, mode ?? self.mode) == 0
+        else { return false }
         guard unsafe renameat(AT_FDCWD, path, folder, ByteText.path(name)) == 0 else {
             if errno == EXDEV { isUseful = false }
             return false

@@ -25,6 +25,15 @@ public final class OpenFolder: Sendable {
         guard descriptor >= 0 else { throw SystemError("open") }
     }
 
+    /// Opens an existing folder below another one. A link is not followed.
+    ///
+    /// - Returns: nil if no folder has this name, or it cannot be opened.
+    public init?(existing name: String, in parent: OpenFolder) {
+        descriptor = unsafe openat(
+            parent.descriptor, ByteText.path(name), linux_o_path | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+    }
+
     /// Whether a file of any kind has this name, which `ByteText.path` made.
     public func has(_ name: [CChar]) -> Bool {
         unsafe faccessat(descriptor, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0

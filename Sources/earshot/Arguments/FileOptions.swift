@@ -27,7 +27,9 @@ struct FileOptions: ParsableArguments {
     var resumes = false
 
     @Option(
-        help: ArgumentHelp("Write the failed URLs and their causes to a file, as a list for -i.", valueName: "file"),
+        help: ArgumentHelp(
+            "Write the failed URLs and their causes to a file, as a list for -i; - is standard output.",
+            valueName: "file"),
         completion: .file())
     var failed: String?
 

@@ -163,7 +163,10 @@ struct GetCommand: ParsableCommand {
             heads: try headPath.map { path throws(Complaint) in
                 try HeaderOutput(path, interrupt: signals.descriptor)
             }, jobs: course.jobs, hook: try hook.program(),
-            to: destination, files, try files.failed.map { path throws(Complaint) in try FailureList(path) },
+            to: destination, files,
+            try files.failed.map { path throws(Complaint) in
+                try FailureList(path, interrupt: signals.descriptor)
+            },
             json: json, messages: messages)
         let session = try BusSession(
             folder, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true

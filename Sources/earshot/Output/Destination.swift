@@ -155,7 +155,7 @@ struct Destination {
         case .standardOutput(let isGuarded):
             let source = try Source(body)
             if isGuarded, BinaryBody.isBinary(source.beginning) { throw BinaryBody.refusal }
-            try source.write(to: Output(STDOUT_FILENO, interrupt: interrupt), "the output")
+            try source.write(to: Output(STDOUT_FILENO, interrupt: interrupt), nil)
             return nil
         case .file(let path):
             try writeFile(path, body, modified: modified)
@@ -197,7 +197,15 @@ struct Destination {
             return ExistingFile(path, status)
         case .folder(let folder, let opened):
             guard let name else { return nil }
-            let found = unsafe fstatat(opened.descriptor, ByteText.path(name), &status, AT_SYMLINK_NOFOLLOW)
+            var parts = name.utf8.split(separator: UInt8(ascii: "/")).map { String(Substring($0)) }
+            guard let last = parts.popLast() else { return nil }
+            // Opened one by one, because a link below the directory may lead out of it.
+            var parent = opened
+            for part in parts {
+                guard let next = OpenFolder(existing: part, in: parent) else { return nil }
+                parent = next
+            }
+            let found = unsafe fstatat(parent.descriptor, ByteText.path(last), &status, AT_SYMLINK_NOFOLLOW)
             guard found == 0 else { return nil }
             return ExistingFile("\(folder)/\(name)", status)
         }
@@ -259,27 +267,28 @@ struct Destination {
     }
 
     private func writeFile(_ path: String, _ body: Body, modified: Int64?) throws(Failure) {
-        if let file = Destination.replaced(path) {
-            let source = try Source(body)
-            if source.moves(by: mover, to: file, in: AT_FDCWD, modified: modified) { return }
+        let target = try OutputPath(path)
+        let source = try Source(body)
+        if case .file(let file) = target {
+            let old = FilePermissions(of: file)
+            // A rename cannot give the file to another group.
+            if old?.belongsToThisProcess ?? true,
+                source.moves(by: mover, to: file, in: AT_FDCWD, mode: old?.mode, modified: modified)
+            {
+                return
+            }
             _ = try write(source, to: try NewFile(for: file), path, modified: modified)
-            return
+        } else {
+            let opened = try OpenOutput(path, as: target, interrupt: interrupt)
+            defer { withExtendedLifetime(opened) {} }
+            try source.write(to: opened.output, nil)
         }
-        let descriptor = unsafe open(ByteText.path(path), O_WRONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw Destination.cannot("open", path) }
-        defer { close(descriptor) }
-        try write(body, to: descriptor)
     }
 
-    /// Returns the path that a new file replaces, with symbolic links resolved. Nil for a device or a named pipe, which
-    /// is opened for writing.
+    /// Returns the path that a new file replaces, with symbolic links resolved. Nil for a file that is opened for
+    /// writing, such as a device, and for a path that cannot be resolved.
     static func replaced(_ path: String) -> String? {
-        var status = stat()
-        guard unsafe stat(ByteText.path(path), &status) == 0 else { return path }
-        guard status.st_mode & S_IFMT == S_IFREG else { return nil }
-        let resolved = unsafe realpath(ByteText.path(path), nil)
-        defer { unsafe free(resolved) }
-        return unsafe resolved.map { unsafe ByteText.text(cString: $0) } ?? path
+        if case .file(let file)? = try? OutputPath(path) { file } else { nil }
     }
 
     private static func folder(of path: String) -> String {
@@ -296,13 +305,13 @@ struct Destination {
         return try file.commit()
     }
 
-    private func write(_ body: Body, to descriptor: Int32) throws(Failure) {
-        try Source(body).write(to: Output(descriptor, interrupt: interrupt), "the output")
-    }
-
     /// Failure with the text of `errno`.
-    static func cannot(_ verb: String, _ path: String) -> Failure {
-        .cannotWrite("cannot \(verb) \(path): \(SystemCause.text(errno, at: path))")
+    ///
+    /// - Parameter directoryStep: next step if the path is that of a directory.
+    static func cannot(
+        _ verb: String, _ path: String, directoryStep: String = SystemCause.directoryStep
+    ) -> Failure {
+        .cannotWrite("cannot \(verb) \(path): \(SystemCause.text(errno, at: path, directoryStep: directoryStep))")
     }
 
     /// Readable body.
@@ -347,10 +356,12 @@ struct Destination {
         /// Moves an exclusively owned file to its output path.
         ///
         /// - Returns: false if the file must be copied.
-        func moves(by mover: FileMover?, to name: String, in folder: Int32, modified: Int64?) -> Bool {
+        func moves(
+            by mover: FileMover?, to name: String, in folder: Int32, mode: mode_t? = nil, modified: Int64?
+        ) -> Bool {
             guard let mover, case .file(let path, _, isOwn: true) = body else { return false }
             if let modified { FileTime.set(descriptor, modified) }
-            return mover.move(path, open: descriptor, to: name, in: folder)
+            return mover.move(path, open: descriptor, to: name, in: folder, mode: mode)
         }
 
         /// Returns the SHA-256 of a file that the body continues, together with the body. Nil if one cannot be read.
@@ -364,25 +375,28 @@ struct Destination {
             return hash.finalize().hex
         }
 
-        func write(to output: Output, _ name: String) throws(Failure) {
+        func write(to output: Output, _ path: String?) throws(Failure) {
             let outcome =
                 switch body {
                 case .bytes(let bytes): output.write(bytes)
                 case .file(_, let length, _): output.copy(from: descriptor, length: length)
                 }
-            try Destination.check(outcome, name)
+            try Destination.check(outcome, path)
         }
     }
 
     /// Throws the failure of a write.
-    static func check(_ outcome: Output.Outcome, _ name: String) throws(Failure) {
+    ///
+    /// - Parameter path: path of the file; nil for standard output and other open descriptors.
+    static func check(_ outcome: Output.Outcome, _ path: String?) throws(Failure) {
+        let name = path ?? "the output"
         switch outcome {
         case .done: return
         case .broken: throw .broken
         case .interrupted: throw .interrupted
         case .short: throw .cannotWrite("cannot write \(name): its spool file was truncated; fetch it again")
         case .failed(let number):
-            throw .cannotWrite("cannot write \(name): \(SystemCause.text(number, at: name))")
+            throw .cannotWrite("cannot write \(name): \(SystemCause.text(number, at: path))")
         }
     }
 }

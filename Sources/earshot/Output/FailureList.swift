@@ -1,21 +1,37 @@
 internal import EarshotClient
 internal import EarshotLoop
+internal import Glibc
 
-/// List of failed URLs with their causes, which `get -i` can read. The file is complete or not there.
+/// List of failed URLs with their causes, which `get -i` can read. A regular file is complete or not there, and only
+/// its owner may read it, because URLs and header fields may hold secrets.
 final class FailureList {
+    private enum Target {
+        case new(NewFile)
+        case open(OpenOutput)
+    }
+
     /// Number of buffered bytes that triggers a write.
     private static let mostBytes = 64 << 10
 
     private let path: String
-    private let file: NewFile
+    private let target: Target
     private var text: [UInt8] = []
     private var fault: Complaint?
 
-    /// Begins a new list, which replaces an existing one at the end.
-    init(_ path: String) throws(Complaint) {
+    /// Begins a new list, which replaces an existing file at the end.
+    ///
+    /// - Parameters:
+    ///   - path: path of the file; `-` is standard output.
+    ///   - interrupt: descriptor that aborts a blocked open or write when it is readable; -1 for none.
+    init(_ path: String, interrupt: Int32 = -1) throws(Complaint) {
         self.path = path
         do throws(Destination.Failure) {
-            file = try NewFile(for: path)
+            switch try path == "-" ? .descriptor(STDOUT_FILENO) : OutputPath(path) {
+            case .file(let file): target = .new(try NewFile(for: file, permissions: .secret))
+            case let place:
+                target = .open(
+                    try OpenOutput(path, as: place, interrupt: interrupt, directoryStep: "it must be a file"))
+            }
         } catch {
             throw Self.complaint(error, path)
         }
@@ -27,7 +43,7 @@ final class FailureList {
     ///   - name: path of its file below the output directory; nil if it is not known.
     ///   - cause: message without the URL.
     func add(_ entry: ListEntry, name: String?, cause: String) {
-        text += Self.lines(entry, name: name, cause: cause).utf8
+        text += Self.lines(entry, name: name, cause: cause)
         if text.count >= Self.mostBytes { flush() }
     }
 
@@ -35,15 +51,17 @@ final class FailureList {
     func finish() throws(Complaint) {
         flush()
         if let fault { throw fault }
+        guard case .new(let file) = target else { return }
         do throws(Destination.Failure) { try file.commit() } catch { throw Self.complaint(error, path) }
     }
 
-    /// Lines of a URL: the cause as a comment, the URL, and its options.
-    static func lines(_ entry: ListEntry, name: String?, cause: String) -> String {
-        var lines = ["# " + TerminalText.escaped(cause)]
-        // The text of an invalid line is no URL.
-        guard entry.fault == nil else { return "# \(TerminalText.escaped(entry.url)): \(lines[0].dropFirst(2))\n" }
-        lines.append(entry.url)
+    /// Lines of a URL: the cause as a comment, the URL, and its options. Text that the list cannot hold as a URL is a
+    /// part of the comment.
+    static func lines(_ entry: ListEntry, name: String?, cause: String) -> [UInt8] {
+        guard entry.fault == nil, isLine(entry.url) else {
+            return Array("# \(TerminalText.escaped("\(entry.url): \(cause)"))\n".utf8)
+        }
+        var lines = ["# " + TerminalText.escaped(cause), entry.url]
         for option in entry.options {
             switch option {
             case .out, .dir: if name == nil, let line = option.line { lines.append("  " + line) }
@@ -51,21 +69,34 @@ final class FailureList {
             }
         }
         if let name { lines.append("  out=\(name)") }
-        return lines.joined(separator: "\n") + "\n"
+        return lines.flatMap { ByteText.bytes(of: $0) + [UInt8(ascii: "\n")] }
+    }
+
+    /// Whether a line with this text is read as this URL.
+    private static func isLine(_ url: String) -> Bool {
+        URLText.wire(url) != nil && url.utf8.first != UInt8(ascii: "#")
     }
 
     private func flush() {
         defer { text.removeAll(keepingCapacity: true) }
         guard fault == nil else { return }
         do throws(Destination.Failure) {
-            try Destination.check(file.output.write(text), path)
+            switch target {
+            case .new(let file): try Destination.check(file.output.write(text), path)
+            case .open(let opened): try Destination.check(opened.output.write(text), nil)
+            }
         } catch {
             fault = Self.complaint(error, path)
         }
     }
 
     private static func complaint(_ failure: Destination.Failure, _ path: String) -> Complaint {
-        guard case .cannotWrite(let sentence) = failure else { return Complaint(.cannotWrite, "cannot write \(path)") }
-        return Complaint(.cannotWrite, "\(sentence); give another --failed FILE")
+        switch failure {
+        case .cannotWrite(let sentence): Complaint(.cannotWrite, "\(sentence); give another --failed FILE")
+        case .interrupted: Complaint(.interrupted)
+        // A closed pipe, as after head(1), needs no message.
+        case .broken: Complaint(.cannotWrite)
+        case .lostSource: Complaint(.cannotWrite, "cannot write \(path)")
+        }
     }
 }

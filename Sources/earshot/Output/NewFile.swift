@@ -25,12 +25,19 @@ final class NewFile {
     private static let usualTemporary = ".earshot-\(writer).part"
 
     /// Begins a file that will create or replace `path`.
-    convenience init(for path: String) throws(Destination.Failure) {
+    ///
+    /// - Parameter permissions: permissions of the file. By default those of the replaced file, or those of a new one.
+    convenience init(for path: String, permissions: FilePermissions? = nil) throws(Destination.Failure) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path.index(after: $0) } ?? path.startIndex
         let name = path[slash...]
         // A file name has at most 255 bytes.
         let shown = name.utf8.count <= 200 ? name : "long"
-        try self.init(nil, path, at: path, "\(path[..<slash]).\(shown).\(NewFile.writer).part")
+        let permissions = permissions ?? FilePermissions(of: path)
+        // A file with a name is closed to others until it has its permissions.
+        try self.init(
+            nil, path, at: path, "\(path[..<slash]).\(shown).\(NewFile.writer).part",
+            mode: permissions == nil ? 0o666 : 0o600)
+        if let permissions, !permissions.apply(to: descriptor) { throw Destination.cannot("write", path) }
     }
 
     /// Begins a file that will create or replace `name` in an open directory. At most one exists at a time.
@@ -39,7 +46,7 @@ final class NewFile {
     }
 
     private init(
-        _ folder: OpenFolder?, _ name: String, at path: String, _ temporary: String
+        _ folder: OpenFolder?, _ name: String, at path: String, _ temporary: String, mode: mode_t = 0o666
     ) throws(Destination.Failure) {
         self.folder = folder
         self.name = ByteText.path(name)
@@ -53,7 +60,7 @@ final class NewFile {
             isNamed = false
         } else {
             descriptor = unsafe openat(
-                base, self.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o666)
+                base, self.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode)
             isNamed = descriptor >= 0
         }
         output = Output(file: descriptor)
@@ -123,7 +130,9 @@ final class NewFile {
             }
             isNamed = true
         }
-        guard unsafe renameat(folder, temporary, folder, name) == 0 else { throw Destination.cannot("write", path) }
+        guard unsafe renameat(folder, temporary, folder, name) == 0 else {
+            throw Destination.cannot("write", path, directoryStep: "remove that directory, or give another name")
+        }
         isNamed = false
         return replaces
     }

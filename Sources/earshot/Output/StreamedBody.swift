@@ -107,7 +107,7 @@ final class StreamedBody {
             if isGuarded, BinaryBody.isBinary(BinaryBody.beginning(of: descriptor, at: written)) {
                 throw BinaryBody.refusal
             }
-            try copy(to: end, output, "the output")
+            try copy(to: end, output, nil)
         case .file(let path, let file):
             let file = if let file { file } else { try NewFile(for: path) }
             target = .file(path, file)
@@ -115,10 +115,10 @@ final class StreamedBody {
         }
     }
 
-    private func copy(to end: Int, _ output: Output, _ name: String) throws(Destination.Failure) {
+    private func copy(to end: Int, _ output: Output, _ path: String?) throws(Destination.Failure) {
         let outcome = output.copy(from: descriptor, length: end - written)
         written = end
-        try Destination.check(outcome, name)
+        try Destination.check(outcome, path)
     }
 
     private static let changed = Destination.Failure.cannotWrite(

@@ -3,13 +3,20 @@ internal import Glibc
 
 /// Text of a failed system call for a message: the cause, and the next step for common causes.
 enum SystemCause {
+    /// Next step for a directory at the path of -o.
+    static let directoryStep = "give -d for a directory"
+
     /// - Parameters:
     ///   - number: value of errno.
-    ///   - path: path of the failed call.
-    static func text(_ number: Int32, at path: String) -> String {
+    ///   - path: path of the failed call; nil for a descriptor without one.
+    ///   - directoryStep: next step if the path is that of a directory.
+    static func text(
+        _ number: Int32, at path: String?, directoryStep: String = SystemCause.directoryStep
+    ) -> String {
         var text = unsafe String(cString: strerror(number))
-        if number == ENOSPC, let free = freeBytes(beside: path) { text += " (\(ByteSize.text(free)) free)" }
-        return text + (nextStep(number).map { "; \($0)" } ?? "")
+        if number == ENOSPC, let path, let free = freeBytes(beside: path) { text += " (\(ByteSize.text(free)) free)" }
+        let step = number == EISDIR ? directoryStep : nextStep(number)
+        return text + (step.map { "; \($0)" } ?? "")
     }
 
     private static func nextStep(_ number: Int32) -> String? {
@@ -17,7 +24,6 @@ enum SystemCause {
         case ENOSPC, EDQUOT: "free disk space, or choose another directory"
         case EACCES, EPERM, EROFS: "choose a writable path"
         case ENOENT, ENOTDIR: "create its directory first"
-        case EISDIR: "give -d for a directory"
         case EMFILE, ENFILE: "raise the limit of open files (ulimit -n)"
         default: nil
         }

@@ -81,6 +81,12 @@ class Commands:
     def start(self, *arguments, cwd=None):
         return Program([binary(), *arguments], self.environment, cwd or self.folder)
 
+    def start_ignoring(self, signals, *arguments):
+        """Starts the program with these signals ignored, as nohup(1) does."""
+        numbers = " ".join(str(int(number)) for number in signals)
+        return Program(["/bin/sh", "-c", f"trap '' {numbers}; exec \"$0\" \"$@\"", binary(), *arguments],
+                       self.environment, self.folder)
+
     def run(self, *arguments, cwd=None, timeout=60, input=None):
         """Runs a command to its end. The program's `status` is its exit code."""
         program = self.start(*arguments, cwd=cwd)
