@@ -21,6 +21,34 @@ import Testing
         #expect(sentence.hasPrefix("http://h/a b: malformed URL: ") && sentence.hasSuffix("; percent-encode it"))
     }
 
+    @Test(arguments: [
+        ("example.org", "write https://example.org"), ("example.org/a?t=s", "write https://example.org/a?..."),
+        ("http://[/", "percent-encode it"), ("u:p@h/", "percent-encode it"), ("/a", "percent-encode it"),
+    ])
+    func `a URL without scheme is shown with one`(url: String, step: String) {
+        let sentence = FetchOutcome(url: url, code: "malformed-url", detail: "no").sentence(verbosely: false)
+        #expect(sentence.hasSuffix(": no (malformed-url); \(step)"))
+    }
+
+    @Test func `a directory in the way of a file of -d is not sent to -d`() throws {
+        let folder = CommandFolder()
+        var destination = try Destination.folder(folder.path, interrupt: -1)
+        try #require(unsafe mkdir(folder.path + "/a", 0o700) == 0)
+        #expect(
+            performing: { try destination.write(.bytes([65]), of: "http://h/a") },
+            throws: { error in
+                guard case .cannotWrite(let sentence)? = error as? Destination.Failure else { return false }
+                return sentence.hasSuffix("/a: Is a directory; remove that directory, or give another name")
+            })
+    }
+
+    @Test(arguments: ["0", "-1", "nan", "1e10"])
+    func `a time outside its range is refused with both bounds`(seconds: String) {
+        #expect(
+            performing: { try EndOptions.parse(["--timeout=\(seconds)"]) },
+            throws: { EndOptions.message(for: $0).contains("above 0, at most 1000000000") })
+    }
+
     @Test func `a full disk is reported with its free space`() {
         let text = SystemCause.text(ENOSPC, at: "/")
         #expect(

@@ -108,7 +108,7 @@ import Testing
         #expect(ProgressText.plain(snapshot) == "5/10+ files, 0 B")
     }
 
-    @Test(arguments: [21, 40, 80, 200], [2, 5, 24])
+    @Test(arguments: [1, 2, 8, 12, 20, 21, 40, 80, 200], [2, 5, 24])
     func `lines fit the terminal`(columns: Int, rows: Int) {
         let names = ["a", String(repeating: "long", count: 80), String(repeating: "日本", count: 50)]
         var snapshot = RunSnapshot(known: 1_000_000, tally: tally(123_456, failed: 7))
@@ -119,7 +119,8 @@ import Testing
         let shown = lines(snapshot, columns: columns, rows: rows)
         #expect(shown.count <= rows && shown.count >= min(rows, 2))
         #expect(shown.allSatisfy { ColumnText.width($0) < columns })
-        #expect(rows < 24 || shown.last == "  and 80 more" || shown.last == "  and 79 more")
+        #expect(
+            rows < 24 || columns < 21 || shown.last == "  and 80 more" || shown.last == "  and 79 more")
         snapshot.known = 1
         for name in ["a", names[2]] {
             snapshot.transfers = [transfer(name, 1, 3)]
@@ -170,6 +171,10 @@ import Testing
         (
             #"{"state":"queued","waits-for":"origin","origin":"http://h","running":6,"limit":6,"reason":"r"}"#,
             "waiting: 6 of 6 transfers from http://h run"
+        ),
+        (
+            #"{"state":"queued","waits-for":"origin","origin":"http://h","running":5,"limit":6,"reason":"reserved"}"#,
+            "waiting: reserved"
         ),
         (
             #"{"state":"backing-off","waits-for":"retry","retry-in-ms":1,"reason":"r"}"#,

@@ -1,6 +1,7 @@
 """`earshot get` shows its progress on a terminal, and one line of summary at the end."""
 
 import os
+import re
 import signal
 
 from support.harness import Bus, TestCase, binary
@@ -53,6 +54,15 @@ class ProgressTests(TestCase):
             self.origin.open_gate("busy")
             self.assertEqual([one.wait() for one in busy], [0, 0])
             terminal.await_end()
+
+    def test_lines_fit_a_narrow_terminal(self):
+        urls = [self.steps("narrow", 1 << 20), self.bytes(1000, "n")]
+        with self.terminal("-d", "narrow", *urls, size=(12, 24), NO_COLOR="1") as terminal:
+            shown = terminal.await_text("1/2 f") + terminal.await_text("  nar") + terminal.await_text("1/2 f")
+            for line in re.split(r"[\r\n]|\x1b\[\d*[AJ]", shown):
+                self.assertLess(len(line), 12, line)
+            self.origin.open_gate("narrow")
+            self.assertEqual(terminal.await_end()[0], 0)
 
     def test_no_color_and_quiet(self):
         with self.terminal("-d", "plain", self.bytes(1, "c"), f"{self.origin.url}/gate/plain", NO_COLOR="1") as terminal:

@@ -5,11 +5,14 @@ struct EndOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Maximum time to wait, in seconds. (default: none)", valueName: "seconds"))
     var timeout: Double?
 
+    /// Maximum of `timeout`: 31 years.
+    private static let mostSeconds = 1_000_000_000
+
     var duration: Duration? { timeout.map { .milliseconds(Int($0 * 1_000)) } }
 
     func validate() throws {
-        if let timeout, !(timeout > 0 && timeout <= 1_000_000_000) {
-            throw ValidationError("--timeout: give a number of seconds above 0")
+        if let timeout, !(timeout > 0 && timeout <= Double(Self.mostSeconds)) {
+            throw ValidationError("--timeout: give a number of seconds above 0, at most \(Self.mostSeconds)")
         }
     }
 }

@@ -33,7 +33,8 @@ struct WhyCommand: ParsableCommand {
         commandName: "why", abstract: "Show the state of a request, and the reason why it waits.",
         discussion: """
             The reason names the resource that the request waits for: a worker slot, the limit or cool-down of its \
-            origin, a retry, a subscriber, or an acknowledgement.
+            origin, a retry, a subscriber, or an acknowledgement. The state of an unknown request is `unknown`. It is no \
+            error, because the request may have ended already.
 
               earshot why gallery/1 cover
             """)

@@ -46,8 +46,15 @@ struct FetchOutcome {
         var text = detail ?? FetchOutcome.sentences[code] ?? "failed"
         if code == "http-status", let status { text = "HTTP status \(status)" }
         if text.hasSuffix("."), !text.hasSuffix("..") { text.removeLast() }
-        let step = FetchOutcome.nextSteps[code].map { "; \($0)" } ?? ""
-        return "\(text) (\(code))\(step)"
+        let step = isSchemeMissing ? "write https://\(URLText.discreet(url))" : FetchOutcome.nextSteps[code]
+        return "\(text) (\(code))\(step.map { "; \($0)" } ?? "")"
+    }
+
+    /// Whether a malformed URL would be valid with a scheme, such as `example.org/a`.
+    private var isSchemeMissing: Bool {
+        guard code == "malformed-url", URLText.wire(url) != nil else { return false }
+        let authority = url.utf8.prefix { ![UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }
+        return !authority.isEmpty && !authority.contains(UInt8(ascii: ":"))
     }
 
     /// Writes the members that the JSON lines of all commands share.

@@ -13,13 +13,11 @@ struct ErrorStream {
         hasColor = isTerminal && (Environment.value("NO_COLOR") ?? "").isEmpty
     }
 
-    /// Columns and rows of the terminal.
+    /// Columns and rows of the terminal; 80 and 24 for a terminal that does not know them.
     var size: (columns: Int, rows: Int) {
         var size = winsize()
-        guard unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 20, size.ws_row > 1 else {
-            return (80, 24)
-        }
-        return (Int(size.ws_col), Int(size.ws_row))
+        guard unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0 else { return (80, 24) }
+        return (size.ws_col > 0 ? Int(size.ws_col) : 80, size.ws_row > 0 ? Int(size.ws_row) : 24)
     }
 
     func write(_ text: String) {

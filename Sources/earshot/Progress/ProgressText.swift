@@ -29,7 +29,10 @@ struct ProgressText {
         let shown = snapshot.transfers.prefix(isCut ? max(0, room - 1) : room)
         let width = nameWidth(shown)
         lines += shown.map { line($0, nameWidth: width) }
-        if isCut, room > 0 { lines.append("  and \(snapshot.transfers.count - shown.count) more") }
+        if isCut, room > 0 {
+            lines.append(
+                ColumnText.shortened("  and \(snapshot.transfers.count - shown.count) more", to: columns - 1))
+        }
         return lines
     }
 

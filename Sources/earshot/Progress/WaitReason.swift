@@ -17,7 +17,10 @@ enum WaitReason {
         case "retry": return "waiting\(pause(answer, "retry-in-ms")): an attempt failed, and is repeated"
         case "spacing": return "waiting\(pause(answer, "starts-in-ms")): spacing of transfers from \(origin)"
         case "origin":
-            guard let running = answer.member("running")?.text, let limit = answer.member("limit")?.text else { break }
+            // With a free transfer, the broker has another reason: the last one is reserved for class high.
+            guard let running = answer.member("running")?.text.flatMap({ Int($0) }),
+                let limit = answer.member("limit")?.text.flatMap({ Int($0) }), running >= limit
+            else { break }
             return "waiting: \(running) of \(limit) transfers from \(origin) run"
         default: break
         }
