@@ -105,7 +105,7 @@ final class StatusSource {
         case .state(.apart): left(.noBroker)
         case .state(.incompatible): left(.incompatible)
         case .refused(let refusal) where refusal.verb == "QUERY":
-            // The client does not repeat a refused query, so a question about the state must be asked anew.
+            // The client does not repeat a refused query, so a question about the state must be asked again.
             guard !open.isEmpty else { return }
             let question = open.removeFirst()
             if question.query == .status || question.query == .workers {
