@@ -27,7 +27,11 @@ struct PullTests {
         /// Fetches a body of `length` bytes in a file. Its terminal gets the next number.
         mutating func file(_ request: String, of handler: String = "h", length: Int = 1_000) throws {
             rig.pass { [client] in $0.fetch(handler, request, "http://\(request).example/", by: client) }
-            let job = try #require(rig.jobs.first)
+            finish(try #require(rig.jobs.first), length: length)
+        }
+
+        /// Completes a job with a body in a file.
+        mutating func finish(_ job: Job, length: Int = 1_000) {
             rig.pass { [worker] in
                 var completion = Completion(attempt: job.attempt, status: 200)
                 completion.length = length
@@ -125,12 +129,18 @@ struct PullTests {
 
     @Test func `a terminal is read from its sending to its ACK`() throws {
         var bed = Bed(window: 1)
-        try bed.file("1")
-        try bed.file("2")
+        let client = bed.client
+        // Both start before the first result fills the window.
+        bed.rig.pass { rig in
+            for request in ["1", "2"] { rig.fetch("h", request, "http://\(request).example/", by: client) }
+        }
+        let jobs = bed.rig.jobs
+        #expect(jobs.count == 2)
+        for job in jobs { bed.finish(job) }
         #expect(bed.read(.terminal(0), 0) == ["unknown-body"])
         #expect(bed.read(.terminal(1), 0) == ["0+100"])
         #expect(bed.read(.terminal(2), 0) == ["unknown-body"], "it waits for the window")
-        bed.rig.pass { [client = bed.client] in $0.say(.acknowledge(1), by: client) }
+        bed.rig.pass { $0.say(.acknowledge(1), by: client) }
         #expect(bed.read(.terminal(1), 0) == ["unknown-body"])
         #expect(bed.read(.terminal(2), 0) == ["0+100"])
         #expect(bed.read(.terminal(.max), 0) == ["unknown-body"])
