@@ -74,7 +74,11 @@ import Testing
         try loop.run { runs.count == 0 }
         #expect(try folder.names.count == HookRuns.most + 3 + 1)
         #expect(ended == 0 && blocking.count == HookRuns.most + 3)
+        let children = blocking.processIDs
+        #expect(children.count == HookRuns.most)
         blocking.stop()
         #expect(blocking.count == 0)
+        // Exit tests in this process wait until no child has ended without being reaped.
+        for child in children { #expect(waitpid(child, nil, 0) == child) }
     }
 }

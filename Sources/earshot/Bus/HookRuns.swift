@@ -55,6 +55,9 @@ final class HookRuns {
 
     deinit { stop() }
 
+    /// Processes of the programs that run.
+    var processIDs: [Int32] { Array(runs.keys) }
+
     /// Number of programs that run or wait.
     var count: Int { waiting.count + runs.count }
 
@@ -66,7 +69,7 @@ final class HookRuns {
         startNext()
     }
 
-    /// Forgets the waiting results and asks the running programs to end.
+    /// Forgets the waiting results and asks the running programs to end. Does not reap them, because one may ignore it.
     func stop() {
         waiting = []
         for run in runs.values {

@@ -2,3 +2,10 @@
 
 The package imports nothing from the tests. Tests of other folders import it too, with `Tests/Integration` in their path.
 """
+
+import signal
+
+# A shell starts background jobs with SIGINT ignored, and nohup ignores SIGHUP. Programs under test would inherit that.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
