@@ -181,7 +181,7 @@ public final class ClientConnection {
     /// - Parameter pattern: pattern of the subscription.
     public func unsubscribe(_ pattern: HandlerPattern) { carryOut(core.unsubscribe(pattern)) }
 
-    /// Stores cookies in the jar of a handler's root, for its requests with ``EarshotWire/Fetch/Options/usesCookies``. A
+    /// Stores cookies in the jar of a handler's root, for its requests with `cookies: yes`. A
     /// later broker gets them too, until the handler is removed.
     ///
     /// - Parameters:
