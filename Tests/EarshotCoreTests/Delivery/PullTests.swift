@@ -239,7 +239,7 @@ struct PullTests {
         #expect(bed.answers == [])
         #expect(bed.read(Self.growing, 0) == ["unknown-body"])
         try bed.file("2")
-        #expect(bed.read(.terminal(2), 0) == ["0+100"], "the void READs are in nobody's way")
+        #expect(bed.read(.terminal(2), 0) == ["0+100"], "READs without an answer to come do not count")
         bed.check()
     }
 

@@ -43,7 +43,7 @@ import Testing
         for (waiter, name) in ["c", "d", "e", "c"].enumerated() {
             #expect(table.asked(name, by: waiter, now: Self.start) == .wait)
         }
-        #expect(table.nextLookup() == nil, "two run, though nobody waits for them")
+        #expect(table.nextLookup() == nil, "two run, although no job waits for them")
         table.withdrawn("d", by: 1)
         table.withdrawn("c", by: 0)
         #expect(table.asked("a", by: 7, now: Self.start) == .wait)
