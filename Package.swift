@@ -48,7 +48,14 @@ let package = Package(
     ],
     targets: fuzzing + [
         // C libraries: a module map and a shim header each; exceptions are noted.
-        .systemLibrary(name: "CLibZMQ"),
+        // Loads libzmq for the first connection over tcp.
+        .target(
+            name: "CLibZMQ",
+            cSettings: [
+                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
+                // valgrind of Debian 12 cannot read version 5 in `earshot-lab`.
+                .unsafeFlags(["-fstack-protector-strong", "-gdwarf-4"]),
+            ]),
         // Loads libcurl at run time instead of linking it.
         .target(
             name: "CLibCurl",
@@ -124,7 +131,7 @@ let package = Package(
                 deque,
                 heap, logging,
             ]),
-        source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", deque, ordered]),
+        source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", deque, ordered]),
         .executableTarget(
             name: "earshot",
             dependencies: [

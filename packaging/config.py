@@ -18,6 +18,8 @@ HEAD = """\
 # A user's own file, ~/.config/earshot/config.toml, overrides this one. `earshot config` shows the result.
 # Remove the `#` of a line to change its setting. `kill -HUP` of `earshot serve`, or `systemctl reload`, reads the file again.
 """
+#: Defaults of lists in TOML, and an example of each.
+LISTS = {"users": ("[]", '["www-data", "@staff"]')}
 TABLES = """
 # Rules for an origin, a host, or all hosts below a name.
 #[origin."https://example.org"]
@@ -39,6 +41,9 @@ def main():
         value = default if re.fullmatch(r"[0-9.]+", default) else f'"{default}"'
         text += "\n" + "\n".join(textwrap.wrap(sentence, 100, initial_indent="# ", subsequent_indent="# "))
         # The number of cores of the machine that writes this file is no default of other machines.
+        if name in LISTS:
+            value, example = LISTS[name]
+            text += f"\n# Example: {name} = {example}"
         text += "\n" + (f"#{name} = {value}" if name != "workers" else "#workers = 4") + "\n"
     print(text + TABLES, end="")
 

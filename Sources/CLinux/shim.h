@@ -124,6 +124,11 @@ static inline int linux_accept(int listener) {
     return (int)syscall(SYS_accept4, listener, (void *)0, (void *)0, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
+/* SO_SNDBUF, socket(7). The kernel reserves twice as much, for its own data. */
+static inline void linux_set_send_buffer(int descriptor, int bytes) {
+    setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+}
+
 /* SO_PEERCRED, unix(7): its struct ucred is hidden without _GNU_SOURCE. */
 static inline int linux_peer_credentials(int descriptor, pid_t *pid, uid_t *uid) {
     struct { pid_t pid; uid_t uid; gid_t gid; } credentials;
@@ -151,6 +156,10 @@ static inline long linux_splice_without_waiting(int from, int to, unsigned long 
 }
 static inline long linux_copy_file_range(int from, int to, unsigned long count) {
     return syscall(SYS_copy_file_range, from, (void *)0, to, (void *)0, count, 0U);
+}
+static inline long linux_send_file_part(int from, int to, long offset, unsigned long count) {
+    off_t start = offset;
+    return sendfile(to, from, &start, count);
 }
 static inline long linux_send_file(int from, int to, unsigned long count) { return sendfile(to, from, (void *)0, count); }
 

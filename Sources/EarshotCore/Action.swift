@@ -124,6 +124,9 @@ public enum Action: Equatable, Sendable {
         case storeResult(DurableID, DurableResult)
         /// Reads a result. The shell reports it by `BrokerCore.durableRead`.
         case readResult(DurableID)
+        /// Deletes the result of a request, and flushes that. The shell reports the request by
+        /// `BrokerCore.durableReopened`.
+        case reopen(DurableID, acceptedAt: Int64)
         /// Deletes a request and its result.
         case forget(DurableID)
         /// Sets the maximum size.
@@ -134,5 +137,7 @@ public enum Action: Equatable, Sendable {
     public enum Supervisor: Equatable, Sendable {
         /// A client has changed a setting. The supervisor keeps it for the next broker.
         case settingChanged(SettingChange)
+        /// A request has ended. Only with `Facilities.isReportingEnds`.
+        case ended(EndedRequest)
     }
 }

@@ -78,6 +78,8 @@ extension BrokerCore {
                 "11: \(session.replies.kept) replies are kept for client \(client)")
         }
         for fault in clients.checkInvariants() { check(false, fault) }
+        let used = Self.principals(of: clients)
+        for fault in principals.checkInvariants(used: used) { check(false, fault) }
         check(clients.away.count <= limits.awayClients, "11: \(clients.away.count) clients are kept aside")
     }
 
@@ -243,7 +245,7 @@ extension BrokerCore {
             check(interest.isListed && interest.owner == nil, "12: durable \(record.id) is owned, or was removed")
             let isLegal =
                 switch record.phase {
-                case .entering: interest.phase == .entering
+                case .entering, .reopening: interest.phase == .entering
                 case .stored: [.open, .held, .delivering].contains(interest.phase)
                 case .writing: interest.phase == .recording
                 case .complete: [.resting, .delivering].contains(interest.phase)

@@ -132,8 +132,8 @@ extension BrokerCore {
         guard isLive(subject), listeners(of: handler).isEmpty else { return }
         var budget = max(limits.departuresPerPass, 1)
         var next = handlers[handler].interests.first
-        // The chain is in the order of arrival.
-        while let interest = next, interests[interest].serial < absence {
+        // The chain is in the order of arrival. Only a repeated durable request has a later serial than its place has.
+        while let interest = next, interests[interest].serial < absence || isDurable(interest) {
             next = handlers.request(after: interest)
             guard interests[interest].owner == nil, interests[interest].phase != .delivering, !isDurable(interest)
             else {

@@ -50,6 +50,8 @@ public struct BrokerCore {
     var interests = Slab<Interest>()
     var extras = Slab<Interest.Extras>()
     var flights = FlightTable()
+    /// Authenticated identities of clients.
+    var principals = PrincipalTable()
     /// Sessions of clients.
     var clients = SessionTable()
 

@@ -1,10 +1,12 @@
 public import EarshotHTTP
 public import EarshotWire
 
-/// Facilities of the shell that the core may use, fixed when the core is made.
+/// Facilities of the shell that the core may use.
 public struct Facilities: Sendable {
     /// Whether a supervisor keeps the workers, so that their number can be set.
     public var isSupervised = false
+    /// Whether the supervisor runs a program for each request that ends. May change at any time.
+    public var isReportingEnds = false
     /// Whether there is a cache.
     public var isCaching = false
     /// Whether durable requests are stored.
@@ -13,6 +15,8 @@ public struct Facilities: Sendable {
     public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
     /// Encoder of internationalized host names in requests and redirects; without one they are malformed.
     public var hosts: HostNameEncoder?
+    /// Proof expected of the gateway; nil without a gateway: HELLO is refused if it has `proof`.
+    public var gatewayProof: GatewayProof?
     /// List of public suffixes, for the domains of cookies.
     public var publicSuffixes = PublicSuffixes.unknown
 

@@ -70,7 +70,7 @@ final class DurableKeeper: StoreKeeper {
         let rows = try table.write { db in
             for row in try DurableTable.rows(db) {
                 guard let file = row.file, lengths[file] != row.fileBytes else { continue }
-                try DurableTable.reopen(db, id: row.id)
+                try DurableTable.reopen(db, id: row.id, acceptedAt: row.acceptedAt)
             }
             cost = try DurableTable.cost(db)
             return try DurableTable.rows(db)
@@ -128,7 +128,7 @@ final class DurableKeeper: StoreKeeper {
             case .limit(let bytes):
                 write(&writes)
                 limit = bytes
-            case .store, .record, .forget: writes.append(request)
+            case .store, .record, .reopen, .forget: writes.append(request)
             }
         }
         write(&writes)
@@ -238,9 +238,22 @@ final class DurableKeeper: StoreKeeper {
             try DurableTable.update(db, id: id, end, cost: held.cost + more)
             changes.cost += more
             changes.answers.append(.recorded(id: id, isStored: true))
+        case .reopen(let id, let acceptedAt): try reopen(id, acceptedAt, db, &changes)
         case .forget(let id): try forget(id, db, &changes)
         case .read, .limit: preconditionFailure("a request that writes nothing is carried out as one that does")
         }
+    }
+
+    private func reopen(_ id: UInt64, _ acceptedAt: Int64, _ db: Database, _ changes: inout Changes) throws {
+        guard let held = try DurableTable.held(db, id: id),
+            let head = try DurableTable.reopen(db, id: id, acceptedAt: acceptedAt)
+        else {
+            changes.answers.append(.reopened(id: id, head: nil))
+            return
+        }
+        changes.cost -= held.cost - (try DurableTable.held(db, id: id)?.cost ?? 0)
+        if let file = held.file { changes.released.append(file) }
+        changes.answers.append(.reopened(id: id, head: head))
     }
 
     private func forget(_ id: UInt64, _ db: Database, _ changes: inout Changes) throws {
@@ -256,6 +269,7 @@ final class DurableKeeper: StoreKeeper {
             switch request {
             case .store(let id, _, _): answers.put(.refused(id: id, isFull: false))
             case .record(let id, _, _): answers.put(.recorded(id: id, isStored: false))
+            case .reopen(let id, _): answers.put(.reopened(id: id, head: nil))
             case .forget(let id): if table != nil { unforgotten.append(id) }
             case .read, .limit: preconditionFailure("a request that writes nothing was to be written")
             }

@@ -6,6 +6,8 @@ public enum DurableRequest: Sendable {
     case record(id: UInt64, DurableEnd, file: Int32?)
     /// Returns the result of a request: `read`.
     case read(id: UInt64)
+    /// Deletes the result of a request, and sets the time of its acceptance: `reopened`.
+    case reopen(id: UInt64, acceptedAt: Int64)
     /// Deletes a request. Has no result; a missing one is ignored.
     case forget(id: UInt64)
     /// Sets the maximum total size.
@@ -44,6 +46,8 @@ public enum DurableAnswer: Sendable {
     case recorded(id: UInt64, isStored: Bool)
     /// Nil for a missing result.
     case read(id: UInt64, DurableReading?)
+    /// The result was deleted. The head of its FETCH; nil if that failed, or for a missing result.
+    case reopened(id: UInt64, head: [UInt8]?)
     /// Problem to report to an administrator.
     case trouble(DurableTrouble)
 }
@@ -58,6 +62,8 @@ public struct DurableRow: Equatable, Sendable {
     public let head: [UInt8]
     /// Whether it has a result.
     public let hasEnded: Bool
+    /// Code of a result that is a failure.
+    public let failure: String?
     /// Digest of the body file; nil without one.
     public let file: String?
     /// Length of that file in bytes.

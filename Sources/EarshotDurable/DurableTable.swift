@@ -75,7 +75,8 @@ struct DurableTable {
 
     static func rows(_ db: Database) throws -> [DurableRow] {
         let sql = """
-            SELECT id, accepted, head, ended IS NOT NULL AS ended, length, iif(body IS NULL, sha256, NULL) AS file
+            SELECT id, accepted, head, ended IS NOT NULL AS hasEnded, substr(ended, 1, \(lineBytes)) AS line, length,
+                iif(body IS NULL, sha256, NULL) AS file
             FROM request ORDER BY id
             """
         return try Row.fetchAll(db, sql: sql).map { row in
@@ -83,9 +84,21 @@ struct DurableTable {
             let head: Data = row["head"]
             let file: String? = row["file"]
             return DurableRow(
-                id: UInt64(bitPattern: id), acceptedAt: row["accepted"], head: [UInt8](head), hasEnded: row["ended"],
-                file: file, fileBytes: file == nil ? 0 : row["length"])
+                id: UInt64(bitPattern: id), acceptedAt: row["accepted"], head: [UInt8](head), hasEnded: row["hasEnded"],
+                failure: failure(inLine: row["line"]), file: file, fileBytes: file == nil ? 0 : row["length"])
         }
+    }
+
+    /// Bytes at the start of a terminal that contain the code of a failure: its first line has `FAILED`, a handler of 200
+    /// bytes, and an ID and a code of 64 bytes each.
+    private static let lineBytes = 340
+
+    /// Returns the code of a failure, which is the last operand of its terminal. Nil for a success.
+    private static func failure(inLine line: Data?) -> String? {
+        guard let line else { return nil }
+        let words = line.prefix { $0 != UInt8(ascii: "\n") }.split(separator: UInt8(ascii: " "))
+        guard words.count == 4, words[0].elementsEqual("FAILED".utf8) else { return nil }
+        return String(decoding: words[3], as: UTF8.self)
     }
 
     /// Returns the total size of all rows, as counted toward the limit.
@@ -119,14 +132,18 @@ struct DurableTable {
         ])
     }
 
-    /// Removes the result of a request whose body is lost, so that the request starts again.
-    static func reopen(_ db: Database, id: UInt64) throws {
-        try db.execute(
+    /// Removes the result of a request, so that the request starts again.
+    ///
+    /// - Returns: the head of its FETCH; nil if there is no such request with a result.
+    @discardableResult
+    static func reopen(_ db: Database, id: UInt64, acceptedAt: Int64) throws -> [UInt8]? {
+        let statement = try db.cachedStatement(
             sql: """
-                UPDATE request SET cost = cost - length - length(ended), ended = NULL, length = 0, sha256 = NULL
-                WHERE id = ?
-                """,
-            arguments: [Int64(bitPattern: id)])
+                UPDATE request SET cost = cost - length - length(ended), accepted = ?, ended = NULL, length = 0,
+                    sha256 = NULL, body = NULL
+                WHERE id = ? AND ended IS NOT NULL RETURNING head
+                """)
+        return try Data.fetchOne(statement, arguments: [acceptedAt, Int64(bitPattern: id)]).map { [UInt8]($0) }
     }
 
     static func delete(_ db: Database, id: UInt64) throws {

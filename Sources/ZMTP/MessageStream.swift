@@ -370,6 +370,17 @@ public final class MessageStream {
         return true
     }
 
+    /// Queues a message whose second frame is a part of a file. If the file is truncated before it is sent, the
+    /// connection ends.
+    ///
+    /// - Returns: As ``send(_:isReply:)``.
+    public func send(_ head: [UInt8], _ file: FilePart, hasEnvelope: Bool) -> Bool {
+        guard phase == .open, output.messages < mostMessages else { return false }
+        output.append(head, file, hasEnvelope: hasEnvelope)
+        tellMemory()
+        return true
+    }
+
     /// Number of unsent messages.
     public var unsentMessages: Int { output.messages }
 

@@ -3,7 +3,8 @@ internal import EarshotLoop
 
 /// Output not yet accepted by the kernel.
 ///
-/// Small messages are concatenated, so that one call writes many. A long body is written without a copy.
+/// Small messages are concatenated, so that one call writes many. A long body is written without a copy, and a part of a
+/// file without reading it.
 struct OutputQueue: ~Copyable {
     /// Minimum length of a body that is not copied, in bytes. A separate system call costs about as much as copying
     /// this many bytes, and recipients of one body share its memory.
@@ -15,11 +16,24 @@ struct OutputQueue: ~Copyable {
 
     private struct Piece {
         var bytes: [UInt8] = []
+        /// Part of a file, sent in place of `bytes`.
+        var file: FilePart?
         /// Messages that end in this piece.
         var messages = 0
         /// Replies that end in this piece, and bytes of replies in it.
         var replies = 0
         var replyBytes = 0
+
+        /// Length in bytes.
+        var count: Int { file?.count ?? bytes.count }
+
+        /// Writes the bytes after the first `sent` ones.
+        func write(to descriptor: Int32, after sent: Int) -> UnixSocket.Transfer {
+            if let file { return file.send(to: descriptor, after: sent) }
+            return unsafe bytes.withUnsafeBytes {
+                unsafe UnixSocket.send(descriptor, UnsafeRawBufferPointer(rebasing: $0[sent...]))
+            }
+        }
     }
 
     private var pieces: Deque<Piece> = []
@@ -80,6 +94,20 @@ struct OutputQueue: ~Copyable {
         count(from: start, isReply: isReply)
     }
 
+    /// Appends a message with a part of a file as its second frame.
+    mutating func append(_ head: [UInt8], _ file: FilePart, hasEnvelope: Bool) {
+        let start = last.bytes.count
+        if hasEnvelope { Frame.appendHeader(to: &last.bytes, count: 0, hasMore: true) }
+        Frame.appendHeader(to: &last.bytes, count: head.count, hasMore: true)
+        last.bytes += head
+        Frame.appendHeader(to: &last.bytes, count: file.count, hasMore: false)
+        count(from: start, isReply: false)
+        closePiece()
+        pieces.append(Piece(file: file, messages: 1))
+        bytes += file.count
+        messages += 1
+    }
+
     /// Counts the bytes of the last piece from `start` on.
     private mutating func count(from start: Int, isReply: Bool) {
         let added = last.bytes.count - start
@@ -100,8 +128,7 @@ struct OutputQueue: ~Copyable {
     mutating func write(to descriptor: Int32) -> UnixSocket.Transfer {
         while true {
             let isLast = pieces.isEmpty
-            let bytes = isLast ? last.bytes : pieces[0].bytes
-            guard sent < bytes.count else {
+            guard sent < (isLast ? last.bytes.count : pieces[0].count) else {
                 sent = 0
                 if isLast {
                     messages = 0
@@ -117,9 +144,8 @@ struct OutputQueue: ~Copyable {
                 replyBytes -= piece.replyBytes
                 continue
             }
-            let outcome = unsafe bytes.withUnsafeBytes {
-                unsafe UnixSocket.send(descriptor, UnsafeRawBufferPointer(rebasing: $0[sent...]))
-            }
+            let outcome =
+                isLast ? last.write(to: descriptor, after: sent) : pieces[0].write(to: descriptor, after: sent)
             guard case .bytes(let count) = outcome else { return outcome }
             sent += count
             self.bytes -= count

@@ -12,7 +12,9 @@ public struct Context: ~Copyable {
     /// - Parameters:
     ///   - ioThreads: Number of I/O threads; one transfers about 1 GB/s.
     ///   - maximumSockets: Maximum number of open sockets in this context. A connection is not a socket.
+    /// - Throws: `ZeroMQError`, also if libzmq is not installed.
     public static func make(ioThreads: Int32 = 1, maximumSockets: Int32 = 1023) throws(ZeroMQError) -> Context {
+        try ZeroMQLibrary.load()
         guard let context = unsafe zmq_ctx_new() else { throw ZeroMQError("zmq_ctx_new") }
         let handle = unsafe ContextHandle(context)
         // ZMQ_BLOCKY 0: sockets do not linger by default. Each socket sets LINGER itself; this is a safeguard.

@@ -18,6 +18,7 @@ internal import CLibZMQ
     public static func make(
         count: Int, fill: (UnsafeMutableRawBufferPointer) -> Void
     ) throws(ZeroMQError) -> Message {
+        try ZeroMQLibrary.load()
         let message = Message()
         guard unsafe zmq_msg_init_size(message.pointer, count) == 0 else {
             let error = ZeroMQError("zmq_msg_init_size")

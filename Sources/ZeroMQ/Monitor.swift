@@ -17,8 +17,13 @@ public struct Monitor: ~Copyable {
             case connectRetried
             /// The handshake is complete: messages can be sent.
             case handshakeSucceeded
-            /// The peer does not speak ZMTP or this version of it, or was rejected.
+            /// The connection ended in the handshake, or the handshake took too long. A server with CURVE closes the
+            /// connection of a client that has another server's key.
             case handshakeFailed
+            /// The peer violated the protocol, or uses another security mechanism.
+            case handshakeInvalid
+            /// The server's authentication refused this end, with a status code of ZAP.
+            case handshakeRefused
             /// An established connection ended.
             case disconnected
             /// The socket's own end was closed: a listener, or a connection attempt.
@@ -29,14 +34,16 @@ public struct Monitor: ~Copyable {
 
         public let kind: Kind
         /// Value reported by libzmq: a descriptor for `accepted`, `connected`, `disconnected` and `closed`,
-        /// milliseconds for `connectRetried`, an error number for failures.
+        /// milliseconds for `connectRetried`, a ZAP status for `handshakeRefused`, an error number for other failures.
         public let value: Int32
 
         /// Descriptor of the connection, equal to ``Message/sourceDescriptor`` of its messages.
         public var descriptor: Int32? {
             switch kind {
             case .accepted, .connected, .disconnected, .closed: value
-            case .connectRetried, .handshakeSucceeded, .handshakeFailed, .acceptFailed: nil
+            case .connectRetried, .handshakeSucceeded, .handshakeFailed, .handshakeInvalid, .handshakeRefused,
+                .acceptFailed:
+                nil
             }
         }
     }
@@ -99,8 +106,8 @@ public struct Monitor: ~Copyable {
         (ZMQ_EVENT_CONNECT_RETRIED, .connectRetried),
         (ZMQ_EVENT_HANDSHAKE_SUCCEEDED, .handshakeSucceeded),
         (ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, .handshakeFailed),
-        (ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL, .handshakeFailed),
-        (ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, .handshakeFailed),
+        (ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL, .handshakeInvalid),
+        (ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, .handshakeRefused),
         (ZMQ_EVENT_DISCONNECTED, .disconnected),
         (ZMQ_EVENT_CLOSED, .closed),
         (ZMQ_EVENT_ACCEPT_FAILED, .acceptFailed),

@@ -13,7 +13,7 @@ internal import CLibZMQ
     /// Frames of the current message beyond `capacity`: received, counted and discarded.
     public private(set) var surplus = 0
 
-    /// Allocates storage for messages of up to `capacity` frames.
+    /// Allocates storage for messages of up to `capacity` frames. A ``Context`` must exist.
     public init(capacity: Int) {
         precondition(capacity > 0, "a message has at least one frame, room was asked for \(capacity)")
         self.capacity = capacity

@@ -15,6 +15,16 @@ public struct ZeroMQError: Error, Equatable, CustomStringConvertible {
     init(_ function: StaticString) {
         number = zmq_errno()
         self.function = function.description
+        loadFailure = nil
+    }
+
+    /// Message of the dynamic linker if libzmq itself is missing; nil otherwise.
+    public let loadFailure: String?
+
+    init(notLoaded message: String) {
+        function = "dlopen"
+        number = ENOENT
+        loadFailure = message
     }
 
     /// Whether the context was terminated, so that all further calls on its sockets fail.
@@ -23,5 +33,8 @@ public struct ZeroMQError: Error, Equatable, CustomStringConvertible {
     /// Whether the endpoint is in use.
     public var isAddressInUse: Bool { number == EADDRINUSE }
 
-    public var description: String { unsafe "\(function): \(String(cString: zmq_strerror(number)))" }
+    public var description: String {
+        if let loadFailure { return "cannot load libzmq (\(loadFailure)); install the package libzmq5" }
+        return unsafe "\(function): \(String(cString: zmq_strerror(number)))"
+    }
 }

@@ -17,6 +17,7 @@ import Testing
             slots = 32
             cool-down = 30.5
             address-policy = "public-only"
+            users = ["root", "@root", "1000"]
             [origin."https://example.org"]
             limit = 2
             spacing = 0.5
@@ -25,10 +26,24 @@ import Testing
             """)
         #expect(
             Set(changes.map { $0.words.joined(separator: " ") }) == [
-                "slots 32", "cool-down 30.5", "address-policy public-only",
+                "slots 32", "cool-down 30.5", "address-policy public-only", "users root,@root,1000",
                 "origin https://example.org limit=2 spacing=0.5",
                 "address 10.0.0.0/8 allow",
             ])
+    }
+
+    @Test func `a file names a program for requests that end, which must be executable`() throws {
+        func hook(_ text: String) throws -> HookProgram? {
+            try Configuration(file: folder.file("config.toml", text), flags: [], pool: ConfigurationOptions.pool).hook()
+        }
+        #expect(try hook("slots = 3") == nil && hook("on-complete = []") == nil)
+        let program = try #require(try hook("on-complete = [\"true\", \"a b\", \"\"]"))
+        #expect(program.words == ["true", "a b", ""] && program.path?.hasSuffix("/true") == true)
+        for text in ["on-complete = [\"/no/such/tool\"]", "on-complete = [\"\"]"] {
+            let complaint = #expect(throws: Complaint.self) { try hook(text) }
+            #expect(complaint?.status == .configuration && complaint?.description.contains("on-complete") == true)
+        }
+        #expect(try changes("on-complete = [\"true\"]").isEmpty, "no client can change it")
     }
 
     @Test func `a missing file changes nothing`() throws {
@@ -44,6 +59,8 @@ import Testing
         ("origin.h = 2", "must be a table"), ("address = 3", "address must be a table"),
         ("[address]\n\"10.0.0.0/8\" = \"maybe\"", "10.0.0.0/8"),
         ("address-policy = \"none\"", "address-policy"), ("slots = 3\0", "zero byte"),
+        ("on-complete = \"true\"", "array of at most 64 strings"), ("on-complete = [\"true\", 3]", "array of at most"),
+        ("users = \"root\"", "users must be a list, such as users = ["), ("users = [\"a b\"]", "users must be words"),
     ])
     func `an error names the file and the place in it`(text: String, part: String) throws {
         let path = try folder.file("config.toml", text)
@@ -68,6 +85,18 @@ import Testing
         #expect(sources["slots"] == path)
         #expect(sources["workers"] == Settings.Source.standard)
         #expect(sources["origin-limit"] == Settings.Source.flag)
+    }
+
+    @Test func `an unknown user or group is an error that names the source`() throws {
+        let path = try folder.file("config.toml", "users = [\"no-such-user\"]\n")
+        let file = #expect(throws: Complaint.self) { try Configuration(file: path, flags: [], pool: nil).read() }
+        #expect(file?.description.hasPrefix("users of \(path): there is no user no-such-user") == true)
+        let option = #expect(throws: Complaint.self) {
+            try Configuration(file: path, flags: [.list(.users, ["@no-such-group"])], pool: nil).read()
+        }
+        #expect(option?.description.hasPrefix("users of flag: there is no group no-such-group") == true)
+        let settings = try Configuration(file: path, flags: [.list(.users, ["root"])], pool: nil).read()
+        #expect(settings[.users] == ["root"])
     }
 
     @Test func `without a pool the settings of workers are ignored`() throws {

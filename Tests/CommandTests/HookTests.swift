@@ -1,4 +1,5 @@
 import EarshotClient
+import EarshotCore
 import EarshotLoop
 import EarshotWire
 import Foundation
@@ -35,11 +36,42 @@ import Testing
         #expect(
             HookRuns.variables(outcome(url, path: "out/a"), key) == [
                 "EARSHOT_HANDLER": "h/1", "EARSHOT_REQUEST": "7", "EARSHOT_URL": url, "EARSHOT_STATE": "done",
-                "EARSHOT_STATUS": "200", "EARSHOT_CAUSE": "", "EARSHOT_FILE": "out/a",
+                "EARSHOT_STATUS": "200", "EARSHOT_CAUSE": "", "EARSHOT_FILE": "out/a", "EARSHOT_LENGTH": "",
+                "EARSHOT_SHA256": "",
             ])
         let failed = HookRuns.variables(FetchOutcome(url: "-", code: "reset", detail: "d"), key)
         #expect(failed["EARSHOT_STATE"] == "failed" && failed["EARSHOT_CAUSE"] == "reset")
         #expect(failed["EARSHOT_URL"] == "" && failed["EARSHOT_STATUS"] == "")
+    }
+
+    @Test func `beyond a bound requests of the bus end without a program, and later ones have one again`() throws {
+        let loop = try EventLoop()
+        let hooks = BusHooks(try #require(HookProgram(words: ["true"])).found(), loop, ServiceLog("serve", .text))
+        #expect(hooks.word == SupervisorWord.reportEnds)
+        let ended = EndedRequest(handler: key.handler, request: key.request)
+        // No program ends before the loop runs.
+        for _ in 0..<BusHooks.most + 3 { hooks.add(ended) }
+        #expect(hooks.count == BusHooks.most && hooks.dropped == 3)
+        try loop.run { hooks.dropped == 0 }
+        hooks.add(ended)
+        #expect(hooks.dropped == 0, "there is room again")
+        hooks.change(nil)
+        #expect(hooks.word == SupervisorWord.ignoreEnds && hooks.count > 0, "earlier ones go on")
+        try loop.run { hooks.count == 0 }
+    }
+
+    @Test func `an end has the values of its line`() throws {
+        var ended = EndedRequest(handler: key.handler, request: key.request)
+        #expect(EndedRequest(line: ended.line) == ended)
+        (ended.status, ended.failure, ended.length) = (404, "http-status", 9)
+        (ended.sha256, ended.url) = (String(repeating: "a", count: 64), "http://h/a?b")
+        #expect(EndedRequest(line: ended.line) == ended)
+        let values = HookRuns.variables(FetchOutcome(ended), key)
+        #expect(values["EARSHOT_LENGTH"] == "9" && values["EARSHOT_SHA256"] == ended.sha256)
+        #expect(values["EARSHOT_STATUS"] == "404" && values["EARSHOT_FILE"] == "")
+        for line in ["", "ended", "ended h 1", "ended h/ 1 - - - - -", ended.line + " x"] {
+            #expect(EndedRequest(line: line) == nil)
+        }
     }
 
     @Test func `a program that hangs is killed, and one that fails is reported`() throws {

@@ -32,6 +32,11 @@ import Testing
         #expect(throws: Never.self) { try BrokerCommand.parse(["--slots", "3"]) }
     }
 
+    @Test func `users are a list`() throws {
+        #expect(try words("--users", "www-data,@staff") == ["users www-data,@staff"])
+        #expect(throws: (any Error).self) { try words("--users", "a b") }
+    }
+
     @Test func `rules may be repeated`() throws {
         let origins = try words("--origin", "a.example limit=2", "--origin", "*.b.example spacing=0.5")
         #expect(origins == ["origin a.example limit=2", "origin *.b.example spacing=0.5"])

@@ -1,5 +1,6 @@
 import EarshotCore
 import EarshotLoop
+import EarshotWire
 import Logging
 import Testing
 
@@ -13,6 +14,7 @@ struct SupervisorLinkTests {
         let link: SupervisorLink
         var settings: [Settings] { heard.settings }
         var failures: [[ChildFailure]] { heard.failures }
+        var reports: [Bool] { heard.reports }
         private(set) var lines: [String] = []
         private let heard = Heard()
         private let end: Int32
@@ -21,6 +23,7 @@ struct SupervisorLinkTests {
         private final class Heard {
             var settings: [Settings] = []
             var failures: [[ChildFailure]] = []
+            var reports: [Bool] = []
         }
 
         init() throws {
@@ -30,7 +33,8 @@ struct SupervisorLinkTests {
             let heard = heard
             link = try SupervisorLink(
                 ends.child, loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-                onSettings: { heard.settings.append($0) }, onFailures: { heard.failures.append($0) })
+                onSettings: { heard.settings.append($0) }, onFailures: { heard.failures.append($0) },
+                onReports: { heard.reports.append($0) })
         }
 
         /// Starts to read at the supervisor's end.
@@ -50,6 +54,19 @@ struct SupervisorLinkTests {
 
         /// Runs the loop until the condition holds, for ten seconds at most.
         func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+    }
+
+    @Test func `a supervisor that does not read gets a bounded number of ends`() throws {
+        let rig = try Rig()
+        let ended = EndedRequest(handler: try #require(HandlerID("h")), request: try #require(RequestID("1")))
+        for _ in 0..<20_000 { rig.link.tell(ended) }
+        try rig.listen()
+        rig.link.tell(workersTakenIn: 7)
+        #expect(try rig.reaches { rig.lines.last == "\(SupervisorWord.workers) 7" })
+        let ends = rig.lines.count { EndedRequest(line: $0) == ended }
+        #expect(ends >= SupervisorLink.mostUnsaidEnds && ends < 20_000)
+        rig.say([SupervisorWord.reportEnds, SupervisorWord.ignoreEnds])
+        #expect(try rig.reaches { rig.reports == [true, false] })
     }
 
     private func rig() throws -> Rig {

@@ -119,6 +119,37 @@ import Testing
         #expect(broker.fetches.count == 1)
     }
 
+    @Test func `a repetition ends with the answer of the broker, and is never withdrawn`() async throws {
+        let broker = try ScriptedBus()
+        let bus = try await broker.connect()
+        let ids = ["1", "2", "3", "4"].compactMap { RequestID($0) }
+        let first = Task { try await bus.retry("1", under: "reports") }
+        await broker.hears(.retry(key.handler, ids[0]))
+        #expect(await #expect(throws: BusError.self) { try await bus.retry("1", under: "reports") }?.code == .idInUse)
+        broker.say(.accepted(key.handler, ids[0]))
+        try await first.value
+        let second = Task { try await bus.retry("2", under: "reports") }
+        await broker.hears(.retry(key.handler, ids[1]))
+        var reply = ErrorReply(code: "unknown-request")
+        (reply.verb, reply.handler, reply.request) = ("RETRY", key.handler, ids[1])
+        broker.say(.error(reply))
+        #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .unknownRequest)
+        let third = Task { try await bus.retry("3", under: "reports") }
+        await broker.hears(.retry(key.handler, ids[2]))
+        third.cancel()
+        await #expect(throws: CancellationError.self) { try await third.value }
+        broker.say(.accepted(key.handler, ids[2]))
+        let last = Task { try await bus.retry("4", under: "reports") }
+        await broker.hears(.retry(key.handler, ids[3]))
+        #expect(!broker.said.current.value.contains(.cancel(key.handler, ids[2])))
+        broker.say(.accepted(key.handler, ids[3]))
+        try await last.value
+        for (handler, id) in [("a b", "1"), ("reports/", "1"), ("reports", "")] {
+            let error = await #expect(throws: BusError.self) { try await bus.retry(id, under: handler) }
+            #expect(error?.code == .invalidRequest)
+        }
+    }
+
     @Test func `what cannot be kept says why`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect()

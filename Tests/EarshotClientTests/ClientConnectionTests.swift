@@ -180,19 +180,7 @@ private let patience = Duration.seconds(10)
         }
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, _ in try broker.say(welcome(1)) }
         #expect(try loop.run(for: patience) { isConnected })
-        var passes = 0
-        let hook = loop.addHook {
-            passes += 1
-            return .untilEvent
-        }
-        // The first passes process events of the connection's start, on a busy machine over a longer time.
-        for _ in 0..<20 {
-            passes = 0
-            try loop.run(for: .milliseconds(100)) { false }
-            if passes <= 2 { break }
-        }
-        #expect(passes <= 2)
-        loop.removeHook(hook)
+        #expect(try loop.idlePasses() <= 2)
         broker.die()
         connection.close()
     }

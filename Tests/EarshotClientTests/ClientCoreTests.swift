@@ -60,6 +60,30 @@ import Testing
         #expect(sent(core.received(welcome(2))) == [.fetch(post)])
     }
 
+    @Test func `a repetition is asked of the next broker until it is answered`() {
+        let key = RequestKey(handler, RequestID("1")!)
+        let message = ClientMessage.retry(handler, key.request)
+        var core = ready()
+        #expect(core.retry(key) == [.send(message)])
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [message])
+        #expect(core.received(.accepted(handler, key.request)) == [.report(.accepted(key))])
+        reconnect(&core)
+        _ = core.retry(key)
+        var reply = ErrorReply(code: "unknown-request")
+        (reply.verb, reply.handler, reply.request) = ("RETRY", handler, key.request)
+        #expect(core.received(.error(reply)) == [.report(.refused(reply))])
+        _ = core.retry(key)
+        let failure = Terminal.Outcome.failed(Terminal.Failure(code: "not-stored"))
+        let refusal = Terminal(handler: handler, request: key.request, sequence: 0, outcome: failure)
+        #expect(deliveries(core.received(.terminal(refusal))) == [refusal])
+        reconnect(&core)
+        _ = core.retry(key)
+        #expect(core.cancel(key) == [.send(.cancel(handler, key.request))])
+        #expect(core.received(.accepted(handler, key.request)) == [], "it precedes the answer to the removal")
+    }
+
     @Test func `a terminal is delivered once and acknowledged at the end of the pass`() {
         var core = ready()
         _ = core.fetch(fetch("1"))

@@ -43,12 +43,22 @@ import Testing
 
     @Test func `a folder that others may enter is refused`() throws {
         let folder = try RuntimeFolder(named: Endpoint().path)
-        unsafe mkdir(folder.path, 0o755)
-        unsafe chmod(folder.path, 0o755)
+        unsafe mkdir(folder.path, 0o750)
+        unsafe chmod(folder.path, 0o750)
         defer { Folder.remove(folder.path) }
         let error = #expect(throws: ClientError.self) { try folder.prepare() }
         #expect(error?.code == .folder)
         #expect(throws: ClientError.self) { try folder.isServed() }
+    }
+
+    @Test func `the folder of a bus for several users can be read by all`() throws {
+        let folder = try RuntimeFolder(named: Endpoint().path)
+        unsafe mkdir(folder.path, 0o755)
+        unsafe chmod(folder.path, 0o755)
+        defer { Folder.remove(folder.path) }
+        try folder.prepare(isShared: true)
+        #expect(throws: ClientError.self) { try folder.prepare() }
+        #expect(try folder.check() && !folder.isForeign && !folder.isServed())
     }
 
     @Test func `a path too long for a socket is refused with the number`() throws {

@@ -1,3 +1,4 @@
+import EarshotLoop
 import EarshotWire
 import Testing
 
@@ -14,8 +15,10 @@ func fetch(_ request: String) -> Fetch {
     Fetch(handler: handler, request: RequestID(request)!, url: "http://127.0.0.1/\(request)")
 }
 
-func welcome(_ instance: UInt64) -> BrokerMessage {
-    .welcome(Welcome(broker: BrokerInstance(rawValue: instance), window: 256))
+func welcome(_ instance: UInt64, isPulling: Bool = false) -> BrokerMessage {
+    var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
+    welcome.isPulling = isPulling
+    return .welcome(welcome)
 }
 
 func result(_ request: String, sequence: UInt64, file: String? = nil) -> Terminal {
@@ -73,4 +76,23 @@ func welcome(_ instance: UInt64, heard: UInt64?, replies: UInt64? = nil) -> Brok
 
 extension ClientCore {
     mutating func fetch(_ fetch: Fetch) -> [ClientAction] { self.fetch(Shared(fetch)) }
+}
+
+extension EventLoop {
+    /// Returns the passes in 100 ms of a loop without work. The first ones process events of a connection's start, on a busy
+    /// machine over a longer time.
+    func idlePasses() throws -> Int {
+        var passes = 0
+        let hook = addHook {
+            passes += 1
+            return .untilEvent
+        }
+        defer { removeHook(hook) }
+        for _ in 0..<20 {
+            passes = 0
+            try run(for: .milliseconds(100)) { false }
+            if passes <= 2 { break }
+        }
+        return passes
+    }
 }

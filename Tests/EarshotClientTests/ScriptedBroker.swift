@@ -13,14 +13,25 @@ final class ScriptedBroker {
     private(set) var said: [ClientMessage] = []
     /// Identity of the client that sent last.
     private(set) var peer: [UInt8] = []
+    /// Authentication of clients; nil to admit all.
+    private let doorkeeper: Doorkeeper?
+    /// Endpoint with the port that the system chose.
+    let endpoint: String
 
+    /// - Parameters:
+    ///   - endpoint: endpoint of ipc, or of tcp for a server of CURVE.
+    ///   - admits: whether a server of CURVE admits its clients.
     init(
-        _ endpoint: String, _ loop: EventLoop, answer: @escaping (ScriptedBroker, ClientMessage) throws -> Void
+        _ endpoint: String, _ loop: EventLoop, admits: Bool = true,
+        answer: @escaping (ScriptedBroker, ClientMessage) throws -> Void
     ) throws {
         self.loop = loop
         context = try Context.make()
+        doorkeeper = admits ? nil : try Doorkeeper(context, loop)
         socket = try context.socket(.router)
+        if endpoint.hasPrefix("tcp://") { try CurveKeys.serve(socket) }
         try socket.bind(endpoint)
+        self.endpoint = try socket.lastEndpoint()
         registration = try loop.add(socket.descriptor, .readable) { _ in }
         hook = loop.addHook { [unowned self] in
             do {

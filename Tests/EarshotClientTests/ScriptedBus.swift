@@ -32,7 +32,8 @@ final class ScriptedBus: Sendable {
     /// - Parameters:
     ///   - home: runtime folder of an earlier broker; nil for a new one.
     ///   - answers: whether it answers the first FETCH without the test.
-    init(in home: Home? = nil, instance: UInt64 = 1, answers: Bool = false) throws {
+    ///   - isPulling: whether its WELCOME imposes pulled bodies.
+    init(in home: Home? = nil, instance: UInt64 = 1, answers: Bool = false, isPulling: Bool = false) throws {
         self.home = try home ?? Home()
         let folder = self.home.folder
         try folder.prepare()
@@ -41,7 +42,7 @@ final class ScriptedBus: Sendable {
         let (scripts, said, isDying, isDead) = (scripts, said, isDying, isDead)
         try BackgroundThread.run {
             do {
-                try Self.serve(folder, instance, answers, scripts, said, isDying)
+                try Self.serve(folder, instance, answers, isPulling, scripts, said, isDying)
             } catch {
                 preconditionFailure("the scripted bus failed: \(error)")
             }
@@ -51,13 +52,13 @@ final class ScriptedBus: Sendable {
     }
 
     private static func serve(
-        _ folder: RuntimeFolder, _ instance: UInt64, _ answers: Bool, _ scripts: Mailbox<Script>,
+        _ folder: RuntimeFolder, _ instance: UInt64, _ answers: Bool, _ isPulling: Bool, _ scripts: Mailbox<Script>,
         _ said: Observed<[ClientMessage]>, _ isDying: Observed<Bool>
     ) throws {
         let loop = try EventLoop()
         let broker = try ScriptedBroker(folder.busEndpoint, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(instance))
+            case .hello: try broker.say(welcome(instance, isPulling: isPulling))
             case .remove(let pattern): try broker.say(.removed(pattern, count: 0))
             case .cancel(let handler, let request): try broker.say(.cancelled(handler, request))
             case .query(let query, _): try broker.say(.answer(query), body: Array("{}".utf8))
@@ -154,6 +155,16 @@ final class ScriptedBus: Sendable {
     private func change(since version: UInt64) async {
         await said.changed(since: version)
         precondition(!Task.isCancelled, "what is waited for was not said, but \(said.current.value.suffix(10))")
+    }
+
+    /// Waits for the `number`th READ, counted from 1.
+    func read(_ number: Int) async -> BodyRead {
+        while true {
+            let (messages, version) = said.current
+            let reads = messages.compactMap { if case .read(let read) = $0 { read } else { nil } }
+            if reads.count >= number { return reads[number - 1] }
+            await change(since: version)
+        }
     }
 
     /// All FETCHes so far.

@@ -13,6 +13,16 @@ enum SystemFile {
         return Array(bytes[..<count])
     }
 
+    /// Creates a file.
+    static func write(_ bytes: [UInt8], to path: String, mode: mode_t) {
+        let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode)
+        // The umask does not apply to fchmod.
+        guard fchmod(descriptor, mode) == 0, unsafe Glibc.write(descriptor, bytes, bytes.count) == bytes.count else {
+            preconditionFailure("cannot write \(path)")
+        }
+        close(descriptor)
+    }
+
     /// Returns whether this process has a file open that has, or had, this path.
     static func isOpen(_ path: String) -> Bool {
         (0..<1024).contains { descriptor in

@@ -40,8 +40,9 @@ struct CoreRig {
         return id
     }
 
-    mutating func connect(_ id: ClientID, isRequestReply: Bool = false) {
-        core.clientConnected(id, isRequestReply: isRequestReply, token: Self.token(of: id))
+    /// - Parameter user: principal of the local user; nil for the administrator.
+    mutating func connect(_ id: ClientID, isRequestReply: Bool = false, user: PrincipalName? = nil) {
+        core.clientConnected(id, isRequestReply: isRequestReply, token: Self.token(of: id), user: user)
     }
 
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 7, low: client.rawValue) }

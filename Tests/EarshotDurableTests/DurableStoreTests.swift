@@ -28,6 +28,7 @@ final class DurableStoreTests {
         var refused: [UInt64: Bool] = [:]
         var recorded: [UInt64: Bool] = [:]
         var read: [UInt64: DurableReading] = [:]
+        var reopened: [UInt64: [UInt8]?] = [:]
         var missing: [UInt64] = []
         var troubles: [DurableTrouble] = []
         var foreign: [String] = []
@@ -41,6 +42,7 @@ final class DurableStoreTests {
                 case .recorded(let id, let isStored): recorded[id] = isStored
                 case .read(let id, let reading?): read[id] = reading
                 case .read(let id, nil): missing.append(id)
+                case .reopened(let id, let head): reopened[id] = .some(head)
                 case .trouble(let trouble): troubles.append(trouble)
                 case .foreign(let words): foreign.append(words)
                 }
@@ -112,6 +114,26 @@ final class DurableStoreTests {
         #expect(bodies == [Self.sum])
         _ = try life([.forget(id: 2)])
         #expect(bodies.isEmpty)
+    }
+
+    @Test func `a failure that is deleted leaves its request, with room for the next result`() throws {
+        var failed = end([1, 2, 3])
+        failed.head = Array("FAILED h 1 http-status\nstatus: 404\n".utf8)
+        _ = try life(store(1...3) + [.record(id: 1, failed, file: nil), recordFile(2, [7, 8])])
+        let next = try life([
+            .reopen(id: 1, acceptedAt: 77), .reopen(id: 2, acceptedAt: 78), .reopen(id: 3, acceptedAt: 79),
+            .read(id: 1),
+            .reopen(id: 99, acceptedAt: 1),
+        ])
+        #expect(next.rows.map(\.failure) == ["http-status", nil, nil])
+        #expect(next.reopened == [1: head(1), 2: head(2), 3: nil, 99: nil] && next.missing == [1])
+        #expect(bodies.isEmpty)
+        let last = try life([.record(id: 1, end([4]), file: nil), .read(id: 1)])
+        #expect(last.rows.map(\.acceptedAt) == [77, 78, 30] && last.rows.map(\.hasEnded) == [false, false, false])
+        #expect(last.read[1]?.body == .bytes([4]))
+        // The rows, without a result but one, have exactly this size.
+        let row = head(1).count + 256
+        #expect(try life([.limit(bytes: 4 * row + end([4]).head.count + 1)] + store(4...5)).stored == [4])
     }
 
     @Test func `beyond the limit requests are refused and results are not kept, until there is room`() throws {

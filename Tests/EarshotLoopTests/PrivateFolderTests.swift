@@ -52,6 +52,39 @@ import Testing
         #expect(self.mode(path) == mode, "it is left as it was")
     }
 
+    @Test func `an open folder is entered by all and written by its owner`() throws {
+        let path = "\(root)/run"
+        #expect(try !PrivateFolder.isOwn(path))
+        try PrivateFolder.makeOpenable(path)
+        #expect(mode(path) == 0o700)
+        try PrivateFolder.setOpen(true, path)
+        #expect(mode(path) == 0o755)
+        #expect(try PrivateFolder.isOwn(around: "\(path)/work"))
+        #expect(reason { _ = try PrivateFolder.isClosed(path) } == .enterable(mode: 0o755))
+        try PrivateFolder.makeOpenable(path)
+        #expect(try PrivateFolder.listeners(in: path) == [geteuid()])
+        try PrivateFolder.setOpen(false, path)
+        #expect(mode(path) == 0o700)
+    }
+
+    @Test(arguments: [0o710, 0o750, 0o757, 0o775, 0o777, 0o754] as [mode_t])
+    func `a runtime folder of another mode is neither open nor closed`(mode: mode_t) {
+        let path = make("half", mode)
+        for work in [PrivateFolder.makeOpenable, { try PrivateFolder.setOpen(true, $0) }] {
+            #expect(reason { try work(path) } == .enterable(mode: UInt32(mode)))
+        }
+        #expect(reason { _ = try PrivateFolder.listeners(in: path) } == .enterable(mode: UInt32(mode)))
+        #expect(PrivateFolder.listeners(at: "\(path)/bus") == [geteuid()])
+        #expect(self.mode(path) == mode, "it is left as it was")
+    }
+
+    @Test func `listeners of a missing folder or of a link are not trusted`() throws {
+        #expect(try PrivateFolder.listeners(in: "\(root)/none") == nil)
+        let link = "\(root)/link"
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: make("behind", 0o755))
+        #expect(reason { _ = try PrivateFolder.listeners(in: link) } == .symbolicLink)
+    }
+
     @Test(arguments: [0o720, 0o702, 0o777, 0o770] as [mode_t])
     func `a store is written by nobody else`(mode: mode_t) {
         let path = make("store", mode)

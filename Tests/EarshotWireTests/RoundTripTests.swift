@@ -25,10 +25,14 @@ struct RoundTripTests {
         fetch.options.subscribes = false
         fetch.options.tag = "cell-3"
         fetch.httpFields = Array("accept: image/*\nx-a: b".utf8)
+        var hello = Hello(client: "me")
+        hello.principal = PrincipalName("key:laptop")
+        hello.proof = GatewayProof(String(repeating: "0123456789abcdef", count: 4))
         let messages: [ClientMessage] = [
-            .hello(Hello(client: "me", window: 10)), .hello(Hello(client: nil, window: nil)),
+            .hello(hello), .hello(Hello(client: "me", window: 10)), .hello(Hello(client: nil, window: nil)),
             .fetch(fetch), .fetch(Fetch(handler: handler, request: request, url: "http://a/")),
-            .cancel(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
+            .cancel(handler, request), .retry(handler, request), .remove(.handler(handler)),
+            .remove(.subtree(handler)),
             .subscribe(.subtree(handler)), .unsubscribe(.handler(handler)), .priority(handler, request, .background),
             .acknowledge(.max), .query(.ping), .query(.handlers, QueryPage(after: "a/b", limit: 10)),
             .query(.requests, QueryPage(after: "7", limit: 1, handler: .subtree(handler), state: .backingOff)),

@@ -4,7 +4,7 @@ from support.harness import Commands, TestCase, temporary_folder
 
 #: Each subcommand with complete arguments.
 COMPLETE = {
-    "get": ["http://127.0.0.1:9/"], "serve": [], "submit": ["http://127.0.0.1:9/"], "watch": ["h"], "drop": ["h"],
+    "get": ["http://127.0.0.1:9/"], "serve": [], "submit": ["http://127.0.0.1:9/"], "watch": ["h"], "drop": ["h"], "retry": ["h"],
     "cancel": ["h", "1"], "status": [], "why": ["h", "1"], "set": ["slots", "1"], "config": [], "cache stat": [],
     "cache list": [], "cache verify": [], "cache clear": [], "work": ["--scheme", "a", "--", "true"], "broker": [],
     "worker": [],

@@ -9,7 +9,7 @@ import unittest
 
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin
-from support.processes import eventually, marked
+from support.processes import eventually, kill, marked
 
 
 class ListTests(TestCase):
@@ -94,6 +94,39 @@ class WaitTests(TestCase):
             self.assertEqual(wait.status, 2, wait.describe())
             client = bus.client()
             self.assertEqual(self.balance(client)["requests"]["answered"], 1_100)
+
+
+class RetryTests(TestCase):
+    def test_failures_without_a_subscriber_are_repeated_and_no_other_request(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            urls = [f"{origin.url}/flaky/1?status=404&n={number}" for number in range(2)] + [f"{origin.url}/bytes/7"]
+            submit = bus.run("submit", "--durable", "--retries", "0", "--handler", "retry/a", *urls)
+            failed, other, done = [line.split()[1] for line in submit.stdout.decode().splitlines()]
+            wait = bus.run("wait", "retry/a")
+            self.assertEqual(wait.status, 2, wait.describe())
+            lines = bus.run("list", "--state", "failed", "retry/").stdout.decode().splitlines()
+            self.assertEqual({(line.split("\t")[0], line.split("\t")[5]) for line in lines},
+                             {("held:http-status", failed), ("held:http-status", other)})
+            self.assertEqual(bus.run("retry", "--code", "timeout", "retry/").stdout, b"repeated 0 requests of retry/\n")
+            repeated = bus.run("retry", "retry/a", failed, done)
+            self.assertEqual(repeated.status, 66, repeated.describe())
+            self.assertEqual(repeated.stdout, b"repeated 1 request of retry/a\n")
+            self.assertIn(f"retry/a {done}: ", repeated.stderr)
+            kill(bus.broker)
+            eventually(lambda: bus._pids("broker"), "another broker", 60)
+            repeated = bus.run("retry", "--code", "http-status", "--json", "retry/")
+            self.assertEqual(json.loads(repeated.stdout), {"handler": "retry/", "repeated": 1}, repeated.describe())
+            self.assertEqual(bus.run("wait", "retry/a").status, 0)
+            self.assertEqual(bus.run("list", "--state", "failed", "retry/").stdout, b"")
+            watch = bus.run("watch", "--json", "-d", "out", "--count", "3", "retry/a")
+            results = [json.loads(line) for line in watch.stdout.splitlines()]
+            self.assertEqual(sorted(result["request"] for result in results), sorted([failed, other, done]))
+            self.assertEqual(bus.run("retry", "retry/a").stdout, b"repeated 0 requests of retry/a\n")
+
+    def test_usage(self):
+        with Bus(workers=1) as bus:
+            for arguments in (["a/", "1"], ["--code", "timeout", "a", "1"], ["a", "x" * 65], []):
+                self.assertEqual(bus.run("retry", *arguments).status, 64, arguments)
 
 
 class SubmitTests(TestCase):

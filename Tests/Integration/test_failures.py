@@ -221,7 +221,7 @@ class ExitCodeTests(TestCase):
         self.assertEqual(got.status, 66, got.describe())
 
     def test_no_broker_is_69_for_every_command_that_needs_one(self):
-        for arguments in (["submit", "http://127.0.0.1/"], ["watch", "h"], ["drop", "h"], ["cancel", "h", "1"],
+        for arguments in (["submit", "http://127.0.0.1/"], ["watch", "h"], ["drop", "h"], ["cancel", "h", "1"], ["retry", "h"],
                           ["status"], ["why", "h", "1"], ["get", "--no-spawn", "http://127.0.0.1/"]):
             got = self.bus.run(*arguments, "--runtime", self.bus.folder / "nowhere")
             self.assertEqual(got.status, 69, got.describe())

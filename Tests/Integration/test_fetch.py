@@ -313,7 +313,9 @@ class PrivateBrokerTests(TestCase):
         broker, worker = named["earshot-broker"], named["earshot-worker"]
         for pid in (supervisor, broker, worker):
             # The other processes do not wait for it to be loaded.
-            self.assertEqual("libcurl" in pathlib.Path(f"/proc/{pid}/maps").read_text(), pid == worker)
+            libraries = pathlib.Path(f"/proc/{pid}/maps").read_text()
+            self.assertEqual("libcurl" in libraries, pid == worker)
+            self.assertNotIn("libzmq", libraries, "only connections over tcp need it")
             self.assertEqual(command(pid), command(program.pid), "nothing was loaded anew")
             self.assertEqual(os.getpgid(pid), pid)
             self.assertEqual(os.readlink(f"/proc/{pid}/fd/0"), "/dev/null")

@@ -1,12 +1,13 @@
 """Programs that commands run for results: --exec."""
 
+import hashlib
 import json
 import os
 import signal
 
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
-from support.processes import eventually
+from support.processes import eventually, kill
 
 # Writes its arguments and environment as a line of JSON.
 TELL = """#!/usr/bin/python3
@@ -87,6 +88,48 @@ class HookTests(TestCase):
         self.assertEqual(watch.status, 0, watch.describe())
         self.assertEqual([line["arguments"] for line in self.told()], [["out/7"]])
         self.assertEqual([path.name for path in (self.place / "out").iterdir()], ["7"], "the body has one file")
+
+    def test_a_bus_runs_the_program_of_its_configuration_for_each_request_that_ends(self):
+        file, url = self.place / "bus.toml", self.origin.url
+        file.write_text(f'on-complete = ["{self.place}/tell", "an argument"]\n')
+        before = self.bus.run("get", f"{url}/bytes/1")
+        self.assertEqual(before.status, 0, before.describe())
+        with Bus(workers=1, arguments=("--config", file)) as bus:
+            told = bus.folder / "told"
+            read = lambda: [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
+            bus.run("get", "--handler", "hooks/d", f"{url}/bytes/5", f"{url}/status/404", "-d", "out")
+            bus.run("submit", "--durable", "--handler", "hooks/e", f"{url}/bytes/6")
+            eventually(lambda: len(read()) == 3, "three programs ran", 30)
+            ends = {line["url"]: line for line in read()}
+            done, failed = ends[f"{url}/bytes/5"], ends[f"{url}/status/404"]
+            self.assertEqual(done["arguments"], ["an argument"])
+            self.assertEqual([done[name] for name in ("handler", "state", "status", "length", "file")],
+                             ["hooks/d", "done", "200", "5", ""])
+            self.assertEqual(done["sha256"], hashlib.sha256(body(5)).hexdigest())
+            self.assertEqual([failed[name] for name in ("state", "status", "cause")], ["failed", "404", "http-status"])
+            self.assertEqual(ends[f"{url}/bytes/6"]["handler"], "hooks/e")
+            bus.run("drop", "hooks/e")
+
+            kill(bus.broker)
+            eventually(lambda: bus._pids("broker"), "another broker", 60)
+            bus.run("get", f"{url}/bytes/7", "-o", "seven")
+            eventually(lambda: len(read()) == 4, "the next broker reports too", 30)
+
+            for text, line in (("on-complete = []\n", "read again"), ('on-complete = ["/none"]\n', "stay as they are")):
+                file.write_text(text)
+                bus.program.signal(signal.SIGHUP)
+                bus.program.await_line(line)
+            bus.run("get", f"{url}/bytes/8", "-o", "eight")
+            file.write_text('on-complete = ["false"]\n')
+            bus.program.signal(signal.SIGHUP)
+            eventually(lambda: bus.program.stderr.count("read again") == 2, "the file is read")
+            bus.run("get", f"{url}/bytes/9", "-o", "nine")
+            bus.program.await_line("on-complete: false for ")
+            self.assertEqual(len(read()), 4)
+        file.write_text('on-complete = ["/none"]\n')
+        serve = self.bus.run("serve", "--config", file, "--runtime", self.place / "other")
+        self.assertEqual(serve.status, 78, serve.describe())
+        self.assertIn("on-complete: cannot execute /none", serve.stderr)
 
     def test_submit_passes_the_program_to_its_process(self):
         submit = self.bus.run("submit", "-d", "out", "--exec", "./tell {}", "--handler", "hooks/c", f"{self.origin.url}/bytes/8")

@@ -30,6 +30,8 @@ class InstallTests(unittest.TestCase):
             self.assertTrue((prefix / path).is_file(), path)
         for unit in ("user/earshot.service", "system/earshot@.service"):
             self.assertIn(f"ExecStart={prefix}/bin/earshot serve\n", (prefix / "lib/systemd" / unit).read_text())
+        shared = (prefix / "lib/systemd/system/earshot-shared.service").read_text()
+        self.assertIn(f"ExecStart={prefix}/bin/earshot serve --config /etc/earshot/shared.toml\n", shared)
         for unit in ("user/earshot-web.service", "system/earshot-web@.service"):
             self.assertIn(f"ExecStart={prefix}/bin/earshot-web $OPTIONS\n", (prefix / "lib/systemd" / unit).read_text())
         self.check_configuration(prefix / "share/doc/earshot/config.toml")

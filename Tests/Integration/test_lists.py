@@ -40,6 +40,7 @@ class RepeatedListTests(TestCase):
                 first = bus.start(*command)
                 eventually(lambda: out.exists() and len(list(out.iterdir())) == self.BEFORE, "the first files are there", 120)
                 origin.await_count("/gate/rest?seed=1", 1)
+                first.await_line(f"{nginx.url}/none", timeout=120)
                 os.kill(first.pid, signal.SIGINT)
                 self.assertEqual(first.wait(), 130, first.describe())
                 self.assertRegex(first.stderr, rf"interrupted: {self.BEFORE} of {len(urls)} files, 1 failed, .*; repeat the command")

@@ -210,13 +210,13 @@ class UnitTests(TestCase):
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         units = sorted(UNITS.glob("*.service"))
         self.assertEqual([unit.name for unit in units],
-                         ["earshot-web.service", "earshot-web@.service", "earshot.service", "earshot@.service"])
+                         ["earshot-shared.service", "earshot-web.service", "earshot-web@.service", "earshot.service", "earshot@.service"])
         for unit in units:
             text = unit.read_text()
             self.assertIn("/usr/local/bin/earshot", text)
             copy = folder / unit.name.replace("@", "@daemon")
             copy.write_text(text.replace("/usr/local/bin/earshot-web", web()).replace("/usr/local/bin/earshot", binary()))
-            scope = [] if "@" in unit.name else ["--user"]
+            scope = [] if "User=" in text else ["--user"]
             found = subprocess.run(
                 ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *scope, copy], text=True,
                 capture_output=True, timeout=60, env={**os.environ, "XDG_RUNTIME_DIR": str(folder)})

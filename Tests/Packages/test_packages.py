@@ -23,7 +23,8 @@ FILES = {
     "usr/bin/earshot-web", "usr/share/man/man1/earshot-web.1.gz", "usr/share/bash-completion/completions/earshot-web",
     "usr/share/zsh/vendor-completions/_earshot-web", "usr/share/fish/vendor_completions.d/earshot-web.fish",
     "usr/lib/systemd/user/earshot-web.service", "usr/lib/systemd/system/earshot-web@.service",
-    "usr/lib/systemd/user/earshot.socket", "usr/lib/systemd/system/earshot@.service", "usr/lib/sysusers.d/earshot.conf",
+    "usr/lib/systemd/user/earshot.socket", "usr/lib/systemd/system/earshot@.service",
+    "usr/lib/systemd/system/earshot-shared.service", "usr/lib/sysusers.d/earshot.conf",
     "usr/share/doc/earshot/copyright", "usr/share/doc/earshot/changelog.gz",
 }
 

@@ -7,7 +7,7 @@ struct DurableSliceTests {
     func `durable requests outlive brokers that are killed at any moment`(seed: UInt64) {
         do throws(Failure) {
             let report = try DurableSimulation.run(seed: seed, steps: 3_000)
-            #expect(report.restarts > 20 && report.accepted > 50)
+            #expect(report.restarts > 20 && report.accepted > 50 && report.repeated > 3)
         } catch {
             Issue.record("earshot-lab durable --seed \(seed) --steps 3000: step \(error.step): \(error.violation)")
         }

@@ -41,7 +41,7 @@ enum Rules {
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
         "EarshotClient": [
-            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Glibc", "DequeModule", "OrderedCollections",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", "Glibc", "DequeModule", "OrderedCollections",
             "Synchronization",
         ],
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],

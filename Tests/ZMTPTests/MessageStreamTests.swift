@@ -207,7 +207,7 @@ import Testing
     }
 
     /// Returns two streams in one loop after their handshake.
-    private static func pairOfStreams(mostMessages: Int = 1_000) throws -> (StreamEnd, StreamEnd) {
+    static func pairOfStreams(mostMessages: Int = 1_000) throws -> (StreamEnd, StreamEnd) {
         let loop = try EventLoop()
         let (one, other) = try StreamEnd.descriptors()
         let left = try StreamEnd(one, as: .dealer, mostMessages: mostMessages, loop)

@@ -2,14 +2,30 @@
 #include "earshot.h"
 
 #include <errno.h>
+#include <openssl/evp.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { GREETING_MS = 3000, SILENCE_MS = 5000, LINGER_MS = 500 };
+enum { LOOK_MS = 1000 }; /* interval between two checks that the connection of a session with a lease stands */
+enum { PIECE_BYTES = 256 << 10, OPEN_READS = 4 };
+enum { LOST = -1 }; /* status: the connection of a session with a lease has ended */
+
+struct earshot_sent {
+    struct earshot_sent *next;
+    unsigned long long number;
+    char head[];
+};
+
+struct earshot_waiting {
+    struct earshot_waiting *next;
+    earshot_message message;
+};
 
 static int fail(earshot_bus *bus, int status, const char *format, ...)
 {
@@ -29,24 +45,51 @@ static int is_word(const char *text)
     return *text != 0;
 }
 
-/* Sends a message: the words as its first line, the fields, and the body if it is not NULL. NULL ends the words. */
-static int say_with(earshot_bus *bus, const char *fields, const char *const words[], const char *body)
+/* Sends a message: its head, and the body if it is not NULL. */
+static int transmit(earshot_bus *bus, const char *head, const char *body)
+{
+    int sent = zmq_send(bus->socket, head, strlen(head), body ? ZMQ_SNDMORE : 0);
+    if (sent >= 0 && body) sent = zmq_send(bus->socket, body, strlen(body), 0);
+    if (sent >= 0) return 0;
+    return fail(bus, zmq_errno() == EAGAIN ? LOST : EARSHOT_FAILED, "cannot send: %s", zmq_strerror(zmq_errno()));
+}
+
+/* Returns the head of a message, to be freed: the words as its first line, and the fields. NULL ends the words. */
+static char *compose(earshot_bus *bus, const char *fields, const char *const words[])
 {
     size_t length = strlen(fields);
     for (int i = 0; words[i]; i++) {
-        if (!is_word(words[i]))
-            return fail(bus, EARSHOT_USAGE, "a URL or name is empty, or has a space or control character in it");
+        if (!is_word(words[i])) {
+            fail(bus, EARSHOT_USAGE, "a URL or name is empty, or has a space or control character in it");
+            return NULL;
+        }
         length += strlen(words[i]) + 1;
     }
     char *head = malloc(length + 1);
-    if (!head) return fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
+    if (!head) {
+        fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
+        return NULL;
+    }
     char *end = head;
     for (int i = 0; words[i]; i++) end = stpcpy(stpcpy(end, words[i]), words[i + 1] ? " " : "\n");
     strcpy(end, fields);
-    int sent = zmq_send(bus->socket, head, length, body ? ZMQ_SNDMORE : 0);
-    if (sent >= 0 && body) sent = zmq_send(bus->socket, body, strlen(body), 0);
+    return head;
+}
+
+static int note(earshot_bus *bus, const char *head);
+static int resume(earshot_bus *bus);
+
+static int say_with(earshot_bus *bus, const char *fields, const char *const words[], const char *body)
+{
+    char *head = compose(bus, fields, words);
+    if (!head) return -1;
+    int result = note(bus, head);
+    if (result == 0) result = transmit(bus, head, body);
     free(head);
-    return sent < 0 ? fail(bus, EARSHOT_FAILED, "cannot send: %s", zmq_strerror(zmq_errno())) : 0;
+    if (result == 0 || bus->status != LOST) return result;
+    if (bus->token[0]) return resume(bus);
+    bus->status = EARSHOT_FAILED;
+    return -1;
 }
 
 static int say(earshot_bus *bus, const char *fields, const char *const words[])
@@ -54,14 +97,35 @@ static int say(earshot_bus *bus, const char *fields, const char *const words[])
     return say_with(bus, fields, words, NULL);
 }
 
+static long long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static int events_of(earshot_bus *bus)
+{
+    int events = 0;
+    size_t size = sizeof events;
+    zmq_getsockopt(bus->socket, ZMQ_EVENTS, &events, &size);
+    return events;
+}
+
 /* Returns 1 if a message can be received, and 0 after a time-out. */
 static int await(earshot_bus *bus, long milliseconds)
 {
-    zmq_pollitem_t item = {.socket = bus->socket, .events = ZMQ_POLLIN};
-    int ready;
-    do ready = zmq_poll(&item, 1, milliseconds);
-    while (ready < 0 && zmq_errno() == EINTR);
-    return ready < 0 ? fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno())) : ready;
+    long long end = now_ms() + milliseconds;
+    for (;;) {
+        zmq_pollitem_t item = {.socket = bus->socket, .events = ZMQ_POLLIN};
+        int ready = zmq_poll(&item, 1, bus->token[0] ? LOOK_MS : milliseconds);
+        if (ready > 0) return 1;
+        if (ready < 0 && zmq_errno() != EINTR)
+            return fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
+        if (bus->token[0] && !(events_of(bus) & (ZMQ_POLLIN | ZMQ_POLLOUT)))
+            return fail(bus, LOST, "the broker is gone");
+        if (now_ms() >= end) return 0;
+    }
 }
 
 static int set(earshot_bus *bus, int option, int value)
@@ -93,19 +157,28 @@ static int look_at(earshot_bus *bus, const char *folder)
                 "%s is not a directory private to this user: remove it, or set EARSHOT_RUNTIME", folder);
 }
 
+/* Limits the socket to one connection, so that messages for it never reach the next one. Without it a send fails. */
+static int serve_one_connection(earshot_bus *bus)
+{
+    return set(bus, ZMQ_RECONNECT_IVL, -1) != 0 || set(bus, ZMQ_IMMEDIATE, 1) != 0
+        || set(bus, ZMQ_SNDTIMEO, GREETING_MS) != 0 || set(bus, ZMQ_SNDHWM, 0) != 0;
+}
+
 /* Creates the socket. */
 static int make_socket(earshot_bus *bus)
 {
-    memset(bus, 0, sizeof *bus);
-    bus->context = zmq_ctx_new();
+    if (!bus->context) bus->context = zmq_ctx_new();
     bus->socket = bus->context ? zmq_socket(bus->context, ZMQ_DEALER) : NULL;
-    if (!bus->socket || set(bus, ZMQ_LINGER, LINGER_MS) != 0)
+    if (!bus->socket || set(bus, ZMQ_LINGER, LINGER_MS) != 0 || (bus->options.lease && serve_one_connection(bus) != 0))
         return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
     return 0;
 }
 
-/* Connects to the endpoint, sends the first message, and waits for the answer. */
-static int greet(earshot_bus *bus, const char *endpoint, const char *fields, const char *const words[])
+static int receive_within(earshot_bus *bus, earshot_message *message, long milliseconds);
+
+/* Connects to the endpoint, sends the first message, and waits for the answer, which the caller must free. */
+static int greet(earshot_bus *bus, const char *endpoint, const char *fields, const char *const words[],
+                 earshot_message *answer)
 {
     char folder[256], address[300];
     find_folder(folder, sizeof folder);
@@ -113,31 +186,62 @@ static int greet(earshot_bus *bus, const char *endpoint, const char *fields, con
     snprintf(address, sizeof address, "ipc://%s/%s", folder, endpoint);
     if (zmq_connect(bus->socket, address) != 0)
         return fail(bus, EARSHOT_NO_BROKER, "cannot connect to %s: %s", address, zmq_strerror(zmq_errno()));
-    if (say(bus, fields, words) != 0) return zmq_errno() == EAGAIN ? no_broker(bus, folder) : -1;
-    int ready = await(bus, GREETING_MS);
-    if (ready == 0) return no_broker(bus, folder);
-    earshot_message answer;
-    if (ready < 0 || earshot_receive(bus, &answer) != 0) return -1;
-    earshot_free(&answer);
-    return 0;
+    char *head = compose(bus, fields, words);
+    if (!head) return -1;
+    int sent = transmit(bus, head, NULL);
+    free(head);
+    if (sent != 0) return bus->status == LOST ? no_broker(bus, folder) : -1;
+    int received = receive_within(bus, answer, GREETING_MS);
+    if (received == 0) return no_broker(bus, folder);
+    /* From now on a send does not block. */
+    if (received > 0 && bus->options.lease) set(bus, ZMQ_SNDTIMEO, 0);
+    return received > 0 ? 0 : -1;
+}
+
+/* Opens or resumes the session. */
+static int hello(earshot_bus *bus, earshot_message *answer)
+{
+    char fields[300] = "", *end = fields;
+    if (bus->options.lease) end += sprintf(end, "client: %s\nlease: %u\n", bus->client, bus->options.lease);
+    if (bus->token[0]) end += sprintf(end, "token: %s\nreplies: %llu\n", bus->token, bus->replies);
+    if (bus->options.pull) strcpy(end, "bodies: pull\n");
+    if (make_socket(bus) != 0) return -1;
+    return greet(bus, "bus", fields, (const char *[]){"HELLO", "EAR/1", NULL}, answer);
 }
 
 int earshot_open(earshot_bus *bus)
 {
-    return make_socket(bus) == 0 ? greet(bus, "bus", "", (const char *[]){"HELLO", "EAR/1", NULL}) : -1;
+    return earshot_open_with(bus, &(earshot_options){0});
+}
+
+int earshot_open_with(earshot_bus *bus, const earshot_options *options)
+{
+    memset(bus, 0, sizeof *bus);
+    bus->options = *options;
+    unsigned char random[8];
+    if (getentropy(random, sizeof random) != 0) return fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
+    strcpy(bus->client, "c-");
+    for (size_t i = 0; i < sizeof random; i++) sprintf(bus->client + 2 + 2 * i, "%02x", random[i]);
+    earshot_message answer;
+    if (hello(bus, &answer) != 0) return -1;
+    const char *token = earshot_field(&answer, "token");
+    if (token) snprintf(bus->token, sizeof bus->token, "%s", token);
+    earshot_free(&answer);
+    return 0;
 }
 
 int earshot_register(earshot_bus *bus, const char *scheme, int slots)
 {
-    /* A worker's socket serves one connection, so that messages for one broker never reach the next one. Without a
-       connection a send fails, and earshot_await detects that. */
+    memset(bus, 0, sizeof *bus);
     if (make_socket(bus) != 0) return -1;
-    if (set(bus, ZMQ_RECONNECT_IVL, -1) != 0 || set(bus, ZMQ_IMMEDIATE, 1) != 0
-        || set(bus, ZMQ_SNDTIMEO, GREETING_MS) != 0)
+    if (serve_one_connection(bus) != 0) /* earshot_await detects its end */
         return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
     char fields[200];
     snprintf(fields, sizeof fields, "slots: %d\nschemes: %s\npid: %ld\ndrain: yes\n", slots, scheme, (long)getpid());
-    return greet(bus, "work", fields, (const char *[]){"READY", "EARW/1", NULL});
+    earshot_message answer;
+    if (greet(bus, "work", fields, (const char *[]){"READY", "EARW/1", NULL}, &answer) != 0) return -1;
+    earshot_free(&answer);
+    return 0;
 }
 
 int earshot_await(earshot_bus *bus, int descriptor, int milliseconds)
@@ -221,17 +325,11 @@ static void parse(earshot_message *message)
         if (*at == '\n') *at = 0; /* each field becomes a string; an empty string ends the list */
 }
 
-static int receive(earshot_bus *bus, earshot_message *message)
+/* Receives a message. Returns 1, 0 after a time-out, or -1 after a failure or if it is an ERROR. */
+static int receive_within(earshot_bus *bus, earshot_message *message, long milliseconds)
 {
-    /* A broker that ends sends no message, so a QUERY checks that it is alive after some silence. */
-    int ready = await(bus, SILENCE_MS);
-    if (ready == 0) {
-        if (say(bus, "", (const char *[]){"QUERY", "ping", NULL}) != 0) return -1;
-        ready = await(bus, SILENCE_MS);
-    }
-    if (ready == 0) return fail(bus, EARSHOT_NO_BROKER, "the broker is gone: start one with `earshot serve`");
-    if (ready < 0) return -1;
-
+    int ready = await(bus, milliseconds);
+    if (ready <= 0) return ready;
     zmq_msg_t frame;
     zmq_msg_init(&frame);
     zmq_msg_init(&message->body);
@@ -251,18 +349,37 @@ static int receive(earshot_bus *bus, earshot_message *message)
         return -1;
     }
     parse(message);
-    if (strcmp(message->verb, "ERROR") != 0) return 0;
+    if (strcmp(message->verb, "ERROR") != 0) return 1;
     if (strcmp(message->word[0], "hello-required") == 0) {
         fail(bus, EARSHOT_NO_BROKER, "the broker has ended and another one is there: ask again");
     } else {
         const char *detail = earshot_field(message, "detail");
-        fail(bus, EARSHOT_FAILED, "%s: %s", message->word[0], detail ? detail : "");
+        int is_passing = strcmp(message->word[0], "session-in-use") == 0;
+        fail(bus, is_passing ? EARSHOT_NO_BROKER : EARSHOT_FAILED, "%s: %s", message->word[0], detail ? detail : "");
     }
     earshot_free(message);
     return -1;
 }
 
-int earshot_receive(earshot_bus *bus, earshot_message *message)
+static const char GONE[] = "the broker is gone: start one with `earshot serve`";
+
+static void confirm(earshot_bus *bus, const earshot_message *message);
+
+/* Receives a message. A broker that ends sends none, so a QUERY checks that it is alive after some silence. */
+static int receive(earshot_bus *bus, earshot_message *message)
+{
+    int received = receive_within(bus, message, SILENCE_MS);
+    if (received == 0) {
+        if (say(bus, "", (const char *[]){"QUERY", "ping", NULL}) != 0) return -1;
+        received = receive_within(bus, message, SILENCE_MS);
+    }
+    if (received == 0) return fail(bus, bus->token[0] ? LOST : EARSHOT_NO_BROKER, "%s", GONE);
+    if (received > 0) confirm(bus, message);
+    return received > 0 ? 0 : -1;
+}
+
+/* Receives a message, except redelivered terminals. */
+static int receive_new(earshot_bus *bus, earshot_message *message)
 {
     for (;;) {
         if (receive(bus, message) != 0) return -1;
@@ -277,10 +394,206 @@ int earshot_receive(earshot_bus *bus, earshot_message *message)
     }
 }
 
+int earshot_receive(earshot_bus *bus, earshot_message *message)
+{
+    struct earshot_waiting *first = bus->waiting;
+    if (first) {
+        bus->waiting = first->next;
+        *message = first->message;
+        zmq_msg_init(&message->body);
+        zmq_msg_move(&message->body, &first->message.body);
+        free(first);
+        return 0;
+    }
+    while (receive_new(bus, message) != 0)
+        if (bus->status != LOST || resume(bus) != 0) return -1;
+    return 0;
+}
+
+/* Sessions with a lease. */
+
+/* Numbers a message, and logs it until an answer shows that the broker has received it. */
+static int note(earshot_bus *bus, const char *head)
+{
+    bus->sent++;
+    if (!bus->token[0] || strncmp(head, "ACK ", 4) == 0 || strncmp(head, "READ ", 5) == 0) return 0;
+    struct earshot_sent *entry = malloc(sizeof *entry + strlen(head) + 1), **last = &bus->log;
+    if (!entry) return fail(bus, EARSHOT_FAILED, "no memory");
+    entry->number = bus->sent;
+    entry->next = NULL;
+    strcpy(entry->head, head);
+    while (*last) last = &(*last)->next;
+    *last = entry;
+    return 0;
+}
+
+static void drop_first(earshot_bus *bus)
+{
+    struct earshot_sent *first = bus->log;
+    bus->log = first->next;
+    free(first);
+}
+
+/* Counts a reply. Drops the message that it answers, and all before it, from the log. */
+static void confirm(earshot_bus *bus, const earshot_message *message)
+{
+    static const char *const questions[][2] = {
+        {"RESULT", "FETCH"}, {"FAILED", "FETCH"}, {"REMOVED", "REMOVE"}, {"CANCELLED", "CANCEL"}, {"ANSWER", "QUERY"}};
+    if (!bus->token[0]) return;
+    const char *verb = message->verb;
+    if (!earshot_field(message, "seq") && strcmp(verb, "DATA") != 0 && strcmp(verb, "PROGRESS") != 0
+        && strcmp(verb, "GOODBYE") != 0)
+        bus->replies++;
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        if (strcmp(verb, questions[i][0]) != 0) continue;
+        char start[300];
+        int is_request = questions[i][1][0] == 'F' || questions[i][1][0] == 'C';
+        int length = snprintf(start, sizeof start, "%s %s%s%s", questions[i][1], message->word[0], is_request ? " " : "",
+                              is_request ? message->word[1] : "");
+        for (struct earshot_sent *entry = bus->log; entry; entry = entry->next) {
+            if (strncmp(entry->head, start, length) != 0 || (unsigned char)entry->head[length] > ' ') continue;
+            while (bus->log != entry) drop_first(bus);
+            drop_first(bus);
+            return;
+        }
+    }
+}
+
+/* Repeats the messages of the session that the broker has not received. */
+static int send_again(earshot_bus *bus, unsigned long long resumed)
+{
+    bus->connection++;
+    bus->sent = resumed;
+    while (bus->log && bus->log->number <= resumed) drop_first(bus);
+    if (bus->acknowledged) {
+        char ack[40];
+        snprintf(ack, sizeof ack, "ACK %llu\n", bus->acknowledged);
+        bus->sent++;
+        if (transmit(bus, ack, NULL) != 0) return -1;
+    }
+    for (struct earshot_sent *entry = bus->log; entry; entry = entry->next) {
+        entry->number = ++bus->sent;
+        if (transmit(bus, entry->head, NULL) != 0) return -1;
+    }
+    return 0;
+}
+
+/* Connects again and resumes the session. */
+static int resume(earshot_bus *bus)
+{
+    long long end = now_ms() + bus->options.lease * 1000LL;
+    for (int pause = 10; now_ms() < end; pause = pause < 500 ? 2 * pause : 1000) {
+        poll(NULL, 0, pause);
+        if (bus->socket) zmq_close(bus->socket);
+        earshot_message answer;
+        int result = hello(bus, &answer);
+        if (result == 0) {
+            const char *resumed = earshot_field(&answer, "resumed");
+            unsigned long long number = resumed ? strtoull(resumed, NULL, 10) : 0;
+            earshot_free(&answer);
+            if (!resumed) return fail(bus, EARSHOT_NO_BROKER, "the session has ended: ask again");
+            result = send_again(bus, number);
+        }
+        if (result == 0) return 0;
+        if (bus->status != LOST && bus->status != EARSHOT_NO_BROKER) return -1;
+    }
+    return fail(bus, EARSHOT_NO_BROKER, "%s", GONE);
+}
+
+/* Bodies that are read by READ. */
+
+/* Keeps a message for earshot_receive. */
+static int keep(earshot_bus *bus, earshot_message *message)
+{
+    struct earshot_waiting *entry = malloc(sizeof *entry), **last = &bus->waiting;
+    if (!entry) {
+        earshot_free(message);
+        return fail(bus, EARSHOT_FAILED, "no memory");
+    }
+    entry->next = NULL;
+    entry->message = *message;
+    zmq_msg_init(&entry->message.body);
+    zmq_msg_move(&entry->message.body, &message->body);
+    while (*last) last = &(*last)->next;
+    *last = entry;
+    return 0;
+}
+
+/* Receives a message. Keeps the bytes of DATA in `parts`, and other messages for earshot_receive. */
+static int take_data(earshot_bus *bus, const char *seq, unsigned long long taken, zmq_msg_t *parts)
+{
+    earshot_message message;
+    if (receive_new(bus, &message) != 0) return bus->status == LOST ? resume(bus) : -1;
+    if (strcmp(message.verb, "DATA") != 0 && strcmp(message.verb, "PROGRESS") != 0) return keep(bus, &message);
+    unsigned long long offset = strtoull(message.word[1], NULL, 10);
+    if (strcmp(message.verb, "DATA") == 0 && strcmp(message.word[0], seq) == 0
+        && offset - taken < OPEN_READS * PIECE_BYTES)
+        zmq_msg_move(&parts[offset / PIECE_BYTES % OPEN_READS], &message.body);
+    earshot_free(&message);
+    return 0;
+}
+
+static int read_on(earshot_bus *bus, const earshot_message *message, FILE *file, EVP_MD_CTX *digest, zmq_msg_t *parts)
+{
+    const char *seq = earshot_field(message, "seq"), *text = earshot_field(message, "length");
+    unsigned long long length = text ? strtoull(text, NULL, 10) : 0, asked = 0, taken = 0;
+    unsigned connection = bus->connection;
+    while (taken < length) {
+        if (connection != bus->connection) { /* The broken connection had READs without an answer. */
+            connection = bus->connection;
+            asked = taken;
+        } else if (asked < length && asked < taken + OPEN_READS * PIECE_BYTES) {
+            char offset[24], size[24];
+            snprintf(offset, sizeof offset, "%llu", asked);
+            snprintf(size, sizeof size, "%llu", length - asked < PIECE_BYTES ? length - asked : PIECE_BYTES);
+            asked += PIECE_BYTES;
+            if (say(bus, "", (const char *[]){"READ", seq, offset, size, NULL}) != 0) return -1;
+        } else {
+            if (take_data(bus, seq, taken, parts) != 0) return -1;
+            for (zmq_msg_t *part; taken < length; taken += PIECE_BYTES) {
+                part = &parts[taken / PIECE_BYTES % OPEN_READS];
+                size_t size = zmq_msg_size(part);
+                if (size == 0) break;
+                if (size != (length - taken < PIECE_BYTES ? length - taken : PIECE_BYTES))
+                    return fail(bus, EARSHOT_FAILED, "a part of the body is missing");
+                if (fwrite(zmq_msg_data(part), 1, size, file) != size)
+                    return fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+                EVP_DigestUpdate(digest, zmq_msg_data(part), size);
+                zmq_msg_close(part);
+                zmq_msg_init(part);
+            }
+        }
+    }
+    unsigned char hash[32];
+    char hex[65];
+    EVP_DigestFinal_ex(digest, hash, NULL);
+    for (size_t i = 0; i < sizeof hash; i++) sprintf(hex + 2 * i, "%02x", hash[i]);
+    const char *expected = earshot_field(message, "sha-256");
+    if (expected && strcmp(expected, hex) != 0)
+        return fail(bus, EARSHOT_FAILED, "the body has another hash than its result");
+    return 0;
+}
+
+/* Writes a body with the field `pull` to `file`. */
+static int pull(earshot_bus *bus, const earshot_message *message, FILE *file)
+{
+    zmq_msg_t parts[OPEN_READS];
+    for (int i = 0; i < OPEN_READS; i++) zmq_msg_init(&parts[i]);
+    EVP_MD_CTX *digest = EVP_MD_CTX_new();
+    int result = -1;
+    if (!digest || !EVP_DigestInit_ex(digest, EVP_sha256(), NULL)) fail(bus, EARSHOT_FAILED, "no memory");
+    else result = read_on(bus, message, file, digest, parts);
+    EVP_MD_CTX_free(digest);
+    for (int i = 0; i < OPEN_READS; i++) zmq_msg_close(&parts[i]);
+    return result;
+}
+
 int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file)
 {
     const char *path = earshot_field(message, "file");
-    if (!path) {
+    if (earshot_field(message, "pull")) {
+        if (pull(bus, message, file) != 0) return -1;
+    } else if (!path) {
         zmq_msg_t *body = (zmq_msg_t *)&message->body;
         size_t size = zmq_msg_size(body);
         if (fwrite(zmq_msg_data(body), 1, size, file) != size)
@@ -311,7 +624,9 @@ int earshot_print(earshot_bus *bus, const earshot_message *message)
 int earshot_acknowledge(earshot_bus *bus, const earshot_message *message)
 {
     const char *seq = earshot_field(message, "seq");
-    return seq ? say(bus, "", (const char *[]){"ACK", seq, NULL}) : 0;
+    if (!seq) return 0;
+    bus->acknowledged = strtoull(seq, NULL, 10);
+    return say(bus, "", (const char *[]){"ACK", seq, NULL});
 }
 
 int earshot_is_terminal(const earshot_message *message)
@@ -336,6 +651,14 @@ void earshot_free(earshot_message *message)
 
 void earshot_close(earshot_bus *bus)
 {
+    if (bus->token[0]) transmit(bus, "BYE\n", NULL);
+    while (bus->log) drop_first(bus);
+    while (bus->waiting) {
+        struct earshot_waiting *first = bus->waiting;
+        bus->waiting = first->next;
+        earshot_free(&first->message);
+        free(first);
+    }
     if (bus->socket) zmq_close(bus->socket);
     if (bus->context) zmq_ctx_term(bus->context);
     bus->socket = bus->context = NULL;

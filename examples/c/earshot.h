@@ -8,6 +8,12 @@
 /* Exit codes of programs, the same as those of the command `earshot`. */
 enum { EARSHOT_FAILED = 1, EARSHOT_USAGE = 64, EARSHOT_NO_BROKER = 69 };
 
+/* Options of a connection. */
+typedef struct {
+    int pull;       /* whether bodies come over the connection, for programs that cannot open the files of the broker */
+    unsigned lease; /* seconds for which the broker keeps the session of a broken connection, which is then resumed; or 0 */
+} earshot_options;
+
 /* Connection to a bus. Closing it removes its requests. */
 typedef struct {
     void *context;
@@ -15,6 +21,12 @@ typedef struct {
     unsigned long long heard; /* `seq` of the last terminal */
     char error[512]; /* reason for the failure of the last call, as a sentence */
     int status;      /* exit code for that failure */
+    earshot_options options;
+    char client[40], token[40];                      /* name of a session with a lease */
+    unsigned long long sent, replies, acknowledged;  /* its messages, and the `seq` of the last ACK */
+    unsigned connection;                             /* number of times it was resumed */
+    struct earshot_sent *log;                        /* messages that the broker may not have received, oldest first */
+    struct earshot_waiting *waiting;                 /* messages received while a body was read, oldest first */
 } earshot_bus;
 
 /* Message from the broker. Its strings are valid until earshot_free. */
@@ -31,6 +43,9 @@ typedef struct {
 
 /* Connects and performs the handshake, within 3 s. The caller must call earshot_close, also after a failure. */
 int earshot_open(earshot_bus *bus);
+
+/* As earshot_open, with options. */
+int earshot_open_with(earshot_bus *bus, const earshot_options *options);
 
 /* Requests a URL. `fields` is NULL, or fields of FETCH such as "priority: high\ntimeout: 5\n". */
 int earshot_fetch(earshot_bus *bus, const char *handler, const char *request, const char *url, const char *fields);

@@ -1,4 +1,5 @@
-/* fetch URL: Writes the body of a URL to standard output. */
+/* fetch [--pull] URL: Writes the body of a URL to standard output. With --pull it comes over the connection, and a broken
+   connection is resumed. */
 #define _DEFAULT_SOURCE
 #include "earshot.h"
 
@@ -7,8 +8,14 @@
 
 int main(int count, char **arguments)
 {
+    earshot_options options = {0};
+    if (count == 3 && strcmp(arguments[1], "--pull") == 0) {
+        options = (earshot_options){.pull = 1, .lease = 60};
+        count--;
+        arguments++;
+    }
     if (count != 2) {
-        fprintf(stderr, "usage: fetch URL\n");
+        fprintf(stderr, "usage: fetch [--pull] URL\n");
         return EARSHOT_USAGE;
     }
     /* All programs of the user share the handler names, so a random part keeps this one unique. */
@@ -24,7 +31,7 @@ int main(int count, char **arguments)
 
     earshot_bus bus;
     earshot_message message;
-    if (earshot_open(&bus) != 0 || earshot_fetch(&bus, handler, "1", arguments[1], NULL) != 0)
+    if (earshot_open_with(&bus, &options) != 0 || earshot_fetch(&bus, handler, "1", arguments[1], NULL) != 0)
         return earshot_give_up(&bus);
     for (;;) {
         if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);

@@ -12,7 +12,7 @@ import org.zeromq.ZMQ;
 /** Connection of a client, {@link Bus}, or a worker, {@link WorkerBus}. */
 abstract class Connection implements AutoCloseable {
     /** Error of the client. {@code status} is the exit code for it, the same as that of the command `earshot`. */
-    public static final class Failure extends Exception {
+    public static class Failure extends Exception {
         private static final long serialVersionUID = 1;
 
         public final int status;
@@ -20,6 +20,15 @@ abstract class Connection implements AutoCloseable {
         public Failure(String message, int status) {
             super(message);
             this.status = status;
+        }
+    }
+
+    /** The broker cannot be reached now. */
+    static final class Unreachable extends Failure {
+        private static final long serialVersionUID = 1;
+
+        Unreachable(String message) {
+            super(message, NO_BROKER);
         }
     }
 
@@ -32,7 +41,7 @@ abstract class Connection implements AutoCloseable {
     private static final int LINGER_MS = 500;
 
     final ZMQ.Context context = ZMQ.context(1);
-    final ZMQ.Socket socket = context.socket(ZMQ.DEALER);
+    ZMQ.Socket socket = makeSocket();
     /** Number of the last terminal. */
     private long heard;
 
@@ -53,14 +62,14 @@ abstract class Connection implements AutoCloseable {
     }
 
     /** Waits for the next message. A broker that ends sends none, so a QUERY checks that it is alive after some silence. */
-    private Message receiveAny() throws Failure {
+    Message receiveAny() throws Failure {
         byte[][] frames = await(SILENCE_MS);
         if (frames == null) {
             say(Map.of(), "QUERY", "ping");
             frames = await(SILENCE_MS);
         }
         if (frames == null) {
-            throw new Failure("the broker is gone: start one with `earshot serve`", NO_BROKER);
+            throw new Unreachable("the broker is gone: start one with `earshot serve`");
         }
         return understand(frames);
     }
@@ -71,22 +80,44 @@ abstract class Connection implements AutoCloseable {
         context.term();
     }
 
-    /** Connects to the endpoint, sends the first message, and waits for the answer. Closes the socket on failure. */
-    final void connect(String endpoint, Map<String, String> fields, String... words) throws Failure {
-        String folder = folder();
+    /** Connects to the endpoint, sends the first message, and returns the answer. Closes the socket on failure. */
+    final Message connect(String endpoint, Map<String, String> fields, String... words) throws Failure {
         try {
-            lookAt(folder);
-            socket.setLinger(LINGER_MS);
-            socket.connect("ipc://" + folder + "/" + endpoint);
-            byte[][] answer = socket.send(head(fields, words), 0) ? await(GREETING_MS) : null;
-            if (answer == null) {
-                throw noBroker(folder);
-            }
-            understand(answer);
+            return greet(endpoint, fields, words);
         } catch (Failure | RuntimeException failure) {
             close();
             throw failure;
         }
+    }
+
+    final Message greet(String endpoint, Map<String, String> fields, String... words) throws Failure {
+        String folder = folder();
+        lookAt(folder);
+        socket.connect("ipc://" + folder + "/" + endpoint);
+        byte[][] answer = transmit(head(fields, words)) ? await(GREETING_MS) : null;
+        if (answer == null) {
+            throw noBroker(folder);
+        }
+        return understand(answer);
+    }
+
+    final ZMQ.Socket makeSocket() {
+        ZMQ.Socket made = context.socket(ZMQ.DEALER);
+        made.setLinger(LINGER_MS);
+        return made;
+    }
+
+    /** Limits the socket to one connection, so that messages for it never reach the next one. Without it a send fails. */
+    final void serveOneConnection() {
+        socket.setReconnectIVL(-1);
+        socket.setImmediate(true);
+        socket.setSendTimeOut(GREETING_MS);
+        socket.setSndHWM(0);
+    }
+
+    /** Returns whether there is a connection. */
+    final boolean isConnected() {
+        return (socket.getEvents() & (ZMQ.Poller.POLLIN | ZMQ.Poller.POLLOUT)) != 0;
     }
 
     private static String folder() {
@@ -126,11 +157,11 @@ abstract class Connection implements AutoCloseable {
     }
 
     private static Failure noBroker(String folder) {
-        return new Failure("no broker answers in " + folder + ": start one with `earshot serve`", NO_BROKER);
+        return new Unreachable("no broker answers in " + folder + ": start one with `earshot serve`");
     }
 
     /** Returns the head and the body of the next message, or null after a time-out. */
-    private byte[][] await(int milliseconds) {
+    byte[][] await(int milliseconds) throws Failure {
         socket.setReceiveTimeOut(milliseconds);
         byte[] head = socket.recv();
         if (head == null) {
@@ -140,8 +171,8 @@ abstract class Connection implements AutoCloseable {
     }
 
     /** Returns the message in these frames. Fails if it is an ERROR. */
-    private static Message understand(byte[][] frames) throws Failure {
-        Message message = new Message(frames[0], frames[1]);
+    private Message understand(byte[][] frames) throws Failure {
+        Message message = new Message(this, frames[0], frames[1]);
         if (!message.verb.equals("ERROR")) {
             return message;
         }
@@ -149,11 +180,19 @@ abstract class Connection implements AutoCloseable {
         if (code.equals("hello-required")) {
             throw new Failure("the broker has ended and another one is there: ask again", NO_BROKER);
         }
+        if (code.equals("session-in-use")) {
+            throw new Unreachable("the session is in use by another connection");
+        }
         throw new Failure(code + ": " + message.fields.get("detail"), FAILED);
     }
 
-    final void say(Map<String, String> fields, String... words) throws Failure {
-        socket.send(head(fields, words), 0);
+    void say(Map<String, String> fields, String... words) throws Failure {
+        transmit(head(fields, words));
+    }
+
+    /** Sends a head. Returns whether there was a connection for it. */
+    final boolean transmit(byte[] head) {
+        return socket.send(head, 0);
     }
 
     static byte[] head(Map<String, String> fields, String... words) throws Failure {

@@ -1,5 +1,6 @@
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -17,9 +18,11 @@ public final class Message {
     /** Header fields of the HTTP response, one a line. */
     public final String http;
 
+    private final Connection connection;
     private final byte[] body;
 
-    Message(byte[] head, byte[] body) {
+    Message(Connection connection, byte[] head, byte[] body) {
+        this.connection = connection;
         String[] parts = new String(head, UTF_8).split("\n\n", 2);
         String[] lines = parts[0].split("\n");
         List<String> words = List.of(lines[0].split(" "));
@@ -39,9 +42,30 @@ public final class Message {
     }
 
     /** Returns the body. Call it before {@link Bus#acknowledge}, which lets the broker delete the body. */
-    public byte[] content() throws IOException {
+    public byte[] content() throws IOException, Connection.Failure {
+        ByteArrayOutputStream content = new ByteArrayOutputStream();
+        forEachPart(content::writeBytes);
+        return content.toByteArray();
+    }
+
+    /** Receives the parts of a body. */
+    interface Sink {
+        void write(byte[] part) throws IOException, Connection.Failure;
+    }
+
+    /** Writes the parts of the body in order. Call it before {@link Bus#acknowledge}. */
+    void forEachPart(Sink sink) throws IOException, Connection.Failure {
         String file = fields.get("file");
-        return file == null ? body : Files.readAllBytes(Path.of(file));
+        if (fields.containsKey("pull") && connection instanceof Bus bus) {
+            bus.pull(this, sink);
+        } else {
+            sink.write(file == null ? body : Files.readAllBytes(Path.of(file)));
+        }
+    }
+
+    /** The bytes in the message. */
+    byte[] inline() {
+        return body;
     }
 
     /** The terminal as a line: handler, request, status or code, and URL. */

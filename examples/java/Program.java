@@ -12,7 +12,7 @@ interface Program<B extends Connection> {
 
     /** Runs a program with a bus. Reports a failure on standard error and as the exit code. */
     static void main(Program<Bus> program) {
-        main(Bus::new, program);
+        main(() -> new Bus(), program);
     }
 
     /** Runs a program with this connection. */

@@ -16,11 +16,7 @@ public final class WorkerBus extends Connection {
 
     /** Connects as a worker for URLs of a scheme, with {@code slots} concurrent jobs, within 3 s. */
     public WorkerBus(String scheme, int slots) throws Failure {
-        // The socket serves one connection, so that messages for one broker never reach the next one. Without a
-        // connection a send fails, and await detects that.
-        socket.setReconnectIVL(-1);
-        socket.setImmediate(true);
-        socket.setSendTimeOut(GREETING_MS);
+        serveOneConnection(); // await detects its end.
         woken.bind(WAKING);
         waker.connect(WAKING);
         poller.register(socket, ZMQ.Poller.POLLIN);
@@ -37,11 +33,10 @@ public final class WorkerBus extends Connection {
         if (woken.recv(ZMQ.DONTWAIT) != null) {
             return false;
         }
-        long events = socket.getEvents();
-        if ((events & ZMQ.Poller.POLLIN) == 0 && (events & ZMQ.Poller.POLLOUT) == 0) {
+        if (!isConnected()) {
             throw new Failure("the broker is gone", NO_BROKER);
         }
-        return (events & ZMQ.Poller.POLLIN) != 0;
+        return (socket.getEvents() & ZMQ.Poller.POLLIN) != 0;
     }
 
     /** Ends a wait. Any thread may call it. */

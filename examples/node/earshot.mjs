@@ -1,10 +1,18 @@
 // Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md).
 
+import { createHash, randomUUID } from 'node:crypto'
 import { lstat, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Dealer } from './zmtp.mjs'
 
 const FAILED = 1, NO_BROKER = 69
+const PIECE_BYTES = 256 << 10, OPEN_READS = 4
+
+/** Message that each reply answers, and the number of their common operands. */
+const QUESTIONS = {
+  RESULT: ['FETCH', 2], FAILED: ['FETCH', 2], REMOVED: ['REMOVE', 1], CANCELLED: ['CANCEL', 2], ANSWER: ['QUERY', 1],
+}
 
 /** Error of the client. `status` is the exit code for it, the same as that of the command `earshot`. */
 export class EarshotError extends Error {
@@ -16,7 +24,10 @@ export class EarshotError extends Error {
 
 /** Message from the broker: the words of its first line, its fields, the HTTP fields as lines, and its body. */
 class Message {
-  constructor([head, body]) {
+  #bus
+
+  constructor(bus, [head, body]) {
+    this.#bus = bus
     const [top, ...http] = head.toString().split('\n\n')
     const [line, ...fields] = top.trimEnd().split('\n')
     ;[this.verb, ...this.operands] = line.split(' ')
@@ -32,13 +43,28 @@ class Message {
 
   /** Returns the body. Await it before `acknowledge`, which lets the broker delete the body. */
   async content() {
-    return this.fields.file ? readFile(this.fields.file) : this.body
+    const parts = []
+    for await (const part of this.parts()) parts.push(part)
+    return parts.length === 1 ? parts[0] : Buffer.concat(parts)
+  }
+
+  /** Yields the parts of the body in order. Read them before `acknowledge`. */
+  async *parts() {
+    if (this.fields.pull) yield* this.#bus.pull(this)
+    else yield this.fields.file ? readFile(this.fields.file) : this.body
   }
 }
 
 /** Whether a directory is private to this user. In /tmp any user can create one, and would receive the requests. */
 function isOwn(found) {
   return found.isDirectory() && found.uid === process.geteuid() && (found.mode & 0o077) === 0
+}
+
+/** The broker cannot be reached now. */
+class Unreachable extends EarshotError {
+  constructor(message) {
+    super(message, NO_BROKER)
+  }
 }
 
 /** Connection of a client or a worker. */
@@ -54,21 +80,21 @@ class Connection {
     try {
       if (isOwn(await lstat(folder))) this.#dealer = await Dealer.connect(join(folder, endpoint))
     } catch (error) {
-      throw new EarshotError(
-        `no broker answers in ${folder} (${error.code ?? error.message}): start one with \`earshot serve\``, NO_BROKER)
+      throw new Unreachable(
+        `no broker answers in ${folder} (${error.code ?? error.message}): start one with \`earshot serve\``)
     }
     if (!this.#dealer)
       throw new EarshotError(
         `${folder} is not a directory private to this user: remove it, or set EARSHOT_RUNTIME`, NO_BROKER)
     this.#messages = this.#dealer.messages()
-    this._say(words, fields)
-    await this.receive()
+    this._send(head(words, fields))
+    return this._receiveAny()
   }
 
   /** Waits for the next message. Skips terminals that the broker redelivers with the same number. */
   async receive() {
     for (;;) {
-      const message = await this.#receive()
+      const message = await this._receiveAny()
       // The refusal of a durable request has no number, and needs no acknowledgement.
       if (!message.isTerminal || message.fields.seq === undefined) return message
       if (Number(message.fields.seq) <= this.#heard) continue
@@ -77,19 +103,20 @@ class Connection {
     }
   }
 
-  async #receive() {
+  async _receiveAny() {
     let next
     try {
       next = await this.#messages.next()
     } catch (error) {
-      throw new EarshotError(`the connection to the broker broke: ${error.message}`, NO_BROKER)
+      throw new Unreachable(`the connection to the broker broke: ${error.message}`)
     }
-    if (next.done) throw new EarshotError('the broker is gone: start one with `earshot serve`', NO_BROKER)
-    const message = new Message(next.value)
+    if (next.done) throw new Unreachable('the broker is gone: start one with `earshot serve`')
+    const message = new Message(this, next.value)
     if (message.verb !== 'ERROR') return message
     const code = message.operands[0]
     if (code === 'hello-required')
       throw new EarshotError('the broker has ended and another one is there: ask again', NO_BROKER)
+    if (code === 'session-in-use') throw new Unreachable('the session is in use by another connection')
     throw new EarshotError(`${code}: ${message.fields.detail}`)
   }
 
@@ -102,22 +129,149 @@ class Connection {
     this.#dealer.close()
   }
 
-  _say(words, fields = {}, http = '', ...bodies) {
-    // A line feed in a word would inject fields into the message.
-    if (!words.every(word => /^[^\x00-\x20\x7f]+$/.test(word)))
-      throw new EarshotError('a URL or name is empty, or has a space or control character in it', 64)
-    const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\n`)
-    this.#dealer.send(words.join(' ') + '\n' + lines.join('') + (http && `\n${http}`), ...bodies)
+  _send(...frames) {
+    this.#dealer.send(...frames)
   }
+
+  _say(words, fields = {}, http = '', ...bodies) {
+    this._send(head(words, fields) + (http && `\n${http}`), ...bodies)
+  }
+}
+
+/** Returns the head of a message. */
+function head(words, fields) {
+  // A line feed in a word would inject fields into the message.
+  if (!words.every(word => /^[^\x00-\x20\x7f]+$/.test(word)))
+    throw new EarshotError('a URL or name is empty, or has a space or control character in it', 64)
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\n`)
+  return words.join(' ') + '\n' + lines.join('')
 }
 
 /** Connection of a client. Closing it removes its requests. */
 export class Bus extends Connection {
-  /** Connects and performs the handshake. */
-  static async connect() {
+  #hello
+  #lease
+  #token
+  #sent = 0
+  #replies = 0
+  #acknowledged
+  /** Number of times the session was resumed. */
+  #resumptions = 0
+  /** Messages of a session with a lease that the broker may not have received: number, words and head. */
+  #log = []
+  /** Messages received while a body was read. */
+  #waiting = []
+
+  /**
+   * Connects and performs the handshake. `pull`: bodies come over the connection and not in files, for programs that cannot
+   * open the files of the broker. `lease`: seconds for which the broker keeps the session of a broken connection; `receive`
+   * resumes the session.
+   */
+  static async connect({ pull = false, lease = 0 } = {}) {
     const bus = new Bus()
-    await bus._greet('bus', ['HELLO', 'EAR/1'])
+    bus.#lease = lease
+    bus.#hello = { ...(lease && { client: `node-${randomUUID()}`, lease }), ...(pull && { bodies: 'pull' }) }
+    bus.#token = (await bus._greet('bus', ['HELLO', 'EAR/1'], bus.#hello)).fields.token
     return bus
+  }
+
+  /** Waits for the next message. Skips terminals that the broker redelivers with the same number. */
+  async receive() {
+    let message = this.#waiting.shift()
+    while (!message) message = await this.#receiveOrResume()
+    return message
+  }
+
+  /** Yields the parts of a body with the field `pull`, in order. */
+  async *pull({ fields }) {
+    const length = Number(fields.length), hash = createHash('sha256'), parts = new Map()
+    let asked = 0, taken = 0, resumptions = this.#resumptions
+    while (taken < length) {
+      if (resumptions !== this.#resumptions) { // The broken connection had READs without an answer.
+        resumptions = this.#resumptions
+        asked = taken
+        parts.clear()
+      } else if (asked < Math.min(length, taken + OPEN_READS * PIECE_BYTES)) {
+        this._say(['READ', fields.seq, `${asked}`, `${Math.min(PIECE_BYTES, length - asked)}`])
+        asked += PIECE_BYTES
+      } else {
+        const message = await this.#receiveOrResume()
+        if (message?.verb === 'DATA') {
+          if (message.operands[0] === fields.seq) parts.set(Number(message.operands[1]), message.body)
+        } else if (message && message.verb !== 'PROGRESS') {
+          this.#waiting.push(message)
+        }
+        for (let part; (part = parts.get(taken)); taken += PIECE_BYTES) {
+          if (part.length !== Math.min(PIECE_BYTES, length - taken)) throw new EarshotError('a part of the body is missing')
+          parts.delete(taken)
+          hash.update(part)
+          yield part
+        }
+      }
+    }
+    if (fields['sha-256'] && fields['sha-256'] !== hash.digest('hex'))
+      throw new EarshotError('the body has another hash than its result')
+  }
+
+  close() {
+    if (this.#token) this._send('BYE\n')
+    super.close()
+  }
+
+  _say(words, fields = {}) {
+    const text = head(words, fields)
+    this.#sent++
+    if (this.#token && !['ACK', 'READ'].includes(words[0])) this.#log.push({ number: this.#sent, words, text })
+    this._send(text)
+  }
+
+  /** Returns the next message, or undefined after it has resumed the session over a new connection. */
+  async #receiveOrResume() {
+    try {
+      const message = await super.receive()
+      this.#confirm(message)
+      return message
+    } catch (error) {
+      if (!this.#token || !(error instanceof Unreachable)) throw error
+      await this.#resume(error)
+    }
+  }
+
+  /** Connects again, resumes the session, and repeats the messages that the broker has not received. */
+  async #resume(error) {
+    const end = performance.now() + 1000 * this.#lease
+    for (let pause = 10; performance.now() < end; pause = Math.min(2 * pause, 1000)) {
+      await sleep(pause)
+      super.close()
+      try {
+        const state = { ...this.#hello, token: this.#token, replies: this.#replies }
+        const { resumed } = (await this._greet('bus', ['HELLO', 'EAR/1'], state)).fields
+        if (resumed === undefined) throw new EarshotError('the session has ended: ask again', NO_BROKER)
+        return this.#sendAgain(Number(resumed))
+      } catch (failure) {
+        if (!(failure instanceof Unreachable)) throw failure
+      }
+    }
+    throw error
+  }
+
+  #sendAgain(resumed) {
+    this.#resumptions++
+    this.#sent = resumed
+    this.#log = this.#log.filter(({ number }) => number > resumed)
+    if (this.#acknowledged) this._say(['ACK', this.#acknowledged])
+    for (const entry of this.#log) {
+      entry.number = ++this.#sent
+      this._send(entry.text)
+    }
+  }
+
+  /** Counts a reply, and drops messages from the log: an answer to one shows that the broker has received all before it. */
+  #confirm({ verb, operands, fields }) {
+    if (!fields.seq && !['DATA', 'PROGRESS', 'GOODBYE'].includes(verb)) this.#replies++
+    const [asked, count] = QUESTIONS[verb] ?? []
+    const isAsked = ({ words }) => words[0] === asked && operands.slice(0, count).every((word, i) => word === words[i + 1])
+    this.#log.splice(0, this.#log.findIndex(isAsked) + 1)
   }
 
   /** Requests a URL. The fields are those of FETCH: `{ priority: 'high', timeout: 5 }`. */
@@ -143,7 +297,9 @@ export class Bus extends Connection {
 
   /** Acknowledges a terminal. Unacknowledged terminals fill the delivery window. */
   acknowledge(message) {
-    if (message.fields.seq !== undefined) this._say(['ACK', message.fields.seq])
+    if (message.fields.seq === undefined) return
+    this.#acknowledged = message.fields.seq
+    this._say(['ACK', message.fields.seq])
   }
 }
 

@@ -4,69 +4,128 @@ package Earshot;
 
 use v5.30;
 use warnings;
+use Digest::SHA;
 use Errno qw(EAGAIN EINTR);
 use Fcntl qw(S_ISDIR);
 use File::Spec::Functions qw(catfile);
+use List::Util qw(first min);
+use Time::HiRes qw(sleep time);
 use ZMQ::FFI;
 use ZMQ::FFI::Constants
-    qw(ZMQ_DEALER ZMQ_EVENTS ZMQ_IMMEDIATE ZMQ_LINGER ZMQ_POLLIN ZMQ_POLLOUT ZMQ_RCVTIMEO ZMQ_RECONNECT_IVL ZMQ_SNDTIMEO);
+    qw(ZMQ_DEALER ZMQ_EVENTS ZMQ_IMMEDIATE ZMQ_LINGER ZMQ_POLLIN ZMQ_POLLOUT ZMQ_RCVTIMEO ZMQ_RECONNECT_IVL ZMQ_SNDHWM
+    ZMQ_SNDTIMEO);
 
 use constant { FAILED => 1, USAGE => 64, NO_BROKER => 69 };
 use constant { GREETING_MS => 3000, SILENCE_MS => 5000, LINGER_MS => 500 };
 
+# Interval in milliseconds between two checks that the connection of a session with a lease stands.
+use constant LOOK_MS => 1000;
+use constant { PIECE_BYTES => 256 << 10, OPEN_READS => 4 };
+
+# Exception: the connection of a session with a lease has ended.
+use constant LOST => "lost\n";
+
+# Message that each reply answers, and the number of their common operands.
+my %questions = (
+    RESULT => ['FETCH', 2], FAILED => ['FETCH', 2], REMOVED => ['REMOVE', 1], CANCELLED => ['CANCEL', 2],
+    ANSWER => ['QUERY', 1]);
+
 # Connects and performs the handshake, within 3 s. Closing the connection removes its requests.
-sub open { my ($class) = @_; return $class->_socket->_greet('bus', 'HELLO', 'EAR/1') }
+#
+# pull => 1: bodies come over the connection and not in files, for programs that cannot open the files of the broker.
+# lease => 60: seconds for which the broker keeps the session of a broken connection; `receive` resumes the session.
+sub open {
+    my ($class, %options) = @_;
+    my $self = $class->_new(%options);
+    my $welcome = $self->_hello or $self->_no_broker;
+    $self->{token} = $welcome->{fields}{token};
+    return $self;
+}
 
 # Connects as a worker for URLs of a scheme, with `$slots` concurrent jobs, within 3 s. Such a bus works only with `await`,
 # `receive`, `done`, `failed`, `pong` and `bye`.
 sub register {
     my ($class, $scheme, $slots) = @_;
-    my $self = $class->_socket;
-    # A worker's socket serves one connection, so that messages for one broker never reach the next one. Without a
-    # connection a send fails, and `await` detects that.
-    $self->{socket}->set(ZMQ_RECONNECT_IVL, 'int', -1);
-    $self->{socket}->set(ZMQ_IMMEDIATE, 'int', 1);
-    $self->{socket}->set(ZMQ_SNDTIMEO, 'int', GREETING_MS);
-    return $self->_greet('work', 'READY', 'EARW/1', { slots => $slots, schemes => $scheme, pid => $$, drain => 'yes' });
+    my $self = $class->_new;
+    $self->_make_socket;
+    $self->_serve_one_connection;    # `await` detects its end.
+    $self->_greet('work', 'READY', 'EARW/1', { slots => $slots, schemes => $scheme, pid => $$, drain => 'yes' })
+        or $self->_no_broker;
+    return $self;
 }
 
-sub _socket {
-    my ($class) = @_;
-    my $context = ZMQ::FFI->new;
-    my $socket = $context->socket(ZMQ_DEALER);
+sub _new {
+    my ($class, %options) = @_;
+    # The object keeps the context, because the socket closes silently with the last reference to it.
+    return bless {
+        context => ZMQ::FFI->new, lease => 0, %options, client => "perl-$$-" . int rand 2**32, heard => 0, sent => 0,
+        replies => 0, connection => 0,
+        waiting => [],    # messages received while a body was read
+        log => [],        # messages of a session with a lease that the broker may not have received
+    }, $class;
+}
+
+sub _make_socket {
+    my ($self) = @_;
+    my $socket = $self->{socket} = $self->{context}->socket(ZMQ_DEALER);
     $socket->die_on_error(0);
     $socket->set(ZMQ_LINGER, 'int', LINGER_MS);
-    # The object keeps the context, because the socket closes silently with the last reference to it.
-    return bless { context => $context, socket => $socket, heard => 0 }, $class;
+    $self->_serve_one_connection if $self->{lease};
+    return;
 }
 
+# Limits the socket to one connection, so that messages for it never reach the next one. Without it a send fails.
+sub _serve_one_connection {
+    my ($self) = @_;
+    my $socket = $self->{socket};
+    $socket->set(ZMQ_RECONNECT_IVL, 'int', -1);
+    $socket->set(ZMQ_IMMEDIATE, 'int', 1);
+    $socket->set(ZMQ_SNDTIMEO, 'int', GREETING_MS);
+    $socket->set(ZMQ_SNDHWM, 'int', 0);
+    return;
+}
+
+# Opens or resumes the session. Returns the answer, or undef if no broker answers.
+sub _hello {
+    my ($self) = @_;
+    my %fields = $self->{lease} ? (client => $self->{client}, lease => $self->{lease}) : ();
+    $fields{bodies} = 'pull' if $self->{pull};
+    @fields{qw(token replies)} = @$self{qw(token replies)} if $self->{token};
+    $self->_make_socket;
+    return $self->_greet('bus', 'HELLO', 'EAR/1', \%fields);
+}
+
+# Connects to the endpoint, sends the first message, and returns the answer, or undef if no broker answers.
 sub _greet {
     my ($self, $endpoint, @words) = @_;
-    my $folder = $ENV{EARSHOT_RUNTIME} || ($ENV{XDG_RUNTIME_DIR} && catfile($ENV{XDG_RUNTIME_DIR}, 'earshot'))
-        || catfile('/tmp', "earshot-$>");
+    my $folder = $self->_folder;
     $self->_look_at($folder);
     my $socket = $self->{socket};
     $socket->connect("ipc://$folder/$endpoint");
     $self->_check('cannot connect');
-    $socket->send($self->_head(@words));
-    my $is_refused = $socket->has_error && $socket->last_errno == EAGAIN;
-    $self->_check('cannot send') unless $is_refused;
-    my $answer = !$is_refused && $self->_await(GREETING_MS)
-        or $self->_no_broker($folder);
-    $self->_understand($answer);
-    return $self;
+    my $answer = $self->_transmit($self->_head(@words)) && $self->_await(GREETING_MS)
+        or return;
+    # From now on a send waits for nothing.
+    $socket->set(ZMQ_SNDTIMEO, 'int', 0) if $self->{lease};
+    return $self->_understand($answer);
+}
+
+sub _folder {
+    return $ENV{EARSHOT_RUNTIME} || ($ENV{XDG_RUNTIME_DIR} && catfile($ENV{XDG_RUNTIME_DIR}, 'earshot'))
+        || catfile('/tmp', "earshot-$>");
 }
 
 # Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests.
 sub _look_at {
     my ($self, $folder) = @_;
-    my ($mode, $user) = (lstat $folder)[2, 4] or $self->_no_broker($folder);
+    my ($mode, $user) = (lstat $folder)[2, 4] or $self->_no_broker;
     return if S_ISDIR($mode) && $user == $> && !($mode & 077);
     $self->fail("$folder is not a directory private to this user: remove it, or set EARSHOT_RUNTIME", NO_BROKER);
 }
 
 sub _no_broker {
-    my ($self, $folder) = @_;
+    my ($self) = @_;
+    my $folder = $self->_folder;
     $self->fail("no broker answers in $folder: start one with `earshot serve`", NO_BROKER);
 }
 
@@ -93,7 +152,9 @@ sub subscribe {
 sub acknowledge {
     my ($self, $message) = @_;
     my $number = $message->{fields}{seq};
-    return defined $number ? $self->_say('ACK', $number) : undef;
+    return if !defined $number;
+    $self->{acknowledged} = $number;
+    return $self->_say('ACK', $number);
 }
 
 # Completes a JOB with a body and its content type.
@@ -134,6 +195,61 @@ sub await {
 # Waits for the next message without a time limit. Skips terminals that the broker redelivers with the same number.
 sub receive {
     my ($self) = @_;
+    my $message = shift @{$self->{waiting}};
+    $message = $self->_receive_or_resume until $message;
+    return $message;
+}
+
+# Calls a function with each part of a body with the field `pull`, in order.
+sub pull {
+    my ($self, $message, $take) = @_;
+    my ($number, $length, $hash) = @{$message->{fields}}{qw(seq length sha-256)};
+    my $digest = Digest::SHA->new(256);
+    my ($asked, $taken, $connection, %parts) = (0, 0, $self->{connection});
+    while ($taken < $length) {
+        if ($connection != $self->{connection}) {    # The broken connection had READs without an answer.
+            $connection = $self->{connection};
+            $asked = $taken;
+            %parts = ();
+        } elsif ($asked < min($length, $taken + OPEN_READS * PIECE_BYTES)) {
+            $self->_say('READ', $number, $asked, min(PIECE_BYTES, $length - $asked));
+            $asked += PIECE_BYTES;
+        } else {
+            $self->_keep_data($number, \%parts);
+            while (defined(my $part = delete $parts{$taken})) {
+                $self->fail('a part of the body is missing') if length $part != min(PIECE_BYTES, $length - $taken);
+                $digest->add($part);
+                $take->($part);
+                $taken += length $part;
+            }
+        }
+    }
+    $self->fail('the body has another hash than its result') if defined $hash && $hash ne $digest->hexdigest;
+    return;
+}
+
+# Receives a message. Keeps the bytes of DATA by their offset, and other messages for `receive`.
+sub _keep_data {
+    my ($self, $number, $parts) = @_;
+    my $message = $self->_receive_or_resume or return;
+    my ($reference, $offset) = @{$message->{operands}};
+    if ($message->{verb} eq 'DATA') { $parts->{$offset} = $message->content if $reference eq $number }
+    elsif ($message->{verb} ne 'PROGRESS') { push @{$self->{waiting}}, $message }
+    return;
+}
+
+# Returns the next message, or undef after it has resumed the session over a new connection.
+sub _receive_or_resume {
+    my ($self) = @_;
+    my $message = eval { $self->_receive_new };
+    return $message if $message;
+    die $@ if $@ ne LOST;
+    $self->_resume;
+    return;
+}
+
+sub _receive_new {
+    my ($self) = @_;
     while (1) {
         my $message = $self->_receive;
         return $message unless $message->is_terminal;
@@ -153,17 +269,71 @@ sub _receive {
     my $frames = $self->_await(SILENCE_MS);
     if (!$frames) {
         $self->_say('QUERY', 'ping');
-        $frames = $self->_await(SILENCE_MS)
-            or $self->fail('the broker is gone: start one with `earshot serve`', NO_BROKER);
+        $frames = $self->_await(SILENCE_MS);
     }
-    return $self->_understand($frames);
+    if (!$frames) {
+        die LOST if $self->{token};
+        $self->_gone;
+    }
+    my $message = $self->_understand($frames) or die LOST;
+    $self->_confirm($message);
+    return $message;
 }
 
-# Returns the message in these frames. Fails if it is an ERROR.
+sub _gone { my ($self) = @_; return $self->fail('the broker is gone: start one with `earshot serve`', NO_BROKER) }
+
+# Connects again, resumes the session, and repeats the messages that the broker has not received.
+sub _resume {
+    my ($self) = @_;
+    my $end = time + $self->{lease};
+    for (my $pause = 0.01; time < $end; $pause = min(1, 2 * $pause)) {
+        sleep $pause;
+        $self->{socket}->close;
+        my $welcome = eval { $self->_hello };
+        die $@ if $@ && $@ ne LOST;
+        next unless $welcome;
+        my $resumed = $welcome->{fields}{resumed}
+            // $self->fail('the session has ended: ask again', NO_BROKER);
+        return if $self->_send_again($resumed);
+    }
+    return $self->_gone;
+}
+
+sub _send_again {
+    my ($self, $resumed) = @_;
+    $self->{connection}++;
+    $self->{sent} = $resumed;
+    $self->{log} = [grep { $_->{number} > $resumed } @{$self->{log}}];
+    if (defined $self->{acknowledged}) {
+        $self->{sent}++;
+        $self->_transmit("ACK $self->{acknowledged}\n") or return 0;
+    }
+    for my $entry (@{$self->{log}}) {
+        $entry->{number} = ++$self->{sent};
+        $self->_transmit($entry->{head}) or return 0;
+    }
+    return 1;
+}
+
+# Counts a reply, and drops messages from the log: an answer to one shows that the broker has received all before it.
+sub _confirm {
+    my ($self, $message) = @_;
+    my ($verb, @operands) = ($message->{verb}, @{$message->{operands}});
+    $self->{replies}++ unless defined $message->{fields}{seq} || $verb =~ /\A(?:DATA|PROGRESS|GOODBYE)\z/;
+    my ($asked, $count) = @{$questions{$verb} // return};
+    my $start = join ' ', $asked, @operands[0 .. $count - 1];
+    my $log = $self->{log};
+    my $index = first { $log->[$_]{head} =~ /\A\Q$start\E[ \n]/ } 0 .. $#$log;
+    splice @$log, 0, $index + 1 if defined $index;
+    return;
+}
+
+# Returns the message in these frames, or undef if another connection has the session. Fails if it is another ERROR.
 sub _understand {
     my ($self, $frames) = @_;
-    my $message = Earshot::Message->new(@$frames);
+    my $message = Earshot::Message->new($self, @$frames);
     if ($message->{verb} eq 'ERROR') {
+        return if $message->{operands}[0] eq 'session-in-use';
         $self->fail('the broker has ended and another one is there: ask again', NO_BROKER)
             if $message->{operands}[0] eq 'hello-required';
         $self->fail("$message->{operands}[0]: $message->{fields}{detail}");
@@ -193,22 +363,49 @@ sub print {
     print {*STDOUT} $bytes or $class->fail("cannot write: $!");
 }
 
-# Returns the frames of the next message, or undef after a time-out.
+# Returns the frames of the next message, or undef after a time-out. Dies if a session with a lease has no connection.
 sub _await {
     my ($self, $milliseconds) = @_;
     my $socket = $self->{socket};
-    $socket->set(ZMQ_RCVTIMEO, 'int', $milliseconds);
-    my @frames;
-    do { @frames = $socket->recv_multipart } while $socket->has_error && $socket->last_errno == EINTR;
-    return if $socket->last_errno == EAGAIN;
-    $self->_check('cannot receive');
-    return \@frames;
+    my $end = time + $milliseconds / 1000;
+    $socket->set(ZMQ_RCVTIMEO, 'int', $self->{token} ? LOOK_MS : $milliseconds);
+    while (1) {
+        my @frames = $socket->recv_multipart;
+        return \@frames if !$socket->has_error;
+        next if $socket->last_errno == EINTR;
+        $self->_check('cannot receive') if $socket->last_errno != EAGAIN;
+        return if time >= $end;
+        die LOST if $self->{token} && !($socket->get(ZMQ_EVENTS, 'int') & (ZMQ_POLLIN | ZMQ_POLLOUT));
+    }
 }
 
 sub _say {
     my ($self, @words) = @_;
-    $self->{socket}->send($self->_head(@words));
+    my $head = $self->_head(@words);
+    $self->{sent}++;
+    push @{$self->{log}}, { number => $self->{sent}, head => $head }
+        if $self->{token} && $words[0] !~ /\A(?:ACK|READ)\z/;
+    return if $self->_transmit($head);
+    $self->fail('cannot send: ' . $self->{socket}->last_strerror) if !$self->{token};
+    $self->_resume;
+    return;
+}
+
+# Sends a head. Returns whether there was a connection for it.
+sub _transmit {
+    my ($self, $head) = @_;
+    my $socket = $self->{socket};
+    $socket->send($head);
+    return 0 if $socket->has_error && $socket->last_errno == EAGAIN;
     $self->_check('cannot send');
+    return 1;
+}
+
+# Ends the session, so that its lease ends too.
+sub DESTROY {
+    my ($self) = @_;
+    local $@;
+    $self->{socket}->send("BYE\n") if $self->{token} && ${^GLOBAL_PHASE} ne 'DESTRUCT';
     return;
 }
 
@@ -233,12 +430,14 @@ sub _check {
 package Earshot::Message;
 
 sub new {
-    my ($class, $head, $body) = @_;
+    my ($class, $bus, $head, $body) = @_;
     my ($top, $http) = split /\n\n/, $head, 2;
     my ($line, @fields) = split /\n/, $top;
     my ($verb, @operands) = split / /, $line;
     my %fields = map { /\A([^:]*):? *(.*)\z/s } @fields;
-    return bless { verb => $verb, operands => \@operands, fields => \%fields, http => $http, body => $body }, $class;
+    return bless {
+        bus => $bus, verb => $verb, operands => \@operands, fields => \%fields, http => $http, body => $body,
+    }, $class;
 }
 
 # Returns whether the message is a terminal, RESULT or FAILED.
@@ -246,6 +445,19 @@ sub is_terminal { my ($self) = @_; return $self->{verb} eq 'RESULT' || $self->{v
 
 # Returns the body. Call it before `acknowledge`, which lets the broker delete the body.
 sub content {
+    my ($self) = @_;
+    my $content = '';
+    $self->each_part(sub { $content .= shift });
+    return $content;
+}
+
+# Calls a function with each part of the body, in order. Call it before `acknowledge`.
+sub each_part {
+    my ($self, $take) = @_;
+    return defined $self->{fields}{pull} ? $self->{bus}->pull($self, $take) : $take->($self->_whole);
+}
+
+sub _whole {
     my ($self) = @_;
     my $path = $self->{fields}{file} // return $self->{body} // '';
     open my $file, '<:raw', $path or Earshot->fail("$path: $!");

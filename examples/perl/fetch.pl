@@ -1,24 +1,26 @@
 #!/usr/bin/perl
-# fetch.pl URL: Writes the body of a URL to standard output.
+# fetch.pl [--pull] URL: Writes the body of a URL to standard output. With --pull it comes over the connection, and a broken
+# connection is resumed.
 use v5.30;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
 use Earshot;
 
-@ARGV == 1 or Earshot->usage('fetch.pl URL');
+my @options = @ARGV && $ARGV[0] eq '--pull' && shift ? (pull => 1, lease => 60) : ();
+@ARGV == 1 or Earshot->usage('fetch.pl [--pull] URL');
 my ($url) = @ARGV;
 
 # All programs of the user share the handler names, so a random part keeps this one unique.
 open my $random, '<:raw', '/dev/urandom' or die "/dev/urandom: $!\n";
 read($random, my $bytes, 8) == 8 or die "/dev/urandom: $!\n";
 
-my $bus = Earshot->open;
+my $bus = Earshot->open(@options);
 $bus->fetch('fetch/' . unpack('H*', $bytes), 1, $url);
 my $message;
 do { $message = $bus->receive } until $message->is_terminal;
 if ($message->{verb} eq 'RESULT') {
-    Earshot->print($message->content);
+    $message->each_part(sub { Earshot->print(@_) });
     $bus->acknowledge($message);
 } else {
     $bus->acknowledge($message);

@@ -1,6 +1,8 @@
 # Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on ffi-rzmq.
 
+require 'digest'
 require 'ffi-rzmq'
+require 'securerandom'
 
 module Earshot
   FAILED = 1
@@ -17,11 +19,19 @@ module Earshot
     end
   end
 
+  # The broker, or its gateway, cannot be reached now.
+  class Unreachable < Error
+    def initialize(message)
+      super(message, NO_BROKER)
+    end
+  end
+
   # Message from the broker: the words of its first line, its fields, and the HTTP fields as lines.
   class Message
     attr_reader :verb, :operands, :fields, :http
 
-    def initialize(head, body = '')
+    def initialize(bus, head, body = '')
+      @bus = bus
       top, @http = head.split("\n\n", 2)
       line, *fields = top.split("\n")
       @verb, *@operands = line.split
@@ -36,7 +46,16 @@ module Earshot
 
     # Returns the body. Call it before `acknowledge`, which lets the broker delete the body.
     def content
-      fields.key?('file') ? File.binread(fields['file']) : @body
+      content = +''.b
+      each_part { |part| content << part }
+      content
+    end
+
+    # Yields the parts of the body in order. Call it before `acknowledge`.
+    def each_part(&block)
+      if fields.key?('pull') then @bus.pull(self, &block)
+      else yield fields.key?('file') ? File.binread(fields['file']) : @body
+      end
     end
 
     # Returns the terminal as a line: handler, request, status or code, and URL.
@@ -50,12 +69,28 @@ module Earshot
     GREETING_MS = 3000
     SILENCE_MS = 5000
     LINGER_MS = 500
+    # Interval in milliseconds between two checks that the connection of a session with a lease stands.
+    LOOK_MS = 1000
+    PIECE_BYTES = 256 << 10
+    OPEN_READS = 4
+    # Message that each reply answers, and the number of their common operands.
+    QUESTIONS = { 'RESULT' => ['FETCH', 2], 'FAILED' => ['FETCH', 2], 'REMOVED' => ['REMOVE', 1],
+                  'CANCELLED' => ['CANCEL', 2], 'ANSWER' => ['QUERY', 1] }.freeze
+
+    # The connection of a session with a lease has ended.
+    class Lost < StandardError; end
 
     # Connects and performs the handshake, within 3 s.
-    def initialize
-      @heard = 0
-      make_socket
-      greet 'bus', 'HELLO', 'EAR/1'
+    #
+    # `pull`: bodies come over the connection and not in files, for programs that cannot open the files of the broker.
+    # `lease`: seconds for which the broker keeps the session of a broken connection; `receive` resumes the session.
+    def initialize(pull: false, lease: 0)
+      @lease = lease
+      @hello = {}
+      @hello = { client: "ruby-#{SecureRandom.hex(8)}", lease: lease } if lease.positive?
+      @hello[:bodies] = 'pull' if pull
+      start
+      @token = greet('bus', 'HELLO', 'EAR/1', **@hello).fields['token']
     end
 
     # Requests a URL. The fields are those of FETCH: priority: 'high', timeout: 5.
@@ -81,11 +116,76 @@ module Earshot
 
     # Acknowledges a terminal. Unacknowledged terminals fill the delivery window.
     def acknowledge(message)
-      say 'ACK', message.fields['seq'] if message.fields['seq']
+      return unless message.fields['seq']
+
+      @acknowledged = message.fields['seq']
+      say 'ACK', @acknowledged
     end
 
     # Waits for the next message without a time limit. Skips terminals that the broker redelivers with the same number.
     def receive
+      @waiting.shift || receive_new
+    rescue Lost
+      resume
+      retry
+    end
+
+    # Yields the parts of a body with the field `pull`, in order.
+    def pull(message)
+      number, length, hash = message.fields.values_at('seq', 'length', 'sha-256')
+      length = length.to_i
+      digest = Digest::SHA256.new
+      asked = taken = 0
+      parts = {}
+      connection = @connection
+      while taken < length
+        if connection != @connection # The broken connection had READs without an answer.
+          asked = taken
+          parts.clear
+          connection = @connection
+        elsif asked < [length, taken + OPEN_READS * PIECE_BYTES].min
+          say 'READ', number, asked, [PIECE_BYTES, length - asked].min
+          asked += PIECE_BYTES
+        else
+          keep_data(number, parts)
+          while (part = parts.delete(taken))
+            raise Error, 'a part of the body is missing' if part.bytesize != [PIECE_BYTES, length - taken].min
+
+            digest << part
+            yield part
+            taken += part.bytesize
+          end
+        end
+      end
+      raise Error, 'the body has another hash than its result' if hash && hash != digest.hexdigest
+    end
+
+    def close
+      try_to_say("BYE\n") if @token
+      @socket&.close
+      @context&.terminate
+    end
+
+    private
+
+    def start
+      @heard = @sent = @replies = @connection = 0
+      @waiting = [] # received while a body was read
+      @log = []     # messages of a session with a lease that the broker may not have received: number, words, head
+      make_socket
+    end
+
+    # Receives a message. Keeps the bytes of DATA by their offset, and other messages for `receive`.
+    def keep_data(number, parts)
+      message = receive_new
+      if message.verb != 'DATA' then @waiting << message unless message.verb == 'PROGRESS'
+      elsif message.operands[0] == number then parts[message.operands[1].to_i] = message.content
+      end
+    rescue Lost
+      resume
+    end
+
+    def receive_new
       loop do
         message = receive_any
         # The refusal of a durable request has no number, and needs no acknowledgement.
@@ -99,13 +199,6 @@ module Earshot
       end
     end
 
-    def close
-      @socket&.close
-      @context&.terminate
-    end
-
-    private
-
     # Waits for the next message. A broker that ends sends no message, so a QUERY checks that it is alive after some silence.
     def receive_any
       frames = await(SILENCE_MS)
@@ -113,9 +206,58 @@ module Earshot
         say 'QUERY', 'ping'
         frames = await(SILENCE_MS)
       end
-      raise Error.new('the broker is gone: start one with `earshot serve`', NO_BROKER) unless frames
+      raise @token ? Lost : gone unless frames
 
-      understand frames
+      understand(frames).tap { |message| confirm(message) }
+    end
+
+    # Connects again, resumes the session, and repeats the messages that the broker has not received.
+    def resume
+      give_up_at = now + @lease
+      pause = 0.01
+      begin
+        sleep pause
+        pause = [2 * pause, 1].min
+        @socket.close
+        make_socket
+        send_again(greet('bus', 'HELLO', 'EAR/1', **@hello, token: @token, replies: @replies).fields['resumed'])
+      rescue Lost, Unreachable
+        raise gone if now >= give_up_at
+
+        retry
+      end
+    end
+
+    def send_again(resumed)
+      raise Error.new('the session has ended: ask again', NO_BROKER) unless resumed
+
+      @connection += 1
+      @sent = resumed.to_i
+      @log.reject! { |number, _| number <= @sent }
+      raise Lost unless @acknowledged.nil? || try_to_say("ACK #{@acknowledged}\n")
+
+      @sent += 1 if @acknowledged
+      @log.each do |entry|
+        entry[0] = @sent += 1
+        raise Lost unless try_to_say(entry[2])
+      end
+    end
+
+    # Counts a reply, and drops messages from the log: an answer to one shows that the broker has received all before it.
+    def confirm(message)
+      @replies += 1 unless message.fields['seq'] || %w[DATA PROGRESS GOODBYE].include?(message.verb)
+      verb, count = QUESTIONS[message.verb]
+      asked = [verb, *message.operands.first(count.to_i)]
+      index = @log.index { |_, words| words.first(asked.size) == asked }
+      @log.shift(index + 1) if index
+    end
+
+    def gone
+      Error.new('the broker is gone: start one with `earshot serve`', NO_BROKER)
+    end
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
     def folder
@@ -129,9 +271,18 @@ module Earshot
     end
 
     def make_socket
-      @context = ZMQ::Context.new
+      @context ||= ZMQ::Context.new
       @socket = @context.socket(ZMQ::DEALER)
       check @socket.setsockopt(ZMQ::LINGER, LINGER_MS)
+      serve_one_connection if @lease&.positive?
+    end
+
+    # Messages for one connection must never reach the next one. Without a connection a send fails.
+    def serve_one_connection
+      check @socket.setsockopt(ZMQ::RECONNECT_IVL, -1)
+      check @socket.setsockopt(ZMQ::IMMEDIATE, 1)
+      check @socket.setsockopt(ZMQ::SNDTIMEO, GREETING_MS)
+      check @socket.setsockopt(ZMQ::SNDHWM, 0)
     end
 
     # Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests.
@@ -145,7 +296,7 @@ module Earshot
     end
 
     def no_broker
-      Error.new("no broker answers in #{folder}: start one with `earshot serve`", NO_BROKER)
+      Unreachable.new("no broker answers in #{folder}: start one with `earshot serve`")
     end
 
     def greet(endpoint, *words, **fields)
@@ -154,33 +305,44 @@ module Earshot
       answer = await(GREETING_MS) if try_to_say(head(words, fields))
       raise no_broker unless answer
 
+      check @socket.setsockopt(ZMQ::SNDTIMEO, 0) if @lease&.positive?
       understand answer
     end
 
-    # Returns the frames of the next message, or nil after a time-out.
+    # Returns the frames of the next message, or nil after a time-out. Raises Lost if a session with a lease has no connection.
     def await(milliseconds)
-      check @socket.setsockopt(ZMQ::RCVTIMEO, milliseconds)
+      check @socket.setsockopt(ZMQ::RCVTIMEO, @token ? LOOK_MS : milliseconds)
+      give_up_at = now + milliseconds / 1000.0
       frames = []
       until ZMQ::Util.resultcode_ok?(@socket.recv_strings(frames))
-        return nil if ZMQ::Util.errno == ZMQ::EAGAIN
-        raise Error, "cannot receive: #{ZMQ::Util.error_string}" unless ZMQ::Util.errno == Errno::EINTR::Errno
+        case ZMQ::Util.errno
+        when ZMQ::EAGAIN
+          raise Lost if @token && option(ZMQ::EVENTS).nobits?(ZMQ::POLLOUT | ZMQ::POLLIN)
+          return nil if now >= give_up_at
+        when Errno::EINTR::Errno then next
+        else raise Error, "cannot receive: #{ZMQ::Util.error_string}"
+        end
       end
       frames
     end
 
     # Returns the message in these frames. Fails if it is an ERROR.
     def understand(frames)
-      message = Message.new(*frames.first(2))
+      message = Message.new(self, *frames.first(2))
       return message unless message.verb == 'ERROR'
 
       code = message.operands.first
+      raise Unreachable, 'the session is in use by another connection' if code == 'session-in-use'
       raise Error, "#{code}: #{message.fields['detail']}" unless code == 'hello-required'
 
       raise Error.new('the broker has ended and another one is there: ask again', NO_BROKER)
     end
 
     def say(*words, **fields)
-      check @socket.send_string(head(words, fields))
+      head = head(words, fields)
+      @sent += 1
+      @log << [@sent, words.map(&:to_s), head] if @token && !%w[ACK READ].include?(words.first)
+      try_to_say(head) or resume
     end
 
     # Sends a head. Returns false if no connection was established in time.
@@ -205,21 +367,22 @@ module Earshot
     def check(result)
       raise Error, ZMQ::Util.error_string unless ZMQ::Util.resultcode_ok?(result)
     end
+
+    def option(name)
+      value = []
+      check @socket.getsockopt(name, value)
+      value.first
+    end
   end
 
   # Connection of a worker, protocol EARW/1 (protocols/2-WORKER.md), without the methods for clients.
   class Worker < Bus
-    undef_method :fetch, :remove, :cancel, :subscribe, :acknowledge
+    undef_method :fetch, :remove, :cancel, :subscribe, :acknowledge, :pull
 
     # Connects as a worker for URLs of a scheme, with `slots` concurrent jobs, within 3 s.
     def initialize(scheme, slots)
-      @heard = 0
-      make_socket
-      # The socket serves one connection, so that messages for one broker never reach the next one. Without a connection
-      # a send fails, and `wait` detects that.
-      check @socket.setsockopt(ZMQ::RECONNECT_IVL, -1)
-      check @socket.setsockopt(ZMQ::IMMEDIATE, 1)
-      check @socket.setsockopt(ZMQ::SNDTIMEO, GREETING_MS)
+      start
+      serve_one_connection # `wait` detects its end.
       greet 'work', 'READY', 'EARW/1', slots: slots, schemes: scheme, pid: Process.pid, drain: 'yes'
       @ready = IO.for_fd(option(ZMQ::FD), autoclose: false)
     end
@@ -255,19 +418,11 @@ module Earshot
     def bye
       say 'BYE'
     end
-
-    private
-
-    def option(name)
-      value = []
-      check @socket.getsockopt(name, value)
-      value.first
-    end
   end
 
   # Runs a program with a bus, and closes the bus. Reports a failure on standard error and as the exit code.
-  def self.open(&program)
-    run(-> { Bus.new }, &program)
+  def self.open(**options, &program)
+    run(-> { Bus.new(**options) }, &program)
   end
 
   # Runs a program with the connection of a worker.

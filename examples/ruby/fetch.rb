@@ -1,17 +1,20 @@
-# fetch.rb URL: Writes the body of a URL to standard output.
+# fetch.rb [--pull] URL: Writes the body of a URL to standard output. With --pull it comes over the connection, and a broken
+# connection is resumed.
 
 require 'securerandom'
 require_relative 'earshot'
 
-Earshot.usage('fetch.rb URL') unless ARGV.size == 1
+pull = ARGV.first == '--pull' && ARGV.shift
+Earshot.usage('fetch.rb [--pull] URL') unless ARGV.size == 1
 url = ARGV.first
 
-Earshot.open do |bus|
+Earshot.open(**(pull ? { pull: true, lease: 60 } : {})) do |bus|
   # All programs of the user share the handler names, so a random part keeps this one unique.
   bus.fetch("fetch/#{SecureRandom.uuid}", 1, url)
   message = bus.receive until message&.terminal?
   if message.verb == 'RESULT'
-    $stdout.binmode.write(message.content)
+    $stdout.binmode
+    message.each_part { |part| $stdout.write(part) }
     bus.acknowledge(message)
   else
     bus.acknowledge(message)

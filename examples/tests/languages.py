@@ -21,7 +21,7 @@ class Language:
     """Commands that build and run the programs of one folder, in that folder, as its README shows them."""
 
     def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False,
-                 speaks=True, counts_failures=False,
+                 speaks=True, counts_failures=False, pulls=False,
                  distrust="is not a directory private to this user: remove it, or set EARSHOT_RUNTIME"):
         self.name = name
         self.packages = packages
@@ -35,6 +35,8 @@ class Language:
         self.speaks = speaks
         # Whether the exit code of `watch` depends on failures among the results.
         self.counts_failures = counts_failures
+        # Whether `fetch --pull` reads bodies over the connection, in a session with a lease.
+        self.pulls = pulls
         # Part of the message about a runtime directory that is open to others.
         self.distrust = distrust
 
@@ -70,19 +72,20 @@ def installed(package):
 
 
 LANGUAGES = [
-    Language("c", ["gcc", "make", "libzmq3-dev"], "./fetch", "./gallery", "./watch", "./worker", build="make"),
+    Language("c", ["gcc", "make", "libzmq3-dev", "libssl-dev"], "./fetch", "./gallery", "./watch", "./worker",
+             build="make", pulls=True),
     Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs",
-             "node worker.mjs"),
+             "node worker.mjs", pulls=True),
     Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl",
-             "perl worker.pl"),
+             "perl worker.pl", pulls=True),
     Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb",
-             "ruby worker.rb"),
+             "ruby worker.rb", pulls=True),
     Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh", "sh worker.sh", speaks=False,
              counts_failures=True, distrust=SWIFT_DISTRUST),
     Language("swift", [], ".build/release/fetch", ".build/release/gallery", ".build/release/watch",
              build="swift build -c release -q", in_place=True, distrust=SWIFT_DISTRUST),
     Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
-             f"{JAVA} Worker", build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java"),
+             f"{JAVA} Worker", build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java", pulls=True),
 ]
 
 # Languages with an example worker. The Swift package is only a client.

@@ -4,6 +4,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
+internal import ZMTP
 
 /// Folder of body files: one file for each content, named by its SHA-256.
 ///
@@ -168,8 +169,7 @@ final class Spool {
         return bytes
     }
 
-    /// Reads a part of a file, and asks the kernel to read the bytes after it ahead. Opens the file each time, so that a
-    /// reader holds no descriptor between its READs.
+    /// Reads a part of a file. Opens the file each time, so that a reader holds no descriptor between its READs.
     ///
     /// - Returns: At most `count` bytes; fewer at the end of the file, none if it is missing.
     func read(_ name: String, from offset: Int, count: Int) -> [UInt8] {
@@ -184,8 +184,23 @@ final class Spool {
                 taken += max(0, read)
             }
         }
-        if bytes.count == count { posix_fadvise(file, offset + count, Self.aheadBytes, POSIX_FADV_WILLNEED) }
         return bytes
+    }
+
+    /// Opens a part of a file for sending, and asks the kernel to read the bytes after it ahead. The file is opened for
+    /// each part, so that a reader holds no descriptor between its READs.
+    ///
+    /// - Returns: At most `count` bytes from `offset`; nil if there are none.
+    func part(of name: String, from offset: Int, count: Int) -> FilePart? {
+        guard let file = open(name) else { return nil }
+        var status = stat()
+        guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size > offset else {
+            close(file)
+            return nil
+        }
+        let part = FilePart(file, offset: offset, count: min(count, status.st_size - offset))
+        if part.count == count { posix_fadvise(file, offset + count, Self.aheadBytes, POSIX_FADV_WILLNEED) }
+        return part
     }
 
     /// Creates an unlinked file of the broker, which disappears when it is closed. The caller must close it.

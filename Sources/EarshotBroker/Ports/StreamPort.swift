@@ -29,26 +29,7 @@ final class StreamPort {
         case data
     }
 
-    /// One connection.
-    private final class Peer {
-        let number: UInt64
-        let stream: MessageStream
-        let pid: Int32
-        /// Whether it sends an empty delimiter frame and expects one.
-        var hasEnvelope = false
-        /// Whether it has sent a message and its connection was reported.
-        var isKnown = false
-        /// Whether it is queued in `ready`.
-        var isReady = false
-        /// Whether it is queued in `dirty`, with unsent output.
-        var isDirty = false
-
-        init(_ number: UInt64, _ stream: MessageStream, pid: Int32) {
-            self.number = number
-            self.stream = stream
-            self.pid = pid
-        }
-    }
+    private typealias Peer = PortPeer
 
     /// Maximum number of messages, commands and discarded frames processed in one pass, so that a port never starves
     /// the other one or the timers.
@@ -60,6 +41,11 @@ final class StreamPort {
     static let itemsPerTurn = 32
     /// Maximum bytes read of one peer in one pass: sixteen messages with bodies of 64 KiB.
     private static let bytesPerTurn = 1 << 20
+    /// Send buffer of a connection with pulled bodies, in bytes: two parts, so that the next one is sent while the client
+    /// stores the first.
+    private static let dataBufferBytes: Int32 = 512 << 10
+    /// Part of the connections that one of several users may have: two users cannot exclude a third.
+    private static let userShare = 4
     /// Maximum number of connections accepted in one pass.
     private static let acceptsPerPass = 256
     /// Time for a connection to close by itself after the end of its process, which a forked child can outlive. Also
@@ -84,6 +70,10 @@ final class StreamPort {
     private let bounds: PortBounds
     private let memory: ConnectionMemory
     private let connectionLimit: Int
+    private var users = PermittedUsers()
+    private var refusals = RefusedPeers()
+    /// Number of connections of each user.
+    private var connections: [UInt32: Int] = [:]
     private var accepting: EventLoop.Registration?
     /// Whether connections may be waiting to be accepted.
     private var hasCallers = false
@@ -102,7 +92,7 @@ final class StreamPort {
     /// Number of messages taken since the caller last reset it.
     var taken = 0
 
-    /// Listens at `path`, which only this user can connect to.
+    /// Listens at `path`, which only this user can connect to until ``permit(_:)``.
     ///
     /// - Parameters:
     ///   - opened: Socket that listens there already; nil to create one.
@@ -141,6 +131,24 @@ final class StreamPort {
         memory.close()
         if let accepting { loop.remove(accepting) }
         UnixSocket.close(listener)
+    }
+
+    /// Sets the other users that may connect. Connections of users that are no longer permitted are closed.
+    func permit(_ others: UserList) throws(SystemError) {
+        guard others != users.others else { return }
+        users = PermittedUsers(others: others)
+        try UnixSocket.setOpen(users.isShared, path)
+        for peer in peers.values where !peer.isRefused && !users.permits(peer.uid, now: loop.now) {
+            closeLater(peer.number)
+        }
+    }
+
+    /// Whether users besides this one may connect.
+    var isShared: Bool { users.isShared }
+
+    /// User ID of a peer; nil for this user, for root, and for a lost peer.
+    func otherUser(of number: UInt64) -> UInt32? {
+        peers[number].flatMap { $0.uid == 0 || $0.uid == getuid() ? nil : $0.uid }
     }
 
     /// Process ID of a peer according to the kernel; 0 if unknown.
@@ -198,6 +206,10 @@ final class StreamPort {
         var turn = share
         while let message = peer.stream.next(&turn) {
             let bytes = message.head.count + (message.body?.count ?? 0)
+            if peer.isRefused {
+                answerRefused(peer, hasEnvelope: message.hasEnvelope)
+                continue
+            }
             if !peer.isKnown {
                 peer.isKnown = true
                 peer.hasEnvelope = message.hasEnvelope
@@ -220,8 +232,19 @@ final class StreamPort {
         return turn
     }
 
+    private func answerRefused(_ peer: Peer, hasEnvelope: Bool) {
+        guard !peer.isAnswered else { return }
+        peer.isAnswered = true
+        peer.hasEnvelope = hasEnvelope
+        _ = send(RefusedPeers.answer(to: peer.uid), to: peer.number)
+        closeLater(peer.number)
+    }
+
     private func lose(_ peer: Peer, _ handle: (PortEvent) -> Int) {
         peers[peer.number] = nil
+        refusals.forget(peer.number)
+        connections[peer.uid, default: 1] -= 1
+        if connections[peer.uid] == 0 { connections[peer.uid] = nil }
         if let violation = peer.stream.violation { refuse(violation) }
         let process = processes?.living(peer.pid)
         processes?.forget(peer.number, of: peer.pid)
@@ -242,7 +265,7 @@ final class StreamPort {
     /// Listens at the path again. The folder must belong to this user alone. Existing connections continue, and those
     /// in the old socket's backlog are accepted.
     func listenAgain() throws {
-        let next = try UnixSocket.listen(at: path)
+        let next = try UnixSocket.listen(at: path, isOpen: users.isShared)
         hasCallers = true
         while hasCallers { acceptCallers() }
         if let accepting { loop.remove(accepting) }
@@ -288,30 +311,45 @@ final class StreamPort {
     }
 
     private func admit(_ descriptor: Int32) throws(SystemError) {
-        guard let credentials = UnixSocket.credentials(of: descriptor), credentials.uid == getuid() else {
-            UnixSocket.close(descriptor)
-            refuse("another user")
-            return
+        guard let credentials = UnixSocket.credentials(of: descriptor) else { return UnixSocket.close(descriptor) }
+        let isRefused = !users.permits(credentials.uid, now: loop.now)
+        if isRefused {
+            refuse(users.isShared ? "user \(credentials.uid) is not in the setting users" : "another user")
+            guard users.isShared, refusals.hasRoom else { return UnixSocket.close(descriptor) }
         }
-        guard peers.count < connectionLimit else {
+        if let bound = bound(for: credentials.uid) {
             UnixSocket.close(descriptor)
-            refuse("more than \(connectionLimit) connections, as many as descriptors allow")
+            refuse(bound)
             return
         }
         lastNumber += 1
         let number = lastNumber
         let stream = try MessageStream(
-            descriptor, as: .router, frameBytes: frameBytes, mostMessages: bounds.messages, memory: memory,
-            owner: credentials.pid, loop: loop
+            descriptor, as: .router, frameBytes: isRefused ? RefusedPeers.frameBytes : frameBytes,
+            mostMessages: bounds.messages, memory: isRefused ? refusals.memory : memory, owner: credentials.pid,
+            loop: loop
         ) { [unowned self] in
             if let peer = peers[number] { note(peer) }
         }
-        let peer = Peer(number, stream, pid: credentials.pid)
+        let peer = Peer(number, stream, credentials, isRefused: isRefused)
+        if isRefused { refusals.insert(number) }
+        connections[credentials.uid, default: 0] += 1
         peers[number] = peer
         if silenceEnds.isEmpty { setSilenceTimer(after: Self.silence) }
         silenceEnds.append((number, loop.now.advanced(by: Self.silence)))
         stream.flush()
         if processes?.watch(peer.pid, for: number, descriptor) == false { closeLater(number) }
+    }
+
+    /// Returns the bound that forbids another connection of a user; nil if there is room.
+    private func bound(for user: UInt32) -> String? {
+        guard peers.count < connectionLimit else {
+            return "more than \(connectionLimit) connections, as many as descriptors allow"
+        }
+        // This user and root are the administrator.
+        guard users.isShared, user != 0, user != getuid() else { return nil }
+        let most = connectionLimit / Self.userShare
+        return connections[user, default: 0] < most ? nil : "more than \(most) connections of user \(user)"
     }
 
     // MARK: Silence
@@ -363,18 +401,38 @@ final class StreamPort {
     /// Queues a head and an optional body; ``flush()`` sends them.
     func send(_ head: [UInt8], _ body: [UInt8]? = nil, to number: UInt64, as kind: Kind = .reply) -> Sent {
         guard let peer = peers[number], !peer.stream.isEnded else { return .unreachable }
-        if !takes(kind, peer.stream) {
-            // Only unread output counts, not the output queued in this pass.
-            peer.stream.flush()
-            guard takes(kind, peer.stream) else { return .wouldBlock }
-        }
+        guard hasRoom(for: kind, peer) else { return .wouldBlock }
         let message = ZMTP.Message(head: head, body: body, hasEnvelope: peer.hasEnvelope)
         guard peer.stream.send(message, isReply: kind == .reply) else { return .wouldBlock }
+        noteOutput(peer)
+        return .sent
+    }
+
+    /// Queues a head and a part of a body; ``flush()`` sends them.
+    func send(_ head: [UInt8], _ part: FilePart, to number: UInt64) -> Sent {
+        guard let peer = peers[number], !peer.stream.isEnded else { return .unreachable }
+        guard hasRoom(for: .data, peer) else { return .wouldBlock }
+        if !peer.hasLargeBuffer {
+            peer.hasLargeBuffer = true
+            UnixSocket.setSendBuffer(peer.stream.descriptor, bytes: Self.dataBufferBytes)
+        }
+        guard peer.stream.send(head, part, hasEnvelope: peer.hasEnvelope) else { return .wouldBlock }
+        noteOutput(peer)
+        return .sent
+    }
+
+    private func hasRoom(for kind: Kind, _ peer: Peer) -> Bool {
+        if takes(kind, peer.stream) { return true }
+        // Only unread output counts, not the output queued in this pass.
+        peer.stream.flush()
+        return takes(kind, peer.stream)
+    }
+
+    private func noteOutput(_ peer: Peer) {
         if !peer.isDirty {
             peer.isDirty = true
             dirty.append(peer)
         }
-        return .sent
     }
 
     /// Returns whether a peer accepts messages again after `.wouldBlock`; true for a lost peer. The loop wakes up when

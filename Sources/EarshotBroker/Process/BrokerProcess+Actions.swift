@@ -7,6 +7,10 @@ internal import Logging
 
 /// Interpreter of the core's actions.
 extension BrokerProcess {
+    /// Minimum length of a part of a body that is sent from its file, in bytes. Each such part holds a descriptor while it
+    /// is unsent, so a client that reads nothing holds thirteen at most.
+    private static let leastFilePart = 65_536
+
     /// Carries out actions until none are left. Sending can report events to the core that cause further actions.
     func carryOut() {
         while true {
@@ -67,6 +71,8 @@ extension BrokerProcess {
             durable?.ask(.store(id: id.rawValue, acceptedAt: acceptedAt, head: head))
         case .durable(.storeResult(let id, let result)): store(result, of: id)
         case .durable(.readResult(let id)): durable?.ask(.read(id: id.rawValue))
+        case .durable(.reopen(let id, let acceptedAt)):
+            durable?.ask(.reopen(id: id.rawValue, acceptedAt: acceptedAt))
         case .durable(.forget(let id)): durable?.ask(.forget(id: id.rawValue))
         case .durable(.limit(let bytes)): durable?.ask(.limit(bytes: bytes))
         case .supervisor(.settingChanged(let change)):
@@ -74,6 +80,7 @@ extension BrokerProcess {
                 "a client changed a setting", metadata: ["setting": "\(change.words.joined(separator: " "))"])
             applyLogSettings()
             supervisor?.tell(change)
+        case .supervisor(.ended(let ended)): supervisor?.tell(ended)
         }
     }
 
@@ -163,20 +170,25 @@ extension BrokerProcess {
         return WaitingTerminals.Content(head: terminal.encoded(), body: file)
     }
 
-    /// Reads and sends a part of a body. Nothing is read for a client that cannot accept it; the core repeats the action
+    /// Sends a part of a body. No file is opened for a client that cannot accept it; the core repeats the action
     /// once it can.
     private func send(_ piece: BodyPiece, to client: ClientID) {
         guard bus.takesData(for: client.rawValue) else {
             refused(piece, by: client)
             return
         }
-        let bytes = spool.read(piece.file, from: piece.data.offset, count: piece.length)
-        guard !bytes.isEmpty else {
+        let head = BrokerMessage.data(piece.data).encoded()
+        let (offset, count) = (piece.data.offset, piece.length)
+        let outcome: StreamPort.Sent
+        if count >= Self.leastFilePart, let part = spool.part(of: piece.file, from: offset, count: count) {
+            outcome = bus.send(head, part, to: client.rawValue)
+        } else if case let bytes = spool.read(piece.file, from: offset, count: count), !bytes.isEmpty {
+            outcome = bus.send(head, bytes, to: client.rawValue, as: .data)
+        } else {
             core.pieceLost(piece, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
             return
         }
-        let head = BrokerMessage.data(piece.data).encoded()
-        if bus.send(head, bytes, to: client.rawValue, as: .data) == .wouldBlock { refused(piece, by: client) }
+        if outcome == .wouldBlock { refused(piece, by: client) }
     }
 
     private func refused(_ piece: BodyPiece, by client: ClientID) {

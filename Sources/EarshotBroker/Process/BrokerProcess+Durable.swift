@@ -33,7 +33,7 @@ extension BrokerProcess {
                 case .opened(let found): rows = found
                 case .trouble(let trouble): logger.report(trouble.message, trouble.details)
                 case .foreign(let words): throw BrokerError(words, isPermanent: true)
-                case .stored, .refused, .recorded, .read: break
+                case .stored, .refused, .recorded, .read, .reopened: break
                 }
             }
             return DurableOpening(store: store, rows: rows)
@@ -59,7 +59,7 @@ extension BrokerProcess {
             core.durableRestored(
                 DurableEntry(
                     id: DurableID(rawValue: row.id), acceptedAt: row.acceptedAt, head: row.head,
-                    hasResult: row.hasEnded, file: file, fileBytes: row.fileBytes), now: now)
+                    hasResult: row.hasEnded, failure: row.failure, file: file, fileBytes: row.fileBytes), now: now)
         }
         if !opening.rows.isEmpty {
             logger.notice("restored durable requests", metadata: ["count": "\(opening.rows.count)"])
@@ -94,6 +94,7 @@ extension BrokerProcess {
                 core.durableRecorded(DurableID(rawValue: id), isStored: isStored, now: now)
             case .read(let id, let reading):
                 core.durableRead(DurableID(rawValue: id), reading.flatMap(content), now: now)
+            case .reopened(let id, let head): core.durableReopened(DurableID(rawValue: id), head, now: now)
             case .trouble(let trouble): logger.report(trouble.message, trouble.details)
             }
         }

@@ -1,9 +1,37 @@
 internal import EarshotCore
 internal import EarshotLoop
+internal import Logging
 
-/// Definition of the places that the broker creates again after their removal.
+/// The runtime folder, and the places that the broker creates again after their removal.
 extension BrokerProcess {
     private var lockPath: String { options.runtimeFolder + "/broker.lock" }
+
+    /// Creates the runtime folder or checks the existing one. A supervisor has checked it already, and an earlier broker
+    /// may have opened it to other users.
+    static func makeRuntimeFolder(_ options: BrokerOptions) throws(FolderError) {
+        if options.supervisorDescriptor == nil, options.settings[.users].isEmpty {
+            try PrivateFolder.makeClosed(options.runtimeFolder)
+        } else {
+            try PrivateFolder.makeOpenable(options.runtimeFolder)
+        }
+    }
+
+    /// Opens the runtime folder and the socket `bus` to the users of the settings, or closes both.
+    func applyUsers() throws {
+        let users = try UserList(core.settings[.users])
+        let runtime = options.runtimeFolder
+        if !users.isEmpty {
+            do throws(FolderError) {
+                try PrivateFolder.checkFoldersAbove(runtime, allowsSticky: false)
+            } catch {
+                logger.warning(
+                    "programs of other users do not trust this runtime folder; use one below /run",
+                    metadata: ["error": "\(error)", "path": "\(runtime)"])
+            }
+        }
+        try PrivateFolder.setOpen(!users.isEmpty, runtime)
+        try bus.permit(users)
+    }
 
     /// Creates the watch over all places.
     func makePlaces() throws(SystemError) -> BrokerPlaces {
@@ -12,7 +40,12 @@ extension BrokerProcess {
             BrokerPlaces.Place(name: "runtime", path: runtime) { [unowned self] in
                 lock.isAt(lockPath)
             } makeAgain: { [unowned self] in
-                try PrivateFolder.makeClosed(runtime)
+                if bus.isShared {
+                    try PrivateFolder.makeOpenable(runtime)
+                    try PrivateFolder.setOpen(true, runtime)
+                } else {
+                    try PrivateFolder.makeClosed(runtime)
+                }
                 guard let lock = try LockFile.take(lockPath) else {
                     throw BrokerError("another broker runs in \(runtime)")
                 }
@@ -41,9 +74,12 @@ extension BrokerProcess {
         BrokerPlaces.Place(name: name, path: options.runtimeFolder + "/" + name) {
             port.isInPlace
         } makeAgain: { [unowned self] in
-            // The folder must be locked by this broker and closed to others before it listens there.
+            // The folder must be locked by this broker, and others must not be able to change it.
             guard lock.isAt(lockPath) else { throw BrokerError("the runtime folder is not locked by this broker") }
-            guard try PrivateFolder.isClosed(options.runtimeFolder) else {
+            let isMissing =
+                try bus.isShared
+                ? !PrivateFolder.isOwn(options.runtimeFolder) : !PrivateFolder.isClosed(options.runtimeFolder)
+            if isMissing {
                 throw BrokerError("the runtime folder is missing")
             }
             try port.listenAgain()

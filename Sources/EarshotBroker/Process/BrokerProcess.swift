@@ -100,7 +100,7 @@ public final class BrokerProcess {
         self.options = options
         self.logger = logger
         self.signals = signals
-        try PrivateFolder.makeClosed(options.runtimeFolder)
+        try Self.makeRuntimeFolder(options)
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
         // The kernel kills the broker of a dead supervisor. It may hold its locks for a moment.
         let patience = options.parentPid == nil ? 0 : Self.lockMilliseconds
@@ -141,6 +141,7 @@ public final class BrokerProcess {
             workerLimits: workerLimits, secret: options.secret, facilities: facilities, seed: Self.randomNumber())
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         applyLogSettings()
+        try applyUsers()
         if let cache { try listen(to: cache) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
@@ -154,7 +155,8 @@ public final class BrokerProcess {
         if let descriptor = options.supervisorDescriptor {
             supervisor = try SupervisorLink(
                 descriptor, loop: loop, logger: logger, onSettings: { [unowned self] in take($0) },
-                onFailures: { [unowned self] in core.childFailures = $0 })
+                onFailures: { [unowned self] in core.childFailures = $0 },
+                onReports: { [unowned self] in core.reportEnds($0) })
         }
         places = try makePlaces()
     }
@@ -217,7 +219,8 @@ public final class BrokerProcess {
         case .connected(let peer, let isRequestReply):
             core.clientConnected(
                 ClientID(rawValue: peer), isRequestReply: isRequestReply,
-                token: SessionToken(high: Self.randomNumber(), low: Self.randomNumber()))
+                token: SessionToken(high: Self.randomNumber(), low: Self.randomNumber()),
+                user: bus.otherUser(of: peer).flatMap { PrincipalName("uid:\($0)") })
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
@@ -333,6 +336,11 @@ public final class BrokerProcess {
     private func take(_ settings: Settings) {
         core.settingsRead(settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         applyLogSettings()
+        do {
+            try applyUsers()
+        } catch {
+            logger.error("cannot apply the setting users; the present users stay", metadata: ["error": "\(error)"])
+        }
     }
 
     /// Applies the settings of the log. The handler of `earshot` has one level for all copies of the logger.

@@ -9,6 +9,8 @@ internal import Logging
 /// | to the broker | all settings: one line each, then `end`; answered by `read` |
 /// | to the broker | all failing children: one line each, then `failing` |
 /// | to the broker | `alive`; answered by `alive` |
+/// | to the broker | `report-ends`, `ignore-ends` |
+/// | to the supervisor | the end of a request, after `report-ends` |
 /// | to the supervisor | a setting that a client changed, in the form of SET |
 /// | to the supervisor | the number of accepted workers |
 ///
@@ -19,26 +21,35 @@ final class SupervisorLink {
     /// the next broker does not learn it.
     static let mostUnsaid = 2_048
 
+    /// Maximum ends of requests that wait for the supervisor: some milliseconds of a busy bus, and at most 40 MiB of URLs.
+    /// Further ones are dropped and counted, because the broker must not wait for programs.
+    static let mostUnsaidEnds = 4_096
+
     private let logger: Logger
     private let onSettings: (Settings) -> Void
     private let onFailures: ([ChildFailure]) -> Void
+    private let onReports: (Bool) -> Void
     private var channel: LineChannel?
     private var lines: [String] = []
     /// Changes that the supervisor cannot receive yet. A later change of the same subject replaces an earlier one.
     private var unsaid: [SettingChange] = []
     /// Whether a change was dropped since the supervisor last read. One warning covers them all.
     private var hasDropped = false
+    private var unsaidEnds: [EndedRequest] = []
+    /// Ends that were dropped since the supervisor last read.
+    private var droppedEnds = 0
     /// Unsent number of accepted workers; nil if it was sent.
     private var unsaidWorkers: Int?
     private var workers = 0
 
     init(
         _ descriptor: Int32, loop: EventLoop, logger: Logger, onSettings: @escaping (Settings) -> Void,
-        onFailures: @escaping ([ChildFailure]) -> Void
+        onFailures: @escaping ([ChildFailure]) -> Void, onReports: @escaping (Bool) -> Void = { _ in }
     ) throws(SystemError) {
         self.logger = logger
         self.onSettings = onSettings
         self.onFailures = onFailures
+        self.onReports = onReports
         let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in take(line) }
         channel.onRoom = { [unowned self] in sayRest() }
         self.channel = channel
@@ -58,6 +69,16 @@ final class SupervisorLink {
             metadata: ["waiting": "\(unsaid.count)"])
     }
 
+    /// Reports the end of a request, now or once the channel has room.
+    func tell(_ ended: EndedRequest) {
+        guard unsaidEnds.count < Self.mostUnsaidEnds else {
+            droppedEnds += 1
+            return
+        }
+        unsaidEnds.append(ended)
+        sayRest()
+    }
+
     /// Reports the number of accepted workers, if it has changed.
     func tell(workersTakenIn count: Int) {
         guard count != workers else { return }
@@ -71,6 +92,14 @@ final class SupervisorLink {
         hasDropped = false
         var lines = unsaid.map { $0.words.joined(separator: " ") }
         unsaid = []
+        lines += unsaidEnds.map(\.line)
+        unsaidEnds = []
+        if droppedEnds > 0 {
+            logger.warning(
+                "the supervisor did not read ends of requests in time: on-complete runs no program for some",
+                metadata: ["dropped": "\(droppedEnds)"])
+            droppedEnds = 0
+        }
         if let count = unsaidWorkers { lines.append("\(SupervisorWord.workers) \(count)") }
         unsaidWorkers = nil
         if !lines.isEmpty { channel.send(lines) }
@@ -79,6 +108,8 @@ final class SupervisorLink {
     private func take(_ line: String) {
         switch line {
         case SupervisorWord.alive: if let channel, !channel.hasBacklog { channel.send([SupervisorWord.alive]) }
+        case SupervisorWord.reportEnds: onReports(true)
+        case SupervisorWord.ignoreEnds: onReports(false)
         case ChildFailure.end:
             onFailures(lines.compactMap { ChildFailure(line: $0) })
             lines = []

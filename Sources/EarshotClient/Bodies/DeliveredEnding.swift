@@ -8,6 +8,10 @@ enum DeliveredEnding {
     case isGone
 
     init(_ delivery: Delivery, _ bytes: [UInt8]) {
+        if let number = delivery.storeFailure {
+            self = .failed(.cannotStore(number))
+            return
+        }
         do throws(DeliveredFile.Failure) {
             switch delivery.terminal.outcome {
             case .result(let status, let response):

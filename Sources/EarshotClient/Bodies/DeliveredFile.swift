@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Open file of the spool. It exists as long as this object, even if its names are removed.
+/// Open file of a body. It exists as long as this object, even if its names are removed.
 ///
 /// A terminal can therefore be acknowledged on arrival. Acknowledgements are cumulative, so one that waited for its
 /// reader would delay all later ones.
@@ -19,7 +19,7 @@ final class DeliveredFile: Sendable {
     ///
     /// - Parameter length: required length in bytes; nil for a file that grows.
     init(_ path: String, length: Int?) throws(Failure) {
-        descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+        descriptor = BodyFile.open(path)
         guard descriptor >= 0 else {
             let number = errno
             throw number == ENOENT || number == ENOTDIR || number == ELOOP ? .isGone : .cannotOpen(number)

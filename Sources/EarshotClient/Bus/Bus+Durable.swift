@@ -38,9 +38,7 @@ extension Bus {
     ) async throws {
         try Task.checkCancellation()
         guard let name = HandlerID(handler) else { throw BusError.noName }
-        guard let request = RequestID(id) else {
-            throw BusError(.invalidRequest, "The request ID is invalid: use 1 to 64 visible ASCII bytes.")
-        }
+        guard let request = RequestID(id) else { throw BusError.noID }
         var fetch = try options.request(RequestKey(name, request), url, priority)
         fetch.options.isDurable = true
         fetch.options.subscribes = false
@@ -52,6 +50,25 @@ extension Bus {
             answer.giveUp()
             commands.put(.withdraw(RequestKey(name, request), answer))
         }
+    }
+
+    /// Repeats a durable request that has failed. Returns when it is pending on disk.
+    ///
+    /// The failure must wait for a claim: no subscriber has received it, or all of them left without acknowledging it. The
+    /// request keeps its options, and its times count from now. It has no effect on a request that has not ended.
+    ///
+    /// - Parameters:
+    ///   - id: ID of the request under its handler.
+    ///   - handler: name of the handler.
+    /// - Throws: ``BusError`` with ``BusError/Code/unknownRequest`` if no such failure waits, ``BusError/Code/notStored`` if the
+    ///   broker cannot write to its disk, ``BusError/Code/invalidRequest``, ``BusError/Code/idInUse`` if the program
+    ///   already repeats it, ``BusError/Code/noBroker`` or ``BusError/Code/closed``.
+    public nonisolated(nonsending) func retry(_ id: String, under handler: String) async throws {
+        guard let name = HandlerID(handler) else { throw BusError.noName }
+        guard let request = RequestID(id) else { throw BusError.noID }
+        let answer = Answer<Void>()
+        guard commands.put(.retry(RequestKey(name, request), answer)) else { throw BusError.closed }
+        try await answer.value()
     }
 
     /// Subscribes to a handler and takes the results of its durable requests: first those that wait on disk, then later

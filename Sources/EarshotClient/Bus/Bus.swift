@@ -40,20 +40,23 @@ public final class Bus: Sendable {
     ///     limit.
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
     ///     milliseconds. Transfers then continue while the bus reconnects, and requests that are not idempotent
-    ///     survive. The lease also applies when the program is killed.
+    ///     survive. The lease also applies when the program is killed. Nil is a minute for a bus on a network, where
+    ///     connections break, and none on this machine.
+    ///   - bodies: way of large bodies to this process. The broker can impose ``BodyAccess/pull``, and a network does.
     /// - Returns: a connected bus.
     /// - Throws: ``BusError`` with ``BusError/Code/noBroker``, whose description states how to start a broker,
-    ///   ``BusError/Code/version`` or ``BusError/Code/invalidRequest``; `CancellationError`.
+    ///   ``BusError/Code/notAuthorized``, ``BusError/Code/version`` or ``BusError/Code/invalidRequest``;
+    ///   `CancellationError`.
     public static func connect(
         to broker: BrokerChoice = .running, application: String = "swift", patience: Duration? = .seconds(20),
-        lease: Duration = .zero
+        lease: Duration? = nil, bodies: BodyAccess = .path
     ) async throws -> Bus {
-        guard lease >= .zero, lease <= .seconds(WireLimits.leaseSeconds) else {
+        guard (.zero ... .seconds(WireLimits.leaseSeconds)).contains(lease ?? .zero) else {
             throw BusError(.invalidRequest, "The lease is out of range: choose 0 to 3600 seconds.")
         }
         let bus = try Bus(application)
         do {
-            try await bus.begin(BusSettings(broker: broker, patience: patience, lease: lease))
+            try await bus.begin(BusSettings(broker: broker, patience: patience, lease: lease, bodies: bodies))
         } catch {
             // A cancellation closes the bus: report the cancellation, not the closed bus.
             try Task.checkCancellation()

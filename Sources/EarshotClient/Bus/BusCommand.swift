@@ -16,6 +16,8 @@ enum BusCommand: Sendable {
     case purge(HandlerPattern, Answer<Int>)
     /// Submits a durable request.
     indirect case submit(Fetch, Answer<Void>)
+    /// Repeats a durable request that has failed.
+    case retry(RequestKey, Answer<Void>)
     /// Withdraws a submission whose task was cancelled.
     case withdraw(RequestKey, Answer<Void>)
     /// Starts a watch. The continuation is resumed when the subscription is active.
@@ -36,7 +38,8 @@ enum BusCommand: Sendable {
         switch self {
         case .fetch(_, _, let receiver, _): receiver.end(.failed(.closed))
         case .purge(_, let answer): answer.tell(.failure(.closed))
-        case .submit(_, let answer), .acknowledge(_, _, let answer): answer.tell(.failure(.closed))
+        case .submit(_, let answer), .retry(_, let answer), .acknowledge(_, _, let answer):
+            answer.tell(.failure(.closed))
         case .watch(_, let continuation): continuation.resume(throwing: BusError.closed)
         case .count(let continuation): continuation.resume(returning: BusCensus())
         case .open, .cancel, .setPriority, .setHandlerPriority, .remove, .withdraw, .resume, .endWatch, .close: break

@@ -27,8 +27,10 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         }
 
         /// No broker runs, or none accepted a connection within the `patience` of
-        /// ``Bus/connect(to:application:patience:lease:)``.
+        /// ``Bus/connect(to:application:patience:lease:bodies:)``.
         public static let noBroker = Code("no-broker")
+        /// No bus on the network accepts the client's key, its server key is wrong, or a key file is unusable.
+        public static let notAuthorized = Code("not-authorized")
         /// The broker supports another version of the protocol.
         public static let version = Code("version")
         /// The bus was closed.
@@ -48,6 +50,8 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         public static let notStored = Code(FailureCode.notStored.rawValue)
         /// Another request under the same handler has this ID.
         public static let idInUse = Code("id-in-use")
+        /// No such durable request has failed, or a program has received the failure.
+        public static let unknownRequest = Code("unknown-request")
         /// The server responded with a status of 400 or more: see ``BusError/status`` and ``BusError/page``.
         public static let httpStatus = Code(FailureCode.httpStatus.rawValue)
         /// The host name does not exist.
@@ -114,6 +118,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
 
     static let noName = BusError(
         .invalidRequest, "The handler name is invalid: use 1 to 200 visible ASCII bytes in segments separated by /.")
+    static let noID = BusError(.invalidRequest, "The request ID is invalid: use 1 to 64 visible ASCII bytes.")
     static let noPattern = BusError(
         .invalidRequest,
         "The pattern is invalid: use a handler name, or a name that ends in / for all handlers below it.")
@@ -138,6 +143,17 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         BusError(.bodyLost, unsafe "Cannot open the file of the body: \(String(cString: strerror(number))).")
     }
 
+    /// Returns the error for a body that the broker has sent and that could not be stored.
+    ///
+    /// - Parameter number: the `errno` value.
+    static func cannotStore(_ number: Int32) -> BusError {
+        let cause = unsafe String(cString: strerror(number))
+        return BusError(
+            .bodyLost,
+            "Cannot store the body in a temporary file: \(cause). Free space, or set TMPDIR to another folder.",
+            isRetryable: true)
+    }
+
     static func noBroker(in folder: RuntimeFolder) -> BusError {
         BusError(
             .noBroker,
@@ -152,7 +168,13 @@ extension BusError {
         switch error {
         case let error as BusError: self = error
         case let error as ClientError:
-            self.init(error.code == .invalidRequest ? .invalidRequest : .noBroker, Self.sentence(error.description))
+            let code: Code =
+                switch error.code {
+                case .invalidRequest: .invalidRequest
+                case .key, .refused: .notAuthorized
+                default: .noBroker
+                }
+            self.init(code, Self.sentence(error.description))
         default: self.init(.closed, "The event loop of the bus failed: \(error). Connect again.")
         }
     }

@@ -13,9 +13,13 @@ final class BusLoop {
     /// Buffer for commands, empty between two passes.
     private var taken: [BusCommand] = []
     private let settings: BusSettings
-    /// Continuation of ``Bus/connect(to:application:patience:lease:)``; nil once resumed.
+    /// Continuation of ``Bus/connect(to:application:patience:lease:bodies:)``; nil once resumed.
     private var greeting: CheckedContinuation<Void, any Error>?
     private var folder: RuntimeFolder?
+    /// Buses of the connection and of the watches; empty before a private broker is ready.
+    private var endpoints: [BusEndpoint] = []
+    /// libzmq's thread, for all connections over a network; nil without one.
+    private var network: Network?
     private var broker: PrivateBroker?
     private var connection: ClientConnection?
     private var handlers: [UInt64: OpenHandler] = [:]
@@ -79,12 +83,16 @@ final class BusLoop {
     private func begin() throws {
         beginToWait()
         switch settings.broker.kind {
+        case .running(nil) where Environment.value("EARSHOT_BUS") != nil,
+            .runningElsePrivate(nil, _) where Environment.value("EARSHOT_BUS") != nil:
+            try connect(try BusEndpoint.inEnvironment() ?? [])
+        case .remote(let endpoints): try connect(endpoints)
         case .running(let named):
-            let folder = try RuntimeFolder(named: named)
+            let folder = try RuntimeFolder.ofBus(named: named)
             guard try folder.isServed() else { throw BusError.noBroker(in: folder) }
             try connect(folder)
         case .runningElsePrivate(let named, let options):
-            let folder = try RuntimeFolder(named: named)
+            let folder = try RuntimeFolder.ofBus(named: named)
             if try folder.isServed() { try connect(folder) } else { try start(options) }
         case .privateBroker(let options): try start(options)
         }
@@ -122,12 +130,22 @@ final class BusLoop {
 
     private func connect(_ folder: RuntimeFolder) throws {
         self.folder = folder
+        try connect([BusEndpoint(folder)])
+    }
+
+    private func connect(_ endpoints: [BusEndpoint]) throws {
+        self.endpoints = endpoints
+        if endpoints.contains(where: \.isRemote) { network = try Network() }
         connection = try ClientConnection(
-            endpoint: folder.busEndpoint, client: "swift", lease: settings.lease, loop: loop
+            endpoints, sharing: network, client: "swift", window: 256, lease: settings.lease, finishesNone: false,
+            bodies: settings.bodies, loop: loop
         ) { [unowned self] event in happened(event) }
         // Runs after the connection's hook: tasks resumed there may have added commands.
         _ = loop.addHook { [unowned self] in rest() }
     }
+
+    /// Whether the broker keeps the session while the bus is disconnected.
+    private var hasLease: Bool { settings.lease.map { $0 > .zero } ?? (network != nil) }
 
     private func rest() -> EventLoop.Rest { commands.mayRest() ? .untilEvent : .none }
 
@@ -150,6 +168,8 @@ final class BusLoop {
     private func end() {
         connection?.close()
         endAll()
+        // Waits until the last messages are sent.
+        network = nil
         broker?.end()
     }
 
@@ -194,6 +214,7 @@ final class BusLoop {
         case .remove(let number): remove(number)
         case .purge(let pattern, let answer): purge(pattern, answer)
         case .submit(let fetch, let answer): submit(fetch, answer)
+        case .retry(let key, let answer): retry(key, answer)
         case .withdraw(let key, let answer): if answers.withdraw(key, answer) { connection?.cancel(key) }
         case .watch(let state, let continuation): watch(state, continuation)
         case .resume(let state): watches[ObjectIdentifier(state)]?.resume()
@@ -250,7 +271,7 @@ final class BusLoop {
         let isLast = handler.name.handlers == 0
         // A disconnected broker does not know names of this bus, so removals of those are not queued: the queue would
         // be unbounded.
-        let purges = isLast && (isConnected || settings.lease > .zero || handler.state.isNamed)
+        let purges = isLast && (isConnected || hasLease || handler.state.isNamed)
         let old = handler.requests.map(\.request.key)
         for key in old {
             take(key)?.end(.failed(.removed))
@@ -298,12 +319,18 @@ final class BusLoop {
         }
     }
 
+    private func retry(_ key: RequestKey, _ answer: Answer<Void>) {
+        if let absence { return answer.tell(.failure(absence)) }
+        guard answers.retrying(key, answer) else { return answer.tell(.failure(.idInUse)) }
+        connection?.retry(key)
+    }
+
     private func watch(_ state: WatchState, _ continuation: CheckedContinuation<Void, any Error>) {
         if let failure = state.failure ?? absence { return continuation.resume(throwing: failure) }
-        guard let folder else { return continuation.resume(throwing: BusError.closed) }
+        guard !endpoints.isEmpty else { return continuation.resume(throwing: BusError.closed) }
         do {
             watches[ObjectIdentifier(state)] = try WatchConnection(
-                state, folder.busEndpoint, loop, commands, continuation)
+                state, endpoints, settings.bodies, network, loop, commands, continuation)
         } catch {
             continuation.resume(throwing: BusError(error))
         }
@@ -322,13 +349,14 @@ final class BusLoop {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
         case .progress(let progress): progressed(progress)
+        case .refused(let reply) where reply.verb == "HELLO": stop(BusError(reply))
         case .refused(let reply):
             guard let handler = reply.handler, let request = reply.request else { return }
             // Errors of other verbs refer to a request that has ended or will end by its terminal.
-            guard reply.verb == nil || reply.verb == "FETCH" else { return }
+            guard reply.verb == nil || reply.verb == "FETCH" || reply.verb == "RETRY" else { return }
             let key = RequestKey(handler, request)
             if answers.refused(key, BusError(reply)) { return }
-            take(key)?.end(.failed(BusError(reply)))
+            if reply.verb != "RETRY" { take(key)?.end(.failed(BusError(reply))) }
         case .state(let state): stateChanged(state)
         case .answer: if isClosing { stop(.closed) }
         case .accepted(let key): if answers.accepted(key) { connection?.cancel(key) }
@@ -407,6 +435,7 @@ final class BusLoop {
         patienceTimer = nil
         let error =
             folder.map { BusError.noBroker(in: $0) }
+            ?? connection?.trouble.map { BusError(.noBroker, BusError.sentence($0), isRetryable: true) }
             ?? BusError(.noBroker, "The private broker did not start in time: check that `earshot serve` works.")
         guard greeting == nil else { return stop(error) }
         absence = error

@@ -1,7 +1,7 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// Tasks that wait for the broker's answer to a removal or a submission.
+/// Tasks that wait for the broker's answer to a removal, a submission or a repetition.
 struct OpenAnswers {
     private struct Removal {
         let pattern: HandlerPattern
@@ -13,6 +13,7 @@ struct OpenAnswers {
     /// bounds them.
     private var removals = Deque<Removal>()
     private var submissions: [RequestKey: Answer<Void>] = [:]
+    private var retries: [RequestKey: Answer<Void>] = [:]
 
     /// Records a sent removal.
     mutating func removing(_ pattern: HandlerPattern, _ answer: Answer<Int>?) {
@@ -31,18 +32,30 @@ struct OpenAnswers {
         return true
     }
 
-    /// - Returns: whether a submission with this key was pending.
+    /// - Returns: false if a repetition with this key is pending; then nothing is recorded.
+    mutating func retrying(_ key: RequestKey, _ answer: Answer<Void>) -> Bool {
+        guard retries[key] == nil else { return false }
+        retries[key] = answer
+        return true
+    }
+
+    /// - Returns: whether a submission or a repetition with this key was pending.
     @discardableResult
     mutating func refused(_ key: RequestKey, _ error: BusError) -> Bool {
+        if let answer = retries.removeValue(forKey: key) {
+            answer.tell(.failure(error))
+            return true
+        }
         guard let answer = submissions.removeValue(forKey: key) else { return false }
         answer.tell(.failure(error))
         return true
     }
 
-    /// Completes a submission that the broker has stored.
+    /// Completes a submission or a repetition that the broker has stored.
     ///
     /// - Returns: whether it must be cancelled, because its task was cancelled first.
     mutating func accepted(_ key: RequestKey) -> Bool {
+        retries.removeValue(forKey: key)?.tell(.success(()))
         guard let answer = submissions.removeValue(forKey: key) else { return false }
         answer.tell(.success(()))
         return answer.wasGivenUp
@@ -57,8 +70,9 @@ struct OpenAnswers {
         return true
     }
 
-    /// Fails submissions under a removed name: the broker sends no answer to them.
+    /// Fails submissions and repetitions under a removed name: the broker sends no answer to them.
     mutating func purge(_ pattern: HandlerPattern) {
+        for key in retries.keys.filter({ pattern.matches($0.handler) }) { refused(key, .removed) }
         for key in submissions.keys.filter({ pattern.matches($0.handler) }) { refused(key, .removed) }
     }
 
@@ -68,6 +82,8 @@ struct OpenAnswers {
     mutating func fail(_ error: BusError) -> [RequestKey] {
         // The removals stay in the table so that late answers match; a second delivery has no effect.
         for removal in removals { removal.answer?.tell(.failure(error)) }
+        for answer in retries.values { answer.tell(.failure(error)) }
+        retries = [:]
         for answer in submissions.values { answer.tell(.failure(error)) }
         defer { submissions = [:] }
         return Array(submissions.keys)

@@ -1,23 +1,25 @@
 internal import DequeModule
-internal import EarshotHTTP
 public import EarshotLoop
 public import EarshotWire
 internal import Glibc
 internal import ZMTP
+internal import ZeroMQ
 
 /// Client of the bus on an event loop of its owner.
 ///
 /// Requests outlive the connection. After a disconnection the client reconnects with exponential backoff of 10 to 100
-/// ms, sends HELLO and repeats every open request. Each request ends in one terminal. All calls and events happen on
-/// the loop's thread.
+/// ms, over a network of 50 ms to 2 s. It sends HELLO and repeats every open request. Each request ends in one terminal.
+/// All calls and events happen on the loop's thread.
 ///
 /// The broker drops the requests when this object closes or its process ends; with a lease and without ``close()``,
 /// after the lease.
 public final class ClientConnection {
     /// Maximum messages per pass, so that a fast broker cannot delay timers.
     private static let messagesPerPass = 256
-    /// Pauses between attempts to connect.
-    private static let reconnecting = Backoff(firstMilliseconds: 10, longestMilliseconds: 100)
+    /// Maximum time for connection, handshake and WELCOME over a network.
+    private static let greetingTime = Duration.seconds(15)
+    /// Lease over a network, where a lost connection does not mean a dead client.
+    static let networkLease = Duration.seconds(60)
     /// Maximum time to send BYE before the socket closes.
     private static let farewellMilliseconds: Int32 = 100
     /// Maximum frame size in bytes. Bodies in memory have up to 16 MiB, the answer about a million requests some
@@ -31,23 +33,37 @@ public final class ClientConnection {
     private static let obstacles: Set<Int32> = [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENAMETOOLONG]
 
     private let loop: EventLoop
-    private let path: String
     private let onEvent: (ClientEvent) -> Void
     private var core: ClientCore
+    private var endpoints: EndpointList
+    /// libzmq's thread; nil before the first connection over a network.
+    private var network: Network?
     /// Replaced with each connection, so that no bytes of the old one survive.
-    private var stream: MessageStream?
+    private var link: ClientLink?
     private var outbox = Deque<(head: [UInt8], body: [UInt8]?)>()
     private var reports: Deque<ClientEvent> = []
     private var hook: EventLoop.HookID?
-    /// Attempts to connect since the last session began.
-    private var attempts = 0
     private var reconnectTimer: TimerID?
-    /// Folder of body files; nil until a broker has named it.
+    private var greetingTimer: TimerID?
+    /// Files of bodies that the broker sends, by the core's numbers.
+    private var files: [Int: ReceivedFile] = [:]
+    /// Reasons why bodies could not be stored in their files: the `errno` values.
+    private var storeFailures: [Int: Int32] = [:]
+    /// Files without a use. They stay open until the events of the pass are over, because events name them.
+    private var retired: [ReceivedFile] = []
+    /// Folder of body files; nil until a broker has named it, and if the broker sends the bodies.
     public var spool: String? { core.spool }
+    /// Whether the broker sends the bodies that it has in files; false before the first session.
+    public var isPulling: Bool { core.isPulling }
+    /// Preferred folder for the unnamed files of such bodies, so that they can be moved to their destination; nil for
+    /// the folder of temporary files.
+    public var bodyFolder: String?
     /// Whether reading is paused. The delivery window is the backpressure: the broker keeps further terminals.
-    public var isPaused = false { didSet { stream?.isReading = !isPaused } }
+    public var isPaused = false { didSet { link?.setReading(!isPaused) } }
     /// Error that ended the connection for good; nil while it runs.
     public private(set) var failure: (any Error)?
+    /// Sentence about the last failed connection to a bus on a network; nil without one.
+    public var trouble: String? { endpoints.trouble.map { $1.sentence($0) } }
 
     /// Starts to connect to a broker. The broker may start later.
     ///
@@ -58,24 +74,69 @@ public final class ClientConnection {
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
     ///     milliseconds. It also applies when the process is killed.
     ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
+    ///   - bodies: way of the bodies that the broker has in files.
     ///   - loop: event loop that runs the connection.
     ///   - onEvent: closure called for each event. It may call this object.
     /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` for an endpoint without `ipc://`.
-    public init(
+    public convenience init(
         endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero,
-        finishesNone: Bool = false, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
+        finishesNone: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
+        onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         guard endpoint.hasPrefix("ipc://") else {
             throw ClientError(.invalidRequest, "the endpoint is invalid: use ipc:// and a path")
         }
+        try self.init(
+            endpoints: [BusEndpoint(socket: String(endpoint.dropFirst(6)))], client: client, window: window,
+            lease: lease, finishesNone: finishesNone, bodies: bodies, loop: loop, onEvent: onEvent)
+    }
+
+    /// Starts to connect to the first of several buses that can be reached.
+    ///
+    /// If the connection is lost, the client returns to its bus for 3 s and resumes its session. Then it tries the
+    /// others, where it makes its open requests again. Durable requests stay on the bus that has them: they end with
+    /// the code `connection-lost`.
+    ///
+    /// - Parameters:
+    ///   - endpoints: buses in the order of preference; at least one.
+    ///   - client: name of this client in the broker's status, 1 to 64 visible ASCII bytes.
+    ///   - window: maximum unacknowledged terminals, 1 to 4,096.
+    ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
+    ///     milliseconds; nil for a minute over a network, and none on this machine.
+    ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
+    ///   - bodies: way of the bodies that the broker has in files. With a bus on a network they are always pulled.
+    ///   - loop: event loop that runs the connection.
+    ///   - onEvent: closure called for each event. It may call this object.
+    /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` if libzmq is missing.
+    public convenience init(
+        endpoints: [BusEndpoint], client: String? = nil, window: Int = 256, lease: Duration? = nil,
+        finishesNone: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
+        onEvent: @escaping (ClientEvent) -> Void
+    ) throws {
+        try self.init(
+            endpoints, sharing: nil, client: client, window: window, lease: lease, finishesNone: finishesNone,
+            bodies: bodies, loop: loop, onEvent: onEvent)
+    }
+
+    /// - Parameter network: thread of libzmq; nil to start one if it is needed.
+    init(
+        _ endpoints: [BusEndpoint], sharing network: Network?, client: String?, window: Int, lease: Duration?,
+        finishesNone: Bool, bodies: BodyAccess, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
+    ) throws {
+        guard !endpoints.isEmpty else {
+            throw ClientError(.invalidRequest, "the list of buses is empty: give at least one address")
+        }
         self.loop = loop
-        path = String(endpoint.dropFirst(6))
+        self.endpoints = EndpointList(endpoints)
+        self.network = network
         self.onEvent = onEvent
         var hello = Hello(client: client, window: window)
+        let lease = lease ?? (endpoints.contains(where: \.isRemote) ? Self.networkLease : .zero)
         hello.leaseMilliseconds = Int(
             min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
         // A lease requires a client name.
         if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
+        hello.isPulling = bodies == .pull || endpoints.contains(where: \.isRemote)
         core = ClientCore(hello: hello, finishesNone: finishesNone)
         try connect()
         hook = loop.addHook { [unowned self] in pass() }
@@ -86,15 +147,18 @@ public final class ClientConnection {
     /// Closes the connection. The broker drops the requests; no event follows.
     public func close() {
         if let hook { loop.removeHook(hook) }
-        if let reconnectTimer { loop.cancelTimer(reconnectTimer) }
+        for timer in [reconnectTimer, greetingTimer].compactMap(\.self) { loop.cancelTimer(timer) }
         hook = nil
         reconnectTimer = nil
+        greetingTimer = nil
         reports = []
         let farewell = core.left()
         carryOut(farewell)
         flush()
-        if !farewell.isEmpty { stream?.linger(milliseconds: Self.farewellMilliseconds) }
-        stream = nil
+        if !farewell.isEmpty { link?.linger(milliseconds: Self.farewellMilliseconds) }
+        link = nil
+        // Waits until BYE is sent, unless other connections share the thread.
+        network = nil
     }
 
     // MARK: Requests
@@ -152,6 +216,12 @@ public final class ClientConnection {
     ///
     /// - Parameter key: handler and ID of the request.
     public func cancel(_ key: RequestKey) { carryOut(core.cancel(key)) }
+
+    /// Repeats a durable request that has failed and waits for a subscriber. ``ClientEvent/accepted(_:)`` follows once it is
+    /// pending on disk, or ``ClientEvent/refused(_:)``, or a terminal that states the refusal.
+    ///
+    /// - Parameter key: handler and ID of the request.
+    public func retry(_ key: RequestKey) { carryOut(core.retry(key)) }
 
     /// Removes a handler, or all handlers below a name. ``ClientEvent/removed(_:count:)`` follows.
     ///
@@ -243,13 +313,15 @@ public final class ClientConnection {
 
     private func pass() -> EventLoop.Rest {
         setClock()
+        if case .remote(let remote)? = link, remote.advance() { carryOut(core.linkOpened()) }
         let isAll = takeMessages()
+        defer { if !retired.isEmpty { retired = [] } }
         // A paused connection whose peer has hung up is not read to its end.
-        if let stream, stream.isEnded || stream.isHungUp && isPaused { disconnect() }
+        if let link, link.isEnded || link.isHungUp && isPaused { disconnect() }
         while let event = reports.popFirst() { onEvent(event) }
         carryOut(core.passEnded())
         flush()
-        return isAll && reports.isEmpty ? .untilEvent : .none
+        return isAll && reports.isEmpty && link?.needsPass != true ? .untilEvent : .none
     }
 
     /// Processes up to `messagesPerPass` messages.
@@ -257,11 +329,10 @@ public final class ClientConnection {
     /// - Returns: whether no message is left, so that the loop may wait for the next event.
     private func takeMessages() -> Bool {
         for _ in 0..<Self.messagesPerPass {
-            guard !isPaused, let message = stream?.next() else { return true }
+            guard !isPaused, let message = link?.next() else { return true }
             do throws(WireError) {
-                let actions = core.received(try BrokerMessage(head: message.head))
-                // Only terminals and answers have a body.
-                carryOut(actions, body: message.body ?? [])
+                let body = message.body ?? []
+                carryOut(core.received(try BrokerMessage(head: message.head), count: body.count), body: body)
             } catch {
                 // Verbs of later versions are ignored.
                 if error.code == .unknownVerb { continue }
@@ -279,8 +350,27 @@ public final class ClientConnection {
             case .deliver(let delivery): reports.append(.terminal(delivery, body: body))
             case .report(let report): reports.append(event(report, body))
             case .reconnect: disconnect()
+            case .store(let file, let offset, let count): store(body, count, in: file, at: offset)
+            case .reportGrowth(let progress, let file):
+                var progress = progress
+                progress.file = storeFailures[file] == nil ? files[file]?.path : nil
+                reports.append(.progress(progress))
+            case .deliverReceived(let delivery, let number):
+                let file = files.removeValue(forKey: number) ?? ReceivedFile(in: bodyFolder)
+                let failure = storeFailures.removeValue(forKey: number)
+                reports.append(.terminal(delivery.with(file, failure), body: []))
+            case .discard(let number):
+                if let file = files.removeValue(forKey: number) { retired.append(file) }
+                storeFailures[number] = nil
             }
         }
+    }
+
+    private func store(_ bytes: [UInt8], _ count: Int, in number: Int, at offset: Int) {
+        let file = files[number] ?? ReceivedFile(in: bodyFolder)
+        files[number] = file
+        let failure = file.write(bytes, count: count, at: offset)
+        if failure != 0 { storeFailures[number] = failure }
     }
 
     private func event(_ report: ClientReport, _ body: [UInt8]) -> ClientEvent {
@@ -293,53 +383,89 @@ public final class ClientConnection {
         case .changed(let setting): return .changed(setting)
         case .refused(let reply): return .refused(reply)
         case .state(let state):
-            if case .connected = state { attempts = 0 }
+            if case .connected = state { greeted() }
             return .state(state)
         }
     }
 
     /// Sends queued messages as far as the kernel takes them. The loop wakes when it takes more.
     private func flush() {
-        guard let stream else { return }
+        guard let link else { return }
         repeat {
-            while let (head, body) = outbox.first, stream.send(Message(head: head, body: body)) {
+            while let (head, body) = outbox.first, link.send(ZMTP.Message(head: head, body: body)) {
                 outbox.removeFirst()
             }
-            stream.flush()
-        } while stream.isOpen && stream.isIdle && !outbox.isEmpty
+            link.flush()
+        } while link.isOpen && link.isIdle && !outbox.isEmpty
     }
 
     // MARK: Connecting
 
     private func connect() throws {
-        do throws(SystemError) {
-            let descriptor = try UnixSocket.connect(to: path)
-            let stream = try MessageStream(
-                descriptor, as: .dealer, frameBytes: Self.frameBytes, mostMessages: Self.unsentMessages, loop: loop
-            ) {}
-            stream.isReading = !isPaused
-            self.stream = stream
-        } catch {
-            if Self.obstacles.contains(error.number) { throw error }
-            return connectLater()
+        switch endpoints.current.kind {
+        case .local(let path):
+            do throws(SystemError) {
+                let descriptor = try UnixSocket.connect(to: path, of: PrivateFolder.listeners(at: path))
+                let stream = try MessageStream(
+                    descriptor, as: .dealer, frameBytes: Self.frameBytes, mostMessages: Self.unsentMessages, loop: loop
+                ) {}
+                link = .local(stream)
+            } catch {
+                if Self.obstacles.contains(error.number) { throw error }
+                return connectLater(nil)
+            }
+            carryOut(core.linkOpened())
+        case .remote(let address, let key, let serverKey):
+            do {
+                let network = try network ?? Network()
+                self.network = network
+                link = .remote(
+                    try CurveLink(
+                        address, key, serverKey: serverKey, usesIPv6: endpoints.usesIPv6, network, loop: loop))
+            } catch let error as ZeroMQError {
+                throw ClientError(.key, "cannot connect to \(address): \(error)")
+            }
+            // HELLO follows the handshake.
+            greetingTimer = loop.setTimer(after: Self.greetingTime) { [unowned self] in
+                greetingTimer = nil
+                disconnect(link?.isOpen == true ? .silent : .unreachable)
+            }
         }
-        carryOut(core.linkOpened())
+        link?.setReading(!isPaused)
+    }
+
+    /// Records that the broker has answered HELLO.
+    private func greeted() {
+        endpoints.connected()
+        if let greetingTimer { loop.cancelTimer(greetingTimer) }
+        greetingTimer = nil
     }
 
     /// Closes the connection, drops its queued messages and schedules a reconnection.
-    private func disconnect() {
-        guard stream != nil else { return }
-        stream = nil
+    ///
+    /// - Parameter ending: reason; nil for that of the connection itself.
+    private func disconnect(_ ending: LinkEnding? = nil) {
+        guard let old = link else { return }
+        link = nil
+        if let greetingTimer { loop.cancelTimer(greetingTimer) }
+        greetingTimer = nil
         outbox.removeAll()
         carryOut(core.linkLost())
-        connectLater()
+        connectLater(ending ?? old.ending ?? (endpoints.current.isRemote ? .lost : nil))
     }
 
-    private func connectLater() {
-        attempts += 1
-        let pause = Duration.nanoseconds(Self.reconnecting.pause(afterFailures: attempts))
-        reconnectTimer = loop.setTimer(after: pause) { [unowned self] in
-            do { try connect() } catch { fail(error) }
+    private func connectLater(_ ending: LinkEnding?) {
+        let now = Int(loop.now.nanoseconds / 1_000_000)
+        switch endpoints.failed(ending, at: now, random: .random(in: 0 ... .max)) {
+        case .giveUp(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
+        case .connect(let pause):
+            if endpoints.isAway {
+                endpoints.left()
+                carryOut(core.moved())
+            }
+            reconnectTimer = loop.setTimer(after: .nanoseconds(pause)) { [unowned self] in
+                do { try connect() } catch { fail(error) }
+            }
         }
     }
 

@@ -19,13 +19,37 @@ public struct Delivery: Equatable, Sendable {
     private let asked: Shared<Fetch>?
     /// Number of earlier deliveries of this request whose file was missing.
     let losses: Int
+    /// File of a body that the broker has sent. Its path is valid while a copy of this value exists.
+    private let received: ReceivedFile?
+    /// Reason why such a body could not be stored: the `errno` value; nil for a stored one. The consumer must finish the
+    /// delivery.
+    public let storeFailure: Int32?
 
     init(id: ID, _ terminal: consuming Terminal, of request: OpenRequest?) {
         self.id = id
         ended = Shared(terminal)
         asked = request?.fetch
         losses = request?.losses ?? 0
+        received = nil
+        storeFailure = nil
     }
+
+    private init(_ delivery: Delivery, _ file: String, of received: ReceivedFile?, _ storeFailure: Int32?) {
+        id = delivery.id
+        ended = Shared(delivery.terminal.with(file))
+        asked = delivery.asked
+        losses = delivery.losses
+        self.received = received
+        self.storeFailure = storeFailure
+    }
+
+    /// Returns the delivery with the body that the broker has sent.
+    func with(_ file: ReceivedFile, _ storeFailure: Int32?) -> Delivery {
+        Delivery(self, file.path, of: file, storeFailure)
+    }
+
+    /// Returns the delivery with a missing file in place of a body that cannot be read.
+    func lost() -> Delivery { Delivery(self, BodyFile.missing, of: nil, nil) }
 
     /// The terminal.
     public var terminal: Terminal { ended.value }
@@ -38,4 +62,21 @@ public struct Delivery: Equatable, Sendable {
 
     /// Whether the body is a file, so that the consumer must finish the delivery.
     public var isFile: Bool { terminal.response?.file != nil }
+}
+
+extension Terminal {
+    /// Returns the terminal with a file that the consumer owns.
+    fileprivate func with(_ file: String) -> Terminal {
+        var terminal = self
+        switch outcome {
+        case .result(let status, var response):
+            (response.file, response.isYours, response.isPulled) = (file, true, false)
+            terminal.outcome = .result(status: status, response)
+        case .failed(var failure):
+            failure.response?.file = file
+            failure.response?.isPulled = false
+            terminal.outcome = .failed(failure)
+        }
+        return terminal
+    }
 }

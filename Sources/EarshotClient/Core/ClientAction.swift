@@ -6,6 +6,14 @@ enum ClientAction: Equatable {
     indirect case send(ClientMessage)
     /// Deliver the terminal, with the body that came in its message, to the consumer.
     case deliver(Delivery)
+    /// Store the first `count` bytes of the message's body in the file with this number, which may be new.
+    case store(file: Int, offset: Int, count: Int)
+    /// Deliver the terminal with its body in the file with this number.
+    case deliverReceived(Delivery, file: Int)
+    /// Report progress of a body whose first bytes are in the file with this number.
+    indirect case reportGrowth(Progress, file: Int)
+    /// Close a file.
+    case discard(file: Int)
     /// Report an event to the consumer.
     indirect case report(ClientReport)
     /// Close the connection and open another one.

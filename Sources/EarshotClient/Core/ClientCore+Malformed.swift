@@ -44,7 +44,7 @@ extension ClientCore {
         for question in awaited {
             switch question.what {
             case .cancel(let key), .replacement(let key): return settleCancel(key) ? key : nil
-            case .remove, .query, .barrier, .setting, .submission: break
+            case .retry, .remove, .query, .barrier, .setting, .submission: break
             }
         }
         return nil
@@ -55,10 +55,11 @@ extension ClientCore {
         return nil
     }
 
-    /// - Returns: the durable submission that was pending for the longest time.
+    /// - Returns: the durable submission or repetition that was pending for the longest time.
     private mutating func settleFirstDurable() -> RequestKey? {
-        for case .submission(let fetch) in awaited.lazy.map(\.what) where fetch.options.isDurable {
-            let key = RequestKey(fetch)
+        for question in awaited {
+            if case .submission(let fetch) = question.what, !fetch.options.isDurable { continue }
+            guard let key = question.what.submitted else { continue }
             settleSubmission(key)
             return key
         }
@@ -70,6 +71,7 @@ extension ClientCore {
         let isOpen = requests.removeValue(forKey: key) != nil || isSubmitted(key)
         settleSubmission(key)
         waiting.remove(key)
+        pulls.ended(key)
         return isOpen
     }
 }

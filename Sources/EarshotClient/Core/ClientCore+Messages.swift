@@ -10,12 +10,13 @@ extension ClientCore {
             guard token != nil else { return [.reconnect] }
             return resumed(heard, welcome)
         }
-        endSession()
+        let lost = endSession()
         phase = .ready
         token = welcome.token
         spool = welcome.spool
+        isPulling = welcome.isPulling
         broker = welcome.broker
-        var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
+        var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))] + lost
         let questions = awaited
         awaited = []
         // After a subscription or a request a removal would end it.
@@ -56,10 +57,12 @@ extension ClientCore {
     }
 
     /// Returns the report that ends a request which must not be repeated.
-    private static func connectionLost(_ key: RequestKey) -> ErrorReply {
-        var reply = ErrorReply(
-            code: "connection-lost",
-            detail: "the connection was lost during a request that is not idempotent: the server may have processed it")
+    static func connectionLost(
+        _ key: RequestKey,
+        _ detail: String =
+            "the connection was lost during a request that is not idempotent: the server may have processed it"
+    ) -> ErrorReply {
+        var reply = ErrorReply(code: "connection-lost", detail: detail)
         reply.verb = "FETCH"
         reply.handler = key.handler
         reply.request = key.request
@@ -67,7 +70,10 @@ extension ClientCore {
     }
 
     /// Ends the session: the next connection starts a new one and repeats all open requests.
-    mutating func endSession() {
+    ///
+    /// - Returns: the terminals whose bodies are lost with the session.
+    mutating func endSession() -> [ClientAction] {
+        let lost = carryOut(pulls.endSession())
         link += 1
         token = nil
         said = 0
@@ -76,7 +82,7 @@ extension ClientCore {
         awaited.removeAll { question in
             switch question.what {
             case .replacement, .barrier: true
-            case .cancel, .remove, .query, .setting, .submission: false
+            case .cancel, .retry, .remove, .query, .setting, .submission: false
             }
         }
         notices = NoticeLog()
@@ -87,6 +93,7 @@ extension ClientCore {
         isDraining = false
         for key in waiting { requests[key]?.waitsFor = nil }
         waiting.removeAll()
+        return lost
     }
 
     /// Moves sent submissions that are not idempotent to `lostSubmissions`.
@@ -124,8 +131,7 @@ extension ClientCore {
         }
         settleSubmission(key)
         let request = place.map { requests.remove(at: $0).value }
-        if terminal.response?.file == nil, !finishesNone { ledger.finish(terminal.sequence) }
-        return [.deliver(Delivery(id: id, terminal, of: request))]
+        return deliver(Delivery(id: id, terminal, of: request))
     }
 
     /// Returns whether a message about `key` refers to a request that was cancelled or removed: the answer to that is
@@ -135,20 +141,18 @@ extension ClientCore {
             switch question.what {
             case .cancel(let cancelled), .replacement(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
-            case .query, .barrier, .setting, .submission: false
+            case .retry, .query, .barrier, .setting, .submission: false
             }
         }
     }
 
-    /// Ends the wait for the answer to a submission.
+    /// Ends the wait for the answer to a submission or a repetition.
     mutating func settleSubmission(_ key: RequestKey) {
         if awaited.isEmpty { return }
-        awaited.removeAll { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
+        awaited.removeAll { $0.what.submitted == key }
     }
 
-    func isSubmitted(_ key: RequestKey) -> Bool {
-        awaited.contains { if case .submission(let fetch) = $0.what { RequestKey(fetch) == key } else { false } }
-    }
+    func isSubmitted(_ key: RequestKey) -> Bool { awaited.contains { $0.what.submitted == key } }
 
     mutating func accepted(_ key: RequestKey) -> [ClientAction] {
         guard !isStale(key) else { return [] }
@@ -187,8 +191,7 @@ extension ClientCore {
         case "hello-required":
             // One ERROR comes for each message in flight. Only the first one has an effect.
             guard phase == .ready else { return [] }
-            endSession()
-            return linkOpened()
+            return endSession() + linkOpened()
         case "session-in-use":
             // The broker has not noticed the end of the old connection.
             refusals += 1
@@ -198,6 +201,7 @@ extension ClientCore {
             return [.report(.state(.incompatible)), .report(.refused(reply))]
         default: break
         }
+        if reply.verb == "READ" { return readRefused(reply) }
         if let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil {
             let key = RequestKey(handler, request)
             // The refusal precedes the answer to a removal, so it concerns the removed request with the same ID.
@@ -205,6 +209,10 @@ extension ClientCore {
             requests[key] = nil
             waiting.remove(key)
             settleSubmission(key)
+        } else if reply.verb == "RETRY", let handler = reply.handler, let request = reply.request {
+            let key = RequestKey(handler, request)
+            guard !isStale(key) else { return [] }
+            _ = settle(.retry(key))
         } else if reply.verb == "QUERY" {
             if let index = awaited.firstIndex(where: \.what.isQuery), awaited.remove(at: index).what == .barrier {
                 return []
@@ -243,13 +251,19 @@ extension ClientCore {
             if let request = requests.removeValue(forKey: key), request.number < .max { said.append(key) }
             waiting.remove(key)
         }
-        if old == nil { forgetSubmissions { pattern.matches($0.handler) } }
+        if let old {
+            let keys = Set(old)
+            dropBodies { keys.contains($0) }
+        } else {
+            dropBodies { pattern.matches($0.handler) }
+            forgetSubmissions { pattern.matches($0.handler) }
+        }
         return said
     }
 
-    /// Forgets submissions that a removal ends.
+    /// Forgets submissions and repetitions that a removal ends.
     mutating func forgetSubmissions(_ isRemoved: (RequestKey) -> Bool) {
-        awaited.removeAll { if case .submission(let fetch) = $0.what { isRemoved(RequestKey(fetch)) } else { false } }
+        awaited.removeAll { $0.what.submitted.map(isRemoved) ?? false }
     }
 
     /// Settles the first CANCEL of a request.
@@ -284,14 +298,23 @@ extension ClientCore.Awaited {
     var isRemoval: Bool {
         switch self {
         case .cancel, .replacement, .remove: true
-        case .query, .barrier, .setting, .submission: false
+        case .retry, .query, .barrier, .setting, .submission: false
+        }
+    }
+
+    /// Request that the broker accepts or refuses, if this is a submission or a repetition.
+    var submitted: RequestKey? {
+        switch self {
+        case .submission(let fetch): RequestKey(fetch)
+        case .retry(let key): key
+        case .cancel, .replacement, .remove, .query, .barrier, .setting: nil
         }
     }
 
     var isQuery: Bool {
         switch self {
         case .query, .barrier: true
-        case .cancel, .replacement, .remove, .setting, .submission: false
+        case .cancel, .retry, .replacement, .remove, .setting, .submission: false
         }
     }
 
@@ -301,6 +324,7 @@ extension ClientCore.Awaited {
     var message: ClientMessage {
         switch self {
         case .cancel(let key), .replacement(let key): .cancel(key.handler, key.request)
+        case .retry(let key): .retry(key.handler, key.request)
         case .remove(let pattern): .remove(pattern)
         case .query(let query, let page): .query(query, page)
         case .barrier: .query(.ping, QueryPage())

@@ -81,6 +81,7 @@ extension ClientCore {
         phase = .ready
         token = welcome.token
         spool = welcome.spool
+        isPulling = welcome.isPulling
         broker = welcome.broker
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         // Terminals of replaced requests are repeated after WELCOME.
@@ -112,6 +113,35 @@ extension ClientCore {
         return actions
     }
 
+    /// Gives up the session, because the next connection goes to another bus.
+    ///
+    /// Open requests are made again there. Durable ones that were sent may be on the disk of the old bus, which then
+    /// fetches them, so they end here.
+    mutating func moved() -> [ClientAction] {
+        var stayed: [(order: UInt64, key: RequestKey)] = []
+        for (key, request) in requests where request.wasSaid && request.fetch.value.options.isDurable {
+            stayed.append((request.order, key))
+            requests[key] = nil
+        }
+        awaited.removeAll { question in
+            guard case .submission(let fetch) = question.what, question.wasSaid, fetch.options.isDurable else {
+                return false
+            }
+            stayed.append((question.order, RequestKey(fetch)))
+            return true
+        }
+        let actions = endSession()
+        return actions
+            + stayed.sorted { $0.order < $1.order }.map { entry in
+                .report(
+                    .refused(
+                        Self.connectionLost(
+                            entry.key,
+                            "the bus that received the durable request cannot be reached: the request stays there if it was stored"
+                        )))
+            }
+    }
+
     mutating func sayAgain(_ question: Question) -> [ClientAction] {
         awaited.append(question)
         return sayQuestion(awaited.endIndex - 1)
@@ -133,7 +163,7 @@ extension ClientCore {
                 actions.append(.report(.removed(pattern, count: 0)))
             // A durable submission may not be on disk. It is idempotent and therefore repeated.
             case .submission(let fetch): return !fetch.options.isDurable
-            case .query, .setting: return false
+            case .retry, .query, .setting: return false
             }
             return true
         }

@@ -24,6 +24,8 @@ struct ClientCore {
     /// Message whose answer is pending.
     enum Awaited: Equatable {
         case cancel(RequestKey)
+        /// Repetition of a durable request. Its answer is ACCEPTED, FAILED without a number, or ERROR.
+        case retry(RequestKey)
         /// Cancellation of a request whose ID is used again. Messages before its answer concern the old request.
         case replacement(RequestKey)
         case remove(HandlerPattern)
@@ -39,7 +41,7 @@ struct ClientCore {
             switch self {
             case .query(let own, _): own == query
             case .barrier: query == .ping
-            case .cancel, .replacement, .remove, .setting, .submission: false
+            case .cancel, .retry, .replacement, .remove, .setting, .submission: false
             }
         }
     }
@@ -86,6 +88,10 @@ struct ClientCore {
     /// Submissions of lost sessions that are not idempotent.
     var lostSubmissions: [RequestKey] = []
     var ledger = DeliveryLedger()
+    /// Bodies that the broker sends.
+    var pulls = BodyPulls()
+    /// Whether the broker sends the bodies that it has in files.
+    var isPulling = false
     /// Number of sessions. It distinguishes late deliveries of a lost session.
     var link: UInt64 = 0
     /// Token to resume the session; nil if the next connection starts a new one.
@@ -128,9 +134,10 @@ struct ClientCore {
         phase = .apart
         isDraining = false
         if notices.isFull { token = nil }
-        if token == nil { endSession() }
+        pulls.detach()
+        let lost = token == nil ? endSession() : []
         countRemovals()
-        return wasApart ? [] : [.report(.state(.apart))]
+        return wasApart ? [] : [.report(.state(.apart))] + lost
     }
 
     private mutating func countRemovals() {
@@ -145,20 +152,20 @@ struct ClientCore {
     }
 
     /// Handles a message of the broker.
-    mutating func received(_ message: consuming BrokerMessage) -> [ClientAction] {
-        let actions = handle(message)
+    ///
+    /// - Parameter count: number of bytes in its body.
+    mutating func received(_ message: consuming BrokerMessage, count: Int = 0) -> [ClientAction] {
+        let actions = handle(message, count)
         return notices.isHolding ? actions + sayHeld() : actions
     }
 
-    private mutating func handle(_ message: consuming BrokerMessage) -> [ClientAction] {
+    private mutating func handle(_ message: consuming BrokerMessage, _ count: Int) -> [ClientAction] {
         if phase == .ready, message.isReply { replies += 1 }
         switch consume message {
         case .welcome(let welcome): return welcomed(by: welcome)
         case .accepted(let handler, let request): return accepted(RequestKey(handler, request))
         case .terminal(let terminal): return terminalReceived(terminal)
-        case .progress(let progress):
-            let key = RequestKey(progress.handler, progress.request)
-            return isStale(key) ? [] : [.report(.progress(progress))]
+        case .progress(let progress): return progressReceived(progress)
         case .cancelled(let handler, let request):
             let key = RequestKey(handler, request)
             return settleCancel(key) ? [.report(.cancelled(key))] : []
@@ -166,7 +173,7 @@ struct ClientCore {
             return settle(.remove(pattern)) ? [.report(.removed(pattern, count: count))] : []
         case .answer(let query): return answered(query)
         case .changed(let setting): return settleSetting() ? [.report(.changed(setting))] : []
-        case .data: return []
+        case .data(let data): return dataReceived(data, count: count)
         case .error(let reply): return refused(reply)
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }
@@ -175,8 +182,10 @@ struct ClientCore {
         }
     }
 
-    /// Acknowledges all deliveries finished in a pass with one ACK.
-    mutating func passEnded() -> [ClientAction] {
+    /// Acknowledges all deliveries finished in a pass with one ACK, and continues to read bodies.
+    mutating func passEnded() -> [ClientAction] { acknowledge() + readOn() }
+
+    private mutating func acknowledge() -> [ClientAction] {
         guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
         var actions = say(.acknowledge(sequence))
         for key in waiting {
@@ -210,11 +219,14 @@ struct ClientCore {
         let request = requests.removeValue(forKey: key)
         if request == nil { forgetSubmissions { $0 == key } }
         waiting.remove(key)
+        dropBodies { $0 == key }
         // The broker does not know the request: no CANCEL, because those would accumulate without bound while
         // disconnected.
         if request?.isUnheard == true { return [.report(.cancelled(key))] }
         return ask(.cancel(key))
     }
+
+    mutating func retry(_ key: RequestKey) -> [ClientAction] { ask(.retry(key)) }
 
     /// - Parameter old: open requests of the pattern; nil searches all requests in O(requests).
     /// - Returns: nil if the removal is refused, because `mostUnsentRemovals` wait for a connection. Nothing changes.

@@ -1,7 +1,8 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Runtime folder of a broker: its sockets and lock files, accessible to one user.
+/// Runtime folder of a broker: its sockets and lock files. It is accessible to one user; the folder of a bus for several
+/// users can be read by all.
 public struct RuntimeFolder: Equatable, Sendable {
     /// Maximum bytes of a Unix socket's path without the terminating zero, see unix(7).
     static let socketPathBytes = 107
@@ -11,6 +12,8 @@ public struct RuntimeFolder: Equatable, Sendable {
 
     /// Endpoint of the broker for clients.
     public var busEndpoint: String { "ipc://\(path)/bus" }
+    /// Path of the broker's socket for clients.
+    var busPath: String { "\(path)/bus" }
     /// Path of the broker's socket for workers.
     public var workPath: String { "\(path)/work" }
     /// Path of the lock file that the broker holds.
@@ -51,33 +54,66 @@ public struct RuntimeFolder: Equatable, Sendable {
         }
     }
 
+    /// Runtime folder of a bus that serves several users of the machine.
+    static let system = "/run/earshot"
+
+    /// Selects the runtime folder of the bus that a client uses: as ``init(named:)`` does, but instead of a folder for
+    /// temporary files without a running bus, `/run/earshot` if there is a bus that the client may trust.
+    ///
+    /// - Parameter named: path of the folder; nil for the user's.
+    /// - Throws: `ClientError` as ``init(named:)``.
+    public static func ofBus(named: String? = nil) throws(ClientError) -> RuntimeFolder {
+        let usual = try RuntimeFolder(named: named)
+        guard named == nil, Environment.value("EARSHOT_RUNTIME") == nil, Environment.value("XDG_RUNTIME_DIR") == nil,
+            unsafe access("\(system)/bus", F_OK) == 0, (try? usual.isServed()) != true
+        else { return usual }
+        let system = try RuntimeFolder(named: system)
+        return (try? system.check()) == true ? system : usual
+    }
+
     /// Creates the folder with mode 0700 if it is missing.
     ///
+    /// - Parameter isShared: whether other users may have access, for a bus with the setting `users`.
     /// - Throws: `ClientError` if it cannot be created, or if other users have access.
-    public func prepare() throws(ClientError) {
-        do throws(FolderError) { try PrivateFolder.makeClosed(path) } catch { throw ClientError(error) }
+    public func prepare(isShared: Bool = false) throws(ClientError) {
+        do throws(FolderError) {
+            try isShared ? PrivateFolder.makeOpenable(path) : PrivateFolder.makeClosed(path)
+        } catch { throw ClientError(error) }
     }
 
     /// Returns whether the folder exists.
     ///
-    /// - Throws: `ClientError` if other users have access, so that its content cannot be trusted.
+    /// - Throws: `ClientError` if other users than its owner and root could have prepared or could change it, so that its
+    ///   content cannot be trusted.
     public func check() throws(ClientError) -> Bool {
-        do throws(FolderError) { return try PrivateFolder.isClosed(path) } catch { throw ClientError(error) }
+        do throws(FolderError) { return try PrivateFolder.listeners(in: path) != nil } catch {
+            throw ClientError(error)
+        }
+    }
+
+    /// Whether the folder belongs to another user, who runs its broker.
+    public var isForeign: Bool {
+        let listeners = (try? PrivateFolder.listeners(in: path)) ?? nil
+        return listeners.map { $0 != [geteuid()] } ?? false
     }
 
     /// Returns whether a broker or a supervisor holds a lock of the folder, or a service manager starts one for the first
     /// connection.
     ///
-    /// - Throws: `ClientError` if other users have access, so that its content cannot be trusted.
+    /// - Throws: `ClientError` as ``check()``.
     public func isServed() throws(ClientError) -> Bool {
         guard try check() else { return false }
-        do throws(SystemError) {
-            if try LockFile.isHeld(brokerLock) { return true }
-            if try LockFile.isHeld(supervisorLock) { return true }
-        } catch {
-            throw ClientError(.folder, "cannot look for a broker in \(path): \(error)")
+        // The lock files of another user cannot be read.
+        if !isForeign {
+            do throws(SystemError) {
+                if try LockFile.isHeld(brokerLock) { return true }
+                if try LockFile.isHeld(supervisorLock) { return true }
+            } catch {
+                throw ClientError(.folder, "cannot look for a broker in \(path): \(error)")
+            }
         }
-        guard let probe = try? UnixSocket.connect(to: "\(path)/bus") else { return false }
+        let bus = "\(path)/bus"
+        guard let probe = try? UnixSocket.connect(to: bus, of: PrivateFolder.listeners(at: bus)) else { return false }
         UnixSocket.close(probe)
         return true
     }

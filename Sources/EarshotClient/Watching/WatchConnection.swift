@@ -16,13 +16,15 @@ final class WatchConnection {
     ///
     /// - Throws: an error if the process cannot have a socket; then the caller must resume the continuation.
     init(
-        _ state: WatchState, _ endpoint: String, _ loop: EventLoop, _ commands: Mailbox<BusCommand>,
+        _ state: WatchState, _ endpoints: [BusEndpoint], _ bodies: BodyAccess, _ network: Network?, _ loop: EventLoop,
+        _ commands: Mailbox<BusCommand>,
         _ beginning: CheckedContinuation<Void, any Error>
     ) throws {
         self.state = state
         self.commands = commands
         connection = try ClientConnection(
-            endpoint: endpoint, client: "watch", window: WatchState.most, finishesNone: state.isClaim, loop: loop
+            endpoints, sharing: network, client: "watch", window: WatchState.most, lease: nil,
+            finishesNone: state.isClaim, bodies: bodies, loop: loop
         ) { [unowned self] event in happened(event) }
         self.beginning = beginning
         connection?.subscribe(state.pattern)

@@ -7,9 +7,17 @@ extension BrokerCore {
     /// - Parameters:
     ///   - isRequestReply: whether the client sends an empty first frame, as a REQ socket does.
     ///   - token: unique and unguessable; authorizes another connection to resume the session, if it gets a lease.
-    public mutating func clientConnected(_ id: ClientID, isRequestReply: Bool, token: SessionToken) {
+    ///   - user: principal of the local user at the other end; nil for the administrator, that is, the user that runs
+    ///     the broker, and root.
+    public mutating func clientConnected(
+        _ id: ClientID, isRequestReply: Bool, token: SessionToken, user: PrincipalName? = nil
+    ) {
+        connected(id, isRequestReply: isRequestReply, token: token, user: principalNumber(user))
+    }
+
+    private mutating func connected(_ id: ClientID, isRequestReply: Bool, token: SessionToken, user: Int32) {
         guard clients.number(of: id) == nil else { return }
-        clients.connected(id, token: token, serial: nextSerial(), isRequestReply: isRequestReply)
+        clients.connected(id, token: token, serial: nextSerial(), isRequestReply: isRequestReply, user: user)
     }
 
     /// Handles the loss of a connection or of its process. The session ends, or is away until its lease ends.
@@ -56,11 +64,18 @@ extension BrokerCore {
             awaitGreeting(of: id)
             return
         }
+        if clients[client].principal != PrincipalTable.administrator, Self.isReserved(message) {
+            refuse(
+                client, "not-authorized", "settings and files of certificates are reserved for the administrator",
+                message)
+            return
+        }
         switch message {
         case .hello: break
         case .fetch(let fetch): fetchRequested(fetch, body, by: client, now: now)
         case .cancel(let handler, let request):
             cancelRequested(handler, request, by: client)
+        case .retry(let handler, let request): retryRequested(handler, request, by: client)
         case .remove(let pattern): removalRequested(pattern, by: client, now: now)
         case .subscribe(let pattern): subscribe(client, to: pattern)
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern, now: now)
@@ -76,7 +91,7 @@ extension BrokerCore {
             _ = clients.disconnected(id)
             endSession(client, now: now)
             // The connection stays open for another HELLO. Its sequence numbers continue.
-            clientConnected(id, isRequestReply: session.isRequestReply, token: session.token)
+            connected(id, isRequestReply: session.isRequestReply, token: session.token, user: session.user)
             guard let client = clients.number(of: id) else { return }
             clients[client].deliveries = DeliveryWindow(after: session.deliveries.lastReceived)
             awaitGreeting(of: id)
@@ -110,7 +125,24 @@ extension BrokerCore {
             refuse(client, "bad-message", "a lease is for a client that says its name", .hello(hello))
             return
         }
-        if let session = session(of: hello), !clients[client].isRequestReply {
+        guard hello.proof == nil || hello.principal != nil else {
+            refuse(client, "bad-message", "a proof is for a HELLO that names its principal", .hello(hello))
+            return
+        }
+        guard let identity = identity(of: hello, from: client) else {
+            refuse(
+                client, "not-authorized", "only the gateway and the administrator name another principal",
+                .hello(hello))
+            return
+        }
+        guard !identity.mustPull || hello.window != nil else {
+            refuse(client, "bad-message", "a client that opens no files pulls bodies and needs a window", .hello(hello))
+            return
+        }
+        clients[client].principal = identity.principal
+        var hello = hello
+        if identity.mustPull { hello.isPulling = true }
+        if let session = session(of: hello, for: identity.principal), !clients[client].isRequestReply {
             takeOver(session, hello, by: client)
             return
         }
@@ -129,6 +161,10 @@ extension BrokerCore {
             reply.request = fetch.request
         case .cancel(let handler, let request):
             reply.verb = "CANCEL"
+            reply.handler = handler
+            reply.request = request
+        case .retry(let handler, let request):
+            reply.verb = "RETRY"
             reply.handler = handler
             reply.request = request
         case .remove: reply.verb = "REMOVE"

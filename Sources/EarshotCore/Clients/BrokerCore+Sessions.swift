@@ -10,11 +10,11 @@ internal import OrderedCollections
 extension BrokerCore {
     // MARK: Events
 
-    /// The session that a HELLO resumes; nil without one. An unknown token and another client's token are treated
-    /// alike, so that guessing reveals nothing.
-    func session(of hello: Hello) -> Int32? {
+    /// The session that a HELLO resumes; nil without one. An unknown token, and a token of another client or
+    /// principal, are treated alike, so that guessing reveals nothing.
+    func session(of hello: Hello, for principal: Int32) -> Int32? {
         guard let token = hello.token, let session = clients.number(of: token), clients[session].name == hello.client,
-            !clients[session].isClosing
+            clients[session].principal == principal, !clients[session].isClosing
         else { return nil }
         return session
     }

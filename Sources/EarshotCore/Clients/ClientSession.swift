@@ -33,6 +33,10 @@ struct ClientSession {
     /// Whether it can receive only one reply per message (REQ). Such a client gets no PROGRESS.
     var isRequestReply: Bool
     var name: String?
+    /// Principal of the local user at the other end of the connection.
+    var user: Int32
+    /// Principal that the session belongs to.
+    var principal: Int32
     /// Open requests that it owns.
     var owned = Chain()
     /// Terminals that it has not acknowledged.
@@ -45,11 +49,13 @@ struct ClientSession {
     /// Number of its requests that count as removed and are not purged yet.
     var purging = 0
 
-    init(id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool) {
+    init(id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool, user: Int32) {
         self.id = id
         self.serial = serial
         self.token = token
         self.isRequestReply = isRequestReply
+        self.user = user
+        principal = user
     }
 
     /// Changes the phase. Called by `SessionTable`.

@@ -53,10 +53,15 @@ struct SessionTable {
     // MARK: Life
 
     /// Adds a session in phase `joining` over a new connection.
-    mutating func connected(_ id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool) {
+    ///
+    /// - Parameter user: principal of the local user at the other end.
+    mutating func connected(
+        _ id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool,
+        user: Int32 = PrincipalTable.administrator
+    ) {
         precondition(numbers[id] == nil, "connection \(id.rawValue) has a session")
         numbers[id] = sessions.insert(
-            ClientSession(id: id, token: token, serial: serial, isRequestReply: isRequestReply))
+            ClientSession(id: id, token: token, serial: serial, isRequestReply: isRequestReply, user: user))
     }
 
     /// Separates a session from its connection. The caller ends the session or leaves it aside.
@@ -74,10 +79,11 @@ struct SessionTable {
     /// opens the session next.
     mutating func resume(_ session: Int32, over joining: Int32) {
         precondition(away.contains(session), "session \(session) is not away")
-        let id = sessions[joining].id
+        let (id, user) = (sessions[joining].id, sessions[joining].user)
         sessions.remove(joining)
         numbers[id] = session
         sessions[session].id = id
+        sessions[session].user = user
         sessions[session].absence = nil
         away.remove(session)
     }

@@ -11,6 +11,7 @@ extension BrokerCore {
     /// - Parameter start: start of the transfer of a response; nil for a failure and for a response without a transfer.
     mutating func settle(_ interest: Int32, with outcome: Int32, transferStartedAt start: Tick? = nil, now: Tick) {
         times.requestEnded(askedAt: interests[interest].askedAt, transferStartedAt: start, now: now)
+        if facilities.isReportingEnds { reportEnd(of: interest, outcome) }
         guard !isDurable(interest) else {
             record(interest, outcome)
             return

@@ -27,6 +27,7 @@ extension BrokerCore {
             now: acceptedAt)
         durables.restore(
             entry.id, interest, acceptedAt: acceptedAt, hasResult: entry.hasResult,
+            failure: entry.failure.map { FailureCode(rawValue: $0) ?? .internalError },
             file: entry.hasResult ? entry.file : nil)
         setExpiry(of: interest)
         guard entry.hasResult else {
@@ -40,7 +41,9 @@ extension BrokerCore {
     /// Accepts a request that has been written to disk.
     public mutating func durableStored(_ id: DurableID, now: Tick) {
         clock = now
-        guard let interest = durables.number(of: id), let entering = durables.entering(interest) else { return }
+        guard let interest = durables.number(of: id), let entering = durables.entering(interest),
+            let fetch = entering.fetch
+        else { return }
         // The reply to its removal was sent, so it is not accepted any more.
         guard !isPurged(interest) else {
             finishPurge(of: interest)
@@ -50,10 +53,10 @@ extension BrokerCore {
         requestHeads.remove(.entering(interest))
         let askers = clients(of: entering)
         for client in askers {
-            reply(.message(.accepted(entering.fetch.handler, entering.fetch.request)), to: client)
+            reply(.message(.accepted(fetch.handler, fetch.request)), to: client)
         }
         setExpiry(of: interest)
-        begin(interest, entering.fetch, of: askers.first.map { clients[$0].id } ?? RequestHeads.nobody, now: now)
+        begin(interest, fetch, of: askers.first.map { clients[$0].id } ?? RequestHeads.nobody, now: now)
     }
 
     /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
@@ -172,7 +175,7 @@ extension BrokerCore {
     }
 
     /// Live sessions that await the reply, including those away.
-    private func clients(of entering: DurableRecord.Entering) -> [Int32] {
+    func clients(of entering: DurableRecord.Entering) -> [Int32] {
         entering.askers.filter { isLive($0) }.map(\.client)
     }
 
@@ -180,7 +183,7 @@ extension BrokerCore {
         clients.contains(asker.client) && clients[asker.client].serial == asker.serial && !clients[asker.client].isGone
     }
 
-    private func asker(_ client: Int32) -> DurableRecord.Asker {
+    func asker(_ client: Int32) -> DurableRecord.Asker {
         DurableRecord.Asker(client: client, serial: clients[client].serial)
     }
 
@@ -188,18 +191,23 @@ extension BrokerCore {
     mutating func askedAgainDurably(_ interest: Int32, by client: Int32) {
         guard isDurable(interest) else { return }
         if let entering = durables.entering(interest) {
-            let asker = asker(client)
-            guard !entering.askers.contains(asker) else { return }
-            // Without ended sessions the list is as long as there are clients, however slow the disk is.
-            entering.askers = entering.askers.filter { isLive($0) } + [asker]
+            awaitReply(to: entering, client)
         } else {
             reply(
                 .message(.accepted(handlers[interests[interest].handler].id, interests[interest].request)), to: client)
         }
     }
 
+    /// Adds a client to those that await the reply.
+    func awaitReply(to entering: DurableRecord.Entering, _ client: Int32) {
+        let asker = asker(client)
+        guard !entering.askers.contains(asker) else { return }
+        // Without ended sessions the list is as long as there are clients, however slow the disk is.
+        entering.askers = entering.askers.filter { isLive($0) } + [asker]
+    }
+
     /// Queues or looks up a request that is on disk.
-    private mutating func begin(_ interest: Int32, _ fetch: Fetch, of client: ClientID, now: Tick) {
+    mutating func begin(_ interest: Int32, _ fetch: Fetch, of client: ClientID, now: Tick) {
         if let deadline = fetch.options.deadlineMilliseconds {
             let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
             setTimer(interests[interest].askedAt.advanced(byMilliseconds: deadline), subject)
@@ -228,7 +236,8 @@ extension BrokerCore {
         terminal.forgetFile()
         let hasBody = body != nil || file != nil
         let bytes = hasBody ? response?.length ?? 0 : 0
-        guard let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0) else {
+        let failure = outcomes[outcome].failure
+        guard let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0, failure: failure) else {
             tell(interest)
             return
         }
@@ -289,7 +298,7 @@ extension BrokerCore {
     }
 
     /// Enters `resting`: the outcome is on disk only.
-    private mutating func rest(_ interest: Int32) {
+    mutating func rest(_ interest: Int32) {
         let handler = interests[interest].handler
         interests[interest].phase = .resting
         handlers.rest(interest, of: handler)
@@ -302,7 +311,7 @@ extension BrokerCore {
     }
 
     /// Leaves `resting` for `recording`, before another phase is entered.
-    private mutating func takeFromRest(_ interest: Int32) {
+    mutating func takeFromRest(_ interest: Int32) {
         handlers.endRest(interest, of: interests[interest].handler)
         interests[interest].phase = .recording
     }
@@ -388,7 +397,7 @@ extension BrokerCore {
     // MARK: Expiry
 
     /// Sets the timer for the end of the retention time. An earlier one becomes stale.
-    private mutating func setExpiry(of interest: Int32) {
+    mutating func setExpiry(of interest: Int32) {
         guard durables.contains(interest) else { return }
         let timer = nextSerial()
         guard let end = durables.setExpiryTimer(timer, of: interest) else { return }

@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import EarshotHTTP
 internal import EarshotWire
 
 /// Durable requests: the state of each on disk, and the writes and reads in progress.
@@ -10,6 +11,8 @@ internal import EarshotWire
 ///                                        └────────────────────┘   ↓
 ///                                         written, if it failed  complete ⇄ claimed   (claim, nextClaim)
 ///                                                                complete ⇄ reading   (beginRead, readEnded)
+///                                                                complete ⇄ reopening (reopen, reopenFailed)
+/// reopening → stored (reopened)
 /// ```
 ///
 /// `restore` begins with `stored` or `complete`. `remove` ends any phase. `enter` is the only transition. The book knows
@@ -61,9 +64,22 @@ struct DurableBook {
 
     func number(of id: DurableID) -> Int32? { numbers[id] }
 
-    /// Data of a request that is not on the disk yet; nil for all others.
+    /// Data of a request that is not accepted yet, or is being repeated; nil for all others.
     func entering(_ interest: Int32) -> DurableRecord.Entering? {
-        if case .entering(let entering)? = records[interest]?.phase { entering } else { nil }
+        switch records[interest]?.phase {
+        case .entering(let entering)?, .reopening(let entering)?: entering
+        case .stored?, .writing?, .complete?, .claimed?, .reading?, nil: nil
+        }
+    }
+
+    /// Code of a failure on the disk; nil for a success, and without a result.
+    func failure(of interest: Int32) -> FailureCode? {
+        records.isEmpty ? nil : records[interest].flatMap { $0.phase.hasResult ? $0.failure : nil }
+    }
+
+    /// Whether the result of a request is on the disk, and is neither being read nor claimed.
+    func isUnclaimed(_ interest: Int32) -> Bool {
+        if case .complete? = records[interest]?.phase { true } else { false }
     }
 
     /// Whether the result of a request is being written.
@@ -103,9 +119,15 @@ struct DurableBook {
 
     /// Adds a request that an earlier broker stored.
     ///
-    /// - Parameter file: spool file of its result.
-    mutating func restore(_ id: DurableID, _ interest: Int32, acceptedAt: Tick, hasResult: Bool, file: String? = nil) {
-        add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: hasResult ? .complete : .stored, file: file), interest)
+    /// - Parameters:
+    ///   - failure: code of its result; nil for a success.
+    ///   - file: spool file of its result.
+    mutating func restore(
+        _ id: DurableID, _ interest: Int32, acceptedAt: Tick, hasResult: Bool, failure: FailureCode? = nil,
+        file: String? = nil
+    ) {
+        let phase = hasResult ? DurableRecord.Phase.complete : .stored
+        add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: phase, file: file, failure: failure), interest)
     }
 
     /// Adds a new request, which the caller sends to the disk.
@@ -131,11 +153,14 @@ struct DurableBook {
 
     /// Begins to write the result of a stored request.
     ///
-    /// - Parameter bytes: bytes of its body in memory; 0 for a file.
+    /// - Parameters:
+    ///   - bytes: bytes of its body in memory; 0 for a file.
+    ///   - failure: its code; nil for a success.
     /// - Returns: its ID; nil if too many bytes are being written.
-    mutating func beginWriting(_ interest: Int32, bytes: Int) -> DurableID? {
+    mutating func beginWriting(_ interest: Int32, bytes: Int, failure: FailureCode? = nil) -> DurableID? {
         guard let id = records[interest]?.id, bytes <= limits.writingBytes - writingBytes else { return nil }
         enter(.writing(bytes: bytes), interest)
+        records[interest]?.failure = failure
         return id
     }
 
@@ -182,6 +207,29 @@ struct DurableBook {
         return interest
     }
 
+    // MARK: Repetition
+
+    /// Begins to delete an unclaimed failure, so that its request is pending again.
+    ///
+    /// - Returns: its ID.
+    mutating func reopen(_ interest: Int32, _ entering: DurableRecord.Entering) -> DurableID? {
+        enter(.reopening(entering), interest)
+        return records[interest]?.id
+    }
+
+    /// A failure was deleted. Its request counts as accepted at this time.
+    ///
+    /// - Returns: the spool file of the failure.
+    mutating func reopened(_ interest: Int32, acceptedAt: Tick) -> String? {
+        enter(.stored, interest)
+        records[interest]?.acceptedAt = acceptedAt
+        defer { records[interest]?.file = nil }
+        return records[interest]?.file
+    }
+
+    /// A failure could not be deleted.
+    mutating func reopenFailed(_ interest: Int32) { enter(.complete, interest) }
+
     // MARK: Transitions
 
     private mutating func add(_ record: DurableRecord, _ interest: Int32) {
@@ -202,9 +250,12 @@ struct DurableBook {
     static func isLegal(from: DurableRecord.Phase, to: DurableRecord.Phase) -> Bool {
         switch (from, to) {
         case (.entering, .stored), (.stored, .writing), (.writing, .stored), (.writing, .complete),
-            (.complete, .claimed), (.claimed, .complete), (.complete, .reading), (.reading, .complete):
+            (.complete, .claimed), (.claimed, .complete), (.complete, .reading), (.reading, .complete),
+            (.complete, .reopening), (.reopening, .complete), (.reopening, .stored):
             true
-        case (.entering, _), (.stored, _), (.writing, _), (.complete, _), (.claimed, _), (.reading, _): false
+        case (.entering, _), (.stored, _), (.writing, _), (.complete, _), (.claimed, _), (.reading, _),
+            (.reopening, _):
+            false
         }
     }
 

@@ -1,3 +1,4 @@
+internal import EarshotHTTP
 internal import EarshotWire
 
 /// Name of a durable request on disk, unique over all lives of a broker.
@@ -22,18 +23,22 @@ public struct DurableEntry: Equatable, Sendable {
     public var head: [UInt8]
     /// Whether its result is on disk too.
     public var hasResult: Bool
+    /// Code of the result, if that is a failure.
+    public var failure: String?
     /// Spool file of the result's body, if it still exists: a client may have received its path.
     public var file: String?
     /// Size of that file in bytes.
     public var fileBytes: Int
 
     public init(
-        id: DurableID, acceptedAt: Int64, head: [UInt8], hasResult: Bool, file: String? = nil, fileBytes: Int = 0
+        id: DurableID, acceptedAt: Int64, head: [UInt8], hasResult: Bool, failure: String? = nil, file: String? = nil,
+        fileBytes: Int = 0
     ) {
         self.id = id
         self.acceptedAt = acceptedAt
         self.head = head
         self.hasResult = hasResult
+        self.failure = failure
         self.file = file
         self.fileBytes = fileBytes
     }
@@ -84,10 +89,12 @@ struct DurableRecord {
         case claimed
         /// The result is being read.
         case reading
+        /// The result, a failure, is being deleted, because a client repeats the request.
+        case reopening(Entering)
 
         var hasResult: Bool {
             switch self {
-            case .entering, .stored, .writing: false
+            case .entering, .stored, .writing, .reopening: false
             case .complete, .claimed, .reading: true
             }
         }
@@ -95,13 +102,14 @@ struct DurableRecord {
         var writingBytes: Int { if case .writing(let bytes) = self { bytes } else { 0 } }
     }
 
-    /// State until the request is on disk.
+    /// State until the request is on disk, or is pending there again.
     final class Entering {
-        let fetch: Fetch
+        /// Nil for a repeated request, which is on disk only.
+        let fetch: Fetch?
         /// Sessions that await a reply, each once.
         var askers: [Asker]
 
-        init(_ fetch: Fetch, by asker: Asker) {
+        init(_ fetch: Fetch?, by asker: Asker) {
             self.fetch = fetch
             askers = [asker]
         }
@@ -115,11 +123,13 @@ struct DurableRecord {
     }
 
     let id: DurableID
-    /// Time of acceptance, possibly by an earlier broker.
-    let acceptedAt: Tick
+    /// Time of the latest acceptance, possibly by an earlier broker.
+    var acceptedAt: Tick
     var phase: Phase
     /// Serial of its latest expiry timer, which makes earlier ones stale.
     var expiryTimer: UInt64 = 0
     /// Spool file of a result that an earlier broker left.
-    let file: String?
+    var file: String?
+    /// Code of the latest result; nil for a success.
+    var failure: FailureCode?
 }

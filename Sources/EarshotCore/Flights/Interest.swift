@@ -7,7 +7,7 @@ struct Interest {
     /// `open -> held -> delivering`, or `open -> delivering`. A record is freed when its last delivery is settled.
     ///
     /// For a durable request `entering -> open -> recording -> (resting <-> delivering | held)`, and back from
-    /// `delivering` when no client acknowledged.
+    /// `delivering` when no client acknowledged. A repeated failure goes from `resting` to `entering`.
     enum Phase: UInt8 {
         /// Waits for the outcome of its flight.
         case open
@@ -15,7 +15,7 @@ struct Interest {
         case held
         /// Its terminal waits for delivery or acknowledgement.
         case delivering
-        /// Is being written to disk; not accepted yet.
+        /// Is being written to disk, or its failure is being deleted there; not accepted yet.
         case entering
         /// Its outcome is being written to disk.
         case recording
@@ -67,12 +67,12 @@ struct Interest {
     }
 
     let request: RequestID
-    /// Time at which the program made the request, possibly to an earlier broker.
-    let askedAt: Tick
+    /// Time at which the program made the request, possibly to an earlier broker, or repeated it by RETRY.
+    var askedAt: Tick
     /// Hash of the request's content. Distinguishes a repeated request from a different one under the same ID.
     let fingerprint: UInt64
     /// Distinguishes this record, in timers, from earlier ones with the same number.
-    let serial: UInt64
+    var serial: UInt64
     let handler: Int32
     /// Client that owns the request; nil if the request belongs to its handler, or if the owner's own delivery is
     /// settled.

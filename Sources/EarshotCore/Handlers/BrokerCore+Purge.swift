@@ -108,15 +108,25 @@ extension BrokerCore {
         for interest in unwanted { finishPurge(of: interest) }
     }
 
-    /// Maximum of `finishFirstPurges`, so that one message cannot purge a large handler.
-    private static let mostFirstPurges = 64
+    /// Maximum of `removeFirst`, so that one message cannot purge a large handler.
+    private static let mostFirstRemovals = 64
 
     /// Purges the removed requests of a flight that precede its first live one, up to a limit. The flight may end.
     mutating func finishFirstPurges(of name: FlightName) {
-        for _ in 0..<Self.mostFirstPurges {
-            guard let flight = flights.number(of: name), let first = flights.firstInterest(of: flight), isPurged(first)
+        removeFirst(of: name) { core, interest in core.isPurged(interest) }
+    }
+
+    /// Removes the unwanted requests of a flight that precede its first wanted one, up to a limit. The flight may end.
+    private mutating func removeFirst(of name: FlightName, isUnwanted: (BrokerCore, Int32) -> Bool) {
+        for _ in 0..<Self.mostFirstRemovals {
+            guard let flight = flights.number(of: name), let first = flights.firstInterest(of: flight),
+                isUnwanted(self, first)
             else { return }
-            finishPurge(of: first)
+            if isPurged(first) {
+                finishPurge(of: first)
+            } else {
+                removeInterest(first, by: interests[first].owner)
+            }
         }
     }
 
@@ -186,22 +196,16 @@ extension BrokerCore {
         publishRemoval(of: interest, to: listeners)
     }
 
-    /// Removes requests with running transfers ahead of their slices, so that origins are relieved first. Considers the
-    /// first interest of each flight. O(running attempts).
+    /// Removes requests with running transfers ahead of their slices, so that origins are relieved first. A transfer
+    /// ends if all its requests are unwanted, up to a limit. O(running attempts).
     private mutating func endAttempts(isUnwanted: (BrokerCore, Int32) -> Bool) {
-        var unwanted: [Int32] = []
+        var running: [FlightName] = []
         for worker in workers.indices {
             for (_, lease) in workers[worker].leasesInOrder {
                 guard let flight = lease.flight, let interest = flights.firstInterest(of: flight) else { continue }
-                if isUnwanted(self, interest) { unwanted.append(interest) }
+                if isUnwanted(self, interest) { running.append(flights.name(of: flight)) }
             }
         }
-        for interest in unwanted {
-            if isPurged(interest) {
-                finishPurge(of: interest)
-            } else {
-                removeInterest(interest, by: interests[interest].owner)
-            }
-        }
+        for name in running { removeFirst(of: name, isUnwanted: isUnwanted) }
     }
 }

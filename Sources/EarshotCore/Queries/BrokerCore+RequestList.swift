@@ -86,6 +86,8 @@ extension BrokerCore {
                     json.member("received", response.length)
                 }
                 if let failure = outcome.failure { json.member("code", failure.rawValue) }
+            } else if let failure = durables.failure(of: interest) {
+                json.member("code", failure.rawValue)
             }
         }
     }

@@ -15,6 +15,10 @@ extension BrokerCore {
                 throw SettingError(
                     "this broker runs without a supervisor that controls its workers; use `earshot serve`")
             }
+            if case .list(let name, _) = change {
+                throw SettingError(
+                    "\(name.rawValue) is read from the configuration only; change it there, and send SIGHUP to the bus")
+            }
             try settings.apply(change, source: Settings.Source.set)
             settingsChanged(now: now)
             // The supervisor is notified before the client, so a confirmed change outlives this broker.

@@ -6,6 +6,8 @@ public enum SettingChange: Equatable, Sendable {
     /// Value of a setting in the table `SettingName.definition`, in its range: a number, milliseconds, or the index of
     /// a word.
     case number(SettingName, Int)
+    /// Words of a setting in the table of `ListSettingName`.
+    case list(ListSettingName, [String])
     /// Rule for an origin pattern; replaces an earlier rule.
     case rule(OriginPattern, OriginRules.Terms)
     /// Removal of the rule for an origin pattern.
@@ -22,7 +24,7 @@ public enum SettingChange: Equatable, Sendable {
         "limit": .originLimit, "spacing": .originSpacing, "http2": .http2, "rate": .limitRate,
     ]
 
-    /// Parses a name and its value, `origin PATTERN limit=N spacing=S`, `address SUBJECT allow`, …
+    /// Parses a name and its value, a name and its list, `origin PATTERN limit=N spacing=S`, `address SUBJECT allow`, …
     public init(_ words: [String]) throws(SettingError) {
         guard let first = words.first else { throw SettingName.unknown("") }
         switch first {
@@ -33,6 +35,11 @@ public enum SettingChange: Equatable, Sendable {
             self = try Self.address(words.dropFirst())
             return
         default: break
+        }
+        if let name = ListSettingName(rawValue: first) {
+            guard words.count == 2 else { throw SettingError("\(name.rawValue) takes one value: \(name.bounds)") }
+            self = .list(name, try name.value(words[1]))
+            return
         }
         guard let name = SettingName(rawValue: first) else { throw SettingName.unknown(first) }
         guard words.count == 2 else {
@@ -45,6 +52,7 @@ public enum SettingChange: Equatable, Sendable {
     public var words: [String] {
         switch self {
         case .number(let name, let value): [name.rawValue, name.text(value)]
+        case .list(let name, let words): [name.rawValue, name.text(words)]
         case .rule(let pattern, let terms): [SettingName.rule, pattern.description] + terms.words
         case .noRule(let pattern): [SettingName.rule, pattern.description, "default"]
         case .address(let subject, let isAllowing):
@@ -66,6 +74,7 @@ public enum SettingChange: Equatable, Sendable {
     public var subject: String {
         switch self {
         case .number(let name, _): name.rawValue
+        case .list(let name, _): name.rawValue
         case .rule(let pattern, _), .noRule(let pattern): "\(SettingName.rule) \(pattern)"
         case .address(let subject, _), .noAddress(let subject): "\(SettingName.address) \(subject)"
         }

@@ -186,7 +186,7 @@ public enum SettingName: String, CaseIterable, Sendable {
 
     /// Returns the error for an unknown name, with the most similar name or else a list of all.
     static func unknown(_ name: String) -> SettingError {
-        let all = allCases.map(\.rawValue) + [rule, address]
+        let all = allCases.map(\.rawValue) + ListSettingName.allCases.map(\.rawValue) + [rule, address]
         if let nearest = nearest(to: name, among: all) {
             return SettingError("unknown setting; did you mean \(nearest)?")
         }

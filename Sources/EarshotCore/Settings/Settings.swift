@@ -40,6 +40,8 @@ public struct Settings: Equatable, Sendable {
     public static let mostAddressRules = 200
 
     private var numbers: [SettingName: Sourced<Int>] = [:]
+    /// Lists that a source names; all others are empty.
+    private var lists: [ListSettingName: Sourced<[String]>] = [:]
     private var rules: [OriginPattern: Sourced<OriginRules.Terms>] = [:]
     /// Whether connections to each subject are allowed.
     private var addresses: [AddressRule.Subject: Sourced<Bool>] = [:]
@@ -56,8 +58,14 @@ public struct Settings: Equatable, Sendable {
     /// Value of a setting: a number, milliseconds, or the index of a word; nil for a setting without a value.
     public subscript(name: SettingName) -> Int? { numbers[name]?.value }
 
+    /// Words of a list; empty by default.
+    public subscript(name: ListSettingName) -> [String] { lists[name]?.value ?? [] }
+
     /// Source of a setting's value; nil for a setting without a value.
     public func source(of name: SettingName) -> String? { numbers[name]?.source }
+
+    /// Source of a list.
+    public func source(of name: ListSettingName) -> String { lists[name]?.source ?? Source.standard }
 
     /// Applies a change, which replaces an earlier value or rule of the same subject.
     ///
@@ -68,6 +76,7 @@ public struct Settings: Equatable, Sendable {
                 source.unicodeScalars.map { $0.value < 0x20 || $0.value == 0x7f ? "?" : $0 }))
         switch change {
         case .number(let name, let value): numbers[name] = Sourced(value: value, source: source)
+        case .list(let name, let words): lists[name] = Sourced(value: words, source: source)
         case .rule(let pattern, let terms):
             guard rules[pattern] != nil || rules.count < Self.mostRules else {
                 throw SettingError("there are at most \(Self.mostRules) rules for origins")
@@ -119,8 +128,8 @@ public struct Settings: Equatable, Sendable {
         return ((preset == .all ? [] : [preset.rawValue]) + rules).joined(separator: ", ")
     }
 
-    /// All settings in the order of the table, then the rules for origins and those for addresses, each sorted by
-    /// subject.
+    /// All settings in the order of the table, then the lists, the rules for origins and those for addresses, each sorted
+    /// by subject.
     public var rows: [Row] {
         SettingName.allCases.map { name in
             let number = numbers[name]
@@ -128,6 +137,11 @@ public struct Settings: Equatable, Sendable {
                 name: name.rawValue, pattern: nil, value: number.map { name.text($0.value) } ?? "-",
                 source: number?.source ?? Source.standard)
         }
+            + ListSettingName.allCases.map { name in
+                Row(
+                    name: name.rawValue, pattern: nil, value: name.text(self[name]),
+                    source: source(of: name))
+            }
             + sortedRules.map { pattern, rule in
                 Row(
                     name: SettingName.rule, pattern: pattern.description,
@@ -160,7 +174,11 @@ public struct Settings: Equatable, Sendable {
         let all =
             SettingName.allCases.compactMap { name in
                 numbers[name].map { (SettingChange.number(name, $0.value), $0.source) }
-            } + sortedRules.map { (SettingChange.rule($0, $1.value), $1.source) }
+            }
+            + ListSettingName.allCases.compactMap { name in
+                lists[name].map { (SettingChange.list(name, $0.value), $0.source) }
+            }
+            + sortedRules.map { (SettingChange.rule($0, $1.value), $1.source) }
             + sortedAddresses.map { (SettingChange.address($0, isAllowing: $1.value), $1.source) }
         return all.map { change, source in "\(source)\t\(change.words.joined(separator: " "))" }
     }

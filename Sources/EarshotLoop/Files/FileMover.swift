@@ -30,7 +30,8 @@ public final class FileMover {
         return unsafe stat(folder, &status) == 0 && status.st_dev == device
     }
 
-    /// Renames a file and gives it the permissions of a new file. Replaces an existing file of that name.
+    /// Renames a file, or names an unnamed one, and gives it the permissions of a new file. Replaces an existing file of
+    /// that name.
     ///
     /// - Parameters:
     ///   - source: Descriptor of the same file.
@@ -41,13 +42,27 @@ public final class FileMover {
     public func move(_ path: String, open source: Int32, to name: String, in folder: Int32, mode: UInt32? = nil) -> Bool
     {
         var status = stat()
-        guard isUseful, unsafe fstat(source, &status) == 0, status.st_nlink == 1,
+        guard isUseful, unsafe fstat(source, &status) == 0, status.st_nlink <= 1,
             fchmod(source, mode ?? self.mode) == 0
         else { return false }
-        guard unsafe renameat(AT_FDCWD, path, folder, ByteText.path(name)) == 0 else {
-            if errno == EXDEV { isUseful = false }
-            return false
-        }
-        return true
+        let isMoved =
+            status.st_nlink == 0
+            ? link(source, to: name, in: folder)
+            : unsafe renameat(AT_FDCWD, path, folder, ByteText.path(name)) == 0
+        if !isMoved, errno == EXDEV { isUseful = false }
+        return isMoved
+    }
+
+    /// Names an unnamed file. Only a rename can replace a file, so the file then has a temporary name for a moment.
+    private func link(_ source: Int32, to name: String, in folder: Int32) -> Bool {
+        let path = ByteText.path(name)
+        if UnnamedFile.name(source, path, in: folder) { return true }
+        guard errno == EEXIST else { return false }
+        let parent = name.utf8.lastIndex(of: UInt8(ascii: "/")).map { String(name[...$0]) } ?? ""
+        let temporary = ByteText.path("\(parent).earshot-\(String(UInt64.random(in: 0 ... .max), radix: 36)).part")
+        guard UnnamedFile.name(source, temporary, in: folder) else { return false }
+        if unsafe renameat(folder, temporary, folder, path) == 0 { return true }
+        unsafe unlinkat(folder, temporary, 0)
+        return false
     }
 }

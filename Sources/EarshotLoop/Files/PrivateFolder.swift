@@ -2,7 +2,8 @@ internal import Glibc
 
 /// Creation of a user's private folders, and the checks made before their contents are trusted.
 ///
-/// A *closed* folder (the runtime folder) is accessible to its owner alone. A *store* (spool, cache, durable requests)
+/// A *closed* folder (the runtime folder) is accessible to its owner alone. An *open* one is the runtime folder of a bus
+/// for several users: all may enter it, and its owner alone may write to it. A *store* (spool, cache, durable requests)
 /// is writable by its owner alone, and no other user can rename it. Each folder above a store belongs to this user or
 /// root, and is not writable by others unless it is sticky, as `StrictModes` of sshd(8) requires.
 public enum PrivateFolder {
@@ -43,8 +44,79 @@ public enum PrivateFolder {
     /// Returns whether the folder of a socket exists.
     /// - Throws: `FolderError` for one that is not closed.
     public static func isClosed(around socket: String) throws(FolderError) -> Bool {
-        guard let slash = socket.lastIndex(of: "/") else { return try isClosed(".") }
-        return try isClosed(slash == socket.startIndex ? "/" : String(socket[..<slash]))
+        try isClosed(folder(around: socket))
+    }
+
+    // MARK: Open folders
+
+    /// Mode of an open folder.
+    private static let openMode: mode_t = 0o755
+
+    /// Creates a folder that can be opened or closed, or checks the existing one. Its mode stays.
+    public static func makeOpenable(_ path: String) throws(FolderError) {
+        try make(path)
+        guard try isOwn(path) else {
+            throw FolderError(path, .system(SystemError("look at the folder", number: ENOENT)))
+        }
+    }
+
+    /// Opens a folder of this user to others, or closes it.
+    public static func setOpen(_ isOpen: Bool, _ path: String) throws(FolderError) {
+        guard try isOwn(path) else {
+            throw FolderError(path, .system(SystemError("look at the folder", number: ENOENT)))
+        }
+        guard unsafe chmod(path, isOpen ? openMode : 0o700) == 0 else {
+            throw FolderError(path, .system(SystemError("chmod")))
+        }
+    }
+
+    /// Returns whether the folder exists.
+    /// - Throws: `FolderError` for one that is neither a closed nor an open folder of this user.
+    public static func isOwn(_ path: String) throws(FolderError) -> Bool {
+        guard let status = try status(of: path) else { return false }
+        try checkFolder(status, path)
+        guard status.st_mode & 0o777 == openMode || status.st_mode & 0o077 == 0 else {
+            throw FolderError(path, .enterable(mode: status.st_mode & 0o777))
+        }
+        return true
+    }
+
+    /// Returns whether the folder of a socket exists.
+    /// - Throws: `FolderError` for one that is neither a closed nor an open folder of this user.
+    public static func isOwn(around socket: String) throws(FolderError) -> Bool { try isOwn(folder(around: socket)) }
+
+    /// Returns the users whose listener in this runtime folder deserves trust; nil if the folder is missing.
+    ///
+    /// In the user's own folder this is the user. A folder of another user is accepted if only that user and root can
+    /// write to it or replace it, and root chose its owner: either root owns it, or only root can create entries in the
+    /// folder above it. So no other user can lure a client with a folder in `/tmp`.
+    ///
+    /// - Throws: `FolderError` for a folder of which none of this holds.
+    public static func listeners(in path: String) throws(FolderError) -> Set<UInt32>? {
+        guard let status = try status(of: path), let root = try PrivateFolder.status(of: "/") else { return nil }
+        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid != geteuid() else {
+            return try isOwn(path) ? [geteuid()] : nil
+        }
+        guard status.st_mode & 0o022 == 0 else { throw FolderError(path, .writable(mode: status.st_mode & 0o777)) }
+        let administrators: Set = [0, root.st_uid]
+        do throws(FolderError) {
+            try checkFoldersAbove(path, allowsSticky: administrators.contains(status.st_uid))
+        } catch {
+            throw FolderError(path, .owner(status.st_uid))
+        }
+        // A service manager that holds the socket is root.
+        return administrators.union([status.st_uid])
+    }
+
+    /// Returns the users whose listener at this path deserves trust: this user if the folder is missing or unfit.
+    public static func listeners(at socket: String) -> Set<UInt32> {
+        let found = try? listeners(in: folder(around: socket))
+        return (found ?? nil) ?? [geteuid()]
+    }
+
+    private static func folder(around socket: String) -> String {
+        guard let slash = socket.lastIndex(of: "/") else { return "." }
+        return slash == socket.startIndex ? "/" : String(socket[..<slash])
     }
 
     // MARK: Stores
@@ -113,7 +185,10 @@ public enum PrivateFolder {
 
     /// Resolves the path from the root as the kernel does. Checks each folder and link on the way, up to the first
     /// missing one.
-    public static func checkFoldersAbove(_ path: String) throws(FolderError) {
+    ///
+    /// - Parameter allowsSticky: Whether others may write to a folder above if it is sticky. They cannot rename an
+    ///   existing folder of another user there, but they could have created it.
+    public static func checkFoldersAbove(_ path: String, allowsSticky: Bool = true) throws(FolderError) {
         guard let root = try status(of: "/") else { return }
         // In a user namespace, root's files appear to belong to another user. The owner of `/` can replace everything
         // anyway.
@@ -121,7 +196,7 @@ public enum PrivateFolder {
         var place = ""
         var links = 0
         var rest = path.split(separator: "/").dropLast().reversed().map(String.init)
-        try checkAbove(root, "/", path, trusted)
+        try checkAbove(root, "/", path, trusted, allowsSticky)
         while let name = rest.popLast() {
             if name == "." { continue }
             if name == ".." {
@@ -130,7 +205,7 @@ public enum PrivateFolder {
             }
             let next = "\(place)/\(name)"
             guard let found = try status(of: next) else { return }
-            try checkAbove(found, next, path, trusted)
+            try checkAbove(found, next, path, trusted, allowsSticky)
             guard found.st_mode & S_IFMT == S_IFLNK else {
                 place = next
                 continue
@@ -145,10 +220,11 @@ public enum PrivateFolder {
     }
 
     private static func checkAbove(
-        _ status: stat, _ above: String, _ path: String, _ trusted: Set<UInt32>
+        _ status: stat, _ above: String, _ path: String, _ trusted: Set<UInt32>, _ allowsSticky: Bool
     ) throws(FolderError) {
         let isLink = status.st_mode & S_IFMT == S_IFLNK
-        let isWritable = status.st_mode & 0o022 != 0 && status.st_mode & S_ISVTX == 0
+        let isSafe = allowsSticky && status.st_mode & S_ISVTX != 0
+        let isWritable = status.st_mode & 0o022 != 0 && !isSafe
         guard trusted.contains(status.st_uid), isLink || !isWritable else {
             throw FolderError(path, .replaceable(above: above))
         }

@@ -16,6 +16,21 @@ public enum UnnamedFile {
         return descriptor >= 0 ? descriptor : nil
     }
 
+    /// Opens an unnamed file for reading and writing, which only this user can open.
+    ///
+    /// - Returns: nil without write access to the folder, with the reason in `errno`. Where the file system has no
+    ///   unnamed files, the file had a name for a moment, and cannot be linked.
+    public static func openPrivate(in folder: String) -> Int32? {
+        let flags = O_RDWR | O_CLOEXEC
+        var descriptor = unsafe Glibc.open(ByteText.path(folder), linux_o_tmpfile | flags, 0o600)
+        if descriptor < 0, [EOPNOTSUPP, EISDIR, EINVAL].contains(errno) {
+            let name = ByteText.path("\(folder)/.earshot-\(String(UInt64.random(in: 0 ... .max), radix: 36)).part")
+            descriptor = unsafe Glibc.open(name, flags | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600)
+            if descriptor >= 0 { unsafe unlink(name) }
+        }
+        return descriptor >= 0 ? descriptor : nil
+    }
+
     /// Links the file as `name`. Returns false on failure, such as an existing name, with the reason in `errno`.
     public static func name(_ descriptor: Int32, _ name: [CChar], in folder: Int32) -> Bool {
         // Linux before 6.10 requires a capability for a link by descriptor, and returns ENOENT without it. A link

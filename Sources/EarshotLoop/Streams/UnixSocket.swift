@@ -23,14 +23,20 @@ public enum UnixSocket {
     /// Connections that may wait for accept: the kernel's maximum, where libzmq's default is 100.
     private static let backlog: Int32 = 4_096
 
-    /// Creates a listening socket at `path`, replacing an existing file there. Only this user can connect to it.
+    /// Mode of a listener's file: for this user, or for all users.
+    private static func mode(isOpen: Bool) -> mode_t { isOpen ? 0o666 : 0o600 }
+
+    /// Creates a listening socket at `path`, replacing an existing file there.
     ///
+    /// - Parameter isOpen: Whether all users can connect to it, and not only this one.
     /// - Throws: `SystemError`; `ENAMETOOLONG` for a path of more than 107 bytes.
-    public static func listen(at path: String) throws(SystemError) -> Int32 {
+    public static func listen(at path: String, isOpen: Bool = false) throws(SystemError) -> Int32 {
         let descriptor = try make()
         _ = unsafe unlink(path)
         // The file gets the mode of the socket, unix(7). A change of the umask would affect other threads.
-        guard fchmod(descriptor, 0o600) == 0, unsafe linux_bind_unix(descriptor, path, path.utf8.count) == 0 else {
+        guard fchmod(descriptor, mode(isOpen: false)) == 0,
+            unsafe linux_bind_unix(descriptor, path, path.utf8.count) == 0
+        else {
             let error = SystemError("bind a Unix socket")
             Glibc.close(descriptor)
             throw error
@@ -40,7 +46,17 @@ public enum UnixSocket {
             Glibc.close(descriptor)
             throw error
         }
+        // The umask of a broker would take the permissions of others away.
+        do throws(SystemError) { if isOpen { try setOpen(true, path) } } catch {
+            Glibc.close(descriptor)
+            throw error
+        }
         return descriptor
+    }
+
+    /// Sets which users can connect to the listener at `path`.
+    public static func setOpen(_ isOpen: Bool, _ path: String) throws(SystemError) {
+        guard unsafe chmod(path, mode(isOpen: isOpen)) == 0 else { throw SystemError("chmod of a Unix socket") }
     }
 
     /// Listens with a socket of the service manager. Clients then see this process as its owner, and the backlog is ours.
@@ -55,19 +71,21 @@ public enum UnixSocket {
         unsafe linux_is_listener(descriptor, path, path.utf8.count) != 0
     }
 
-    /// Returns a socket that is connected to this user's listener at `path`.
+    /// Returns a socket that is connected to the listener at `path`.
     ///
+    /// - Parameter listeners: Users who may listen there; nil for this user alone.
     /// - Throws: `SystemError`; `ENOENT` or `ECONNREFUSED` without a listener, `EAGAIN` if its backlog is full,
     ///   `EACCES` if another user listens.
-    public static func connect(to path: String) throws(SystemError) -> Int32 {
+    public static func connect(to path: String, of listeners: Set<UInt32>? = nil) throws(SystemError) -> Int32 {
         let descriptor = try make()
         guard unsafe linux_connect_unix(descriptor, path, path.utf8.count) == 0 else {
             let error = SystemError("connect a Unix socket")
             Glibc.close(descriptor)
             throw error
         }
-        // The folder was private when it was checked; the kernel knows the listener's user at this moment.
-        guard credentials(of: descriptor)?.uid == geteuid() else {
+        // The folder was safe when it was checked; the kernel knows the listener's user at this moment.
+        let listener = credentials(of: descriptor)?.uid
+        guard let listener, listeners?.contains(listener) ?? (listener == geteuid()) else {
             Glibc.close(descriptor)
             throw SystemError("connect a Unix socket", number: EACCES)
         }
@@ -113,6 +131,41 @@ public enum UnixSocket {
             if errno == EAGAIN { return .wouldBlock }
             guard errno == EINTR else { return .ended }
         }
+    }
+
+    /// Maximum number of bytes copied per call where the kernel cannot send from a file.
+    private static let copyBytes = 65_536
+
+    /// Sends a part of a file as far as the kernel accepts it, without a copy where the file system supports that.
+    ///
+    /// - Parameter count: Number of bytes from `offset`, at least 1.
+    /// - Returns: `.ended` also for a file without these bytes: the receiver could not find the next message.
+    public static func send(_ descriptor: Int32, file: Int32, from offset: Int, count: Int) -> Transfer {
+        while true {
+            let sent = linux_send_file_part(file, descriptor, offset, UInt(count))
+            if sent > 0 { return .bytes(sent) }
+            switch errno {
+            case _ where sent == 0: return .ended
+            case EAGAIN: return .wouldBlock
+            case EINTR: continue
+            case EINVAL, ENOSYS, EOPNOTSUPP: return copy(descriptor, file, offset, min(count, copyBytes))
+            default: return .ended
+            }
+        }
+    }
+
+    private static func copy(_ descriptor: Int32, _ file: Int32, _ offset: Int, _ count: Int) -> Transfer {
+        var bytes = [UInt8](repeating: 0, count: count)
+        let read = unsafe pread(file, &bytes, count, off_t(offset))
+        guard read > 0 else { return .ended }
+        return unsafe bytes.withUnsafeBytes {
+            unsafe send(descriptor, UnsafeRawBufferPointer(rebasing: $0[..<read]))
+        }
+    }
+
+    /// Sets the size of the kernel's send buffer, within the limit of the system (`net.core.wmem_max`).
+    public static func setSendBuffer(_ descriptor: Int32, bytes: Int32) {
+        linux_set_send_buffer(descriptor, bytes)
     }
 
     /// Blocks until the kernel accepts more output, at most `milliseconds`. For a process that is about to exit.

@@ -6,6 +6,8 @@ public enum DurableCanary: String, CaseIterable, Sendable {
     case unforgotten
     /// A result is returned for another request.
     case exchanged
+    /// A repeated request is deleted with its failure.
+    case unkept
 
     /// Invariant that it violates.
     public var invariant: Int { 1 }

@@ -29,7 +29,8 @@ struct DurablePromises {
     /// Closed expectation whose name was reused.
     private struct Earlier: Hashable {
         let name: RequestName
-        let tag: String
+        /// Tags permitted in its terminals.
+        let tags: Set<String>
     }
 
     /// Failure codes that carry no durability guarantee.
@@ -59,7 +60,7 @@ struct DurablePromises {
         guard promises[name]?.isClosed != false else { return }
         if promises[name] == nil { names.append(name) }
         byURL[url] = name
-        if let old = promises[name] { earlier[Earlier(name: name, tag: old.tag)] = old.waiting }
+        if let old = promises[name] { earlier[Earlier(name: name, tags: old.tags)] = old.waiting }
         lastTag += 1
         promises[name] = Promise(url: url, tag: "\(lastTag)", tags: ["\(lastTag)"])
     }
@@ -67,6 +68,11 @@ struct DurablePromises {
     /// Records that a request is on disk.
     mutating func stored(_ name: RequestName, _ id: DurableID) {
         if promises[name]?.id == id, promises[name]?.isClosed == false { promises[name]?.isAccepted = true }
+    }
+
+    /// Records that a request was repeated: its next result is delivered to all subscribers.
+    mutating func reopened(_ name: RequestName, _ id: DurableID) {
+        if promises[name]?.id == id { promises[name]?.told = [] }
     }
 
     /// Records that a request was submitted to the disk.
@@ -96,7 +102,7 @@ struct DurablePromises {
         let isAwaited =
             promise.tags.contains(tag)
             ? promises[name]?.waiting.remove(client) != nil
-            : earlier[Earlier(name: name, tag: tag)]?.remove(client) != nil
+            : withdraw(name, tag: tag, from: client)
         guard !isAwaited else {
             try check(terminal, content, of: name, promise)
             return
@@ -105,6 +111,17 @@ struct DurablePromises {
         guard !promise.told.contains(client) else { throw Violation(1, "\(name) is told twice to one client") }
         if promise.isAccepted { promises[name]?.told.insert(client) }
         try check(terminal, content, of: name, promise)
+    }
+
+    /// Removes a client from the connections of an earlier request with a tag.
+    /// - Returns: Whether the earlier result was still to be delivered to it.
+    private mutating func withdraw(_ name: RequestName, tag: String, from client: ClientID) -> Bool {
+        let request = earlier.first {
+            $0.key.name == name && $0.key.tags.contains(tag) && $0.value.contains(client)
+        }
+        guard let request else { return false }
+        earlier[request.key]?.remove(client)
+        return true
     }
 
     private func check(

@@ -27,6 +27,8 @@ public struct DurableReport: Equatable, Sendable {
     public var restarts = 0
     /// Number of ACCEPTED messages.
     public var accepted = 0
+    /// Number of failures that RETRY made pending again.
+    public var repeated = 0
     /// Number of results delivered at the end.
     public var claimed = 0
 }

@@ -69,12 +69,13 @@ struct DurableWorld {
         case ..<240: try ask()
         case ..<420: disk.work(1 + random.below(6))
         case ..<560: try answer(1 + random.below(6))
-        case ..<720: finishJob()
-        case ..<810: acknowledge()
-        case ..<860: listen()
-        case ..<890: remove()
-        case ..<920: leave()
-        case ..<960: connect()
+        case ..<710: finishJob()
+        case ..<790: acknowledge()
+        case ..<835: listen()
+        case ..<865: remove()
+        case ..<895: leave()
+        case ..<935: connect()
+        case ..<960: retry()
         case ..<975: disk.isFull = random.perMille(300)
         case ..<980: spool.isFull = random.perMille(300)
         case ..<988: now = now.advanced(byMilliseconds: random.below(20_000))
@@ -202,7 +203,7 @@ struct DurableWorld {
                 promises.given(RequestName(handler: fetch.handler, request: fetch.request), id)
             }
             disk.ask(asked, content: nil)
-        case .readResult, .forget: disk.ask(asked, content: nil)
+        case .readResult, .reopen, .forget: disk.ask(asked, content: nil)
         case .limit: break
         }
     }
@@ -259,6 +260,12 @@ struct DurableWorld {
                 core.durableStored(id, now: now)
             case .refused(let id): core.durableRefused(id, isFull: true, now: now)
             case .recorded(let id, let isStored): core.durableRecorded(id, isStored: isStored, now: now)
+            case .reopened(let id, let head):
+                if head != nil, let name = disk.rows[id]?.name {
+                    promises.reopened(name, id)
+                    report.repeated += 1
+                }
+                core.durableReopened(id, head, now: now)
             case .read(let id, let found): core.durableRead(id, found.map { content($0.0, $0.content) }, now: now)
             }
         }
@@ -274,9 +281,10 @@ struct DurableWorld {
     private mutating func finishJob() {
         guard !jobs.isEmpty else { return }
         let job = jobs.remove(at: random.below(jobs.count))
-        guard !random.perMille(150) else {
+        guard !random.perMille(250) else {
+            let code = random.perMille(500) ? "reset" : "protocol-error"
             core.workerSaid(
-                .failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
+                .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
             return
         }
         var completion = Completion(attempt: job.attempt, status: 200)
@@ -307,6 +315,14 @@ struct DurableWorld {
         guard let client = someClient() else { return }
         let pattern = HandlerPattern.handler(Self.handlers[random.below(Self.handlers.count)])
         core.clientSaid(random.perMille(500) ? .subscribe(pattern) : .unsubscribe(pattern), by: client, now: now)
+    }
+
+    /// Repeats requests of all handlers. The broker refuses those without a failure that waits.
+    private mutating func retry() {
+        guard let client = someClient() else { return }
+        for name in promises.names where random.perMille(700) {
+            core.clientSaid(.retry(name.handler, name.request), by: client, now: now)
+        }
     }
 
     private mutating func remove() {
@@ -381,7 +397,8 @@ struct DurableWorld {
         core = Self.makeCore(number(), limits)
         core.calendarSeconds = calendar
         for (id, row) in rows {
-            let entry = DurableEntry(id: id, acceptedAt: row.acceptedAt, head: row.head, hasResult: row.result != nil)
+            let entry = DurableEntry(
+                id: id, acceptedAt: row.acceptedAt, head: row.head, hasResult: row.result != nil, failure: row.failure)
             core.durableRestored(entry, now: now)
         }
         connectWorker()

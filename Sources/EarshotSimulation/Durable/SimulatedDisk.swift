@@ -10,6 +10,14 @@ struct SimulatedDisk {
         var acceptedAt: Int64
         var head: [UInt8]
         var result: (DurableResult, content: String?)?
+
+        /// Code of its result, if that is a failure.
+        var failure: String? {
+            guard let head = result?.0.head, case .terminal(let terminal)? = try? BrokerMessage(head: head),
+                case .failed(let failure) = terminal.outcome
+            else { return nil }
+            return failure.code
+        }
     }
 
     /// Results for the core.
@@ -18,6 +26,7 @@ struct SimulatedDisk {
         case refused(DurableID)
         case recorded(DurableID, isStored: Bool)
         case read(DurableID, (DurableResult, content: String?)?)
+        case reopened(DurableID, head: [UInt8]?)
     }
 
     private(set) var rows: [DurableID: Row] = [:]
@@ -76,6 +85,15 @@ struct SimulatedDisk {
         case .readResult(let id):
             let other = canary == .exchanged ? rows.values.first { $0.result != nil && $0.name != rows[id]?.name } : nil
             answers.append(.read(id, (other ?? rows[id])?.result))
+        case .reopen(let id, let acceptedAt):
+            guard !isFull, rows[id]?.result != nil else {
+                answers.append(.reopened(id, head: nil))
+                return
+            }
+            rows[id]?.result = nil
+            rows[id]?.acceptedAt = acceptedAt
+            answers.append(.reopened(id, head: rows[id]?.head))
+            if canary == .unkept { rows[id] = nil }
         case .forget(let id):
             guard let name = rows[id]?.name else { return }
             forgotten.append((name, id))

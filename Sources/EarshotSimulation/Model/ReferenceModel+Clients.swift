@@ -24,6 +24,8 @@ extension ReferenceModel {
             if let known = listed[name] { remove(known, by: client) }
             withdraw([name], from: client)
             reply = (id, .cancelled(handler, request))
+        // The simulated world has no durable requests.
+        case .retry: reply = (id, .error("unknown-request"))
         case .remove(let pattern): removalAsked(pattern, by: client)
         case .subscribe(let pattern): subscriptionAsked(pattern, by: client)
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern)
@@ -149,11 +151,13 @@ extension ReferenceModel {
         for handler in handlers(.subtree(subtree), Array(listedByHandler.keys)) { listenerLeft(handler) }
     }
 
-    /// Delivers held results to the new subscriber.
+    /// Delivers held results to the new subscriber. The core chooses their order.
     private func listenerCame(to handler: HandlerID) {
-        for request in requests(of: handler) where request.phase != .ended {
+        let open = requests(of: handler).filter { $0.phase != .ended }
+        let isOrdered = open.count { $0.phase == .held } <= 1
+        for request in open {
             request.abandonedUntil = nil
-            if request.phase == .held { conclude(request, request.ending ?? Ending()) }
+            if request.phase == .held { conclude(request, request.ending ?? Ending(), isOrdered: isOrdered) }
         }
     }
 

@@ -243,12 +243,13 @@ extension ReferenceModel {
     }
 
     /// Delivers the result of a request to its subscribers.
-    func conclude(_ request: RequestRecord, _ ending: Ending) {
+    /// - Parameter isOrdered: Whether the order of the results of this event is known.
+    func conclude(_ request: RequestRecord, _ ending: Ending, isOrdered: Bool = true) {
         account(request) { requests in
             if let code = ending.code { requests.failed[code, default: 0] += 1 } else { requests.answered += 1 }
         }
         if ending.mayBeLost { doubts.append(ending.code) }
-        publish(request, ending, to: listeners(of: request.name.handler))
+        publish(request, ending, to: listeners(of: request.name.handler), isOrdered: isOrdered)
     }
 
     private func hold(_ request: RequestRecord, _ ending: Ending) {
@@ -258,7 +259,9 @@ extension ReferenceModel {
         moments.insert(Moment(at: at, subject: .grace(request)))
     }
 
-    func publish(_ request: RequestRecord, _ ending: Ending, to listeners: Set<ClientID>) {
+    func publish(
+        _ request: RequestRecord, _ ending: Ending, to listeners: Set<ClientID>, isOrdered: Bool = true
+    ) {
         request.phase = .ended
         request.ending = ending
         // An owner without subscription acknowledges nothing, so it does not free the name.
@@ -266,7 +269,8 @@ extension ReferenceModel {
         for listener in listeners {
             guard let client = sessions[listener] else { continue }
             owe(request, to: client)
-            if isSpoolFull { noteWaiting(request, ending, for: client) }
+            // The number of terminals before this one decides whether the client has to be closed.
+            if isSpoolFull, isOrdered { noteWaiting(request, ending, for: client) }
         }
         if listeners.isEmpty { forget(request) }
     }

@@ -268,7 +268,7 @@ struct World {
         case .spool(.releaseFile(let file)):
             waitingBodies.remove(file)
             taken[file] = nil
-        case .spool(.releaseBody), .supervisor(.settingChanged): break
+        case .spool(.releaseBody), .supervisor(.settingChanged), .supervisor(.ended): break
         case .spool(.sweep): sweepSpool()
         case .spool(.lendPart(let file, let other)): rename(file, to: other)
         case .spool(.removePart(let file)): spool[file] = nil

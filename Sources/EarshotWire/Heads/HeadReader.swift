@@ -299,6 +299,22 @@ extension HeadReader {
         return token
     }
 
+    static func principal(_ text: HeadText) throws(WireError) -> PrincipalName {
+        guard let principal = PrincipalName(text.string) else {
+            throw WireError(
+                .badMessage,
+                "principal must be 1 to \(WireLimits.identifierBytes) ASCII letters, digits, dots and _ : @ -")
+        }
+        return principal
+    }
+
+    static func proof(_ text: HeadText) throws(WireError) -> GatewayProof {
+        guard let proof = GatewayProof(text.string) else {
+            throw WireError(.badMessage, "proof must be 64 lower-case hexadecimal digits")
+        }
+        return proof
+    }
+
     static func count(_ text: HeadText, _ name: String) throws(WireError) -> Int {
         try integer(text, in: 0...Int.max, name)
     }

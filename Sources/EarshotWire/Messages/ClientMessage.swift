@@ -5,6 +5,8 @@ public enum ClientMessage: Equatable, Sendable {
     case fetch(Fetch)
     /// Cancels a request.
     case cancel(HandlerID, RequestID)
+    /// Repeats a durable request that has failed and waits for a subscriber.
+    case retry(HandlerID, RequestID)
     /// Removes all requests and subscriptions under these handlers.
     case remove(HandlerPattern)
     case subscribe(HandlerPattern)
@@ -48,11 +50,12 @@ public enum ClientMessage: Equatable, Sendable {
     }
 
     private static let verbs = [
-        "HELLO", "FETCH", "CANCEL", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK", "QUERY", "SET",
-        "READ", "BYE",
+        "HELLO", "FETCH", "CANCEL", "RETRY", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK",
+        "QUERY",
+        "SET", "READ", "BYE",
     ]
     /// Verbs whose operands start with a handler and a request.
-    private static let namedByRequest = ["FETCH", "CANCEL", "PRIORITY"]
+    private static let namedByRequest = ["FETCH", "CANCEL", "RETRY", "PRIORITY"]
     /// Length of a prefix that contains the longest verb, handler and request, and the space after them, in bytes.
     private static let namingBytes = 12 + WireLimits.handlerBytes + 1 + WireLimits.identifierBytes + 1
 
@@ -63,6 +66,9 @@ public enum ClientMessage: Equatable, Sendable {
         case "CANCEL":
             try reader.expectOperands(2)
             return .cancel(try reader.handler(0), try reader.request(1))
+        case "RETRY":
+            try reader.expectOperands(2)
+            return .retry(try reader.handler(0), try reader.request(1))
         case "REMOVE":
             try reader.expectOperands(1)
             return .remove(try reader.pattern(0))
@@ -104,6 +110,8 @@ public enum ClientMessage: Equatable, Sendable {
         case .fetch(let fetch): return fetch.encoded()
         case .cancel(let handler, let request):
             return Self.line("CANCEL", [handler.description, request.description])
+        case .retry(let handler, let request):
+            return Self.line("RETRY", [handler.description, request.description])
         case .remove(let pattern): return Self.line("REMOVE", [pattern.description])
         case .subscribe(let pattern): return Self.line("SUBSCRIBE", [pattern.description])
         case .unsubscribe(let pattern): return Self.line("UNSUBSCRIBE", [pattern.description])
@@ -152,6 +160,10 @@ public struct Hello: Equatable, Sendable {
     public var replies: UInt64?
     /// Whether bodies in files are read with READ. The broker then names no paths.
     public var isPulling = false
+    /// Principal that owns the session; nil for that of the connection.
+    public var principal: PrincipalName?
+    /// Proof that the sender is the gateway, which may name any principal. Nil from all other clients.
+    public var proof: GatewayProof?
 
     public init(client: String?, window: Int? = 256) {
         self.client = client
@@ -170,6 +182,8 @@ public struct Hello: Equatable, Sendable {
             case "token": token = try HeadReader.token(value)
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
+            case "principal": principal = try HeadReader.principal(value)
+            case "proof": proof = try HeadReader.proof(value)
             default: break
             }
         }
@@ -184,6 +198,8 @@ public struct Hello: Equatable, Sendable {
         writer.field("token", token?.description)
         writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
+        writer.field("principal", principal?.description)
+        writer.field("proof", proof?.description)
         return writer.finished()
     }
 }

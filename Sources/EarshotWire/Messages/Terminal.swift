@@ -135,6 +135,7 @@ extension Terminal {
             default: try response.set(name, value)
             }
         }
+        if response.isPulled { try response.expectNoFile() }
         return (sequence, tag, isDurable)
     }
 
@@ -156,6 +157,7 @@ extension Terminal {
             default: try response.set(name, value)
             }
         }
+        if response.isPulled { try response.expectNoFile() }
         failure.attempts = response.attempts
         if !response.url.isEmpty { failure.response = response }
         outcome = .failed(failure)
@@ -222,6 +224,11 @@ extension Terminal.Response {
         case "attempts": attempts = try HeadReader.count(value, "attempts")
         default: break
         }
+    }
+
+    /// Refuses a terminal whose body would have both forms.
+    func expectNoFile() throws(WireError) {
+        guard file == nil, !isYours else { throw WireError(.badMessage, "pull excludes file and yours") }
     }
 
     func write(to writer: inout HeadWriter) {

@@ -171,7 +171,7 @@ final class BrokerLink {
     private func isTrusted() -> Bool {
         do throws(FolderError) {
             defer { distrust = nil }
-            if try PrivateFolder.isClosed(around: path) { return true }
+            if try PrivateFolder.isOwn(around: path) { return true }
             logger.debug("no broker to connect to: there is no runtime folder")
             return false
         } catch {

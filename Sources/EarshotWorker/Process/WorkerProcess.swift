@@ -42,7 +42,7 @@ public final class WorkerProcess {
         let loop = try EventLoop()
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
         // folder again.
-        _ = try PrivateFolder.isClosed(around: options.workPath)
+        _ = try PrivateFolder.isOwn(around: options.workPath)
         let worker: Worker
         do {
             worker = try Worker(options, loop: loop, logger: logger)

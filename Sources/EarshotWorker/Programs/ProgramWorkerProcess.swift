@@ -30,7 +30,7 @@ public final class ProgramWorkerProcess {
         let loop = try EventLoop()
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
         // folder again.
-        _ = try PrivateFolder.isClosed(around: options.workPath)
+        _ = try PrivateFolder.isOwn(around: options.workPath)
         let worker = try ProgramWorker(options, loop: loop, logger: logger, onServing: onServing)
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.next() != nil {

@@ -2,7 +2,7 @@ internal import ArgumentParser
 internal import EarshotClient
 
 /// Program that a command runs for each result, with its arguments.
-struct HookProgram: ExpressibleByArgument {
+struct HookProgram: Equatable, ExpressibleByArgument {
     /// Argument that stands for the path of the body.
     static let placeholder = "{}"
     static var defaultCompletionKind: CompletionKind { .file() }
@@ -21,12 +21,23 @@ struct HookProgram: ExpressibleByArgument {
         guard let program = words.first, program != Self.placeholder else { return nil }
     }
 
+    /// Takes the words of a configuration file. Nil without a program.
+    init?(words: [String]) {
+        guard let program = words.first, !program.isEmpty else { return nil }
+        text = words.joined(separator: " ")
+        self.words = words
+    }
+
     /// Returns the program with its path.
-    func found() throws(Complaint) -> HookProgram {
+    ///
+    /// - Parameters:
+    ///   - source: option or key that names it.
+    ///   - status: exit status if it cannot be executed.
+    func found(_ source: String = "--exec", _ status: ExitStatus = .noInput) throws(Complaint) -> HookProgram {
         guard let name = words.first, let path = ProgramPath.find(name) else {
             throw Complaint(
-                .noInput,
-                "--exec: cannot execute \(words.first ?? ""): not in PATH, or not executable; give its path")
+                status,
+                "\(source): cannot execute \(words.first ?? ""): not in PATH, or not executable; give its path")
         }
         var found = self
         found.path = path

@@ -8,7 +8,11 @@ struct PlaceOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Runtime directory of the broker.", valueName: "dir"), completion: .directory)
     var runtime: String?
 
+    /// Returns the runtime directory in which a process serves.
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
+
+    /// Returns the runtime directory of the bus that a client uses, which can be that of a bus for several users.
+    func busFolder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder.ofBus(named: runtime) }
 
     func validate() throws { try GivenPath.check([("--runtime", runtime)]) }
 }

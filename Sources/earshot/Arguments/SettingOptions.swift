@@ -10,6 +10,12 @@ struct SettingOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
+            "Other users of the bus: user names, @GROUP or user IDs, separated by commas. (default: none)",
+            valueName: "names"))
+    var users: String?
+
+    @Option(
+        help: ArgumentHelp(
             "Rule for an origin, HOST or *.HOST, such as 'example.org limit=2 spacing=0.5'; may be repeated.",
             valueName: "rule"))
     var origin: [String] = []
@@ -29,6 +35,7 @@ struct SettingOptions: ParsableArguments {
     /// Changes that the options describe.
     func changes() throws -> [SettingChange] {
         try values.given.map { try Self.change([$0.rawValue, $1]) }
+            + [users].compactMap(\.self).map { try Self.change([ListSettingName.users.rawValue, $0]) }
             + origin.map { try Self.change([SettingName.rule] + $0.split(separator: " ").map { String($0) }) }
             + allow.map { try Self.address($0, "allow") } + deny.map { try Self.address($0, "deny") }
     }

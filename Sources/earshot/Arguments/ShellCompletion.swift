@@ -77,7 +77,7 @@ enum ShellCompletion {
         let prefix = word(words, at: index)
         var answer: JSONValue?
         do {
-            let folder = try RuntimeFolder(named: runtime(words))
+            let folder = try RuntimeFolder.ofBus(named: runtime(words))
             let session = try BusSession.find(in: folder, client: "complete", patience: patience) { session, event in
                 switch event {
                 case .answer(_, let json): answer = JSONValue(json)

@@ -14,7 +14,8 @@ struct BackgroundWatch {
     /// - Parameters:
     ///   - log: path of the file for the results; nil for none.
     ///   - hook: program to run for each result; nil for none.
-    init(_ handler: HandlerID, _ directory: String, log: String?, _ hook: HookProgram?, _ folder: RuntimeFolder) throws
+    init(_ handler: HandlerPattern, _ directory: String, log: String?, _ hook: HookProgram?, _ folder: RuntimeFolder)
+        throws
     {
         let directory = Folder.absolute(directory)
         _ = try Destination.folder(directory, interrupt: -1)

@@ -11,6 +11,10 @@ struct BusProcess {
     /// - Throws: `Complaint` if none does.
     init(in folder: RuntimeFolder) throws {
         guard try BusSession.isServed(folder) else { throw Self.none(folder) }
+        guard !folder.isForeign else {
+            throw Complaint(
+                .other, "the bus in \(folder.path) belongs to another user; run the command as that user or as root")
+        }
         // A supervisor would restart a broker that ends, so its own lock decides.
         let isSupervised = try LockFile.isHeld(folder.supervisorLock)
         guard let process = try LockFile.holder(isSupervised ? folder.supervisorLock : folder.brokerLock) else {

@@ -71,10 +71,13 @@ final class BusSession {
         let door = Door()
         connection = try ClientConnection(
             endpoint: folder.busEndpoint, client: "\(client)-\(getpid())", window: window, finishesNone: finishesNone,
-            loop: loop
+            bodies: Environment.value("EARSHOT_BODIES") == "pull" ? .pull : .path, loop: loop
         ) { event in
             guard let session = door.session else { return }
             if case .state(let state) = event { session.stateChanged(state) }
+            if case .refused(let reply) = event, reply.verb == "HELLO" {
+                session.end(Complaint(.noBroker, reply.detail ?? "the broker refuses this program: \(reply.code)"))
+            }
             onEvent(session, event)
         }
         door.session = self

@@ -105,6 +105,7 @@ final class GetRun {
     /// Fetches all URLs, unless an error or a signal ends the run.
     func carryOut(over session: BusSession) throws -> ExitStatus {
         self.session = session
+        session.connection.bodyFolder = destination.bodyFolder
         session.onSignal = { [unowned self] in interrupted() }
         session.beforeMessage = { [unowned self] in view?.clear() }
         let started = session.loop.now
@@ -282,7 +283,9 @@ final class GetRun {
             skip(item, "complete", partial.path)
             return submit()
         }
-        if case .unusable(let reason) = rest {
+        if let number = delivery.storeFailure {
+            outcome.storeFailed(number)
+        } else if case .unusable(let reason) = rest {
             (outcome.code, outcome.detail) = (FetchOutcome.writeFailed, reason)
         } else if let partial = item.partial, outcome.code == nil, rest == .whole, !partial.expects(outcome.response) {
             outcome.code = FetchOutcome.digestMismatch

@@ -3,7 +3,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// Runs of the program that a command starts for each result.
+/// Runs of the program that a command, or the supervisor of a bus, starts for each result.
 ///
 /// A bounded number runs at once, and the others wait in their order. The owner bounds the number that waits: it
 /// neither requests nor acknowledges more. A program cannot end the command: its failure is a message, and one that
@@ -88,6 +88,8 @@ final class HookRuns {
             "EARSHOT_STATE": outcome.code == nil ? "done" : "failed",
             "EARSHOT_STATUS": outcome.status.map { String($0) } ?? "", "EARSHOT_CAUSE": outcome.code ?? "",
             "EARSHOT_FILE": outcome.path ?? "",
+            "EARSHOT_LENGTH": outcome.response.map { String($0.length) } ?? "",
+            "EARSHOT_SHA256": outcome.response?.sha256 ?? "",
         ]
     }
 

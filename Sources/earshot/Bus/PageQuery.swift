@@ -14,7 +14,7 @@ enum PageQuery {
         _ body: (JSONValue) throws -> Bool
     ) throws {
         var answer: JSONValue?
-        let session = try BusSession.find(in: place.folder(), client: "query") { session, event in
+        let session = try BusSession.find(in: place.busFolder(), client: "query") { session, event in
             switch event {
             case .answer(_, let json):
                 answer = JSONValue(json)

@@ -24,7 +24,7 @@ struct CancelCommand: ParsableCommand {
     func run() throws {
         try conclude {
             var isAnswered = false
-            let session = try BusSession.find(in: place.folder(), client: "cancel") { _, event in
+            let session = try BusSession.find(in: place.busFolder(), client: "cancel") { _, event in
                 if case .cancelled = event { isAnswered = true }
             }
             session.connection.cancel(RequestKey(handler, request))

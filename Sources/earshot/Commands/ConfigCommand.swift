@@ -39,7 +39,7 @@ struct ConfigCommand: ParsableCommand {
             }
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(file: source.file, flags: [], pool: pool)
-            try SettingList.show(try configuration.read().rows)
+            try SettingList.show(try configuration.read().rows, onComplete: try configuration.onComplete())
             return .done
         }
     }
@@ -64,6 +64,10 @@ struct SetCommand: ParsableCommand {
             origin PATTERN limit=N spacing=SECONDS http2=off rate=SIZE: rule for an origin, HOST or *.HOST
             origin PATTERN default: removes the rule
             address ADDRESS allow, deny or default: rule for a network, an address, HOST or *.HOST
+
+            Settings that only options, variables and configuration files change:
+
+            \(ListSettingName.allCases.map { "\($0.rawValue): \($0.help); \($0.bounds)" }.joined(separator: "\n"))
             """)
 
     @Argument(
@@ -88,7 +92,7 @@ struct SetCommand: ParsableCommand {
                 throw Complaint(.usage, "missing value; give a setting and its value, such as `earshot set slots 32`")
             }
             var changed: SettingWords?
-            let session = try BusSession.find(in: place.folder(), client: "set") { session, event in
+            let session = try BusSession.find(in: place.busFolder(), client: "set") { session, event in
                 switch event {
                 case .changed(let setting): changed = setting
                 case .refused(let reply): session.end(Complaint(.usage, reply.detail ?? reply.code))
@@ -118,9 +122,10 @@ enum SettingList {
         try show(lines)
     }
 
-    /// Prints the settings that were read from files and variables.
-    static func show(_ rows: [Settings.Row]) throws(Complaint) {
-        try show(rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] })
+    /// Prints the settings that were read from files and variables, and the program for requests that end.
+    static func show(_ rows: [Settings.Row], onComplete: (words: [String], path: String)?) throws(Complaint) {
+        let program = onComplete.map { [ConfigurationFile.onComplete, "", $0.words.joined(separator: " "), $0.path] }
+        try show(rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] } + [program].compactMap(\.self))
     }
 
     /// Prints three columns: name with pattern, value, source.

@@ -24,7 +24,7 @@ struct DropCommand: ParsableCommand {
     func run() throws {
         try conclude {
             var removed: Int?
-            let session = try BusSession.find(in: place.folder(), client: "drop") { _, event in
+            let session = try BusSession.find(in: place.busFolder(), client: "drop") { _, event in
                 if case .removed(_, let count) = event { removed = count }
             }
             session.connection.remove(handler)

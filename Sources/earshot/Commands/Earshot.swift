@@ -25,8 +25,7 @@ struct Earshot: ParsableCommand {
                 name: "Request",
                 subcommands: [
                     GetCommand.self, SubmitCommand.self, WatchCommand.self, WaitCommand.self, ListCommand.self,
-                    WhyCommand.self,
-                    CancelCommand.self, DropCommand.self,
+                    WhyCommand.self, RetryCommand.self, CancelCommand.self, DropCommand.self,
                 ]),
             CommandGroup(
                 name: "Bus",

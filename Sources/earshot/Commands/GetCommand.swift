@@ -141,7 +141,7 @@ struct GetCommand: ParsableCommand {
             let bus = try privateBus(loop, signals, count: readsInput ? .max : wanted.count)
             defer { bus?.end() }
             return try fetch(
-                wanted, readsInput: readsInput, body, netrc, try bus?.folder ?? place.folder(), bus, loop, signals)
+                wanted, readsInput: readsInput, body, netrc, try bus?.folder ?? place.busFolder(), bus, loop, signals)
         }
     }
 
@@ -180,7 +180,7 @@ struct GetCommand: ParsableCommand {
 
     /// Starts a private bus; returns nil if a broker runs.
     private func privateBus(_ loop: EventLoop, _ signals: SignalSource, count: Int) throws -> PrivateBus? {
-        let folder = try place.folder()
+        let folder = try place.busFolder()
         if try BusSession.isServed(folder) { return nil }
         guard !bus.noSpawn else {
             throw Complaint(

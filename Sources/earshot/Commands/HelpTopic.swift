@@ -84,7 +84,10 @@ struct HelpTopic {
             ("~/.config/earshot/config.toml", "Settings of the user. They override those of the machine."),
             (
                 "$XDG_RUNTIME_DIR/earshot",
-                "Runtime directory: sockets and locks. Without XDG_RUNTIME_DIR: earshot-UID in /tmp."
+                """
+                Runtime directory: sockets and locks. Without XDG_RUNTIME_DIR: earshot-UID in /tmp, or for clients \
+                /run/earshot if it has a bus for several users.
+                """
             ),
             ("~/.cache/earshot/spool", "Spool: large bodies until they are acknowledged."),
             ("~/.cache/earshot/cache", "Cache: stored responses."),

@@ -19,6 +19,7 @@ struct ListCommand: ParsableCommand {
 
               earshot list
               earshot list --state queued --origin https://example.org gallery/
+              earshot list --state failed night/
               earshot list --handlers
             """)
 
@@ -47,7 +48,7 @@ struct ListCommand: ParsableCommand {
             var room = filter.limit ?? .max
             try PageQuery.forEachPage(
                 handlers ? .handlers : .requests, handlers ? "handlers" : "requests",
-                filter: QueryPage(handler: handler, state: filter.state), in: place
+                filter: QueryPage(handler: handler, state: filter.state?.request), in: place
             ) { answer in
                 if handlers {
                     let rows = HandlerRow.rows(answer).prefix(room)
@@ -68,9 +69,8 @@ struct ListCommand: ParsableCommand {
 /// Options that select requests.
 struct RequestFilterOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp("Only requests in this state.", valueName: "state"),
-        completion: .list(RequestState.allCases.map(\.rawValue)))
-    var state: RequestState?
+        help: ArgumentHelp("Only requests in this state; failed: those that ended with a failure.", valueName: "state"))
+    var state: StateFilter?
 
     @Option(help: ArgumentHelp("Only requests to this origin, such as https://example.org.", valueName: "origin"))
     var origin: String?
@@ -78,7 +78,30 @@ struct RequestFilterOptions: ParsableArguments {
     @Option(help: ArgumentHelp("List at most this many.", valueName: "n"))
     var limit: Int?
 
-    func admits(_ row: RequestRow) -> Bool { origin.map { $0 == row.origin } ?? true }
+    func admits(_ row: RequestRow) -> Bool {
+        (state != .failed || row.code != nil) && origin.map { $0 == row.origin } ?? true
+    }
+}
+
+/// Value of `--state`: a state of the protocol, or `failed`.
+enum StateFilter: Equatable, ExpressibleByArgument {
+    case failed
+    case state(RequestState)
+
+    static var allValueStrings: [String] { ["failed"] + RequestState.allCases.map(\.rawValue) }
+
+    init?(argument: String) {
+        if argument == "failed" {
+            self = .failed
+        } else if let state = RequestState(rawValue: argument) {
+            self = .state(state)
+        } else {
+            return nil
+        }
+    }
+
+    /// State to ask the broker for; nil for any.
+    var request: RequestState? { if case .state(let state) = self { state } else { nil } }
 }
 
 /// Handler in an answer to QUERY handlers.

@@ -65,7 +65,7 @@ enum Question {
 
     /// Returns the JSON answers: the first one, then those for the further pages of its tables.
     static func answers(_ query: Query, in place: PlaceOptions) throws -> [[UInt8]] {
-        let failures = FailureReport(try place.folder()).sentences()
+        let failures = FailureReport(try place.busFolder()).sentences()
         do {
             return try ask(query, in: place, patience: failures.isEmpty ? nil : patience)
         } catch let complaint as Complaint where complaint.status == .noBroker {
@@ -79,7 +79,8 @@ enum Question {
 
     private static func ask(_ query: Query, in place: PlaceOptions, patience: Duration?) throws -> [[UInt8]] {
         var answers: [[UInt8]] = []
-        let session = try BusSession.find(in: place.folder(), client: "query", patience: patience) { session, event in
+        let session = try BusSession.find(in: place.busFolder(), client: "query", patience: patience) {
+            session, event in
             switch event {
             case .answer(_, let json): answers.append(json)
             case .refused(let reply):

@@ -82,7 +82,7 @@ struct SubmitCommand: ParsableCommand {
             }
             let entries = try entries()
             let mover = try target.directory.map {
-                try BackgroundWatch(handler, $0, log: target.log, hook.program(), place.folder())
+                try BackgroundWatch(.handler(handler), $0, log: target.log, hook.program(), place.busFolder())
             }
             let isDurable = submission.durable || mover != nil
             let body = try self.request.body()
@@ -91,7 +91,7 @@ struct SubmitCommand: ParsableCommand {
             var refused: Set<RequestID> = []
             var accepted: Set<RequestID> = []
             var isTaken = false
-            let session = try BusSession.find(in: place.folder(), client: "submit") { session, event in
+            let session = try BusSession.find(in: place.busFolder(), client: "submit") { session, event in
                 switch event {
                 case .answer: isTaken = true
                 case .accepted(let key) where key.handler == handler: accepted.insert(key.request)

@@ -37,7 +37,7 @@ struct TopCommand: ParsableCommand {
     func run() throws {
         try conclude {
             let run = TopRun(interval: .milliseconds(Int(interval * 1_000)), count: count, json: format.json)
-            try run.run(in: place.folder())
+            try run.run(in: place.busFolder())
             return .done
         }
     }

@@ -35,7 +35,7 @@ struct WaitCommand: ParsableCommand {
         try conclude {
             let wait = HandlerWait(handler, verbose: failure.verbose)
             let session = try BusSession.find(
-                in: place.folder(), client: "wait", window: Self.window, finishesNone: true
+                in: place.busFolder(), client: "wait", window: Self.window, finishesNone: true
             ) { session, event in
                 wait.take(event, session)
             }

@@ -62,7 +62,7 @@ struct WatchCommand: ParsableCommand {
             let pending = target.untilDone ? PendingCount(handler) : nil
             // An unprinted result stays unacknowledged, so the broker redelivers a durable one to the next subscriber.
             let session = try BusSession.find(
-                in: place.folder(), client: "watch", patience: target.untilDone ? Self.patience : nil,
+                in: place.busFolder(), client: "watch", patience: target.untilDone ? Self.patience : nil,
                 finishesNone: true
             ) {
                 session, event in
@@ -92,6 +92,7 @@ struct WatchCommand: ParsableCommand {
                 }
             }
             if let directory { destination = try .folder(directory, interrupt: session.signalDescriptor) }
+            session.connection.bodyFolder = destination.bodyFolder
             hooks = program.map { HookRuns($0, session.loop) { Complaint.say($0) } }
             defer { hooks?.stop() }
             session.connection.subscribe(handler)
@@ -112,9 +113,16 @@ struct WatchCommand: ParsableCommand {
     ) throws(Complaint) -> FetchOutcome {
         let terminal = delivery.terminal
         var outcome = FetchOutcome(url: terminal.response?.url ?? "-", terminal)
+        if let number = delivery.storeFailure {
+            outcome.storeFailed(number)
+            let name = "\(delivery.key.handler) \(delivery.key.request)"
+            throw Complaint(.cannotWrite, "\(name) \(outcome.sentence(verbosely: failure.verbose))")
+        }
         if outcome.code == nil {
             let file = terminal.response?.file.map {
-                Destination.Body.file($0, length: terminal.response?.length ?? 0, isOwn: false)
+                Destination.Body.file(
+                    $0, length: terminal.response?.length ?? 0,
+                    isOwn: terminal.response?.isYours == true)
             }
             let name = "\(delivery.key.handler) \(delivery.key.request)"
             let stays = terminal.isDurable ? "; the result stays on the broker's disk" : ""

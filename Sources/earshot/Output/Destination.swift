@@ -89,6 +89,15 @@ struct Destination {
     /// Whether exclusively owned files of this spool can be moved to the destination.
     func takesFiles(of spool: String?) -> Bool { spool.map { mover?.reaches($0) == true } ?? false }
 
+    /// Folder of the files that bodies become; nil without such files.
+    var bodyFolder: String? {
+        switch place {
+        case .nowhere, .standardOutput: nil
+        case .file(let path): Destination.replaced(path).map { Destination.folder(of: $0) }
+        case .folder(let path, _): path
+        }
+    }
+
     /// Path of the single file, as given; nil without one.
     var onlyFile: String? { if case .file(let path) = place { path } else { nil } }
 
@@ -324,7 +333,7 @@ struct Destination {
             switch body {
             case .bytes: descriptor = -1
             case .file(let path, let length, _):
-                descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+                descriptor = BodyFile.open(path)
                 var status = stat()
                 guard descriptor >= 0, unsafe fstat(descriptor, &status) == 0, status.st_uid == geteuid(),
                     status.st_mode & S_IFMT == S_IFREG, Int(status.st_size) == length

@@ -77,7 +77,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .tooLarge: "body larger than --max-bytes or max-ratio permits"
         case .usage: "usage error: invalid command, option or argument"
         case .wrongContent: "the body does not match --checksum"
-        case .noInput: "no readable input, empty list, no request to wait for, no such program"
+        case .noInput: "no readable input, empty list, or no such request or program"
         case .noBroker: "no broker runs, or the connection to it was lost"
         case .cannotServe: "cannot start: unfit directory or library, or worker rejected"
         case .configuration: "invalid configuration, or durable requests of a newer version"

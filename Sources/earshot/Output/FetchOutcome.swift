@@ -151,6 +151,14 @@ extension FetchOutcome {
         self.init(url: url, status: nil, code: code, detail: detail)
     }
 
+    /// Records that a body which the broker sent could not be stored.
+    ///
+    /// - Parameter number: `errno` value.
+    mutating func storeFailed(_ number: Int32) {
+        code = FetchOutcome.writeFailed
+        detail = "cannot store the body: \(SystemCause.text(number, at: nil))"
+    }
+
     /// Creates the failure of text that is no URL.
     init(malformed url: String) {
         let detail = "malformed URL: it contains spaces or control characters, or exceeds \(WireLimits.urlBytes) bytes"

@@ -1,4 +1,5 @@
 internal import EarshotClient
+internal import EarshotWire
 
 /// Request in an answer to QUERY requests.
 struct RequestRow {
@@ -23,6 +24,17 @@ struct RequestRow {
         guard let url = text("url"), let mark = url.firstRange(of: "://") else { return nil }
         return String(url[..<(url[mark.upperBound...].firstIndex { "/?#".contains($0) } ?? url.endIndex)])
     }
+
+    /// Handler and ID; nil for an answer of another form.
+    var key: RequestKey? {
+        guard let handler = text("handler").flatMap({ HandlerID($0) }),
+            let id = text("request").flatMap({ RequestID($0) })
+        else { return nil }
+        return RequestKey(handler, id)
+    }
+
+    /// Code of its failure; nil for others.
+    var code: String? { text("code") }
 
     /// Cells of its line, in the order of ``columns``. Control characters are escaped.
     var cells: [String] {

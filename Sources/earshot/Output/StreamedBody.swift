@@ -1,3 +1,4 @@
+internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
@@ -7,6 +8,9 @@ internal import Glibc
 /// It opens the spool file at the first PROGRESS that names it. The open file stays readable after a rename, and
 /// contains all reported bytes. Another generation is a different body. A new file then starts again, but standard
 /// output cannot be undone.
+///
+/// A body that the broker sends is in a file of this process already. It is not copied to a new file, because the caller
+/// can name it at the end.
 final class StreamedBody {
     private enum Target {
         /// Standard output, and whether it is a terminal to which no binary body may go.
@@ -20,6 +24,8 @@ final class StreamedBody {
     private var generation: Generation?
     /// Number of bytes written.
     private(set) var written = 0
+    /// Number of bytes that have arrived and need no copy.
+    private var arrived = 0
 
     /// Streams to standard output.
     init(_ output: Output, isGuarded: Bool = false) {
@@ -38,7 +44,11 @@ final class StreamedBody {
         guard let path = progress.file, let generation = progress.generation else { return }
         try open(path, generation)
         guard descriptor >= 0 else { return }
-        try write(to: progress.received)
+        if case .file = target, BodyFile.isReceived(path) {
+            arrived = progress.received
+        } else {
+            try write(to: progress.received)
+        }
     }
 
     /// Writes the rest of the complete body, and names a file.
@@ -70,6 +80,7 @@ final class StreamedBody {
     /// - Parameter modified: time of the file, in seconds since 1970. A later change of the body at the server makes the
     ///   file outdated, so it is the start of the run.
     func keep(modified: Int64) throws(Destination.Failure) {
+        if case .file = target, written == 0 { try write(to: arrived) }
         guard case .file(let path, let file?) = target, written > 0 else { return }
         target = .file(path, nil)
         file.setTime(modified)
@@ -84,7 +95,8 @@ final class StreamedBody {
         }
         closeSource()
         self.generation = generation
-        descriptor = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        arrived = 0
+        descriptor = BodyFile.open(path)
     }
 
     /// Discards the new file, whose content belongs to another body.

@@ -1,5 +1,6 @@
 internal import EarshotClient
 internal import EarshotCore
+internal import EarshotLoop
 
 /// Sources of settings in ascending precedence: defaults, machine's file, user's file, environment variables, options.
 /// SIGHUP reads all of them again.
@@ -52,16 +53,57 @@ struct Configuration: Sendable {
             }
             try apply(change, Self.variable(name), to: &settings)
         }
+        for name in ListSettingName.allCases {
+            let variable = Self.variable(name.rawValue)
+            guard let text = Environment.value(variable) else { continue }
+            let words: [String]
+            do throws(SettingError) { words = try name.value(text) } catch {
+                throw Complaint(.configuration, "\(variable): \(error.description)")
+            }
+            try apply(.list(name, words), variable, to: &settings)
+        }
         for change in flags { try apply(change, Settings.Source.flag, to: &settings) }
         if let mostWorkers, let workers = settings[.workers], workers > mostWorkers {
             try apply(.number(.workers, mostWorkers), Settings.Source.standard, to: &settings)
         }
+        try checkUsers(of: settings)
         return settings
     }
 
+    /// Program for requests that end, with its path; nil without one. The user's file overrides that of the machine.
+    ///
+    /// - Throws: `Complaint` if a file is invalid, or if the program cannot be executed.
+    func hook() throws(Complaint) -> HookProgram? {
+        guard let (words, path) = try onComplete(), !words.isEmpty else { return nil }
+        guard let program = HookProgram(words: words) else {
+            throw Complaint(
+                .configuration, "\(path): \(ConfigurationFile.onComplete): the program is empty; give its path")
+        }
+        return try program.found("\(path): \(ConfigurationFile.onComplete)", .configuration)
+    }
+
+    /// Value of `on-complete`, and its file; nil without one.
+    func onComplete() throws(Complaint) -> (words: [String], path: String)? {
+        var last: (words: [String], path: String)?
+        for path in paths { if let words = try ConfigurationFile.program(path) { last = (words, path) } }
+        return last
+    }
+
+    /// Checks that each user and group exists.
+    private func checkUsers(of settings: Settings) throws(Complaint) {
+        do throws(UserList.UnknownName) {
+            _ = try UserList(settings[.users])
+        } catch {
+            let name = ListSettingName.users.rawValue
+            throw Complaint(.configuration, "\(name) of \(settings.source(of: .users)): \(error.description)")
+        }
+    }
+
     /// Environment variable of a setting, such as `EARSHOT_ORIGIN_LIMIT`.
-    static func variable(_ name: SettingName) -> String {
-        "EARSHOT_" + name.rawValue.uppercased().replacing("-", with: "_")
+    static func variable(_ name: SettingName) -> String { variable(name.rawValue) }
+
+    private static func variable(_ name: String) -> String {
+        "EARSHOT_" + name.uppercased().replacing("-", with: "_")
     }
 
     /// Files in ascending precedence.

@@ -4,11 +4,16 @@ internal import Glibc
 internal import TOMLKit
 
 /// TOML file of settings: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
-/// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `[address]` with `"10.0.0.0/8" = "allow"`. Only this
-/// type uses TOMLKit.
+/// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `users = ["www-data"]`, `[address]` with
+/// `"10.0.0.0/8" = "allow"`. Only this type uses TOMLKit.
 enum ConfigurationFile {
     /// Maximum size of a file, in bytes. A file with a thousand rules has a tenth of it.
     private static let mostBytes = 1 << 20
+    /// Key of the program for requests that end: `on-complete = ["PROGRAM", "ARGUMENT"]`. It is no setting, so that no client
+    /// can make the bus run a program.
+    static let onComplete = "on-complete"
+    /// Maximum number of words of that program, and of bytes of each.
+    private static let mostWords = (count: 64, bytes: 4_096)
     /// Keys in the table of a rule.
     private static let terms = SettingChange.ruleTerms.map(\.key)
 
@@ -16,28 +21,73 @@ enum ConfigurationFile {
     ///
     /// - Throws: `Complaint` that names the file and the key.
     static func read(_ path: String) throws(Complaint) -> [SettingChange]? {
-        guard let bytes = try bytes(path) else { return nil }
-        // TOMLKit stops at the first zero byte.
-        guard !bytes.contains(0) else { throw complaint(path, "the file contains a zero byte") }
-        let table: TOMLTable
-        do {
-            table = try TOMLTable(string: String(decoding: bytes, as: UTF8.self))
-        } catch {
-            let fault = error as? TOMLParseError
-            throw complaint(path, fault.map { "line \($0.source.begin.line): \($0.description)" } ?? "\(error)")
-        }
+        guard let table = try table(path) else { return nil }
         var changes: [SettingChange] = []
         for key in table.keys {
             guard let value = table[key] else { continue }
             switch key {
             case SettingName.rule: changes += try rules(value, path)
             case SettingName.address: changes += try addresses(value, path)
+            case onComplete: _ = try words(value, path)
             default:
+                if let name = ListSettingName(rawValue: key) {
+                    changes.append(.list(name, try list(name, value, path)))
+                    continue
+                }
                 let isWord = SettingName(rawValue: key)?.takesWord == true
                 changes.append(try change([key, isWord ? value.string ?? "" : text(value)], path, key))
             }
         }
         return changes
+    }
+
+    /// Returns the program for requests that end, with its arguments; nil if the file names none, or does not exist.
+    ///
+    /// - Throws: `Complaint` that names the file and the key.
+    static func program(_ path: String) throws(Complaint) -> [String]? {
+        guard let value = try table(path)?[onComplete] else { return nil }
+        return try words(value, path)
+    }
+
+    private static func words(
+        _ value: any TOMLValueConvertible, _ path: String
+    ) throws(Complaint) -> [String] {
+        let words = value.array.map { array in array.map { $0.string } }
+        guard let words, words.count <= mostWords.count,
+            words.allSatisfy({ $0.map { $0.utf8.count <= mostWords.bytes && !$0.utf8.contains(0) } == true })
+        else {
+            throw complaint(
+                path,
+                "\(onComplete) must be an array of at most \(mostWords.count) strings: a program and its arguments, such "
+                    + "as [\"/usr/bin/logger\", \"-t\", \"earshot\"]")
+        }
+        return words.compactMap(\.self)
+    }
+
+    private static func table(_ path: String) throws(Complaint) -> TOMLTable? {
+        guard let bytes = try bytes(path) else { return nil }
+        // TOMLKit stops at the first zero byte.
+        guard !bytes.contains(0) else { throw complaint(path, "the file contains a zero byte") }
+        do {
+            return try TOMLTable(string: String(decoding: bytes, as: UTF8.self))
+        } catch {
+            let fault = error as? TOMLParseError
+            throw complaint(path, fault.map { "line \($0.source.begin.line): \($0.description)" } ?? "\(error)")
+        }
+    }
+
+    private static func list(
+        _ name: ListSettingName, _ value: any TOMLValueConvertible, _ path: String
+    ) throws(Complaint) -> [String] {
+        let example = name.example.map { "\"\($0)\"" }.joined(separator: ", ")
+        guard let items = value.array else {
+            throw complaint(path, "\(name.rawValue) must be a list, such as \(name.rawValue) = [\(example)]")
+        }
+        do throws(SettingError) {
+            return try name.checked(items.map { $0.string ?? text($0) })
+        } catch {
+            throw complaint(path, "\(name.rawValue): \(error.description)")
+        }
     }
 
     private static func rules(

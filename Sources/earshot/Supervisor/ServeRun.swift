@@ -39,7 +39,9 @@ struct ServeRun {
             throw Complaint(.configuration, "cannot \(error); correct ListenStream= of the socket unit")
         }
         let initial = try configuration.read()
-        try folder.prepare()
+        // The owner of a private bus gets its results itself.
+        let hook = owner == nil ? try configuration.hook() : nil
+        try folder.prepare(isShared: !initial[.users].isEmpty)
         guard let lock = try LockFile.take(folder.supervisorLock) else {
             throw Complaint(
                 .cannotServe, "another supervisor runs in \(folder.path); stop it, or give another --runtime")
@@ -56,7 +58,7 @@ struct ServeRun {
             folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
             configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil,
             activation: activation)
-        let supervisor = try Supervisor(plan, initial, signals)
+        let supervisor = try Supervisor(plan, initial, hook: hook, signals)
         let count = initial[.workers] ?? 0
         supervisor.onReady = {
             if owner == nil { plan.log.write(.notice, "ready, bus \(folder.busEndpoint), \(count) workers") }
@@ -79,7 +81,9 @@ extension ServeRun {
         let pool = ConfigurationOptions.pool
         worker = WorkerOptions(workPath: start.folder.workPath, slots: pool.slots)
         configuration = Configuration(
-            file: ConfigurationOptions.usualFile, flags: [.number(.logLevel, LogSeverity.error.index)], pool: pool,
+            file: ConfigurationOptions.usualFile,
+            flags: [.number(.logLevel, LogSeverity.error.index), .list(.users, [])],
+            pool: pool,
             mostWorkers: start.mostWorkers)
         logFormat = .text
         readyDescriptor = start.readyDescriptor

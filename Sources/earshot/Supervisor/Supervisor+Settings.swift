@@ -12,7 +12,10 @@ extension Supervisor {
         reloadBegan()
         defer { tellService() }
         do throws(Complaint) {
-            settings = try plan.configuration.read()
+            let read = try plan.configuration.read()
+            let hook = try plan.configuration.hook()
+            settings = read
+            hooks.change(hook)
         } catch {
             plan.log.write(.error, "invalid configuration, the settings stay as they are: \(error)")
             return
@@ -29,7 +32,7 @@ extension Supervisor {
         owesSettings = channel.hasBacklog
         guard !owesSettings else { return }
         unansweredSettings += 1
-        channel.send(settings.lines + [Settings.end])
+        channel.send([hooks.word] + settings.lines + [Settings.end])
     }
 
     /// Handles a line of the broker: a health check, an acknowledgement of settings, or a change by a client.
@@ -41,6 +44,10 @@ extension Supervisor {
         if line.hasPrefix(SupervisorWord.workers + " ") {
             workersTakenIn = Int(line.dropFirst(SupervisorWord.workers.utf8.count + 1)) ?? 0
             tellService()
+            return
+        }
+        if line.hasPrefix(EndedRequest.word + " ") {
+            if let ended = EndedRequest(line: line) { hooks.add(ended) }
             return
         }
         if line == Settings.taken {

@@ -64,6 +64,8 @@ final class Supervisor {
     var owesFailures = false
     var generator = SystemRandomNumberGenerator()
     let service: ServiceManager?
+    /// Programs for requests that end.
+    let hooks: BusHooks
     /// State sent to the service manager: readiness, status line, pending reload.
     var isServiceReady = false
     var toldState = ""
@@ -84,13 +86,16 @@ final class Supervisor {
     private let signals: SignalSource
     private var failure: (any Error)?
 
-    /// - Parameter signals: SIGTERM, SIGINT and SIGHUP.
-    init(_ plan: Plan, _ settings: Settings, _ signals: SignalSource) throws(SystemError) {
+    /// - Parameters:
+    ///   - hook: program for requests that end; nil for none.
+    ///   - signals: SIGTERM, SIGINT and SIGHUP.
+    init(_ plan: Plan, _ settings: Settings, hook: HookProgram?, _ signals: SignalSource) throws(SystemError) {
         self.plan = plan
         self.settings = settings
         self.signals = signals
         service = plan.service
         loop = try EventLoop()
+        hooks = BusHooks(hook, loop, plan.log)
         posts = [Post(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in Post(.worker) }
     }
 
@@ -159,6 +164,8 @@ final class Supervisor {
         }
         if !isCopy { channel.send(settings.lines + [Settings.end]) }
         channel.send(failures.map(\.line) + [ChildFailure.end])
+        // The first broker of a bus without programs gets no further line.
+        if hooks.isOn { channel.send([hooks.word]) }
         self.channel = channel
         owesFailures = false
         unansweredSettings = 0

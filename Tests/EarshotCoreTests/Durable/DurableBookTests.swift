@@ -1,3 +1,4 @@
+import EarshotHTTP
 import EarshotWire
 import Testing
 
@@ -7,7 +8,7 @@ import Testing
 struct DurableBookTests {
     /// Phase of the request before an event.
     enum Phase: CaseIterable {
-        case absent, entering, stored, writing, complete, claimed, reading
+        case absent, entering, stored, writing, complete, claimed, reading, reopening
 
         init(_ record: DurableRecord?) {
             self =
@@ -19,6 +20,7 @@ struct DurableBookTests {
                 case .complete: .complete
                 case .claimed: .claimed
                 case .reading: .reading
+                case .reopening: .reopening
                 }
         }
     }
@@ -58,7 +60,11 @@ struct DurableBookTests {
                 }
             ),
         ]
-        for step in steps where Phase(book.records[interest]) != phase { step.1(&book) }
+        for step in steps where Phase(book.records[interest]) != phase {
+            guard phase != .reopening || Phase(book.records[interest]) != .complete else { break }
+            step.1(&book)
+        }
+        if phase == .reopening { _ = book.reopen(interest, try entering()) }
         return (book, id)
     }
 
@@ -92,7 +98,8 @@ struct DurableBookTests {
         #expect(book.contains(Self.interest) == (expected != .absent))
         #expect(book.hasResult(Self.interest) == [.complete, .claimed, .reading].contains(expected))
         #expect(book.isWriting(Self.interest) == (expected == .writing))
-        #expect((book.entering(Self.interest) != nil) == (expected == .entering))
+        #expect((book.entering(Self.interest) != nil) == [.entering, .reopening].contains(expected))
+        #expect(book.isUnclaimed(Self.interest) == (expected == .complete))
         #expect(book.writingBytes == (expected == .writing ? 100 : 0))
         #expect(book.reads == (phase == .reading && event != .readEnded ? 1 : 0))
         #expect(book.checkInvariants() == [])
@@ -101,10 +108,10 @@ struct DurableBookTests {
     @Test func `the diagram has these transitions and no others`() throws {
         let entering = DurableRecord.Phase.entering(try Self.entering())
         let phases: [DurableRecord.Phase] = [
-            entering, .stored, .writing(bytes: 1), .complete, .claimed, .reading,
+            entering, .stored, .writing(bytes: 1), .complete, .claimed, .reading, .reopening(try Self.entering()),
         ]
         let legal = phases.map { from in phases.indices.filter { DurableBook.isLegal(from: from, to: phases[$0]) } }
-        #expect(legal == [[1], [2], [1, 3], [4, 5], [3], [3]])
+        #expect(legal == [[1], [2], [1, 3], [4, 5, 6], [3], [3], [1, 3]])
     }
 
     @Test(arguments: [true, false])
@@ -114,6 +121,23 @@ struct DurableBookTests {
         #expect(book.hasResult(Self.interest) == isStored && book.writingBytes == 0)
         if !isStored { #expect(book.beginWriting(Self.interest, bytes: 100) == id) }
         #expect(book.checkInvariants() == [])
+    }
+
+    @Test func `a failure is known while it is on the disk, and a repetition ends it`() throws {
+        var book = Self.book()
+        book.restore(
+            DurableID(rawValue: 9), 1, acceptedAt: Tick(nanoseconds: 1), hasResult: true, failure: .timeout, file: "f")
+        #expect(book.failure(of: 1) == .timeout && book.failure(of: 2) == nil)
+        #expect(book.reopen(1, try Self.entering()) == DurableID(rawValue: 9))
+        #expect(book.failure(of: 1) == nil && !book.hasResult(1))
+        book.reopenFailed(1)
+        #expect(book.failure(of: 1) == .timeout)
+        _ = book.reopen(1, try Self.entering())
+        #expect(book.reopened(1, acceptedAt: Tick(nanoseconds: 7_000_000)) == "f")
+        #expect(book.expiry(of: 1) == Tick(nanoseconds: 12_000_000) && book.records[1]?.file == nil)
+        #expect(book.beginWriting(1, bytes: 0) != nil)
+        book.written(1, isStored: true)
+        #expect(book.failure(of: 1) == nil && book.checkInvariants() == [])
     }
 
     @Test func `bodies in memory that are being written have a bound, files have none`() throws {

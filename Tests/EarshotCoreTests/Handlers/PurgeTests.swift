@@ -46,18 +46,18 @@ struct PurgeTests {
         #expect(rig.core.nextTimer == nil)
     }
 
-    @Test mutating func `a transfer that two requests of a purged handler share waits for its client's messages`() {
+    @Test mutating func `a transfer that many requests of a purged handler share waits for its client's messages`() {
         let a = rig.client(1)
         let worker = rig.worker(slots: 1)
         rig.pass { rig in
-            rig.fetch("h", "first", "http://h0/", by: a)
-            rig.fetch("h", "second", "http://h0/", by: a)
+            // More than are removed ahead of the slices.
+            for number in 0..<70 { rig.fetch("h", "same-\(number)", "http://h0/", by: a) }
             for number in 1..<20 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) }
         }
         let jobs = rig.jobs
         #expect(jobs.count == 1)
         rig.pass(unread: [a]) { $0.remove("h", by: a) }
-        // The slices purge the second request in a later pass than the first one.
+        // The slices purge the last requests in a later pass than the first ones.
         while rig.core.isPurging {
             rig.pass(unread: [a])
             #expect(rig.cancellations == [])
@@ -66,6 +66,23 @@ struct PurgeTests {
         #expect(rig.jobs.isEmpty && rig.cancellations == [])
         rig.pass { $0.done(jobs[0], by: worker) }
         #expect(rig.terminals(for: a) == ["other 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `a transfer ends at once with the session that made all its requests`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        _ = rig.worker(slots: 1)
+        rig.pass { rig in
+            rig.fetch("first", "1", "http://h0/", by: a)
+            for number in 1...20 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) }
+            rig.fetch("last", "1", "http://h0/", by: a)
+        }
+        let jobs = rig.jobs
+        #expect(jobs.map(\.url) == ["http://h0/"])
+        rig.pass { $0.core.clientLost(a, now: $0.now) }
+        #expect(rig.cancellations == jobs.map(\.attempt), "the slices remove the last request in a later pass")
+        rig.pass { $0.fetch("other", "1", "http://h0/", by: b) }
+        #expect(finish() > 2)
         #expect(rig.core.audit() == [])
     }
 

@@ -27,7 +27,7 @@ struct SettingRequestTests {
         #expect(rig.core.limits.origins.spacingMilliseconds == 500)
     }
 
-    @Test(arguments: ["origin-limit 0", "nothing 3", "origin x", "workers 3", "worker-memory 1000000000"])
+    @Test(arguments: ["origin-limit 0", "nothing 3", "origin x", "workers 3", "worker-memory 1000000000", "users root"])
     func `what cannot be set is refused and changes nothing`(text: String) {
         var rig = CoreRig()
         let a = rig.client(1)

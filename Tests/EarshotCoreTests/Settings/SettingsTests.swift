@@ -32,6 +32,32 @@ struct SettingsTests {
         }
     }
 
+    @Test func `a list has its words in order, and none is a list too`() throws {
+        #expect(try change("users www-data,@staff,1000") == .list(.users, ["www-data", "@staff", "1000"]))
+        #expect(try change("users www-data,@staff").words == ["users", "www-data,@staff"])
+        #expect(try change("users -") == .list(.users, []) && change("users -").words == ["users", "-"])
+        for text in ["users", "users a b", "users ,", "users a,", "users a,-", "users ä"] {
+            #expect(refusal(text).contains(ListSettingName.users.bounds), "\(text)")
+        }
+        for count in [100, 101] {
+            let list = Array(repeating: "u", count: count).joined(separator: ",")
+            #expect(refusal("users \(list)").hasPrefix("taken") == (count == 100))
+        }
+        #expect(refusal("user a").contains("did you mean users?"))
+    }
+
+    @Test func `a list of a later source replaces the earlier one, and the supervisor tells it to its broker`() throws {
+        var settings = Settings()
+        #expect(settings[.users].isEmpty && settings.source(of: .users) == "default")
+        let row = { (settings: Settings) in settings.rows.first { $0.name == "users" } }
+        #expect(row(settings)?.value == "-")
+        try settings.apply(change("users a,@b"), source: "/etc/a.toml")
+        #expect(row(settings) == Settings.Row(name: "users", pattern: nil, value: "a,@b", source: "/etc/a.toml"))
+        try settings.apply(change("users -"), source: Settings.Source.flag)
+        #expect(settings[.users].isEmpty)
+        #expect(try Settings(lines: settings.lines) == settings)
+    }
+
     @Test func `a size may have a suffix, and its normal form has none`() throws {
         for (text, bytes) in [("64K", 64 << 10), ("2m", 2 << 20), ("0", 0), ("16777216", 16 << 20)] {
             #expect(try change("inline-bytes \(text)") == .number(.inlineBytes, bytes))

@@ -59,6 +59,14 @@ struct FakeDisk {
                     continue
                 }
                 core.durableRead(id, DurableContent(head: result.head, body: body(of: result)), now: now)
+            case .reopen(let id, let acceptedAt):
+                guard !isFull, rows[id]?.result != nil else {
+                    core.durableReopened(id, nil, now: now)
+                    continue
+                }
+                rows[id]?.result = nil
+                rows[id]?.acceptedAt = acceptedAt
+                core.durableReopened(id, rows[id]?.head, now: now)
             case .forget(let id): rows[id] = nil
             case .limit: break
             }
@@ -68,9 +76,14 @@ struct FakeDisk {
     /// Restores all rows in a new core.
     func restore(_ core: inout BrokerCore, now: Tick) {
         for (id, row) in rows.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-            core.durableRestored(
-                DurableEntry(id: id, acceptedAt: row.acceptedAt, head: row.head, hasResult: row.result != nil), now: now
-            )
+            var entry = DurableEntry(
+                id: id, acceptedAt: row.acceptedAt, head: row.head, hasResult: row.result != nil)
+            if let head = row.result?.head, case .terminal(let terminal)? = try? BrokerMessage(head: head),
+                case .failed(let failure) = terminal.outcome
+            {
+                entry.failure = failure.code
+            }
+            core.durableRestored(entry, now: now)
         }
     }
 

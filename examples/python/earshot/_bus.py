@@ -219,7 +219,7 @@ def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = Fa
     - `lease`: seconds, at most 3600, for which the broker keeps the requests of a broken connection, also if this
       process was killed. 0: no lease.
     - `bodies`: `path` to open the broker's files, or `pull` to read bodies over the connection into unnamed files of
-      this process. A program in a container needs `pull`, and a window.
+      this process. A program in a container needs `pull`, and a window. A bus of another user imposes it.
 
     Opening raises `NoBroker` if no broker runs or answers.
     """

@@ -25,19 +25,35 @@ END_SECONDS = 5.0
 PATH_BYTES = 107
 """Maximum length of a socket's path: `sun_path` of unix(7) without the zero byte."""
 
+SHARED = pathlib.Path("/run/earshot")
+"""Runtime directory of a bus for several users of the machine."""
+
 _FLOCK = struct.Struct("hhqqi4x")
 """`struct flock` of fcntl(2) on 64-bit Linux: type, whence, start, length, pid."""
+_CREDENTIALS = struct.Struct("iII")
+"""`struct ucred` of unix(7): process, user, group."""
 
 
 def runtime_folder(named: str | os.PathLike[str] | None) -> pathlib.Path:
-    """Returns the named directory, else that of `EARSHOT_RUNTIME`, else the user's default."""
+    """Returns the named directory, else that of `EARSHOT_RUNTIME`, else the user's default.
+
+    Without `XDG_RUNTIME_DIR` and a running bus of the user, this is the directory of a bus for several users if there is one.
+    """
     if named is not None:
         return pathlib.Path(named).absolute()
     if variable := os.environ.get("EARSHOT_RUNTIME"):
         return pathlib.Path(variable).absolute()
     if variable := os.environ.get("XDG_RUNTIME_DIR"):
         return pathlib.Path(variable).absolute() / "earshot"
-    return pathlib.Path("/tmp", f"earshot-{os.geteuid()}")
+    own = pathlib.Path("/tmp", f"earshot-{os.geteuid()}")
+    return SHARED if (SHARED / "bus").exists() and not _serves(own) else own
+
+
+def _serves(folder: pathlib.Path) -> bool:
+    try:
+        return is_served(folder)
+    except NoBroker:
+        return False
 
 
 def socket_path(folder: pathlib.Path, endpoint: str) -> str:
@@ -52,26 +68,58 @@ def is_served(folder: pathlib.Path) -> bool:
     """Returns whether a broker or its supervisor runs, according to their locks, or a service manager starts one for the
     first connection.
 
-    Raises `NoBroker` if the directory is not private to this user: in `/tmp` any user can create one, and would receive
-    the requests.
+    Raises `NoBroker` if the directory is not trusted: in `/tmp` any user can create one, and would receive the requests.
+    """
+    listeners = trusted_listeners(folder)
+    if listeners is None:
+        return False
+    return any(_is_held(folder / name) for name in ("broker.lock", "serve.lock")) or _is_listening(folder / "bus", listeners)
+
+
+def trusted_listeners(folder: pathlib.Path) -> set[int] | None:
+    """Returns the users whose listener in this directory is trusted; None if the directory is missing.
+
+    In a directory of this user this is the user. That of another user is trusted if no other user can change it, and root
+    decided its owner. Raises `NoBroker` for any other directory.
     """
     try:
         found = os.lstat(folder)
     except OSError:
-        return False
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise NoBroker(f"{folder} is not a directory private to this user: remove it, or set EARSHOT_RUNTIME")
-    return any(_is_held(folder / name) for name in ("broker.lock", "serve.lock")) or _is_listening(folder / "bus")
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        if found.st_uid == os.geteuid() and (not found.st_mode & 0o077 or stat.S_IMODE(found.st_mode) == 0o755):
+            return {found.st_uid}
+        administrators = {0, os.lstat("/").st_uid}
+        if (found.st_uid != os.geteuid() and not found.st_mode & 0o022
+                and _only_root_decides(folder, administrators, found.st_uid in administrators)):
+            return administrators | {found.st_uid}
+    raise NoBroker(f"{folder} is not a directory private to this user, and not a shared one below directories of root: "
+                   "remove it, or set EARSHOT_RUNTIME")
 
 
-def _is_listening(path: pathlib.Path) -> bool:
+def _only_root_decides(folder: pathlib.Path, administrators: set[int], allows_sticky: bool) -> bool:
+    """Returns whether only root, or this user, can create and replace the directory. A path with links is not accepted."""
+    for above in folder.parents:
+        found = os.lstat(above)
+        is_safe = not found.st_mode & 0o022 or (allows_sticky and found.st_mode & stat.S_ISVTX)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in administrators | {os.geteuid()} or not is_safe:
+            return False
+    return True
+
+
+def _is_listening(path: pathlib.Path, listeners: set[int]) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
             probe.connect(os.fspath(path))
         except OSError:
             return False
-        return True
+        return listener(probe) in listeners
+
+
+def listener(connection: socket.socket) -> int:
+    """Returns the user at the other end of a connection."""
+    return int(_CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1])
 
 
 def no_broker(folder: pathlib.Path, why: str = "no broker runs") -> NoBroker:

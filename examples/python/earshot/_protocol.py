@@ -207,7 +207,7 @@ class Core:
 
     `window`: maximum number of unacknowledged terminals, 1 to 4096; None: the broker expects no ACK. `lease`: seconds
     for which the broker keeps the session of a broken connection, 0 to 3600. `clock`: monotonic clock in seconds.
-    `bodies`: `pull` to read bodies in files by READ.
+    `bodies`: `pull` to read bodies in files by READ. A broker may impose it.
     """
 
     def __init__(self, client: str, window: int | None = 256, lease: float = 0,
@@ -225,7 +225,6 @@ class Core:
             self._hello.append(("lease", f"{lease:.3f}"))
         if bodies == "pull":
             self._hello.append(("bodies", bodies))
-        self._is_pulling = bodies == "pull"
         self._pulls = Pulls()
         self._session: str | None = None
         self._refusals = 0
@@ -516,7 +515,7 @@ class Core:
             self._wanted[key[0]][key[1]].number = 0
             return []  # The broker is about to end without an answer: the next one will answer.
         watches = tuple([token for token, pattern in self._watches.items() if matches(pattern, key[0])])
-        is_pulled = self._is_pulling and message.field("pull") == "yes"
+        is_pulled = message.field("pull") == "yes"
         # A request whose body is being read is still pending, so that a new session repeats it.
         mine = self._wanted.get(key[0], {}).get(key[1]) if is_pulled else self._take(key)
         if mine is not None:

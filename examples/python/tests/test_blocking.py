@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -110,13 +111,38 @@ class NoBusTests(unittest.TestCase):
         with Played() as broker:
             broker.listen()
             self.assertTrue(_place.is_served(broker.runtime))
-            broker.runtime.chmod(0o755)
+            broker.runtime.chmod(0o750)
             link = broker.runtime / "link"
             link.symlink_to(broker.runtime)
             for folder in (broker.runtime, link):
                 with self.assertRaisesRegex(earshot.NoBroker, "not a directory private to this user"):
                     with earshot.blocking.connect(folder):
                         self.fail("connected to whoever it is")
+
+    def test_a_folder_of_a_bus_for_several_users_is_trusted_if_only_its_owner_writes_there(self):
+        with Played() as broker:
+            broker.listen()
+            broker.runtime.chmod(0o755)
+            self.assertTrue(_place.is_served(broker.runtime))
+            self.assertEqual(_place.trusted_listeners(broker.runtime), {os.geteuid()})
+
+    @unittest.skipUnless(os.geteuid() == 0, "folders of other users need root")
+    def test_a_folder_of_another_user_is_trusted_only_where_root_decides_its_owner(self):
+        place = pathlib.Path(tempfile.mkdtemp(prefix="ear-", dir="/run"))
+        self.addCleanup(shutil.rmtree, place)
+        folder = place / "bus"
+        folder.mkdir()
+        folder.chmod(0o755)
+        os.chown(folder, 7, 7)
+        self.assertEqual(_place.trusted_listeners(folder), {0, 7})
+        for above, mode in ((place, 0o777), (place, 0o1777), (folder, 0o775)):
+            above.chmod(mode)
+            with self.assertRaisesRegex(earshot.NoBroker, "directories of root"):
+                _place.trusted_listeners(folder)
+            above.chmod(0o755)
+        os.chown(place, 7, 7)
+        with self.assertRaises(earshot.NoBroker):
+            _place.trusted_listeners(folder)
 
     def test_why_a_broker_that_runs_cannot_be_reached_is_told(self):
         with Played() as broker, self.assertRaisesRegex(earshot.NoBroker, "within 0.1 s .No such file"):

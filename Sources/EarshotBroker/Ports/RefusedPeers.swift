@@ -1,0 +1,30 @@
+internal import EarshotWire
+internal import ZMTP
+
+/// Connections of users that are not permitted, until each has got an answer that its program can show.
+struct RefusedPeers {
+    /// Maximum number of them at a time. Others are closed without an answer, so refused users occupy no more places.
+    private static let most = 16
+    /// Maximum length of a frame in bytes. HELLO is much shorter.
+    static let frameBytes = 4_096
+
+    /// Memory for their frames, apart from that of permitted users.
+    let memory = ConnectionMemory(frameCapacity: Self.most * Self.frameBytes)
+    private var numbers: Set<UInt64> = []
+
+    /// Whether another one can get an answer.
+    var hasRoom: Bool { numbers.count < Self.most }
+
+    mutating func insert(_ number: UInt64) { numbers.insert(number) }
+
+    mutating func forget(_ number: UInt64) { numbers.remove(number) }
+
+    /// Returns the head of the answer to a user.
+    static func answer(to user: UInt32) -> [UInt8] {
+        var reply = ErrorReply(
+            code: "not-authorized",
+            detail: "user \(user) may not use this bus: add it to `users` in the bus's configuration")
+        reply.verb = "HELLO"
+        return BrokerMessage.error(reply).encoded()
+    }
+}

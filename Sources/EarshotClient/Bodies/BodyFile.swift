@@ -1,0 +1,26 @@
+internal import Glibc
+
+/// Files of bodies, as named by ``Delivery`` and by reports of progress.
+public enum BodyFile {
+    /// Folder of links to the open files of this process, proc(5).
+    private static let ownFiles = "/proc/self/fd/"
+    /// Path of a file that is missing.
+    static let missing = ownFiles + "missing"
+
+    /// Returns the path of an open file of this process.
+    static func path(of descriptor: Int32) -> String { "\(ownFiles)\(descriptor)" }
+
+    /// Returns whether a path names a file that this process received from the broker.
+    ///
+    /// - Parameter path: path of a body.
+    /// - Returns: false for a file of the broker's spool.
+    public static func isReceived(_ path: String) -> Bool { path.hasPrefix(ownFiles) }
+
+    /// Opens the file of a body for reading, without following links.
+    ///
+    /// - Parameter path: path of the body.
+    /// - Returns: a descriptor that the caller closes; -1 with the reason in `errno`.
+    public static func open(_ path: String) -> Int32 {
+        unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (isReceived(path) ? 0 : O_NOFOLLOW))
+    }
+}

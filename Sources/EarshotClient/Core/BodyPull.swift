@@ -1,0 +1,124 @@
+internal import EarshotWire
+
+/// Body that is read with READ: that of an open request while it grows, then that of its terminal.
+///
+/// ```
+/// growing → complete → (delivered, or lost)
+///    └────────────────→ (discarded)
+/// ```
+struct BodyPull {
+    /// Number of the file for its bytes.
+    let file: Int
+    /// Latest progress of the request; nil for a body that did not grow.
+    private(set) var progress: Progress?
+    /// Terminal of a complete body; nil while the body grows.
+    private(set) var delivery: Delivery?
+    private let key: RequestKey
+    private let generation: Generation?
+    /// Bytes that the broker has.
+    private var available: Int
+    /// Offset of the first byte without a READ so far.
+    private var next = 0
+    /// Parts whose READ had no answer, or a short one.
+    private var again: [Range<Int>] = []
+    /// Parts with a READ that has no answer yet.
+    private var asked: [Range<Int>] = []
+
+    /// Begins a growing body.
+    init(file: Int, _ progress: Progress) {
+        self.file = file
+        self.progress = progress
+        key = RequestKey(progress.handler, progress.request)
+        generation = progress.generation
+        available = progress.received
+    }
+
+    /// Begins a complete body.
+    init(file: Int, _ delivery: Delivery) {
+        self.file = file
+        self.delivery = delivery
+        key = delivery.key
+        generation = nil
+        available = delivery.terminal.response?.length ?? 0
+    }
+
+    /// Number of READs without an answer.
+    var openReads: Int { asked.count }
+
+    /// Number of bytes that have arrived without a gap.
+    var received: Int {
+        min(next, asked.lazy.map(\.lowerBound).min() ?? next, again.lazy.map(\.lowerBound).min() ?? next)
+    }
+
+    /// Whether all bytes of a complete body have arrived.
+    var isWhole: Bool { delivery != nil && received == available }
+
+    /// Whether a READ can be sent.
+    var hasUnread: Bool { !again.isEmpty || next < available }
+
+    /// Progress with the bytes that have arrived.
+    var report: Progress? {
+        guard var report = progress else { return nil }
+        report.received = received
+        return report
+    }
+
+    /// Returns whether a report is about the same bytes.
+    func isSame(_ generation: Generation?) -> Bool { generation != nil && generation == self.generation }
+
+    /// Records that the body has grown.
+    mutating func grew(_ progress: Progress) {
+        self.progress = progress
+        available = progress.received
+    }
+
+    /// Continues with the body of the terminal. The terminal has ended the READs of the growing body.
+    ///
+    /// - Returns: false if that is another body, or a shorter one.
+    mutating func complete(_ delivery: Delivery) -> Bool {
+        guard let response = delivery.terminal.response, isSame(response.generation), next <= response.length else {
+            return false
+        }
+        detach()
+        self.delivery = delivery
+        available = response.length
+        return true
+    }
+
+    /// Records that the READs without an answer are void.
+    mutating func detach() {
+        again += asked
+        asked = []
+    }
+
+    /// Returns the next READ; nil if each available byte has one.
+    mutating func takeRead() -> BodyRead? {
+        let part: Range<Int>
+        if let index = again.indices.min(by: { again[$0].lowerBound < again[$1].lowerBound }) {
+            part = again.remove(at: index)
+        } else if next < available {
+            part = next..<min(next + WireLimits.dataBytes, available)
+            next = part.upperBound
+        } else {
+            return nil
+        }
+        asked.append(part)
+        guard let delivery else {
+            return BodyRead(
+                .request(key.handler, key.request), offset: part.lowerBound, length: part.count,
+                generation: generation)
+        }
+        return BodyRead(.terminal(delivery.id.sequence), offset: part.lowerBound, length: part.count)
+    }
+
+    /// Handles the answer to a READ. The rest of a short answer is read again.
+    ///
+    /// - Returns: the number of bytes to store; nil if no READ with this offset is open.
+    mutating func take(_ count: Int, at offset: Int) -> Int? {
+        guard let index = asked.firstIndex(where: { $0.lowerBound == offset }) else { return nil }
+        let part = asked.remove(at: index)
+        let count = min(count, part.count)
+        if count < part.count { again.append(part.dropFirst(count)) }
+        return count
+    }
+}

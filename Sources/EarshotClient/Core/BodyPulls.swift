@@ -1,0 +1,232 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// Bodies of a session that are read with READ, and the order of the READs.
+///
+/// A session has at most `WireLimits.openReads` READs without an answer. The bodies take turns, one READ each.
+struct BodyPulls {
+    /// Step after a message of the broker.
+    enum Step: Equatable {
+        /// Ignore the message.
+        case none
+        /// Store the first `count` bytes of the message in a file.
+        case store(file: Int, offset: Int, count: Int)
+        /// Report progress of a body whose bytes are in a file.
+        case report(Progress, file: Int)
+        /// Deliver the terminal with its body in a file.
+        case deliver(Delivery, file: Int)
+        /// Deliver the terminal without its body, which cannot be read any more.
+        case lose(Delivery)
+    }
+
+    /// Maximum number of complete bodies that are read at a time, because each has an open file.
+    private static let mostComplete = 8
+    /// Maximum number of READs of growing bodies without an answer. Those of a broken attempt are answered only when
+    /// the next one runs, so they must not stop the reading of other bodies.
+    private static let mostGrowingReads = WireLimits.openReads / 2
+
+    private var pulls: [Int: BodyPull] = [:]
+    /// Growing bodies, by request.
+    private var growing: [RequestKey: Int] = [:]
+    /// Complete bodies, by sequence number.
+    private var complete: [UInt64: Int] = [:]
+    /// Growing bodies with unread bytes, in the order of their turns, each once.
+    private var growingTurns: Deque<Int> = []
+    /// Growing bodies of the READs without an answer.
+    private var growingReads: [Int] = []
+    /// Complete bodies that are being read, in the order of their turns.
+    private var turns: Deque<Int> = []
+    /// Complete bodies that are not being read yet.
+    private var waiting: Deque<Int> = []
+    private var lastFile = 0
+    /// Files that are not needed any more.
+    private var discarded: [Int] = []
+
+    /// Whether there is no body.
+    var isEmpty: Bool { pulls.isEmpty }
+
+    /// Returns the files that are not needed any more, once.
+    mutating func takeDiscarded() -> [Int] {
+        defer { discarded = [] }
+        return discarded
+    }
+
+    // MARK: Events
+
+    /// Handles a report of a growing body.
+    mutating func grew(_ progress: Progress) -> Step {
+        let key = RequestKey(progress.handler, progress.request)
+        if let file = growing[key], pulls[file]?.isSame(progress.generation) != true { discard(growing: key) }
+        let file = growing[key] ?? nextFile()
+        pulls[file, default: BodyPull(file: file, progress)].grew(progress)
+        growing[key] = file
+        noteUnread(file)
+        return report(file)
+    }
+
+    /// Handles a terminal with a body to read.
+    mutating func ended(_ delivery: Delivery) -> [Step] {
+        let file: Int
+        if let grown = growing.removeValue(forKey: delivery.key) {
+            file = grown
+            forgetReads(ofGrowing: file)
+            if pulls[file]?.complete(delivery) != true {
+                discard(file)
+                return ended(delivery)
+            }
+        } else {
+            file = nextFile()
+            pulls[file] = BodyPull(file: file, delivery)
+        }
+        complete[delivery.id.sequence] = file
+        waiting.append(file)
+        return deliverIfWhole(file)
+    }
+
+    /// Handles a terminal without a body to read.
+    mutating func ended(_ key: RequestKey) { if !growing.isEmpty { discard(growing: key) } }
+
+    /// Handles DATA with `count` bytes.
+    mutating func received(_ data: BodyData, count: Int) -> [Step] {
+        switch data.body {
+        case .terminal(let sequence):
+            guard let file = complete[sequence], let stored = pulls[file]?.take(count, at: data.offset) else {
+                return []
+            }
+            // The broker has fewer bytes than it announced.
+            if stored == 0 { return [lose(sequence)].compactMap(\.self) }
+            return [.store(file: file, offset: data.offset, count: stored)] + deliverIfWhole(file)
+        case .request(let handler, let request):
+            let key = RequestKey(handler, request)
+            guard let file = growing[key] else { return [] }
+            guard count > 0, pulls[file]?.isSame(data.generation) == true else {
+                // Another body. Its next progress begins it.
+                discard(growing: key)
+                return []
+            }
+            guard let stored = pulls[file]?.take(count, at: data.offset) else { return [] }
+            if let index = growingReads.firstIndex(of: file) { growingReads.remove(at: index) }
+            noteUnread(file)
+            return [.store(file: file, offset: data.offset, count: stored), report(file)]
+        }
+    }
+
+    /// Handles the refusal of a READ.
+    mutating func refused(_ reply: ErrorReply) -> Step {
+        if let sequence = reply.sequence { return lose(sequence) ?? .none }
+        if let handler = reply.handler, let request = reply.request { discard(growing: RequestKey(handler, request)) }
+        return .none
+    }
+
+    /// Stops reading bodies of cancelled or removed requests.
+    ///
+    /// - Returns: sequence numbers of their terminals, which are finished.
+    mutating func drop(where isRemoved: (RequestKey) -> Bool) -> [UInt64] {
+        if pulls.isEmpty { return [] }
+        for key in growing.keys.filter(isRemoved) { discard(growing: key) }
+        let sequences = complete.keys.filter { sequence in
+            complete[sequence].flatMap { pulls[$0]?.delivery }.map { isRemoved($0.key) } ?? false
+        }
+        for sequence in sequences { if let file = complete.removeValue(forKey: sequence) { discard(file) } }
+        return sequences
+    }
+
+    /// Handles the loss of the connection: the READs without an answer are void.
+    mutating func detach() {
+        for file in pulls.keys { pulls[file]?.detach() }
+        for file in growingReads { noteUnread(file) }
+        growingReads = []
+    }
+
+    /// Handles the end of the session, with which all bodies are lost.
+    mutating func endSession() -> [Step] {
+        for key in growing.keys.map({ $0 }) { discard(growing: key) }
+        return complete.keys.sorted().compactMap { lose($0) }
+    }
+
+    // MARK: READs
+
+    /// Returns the READs to send now.
+    mutating func reads() -> [BodyRead] {
+        var reads: [BodyRead] = []
+        if pulls.isEmpty { return reads }
+        while turns.count < Self.mostComplete, let file = waiting.popFirst() {
+            if pulls[file] != nil { turns.append(file) }
+        }
+        var room = WireLimits.openReads - growingReads.count - turns.reduce(0) { $0 + (pulls[$1]?.openReads ?? 0) }
+        var idle = 0
+        while room > 0 {
+            if growingReads.count < Self.mostGrowingReads, let file = growingTurns.popFirst() {
+                guard let read = pulls[file]?.takeRead() else { continue }
+                growingReads.append(file)
+                noteUnread(file)
+                reads.append(read)
+                room -= 1
+            } else if idle < turns.count, let file = turns.popFirst() {
+                turns.append(file)
+                guard let read = pulls[file]?.takeRead() else {
+                    idle += 1
+                    continue
+                }
+                idle = 0
+                reads.append(read)
+                room -= 1
+            } else {
+                break
+            }
+        }
+        return reads
+    }
+
+    // MARK: Steps
+
+    private mutating func nextFile() -> Int {
+        lastFile += 1
+        return lastFile
+    }
+
+    private func report(_ file: Int) -> Step {
+        pulls[file]?.report.map { .report($0, file: file) } ?? .none
+    }
+
+    private mutating func deliverIfWhole(_ file: Int) -> [Step] {
+        guard let pull = pulls[file], pull.isWhole, let delivery = pull.delivery else { return [] }
+        complete[delivery.id.sequence] = nil
+        forget(file)
+        return [.deliver(delivery, file: file)]
+    }
+
+    private mutating func lose(_ sequence: UInt64) -> Step? {
+        guard let file = complete.removeValue(forKey: sequence), let delivery = pulls[file]?.delivery else {
+            return nil
+        }
+        discard(file)
+        return .lose(delivery)
+    }
+
+    private mutating func discard(growing key: RequestKey) {
+        guard let file = growing.removeValue(forKey: key) else { return }
+        forgetReads(ofGrowing: file)
+        discard(file)
+    }
+
+    private mutating func discard(_ file: Int) {
+        forget(file)
+        discarded.append(file)
+    }
+
+    private mutating func forget(_ file: Int) {
+        pulls[file] = nil
+        turns.removeAll { $0 == file }
+        waiting.removeAll { $0 == file }
+    }
+
+    private mutating func forgetReads(ofGrowing file: Int) {
+        growingReads.removeAll { $0 == file }
+        growingTurns.removeAll { $0 == file }
+    }
+
+    private mutating func noteUnread(_ file: Int) {
+        if pulls[file]?.hasUnread == true, !growingTurns.contains(file) { growingTurns.append(file) }
+    }
+}

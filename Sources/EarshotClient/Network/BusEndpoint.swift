@@ -1,0 +1,90 @@
+internal import ZeroMQ
+
+/// Address of a bus: a socket of this machine, or a tcp address with the keys of both ends.
+public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
+    enum Kind: Hashable {
+        /// Path of a Unix socket.
+        case local(String)
+        case remote(NetworkAddress, BusKey, serverKey: String)
+    }
+
+    let kind: Kind
+
+    /// Selects a bus of this machine by the path of its socket.
+    init(socket path: String) { kind = .local(path) }
+
+    /// Selects the bus of a runtime folder.
+    public init(_ folder: RuntimeFolder) { self.init(socket: folder.busPath) }
+
+    /// Selects a bus on a network. Both ends prove their keys, and all messages are encrypted (CURVE).
+    ///
+    /// - Parameters:
+    ///   - address: `tcp://HOST:PORT`, with a host name, an IPv4 address or an IPv6 address in brackets.
+    ///   - key: key pair of this client, which the bus must have authorized.
+    ///   - serverKey: public key of the bus: 40 characters, or the path of a file with a line `public-key = "…"`.
+    /// - Throws: `ClientError` for an invalid address or key, or an unreadable file.
+    public init(_ address: String, key: BusKey, serverKey: String) throws(ClientError) {
+        guard let parsed = NetworkAddress(address) else {
+            throw ClientError(
+                .invalidRequest,
+                "the address of the bus is invalid: use tcp://HOST:PORT, such as tcp://example.org:5765")
+        }
+        kind = .remote(parsed, key, serverKey: try BusKey.serverKey(serverKey))
+    }
+
+    /// Selects several buses with one key file.
+    ///
+    /// - Parameters:
+    ///   - addresses: addresses in the order of preference.
+    ///   - keyFile: path of the client's key file; nil if none was given.
+    ///   - serverKeys: server key of all buses, or one for each.
+    /// - Throws: `ClientError` if a part is missing or invalid.
+    public static func list(
+        _ addresses: [String], keyFile: String?, serverKeys: [String]
+    ) throws(ClientError) -> [BusEndpoint] {
+        guard let keyFile else {
+            throw ClientError(
+                .key, "a bus on a network needs the key of this client: create one with `earshot key new NAME`")
+        }
+        guard serverKeys.count == 1 || serverKeys.count == addresses.count else {
+            throw ClientError(
+                .key,
+                "\(addresses.count) buses have \(serverKeys.count) server keys: give one for all, or one for each; `earshot key show` prints it"
+            )
+        }
+        let key = try BusKey(file: keyFile)
+        var endpoints: [BusEndpoint] = []
+        for (index, address) in addresses.enumerated() {
+            endpoints.append(
+                try BusEndpoint(address, key: key, serverKey: serverKeys[serverKeys.count == 1 ? 0 : index]))
+        }
+        return endpoints
+    }
+
+    /// Returns the buses of the environment: addresses in `EARSHOT_BUS`, the path of the key file in `EARSHOT_BUS_KEY`, and
+    /// server keys or their files in `EARSHOT_SERVER_KEY`. Commas or spaces separate several.
+    ///
+    /// - Returns: nil without `EARSHOT_BUS`.
+    /// - Throws: `ClientError` if a variable is missing or invalid.
+    public static func inEnvironment() throws(ClientError) -> [BusEndpoint]? {
+        guard let addresses = Environment.value("EARSHOT_BUS") else { return nil }
+        return try list(
+            words(addresses), keyFile: Environment.value("EARSHOT_BUS_KEY"),
+            serverKeys: Environment.value("EARSHOT_SERVER_KEY").map(words) ?? [])
+    }
+
+    /// Splits the value of a variable. Keys contain neither commas nor spaces.
+    public static func words(_ text: String) -> [String] {
+        text.split { $0 == "," || $0.isWhitespace }.map { String($0) }
+    }
+
+    /// The address, or the path of the socket.
+    public var description: String {
+        switch kind {
+        case .local(let path): path
+        case .remote(let address, _, _): address.description
+        }
+    }
+
+    var isRemote: Bool { if case .remote = kind { true } else { false } }
+}

@@ -1,0 +1,111 @@
+internal import EarshotHTTP
+
+/// Choice of the next bus and of the pause before it, after failed and lost connections.
+///
+/// A lost connection is tried again at the same bus for some seconds, because only that bus has the session. Then the
+/// buses follow in their order.
+struct EndpointList {
+    /// What to do after a connection ended.
+    enum Step: Equatable {
+        /// Connect to ``current`` after a pause in nanoseconds.
+        case connect(after: Int64)
+        /// No bus can accept this client, for the reason given.
+        case giveUp(BusEndpoint, LinkEnding)
+    }
+
+    /// Pauses between attempts to connect to a local bus.
+    private static let local = Backoff(firstMilliseconds: 10, longestMilliseconds: 100)
+    /// Pauses between rounds through the buses of a network. A server that restarts must not meet all its clients at
+    /// once, so half of each pause is random.
+    private static let remote = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
+    /// Time for which a lost bus is tried before others. A gateway restarts in about a second.
+    private static let loyalMilliseconds = 3_000
+    /// Failed handshakes in a row that mean a wrong key. A restarting gateway can fail one.
+    private static let mostHandshakes = 3
+
+    /// State of one bus.
+    private struct Entry {
+        let endpoint: BusEndpoint
+        /// Whether it ever answered HELLO: then its server key is right.
+        var hasAnswered = false
+        /// Reason of the last failure; nil before one.
+        var ending: LinkEnding?
+        /// Failed handshakes in a row.
+        var handshakes = 0
+
+        /// Whether no later attempt can succeed without another key or address.
+        var isHopeless: Bool {
+            switch ending {
+            case .refused: true
+            case .handshakeInvalid: !hasAnswered
+            case .handshakeFailed: !hasAnswered && handshakes >= EndpointList.mostHandshakes
+            case .unreachable, .lost, .silent, nil: false
+            }
+        }
+    }
+
+    private var entries: [Entry]
+    private var index = 0
+    /// Failed attempts since the last session.
+    private(set) var failures = 0
+    /// Time in milliseconds until which the lost bus is tried alone; nil before a loss.
+    private var loyalUntil: Int?
+    /// Index of the bus that has the session; nil without one.
+    private var home: Int?
+
+    /// - Parameter endpoints: buses in the order of preference; at least one.
+    init(_ endpoints: [BusEndpoint]) {
+        precondition(!endpoints.isEmpty, "a list of buses is empty")
+        entries = endpoints.map { Entry(endpoint: $0) }
+    }
+
+    /// The bus of the present or next connection.
+    var current: BusEndpoint { entries[index].endpoint }
+
+    /// Whether the session is on another bus than ``current``.
+    var isAway: Bool { home.map { $0 != index } ?? false }
+
+    /// Reason why ``current``, or else the first bus, has no connection; nil before a failure.
+    var trouble: (BusEndpoint, LinkEnding)? {
+        ([entries[index]] + entries).lazy.compactMap { entry in entry.ending.map { (entry.endpoint, $0) } }.first
+    }
+
+    /// Whether a host name is resolved to an address of IPv6 in the next attempt. libzmq uses one address only, so the
+    /// families take turns.
+    var usesIPv6: Bool { failures / entries.count % 2 == 1 }
+
+    /// Handles a WELCOME.
+    mutating func connected() {
+        home = index
+        failures = 0
+        loyalUntil = nil
+        entries[index].hasAnswered = true
+        for other in entries.indices where !entries[other].isHopeless { entries[other].ending = nil }
+        entries[index].handshakes = 0
+    }
+
+    /// Handles the end of a connection or attempt.
+    ///
+    /// - Parameters:
+    ///   - ending: the reason; nil for a local bus.
+    ///   - random: a uniformly distributed number.
+    mutating func failed(_ ending: LinkEnding?, at milliseconds: Int, random: UInt64) -> Step {
+        failures += 1
+        entries[index].ending = ending
+        entries[index].handshakes = ending == .handshakeFailed ? entries[index].handshakes + 1 : 0
+        guard entries.contains(where: { !$0.isHopeless }) else {
+            return .giveUp(entries[index].endpoint, ending ?? .unreachable)
+        }
+        guard current.isRemote else { return .connect(after: Self.local.pause(afterFailures: failures)) }
+        if home == index, loyalUntil == nil { loyalUntil = milliseconds + Self.loyalMilliseconds }
+        let isLoyal = home == index && milliseconds < loyalUntil ?? 0 && !entries[index].isHopeless
+        guard !isLoyal, entries.count > 1 else {
+            return .connect(after: Self.remote.pause(afterFailures: failures, random: random))
+        }
+        repeat { index = (index + 1) % entries.count } while entries[index].isHopeless
+        return .connect(after: Self.remote.pause(afterFailures: 1 + failures / entries.count, random: random))
+    }
+
+    /// Handles that the session ended, so that another bus can have one.
+    mutating func left() { home = nil }
+}

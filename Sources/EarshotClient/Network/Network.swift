@@ -1,0 +1,17 @@
+internal import ZeroMQ
+
+/// Thread of libzmq for connections over tcp. Connections of one program share it.
+///
+/// Its end waits until messages of closed connections are sent, within the time of their `linger`.
+final class Network {
+    /// Maximum number of sockets: three for each connection, its monitor included.
+    private static let mostSockets: Int32 = 4_096
+
+    private let context: Context
+
+    /// - Throws: `ZeroMQError` if libzmq is missing or its thread cannot start.
+    init() throws(ZeroMQError) { context = try Context.make(maximumSockets: Self.mostSockets) }
+
+    /// Creates the socket of a client.
+    func dealer(_ options: SocketOptions) throws(ZeroMQError) -> Socket { try context.socket(.dealer, options) }
+}

@@ -1,0 +1,49 @@
+/// Host and port of a tcp address.
+struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
+    /// Maximum bytes of a host name in DNS.
+    private static let hostBytes = 253
+
+    /// Host name or address; that of IPv6 in brackets.
+    let host: String
+    let port: UInt16
+
+    /// Parses `tcp://HOST:PORT`; nil for any other text.
+    init?(_ text: String) {
+        let scheme = "tcp://"
+        guard text.hasPrefix(scheme), let colon = text.lastIndex(of: ":") else { return nil }
+        let start = text.index(text.startIndex, offsetBy: scheme.count)
+        guard start < colon else { return nil }
+        let digits = text[text.index(after: colon)...]
+        guard digits.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
+            let port = UInt16(digits), port > 0
+        else { return nil }
+        host = String(text[start..<colon])
+        self.port = port
+        guard host.utf8.count <= Self.hostBytes, isNamed || isIPv6 else { return nil }
+    }
+
+    /// Whether the host is an address of IPv6 in brackets, possibly with a zone.
+    var isIPv6: Bool {
+        guard host.hasPrefix("["), host.hasSuffix("]"), host.contains(":") else { return false }
+        return host.utf8.dropFirst().dropLast().allSatisfy { byte in
+            Self.isLetterOrDigit(byte) || ":.%".utf8.contains(byte)
+        }
+    }
+
+    /// Whether the host has the form of a name or of an address of IPv4.
+    private var isNamed: Bool {
+        !host.isEmpty && host.utf8.allSatisfy { Self.isLetterOrDigit($0) || ".-_".utf8.contains($0) }
+    }
+
+    /// Whether the host is an address of IPv4.
+    var isIPv4: Bool { host.utf8.allSatisfy { $0 == UInt8(ascii: ".") || (0x30...0x39).contains($0) } }
+
+    private static func isLetterOrDigit(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5a, 0x61...0x7a: true
+        default: false
+        }
+    }
+
+    var description: String { "tcp://\(host):\(port)" }
+}

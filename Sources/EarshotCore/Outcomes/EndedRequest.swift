@@ -1,0 +1,72 @@
+internal import EarshotHTTP
+public import EarshotWire
+
+/// End of a request, as the broker reports it to its supervisor for the program of `on-complete`.
+///
+/// Its line has the members in their order, separated by spaces, and `-` for an absent one. None of them contains a space.
+public struct EndedRequest: Equatable, Sendable {
+    /// Verb at the start of its line.
+    public static let word = "ended"
+
+    /// Handler of the request.
+    public var handler: HandlerID
+    /// ID of the request.
+    public var request: RequestID
+    /// HTTP status; nil without a response.
+    public var status: Int?
+    /// Failure code; nil for success.
+    public var failure: String?
+    /// URL that answered; nil without a response.
+    public var url: String?
+    /// Length of the body in bytes; nil without a response.
+    public var length: Int?
+    /// SHA-256 of the body, as 64 hexadecimal digits; nil without a body.
+    public var sha256: String?
+
+    /// Creates the end of a request without a response.
+    public init(handler: HandlerID, request: RequestID) {
+        self.handler = handler
+        self.request = request
+    }
+
+    /// Parses a line; nil for one of another form.
+    public init?(line: String) {
+        let words = line.split(separator: " ").map { String($0) }
+        guard words.count == 8, words[0] == Self.word, let handler = HandlerID(words[1]),
+            let request = RequestID(words[2])
+        else { return nil }
+        let values = words.map { $0 == "-" ? nil : $0 }
+        self.init(handler: handler, request: request)
+        status = values[3].flatMap { Int($0) }
+        failure = values[4]
+        length = values[5].flatMap { Int($0) }
+        sha256 = values[6]
+        url = values[7]
+    }
+
+    /// The report as a line, without its end.
+    public var line: String {
+        let values = [status.map { String($0) }, failure, length.map { String($0) }, sha256, url]
+        return ([Self.word, handler.description, request.description] + values.map { $0 ?? "-" }).joined(separator: " ")
+    }
+}
+
+extension BrokerCore {
+    /// Starts or stops reports of the ends of requests.
+    public mutating func reportEnds(_ isReporting: Bool) { facilities.isReportingEnds = isReporting }
+
+    /// Reports the end of a request to the supervisor. Not inlined, because few buses have a program for it.
+    @inline(never)
+    mutating func reportEnd(of interest: Int32, _ outcome: Int32) {
+        let record = interests[interest]
+        var ended = EndedRequest(handler: handlers[record.handler].id, request: record.request)
+        ended.failure = outcomes[outcome].failure?.rawValue
+        if let response = outcomes[outcome].response {
+            ended.status = response.status
+            ended.length = response.length
+            ended.sha256 = response.sha256
+            ended.url = response.url
+        }
+        actions.append(.supervisor(.ended(ended)))
+    }
+}

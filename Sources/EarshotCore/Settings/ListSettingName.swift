@@ -1,0 +1,57 @@
+/// Settings with a list of words each, by their names on the command line and in files.
+///
+/// Parser, configuration file, environment variable, list of settings and the lines between supervisor and broker derive
+/// from this table. SET does not change them.
+public enum ListSettingName: String, CaseIterable, Sendable {
+    case users
+
+    /// Text of an empty list.
+    static let none = "-"
+    /// Maximum number of words in a list: more than an administrator maintains by hand.
+    static let mostWords = 100
+    /// Maximum bytes of a word. A name of useradd(8) has at most 256.
+    static let wordBytes = 257
+
+    /// A noun phrase for help texts.
+    public var help: String {
+        switch self {
+        case .users: "other users of the bus, as user names, @GROUP or user IDs; a private bus without them"
+        }
+    }
+
+    /// Description of the possible values for help and error messages.
+    public var bounds: String {
+        "words without spaces, separated by commas, at most \(Self.mostWords); \(Self.none) for none"
+    }
+
+    /// An example of a file's value.
+    public var example: [String] {
+        switch self {
+        case .users: ["www-data", "@staff"]
+        }
+    }
+
+    /// Parses a list in text form.
+    public func value(_ text: String) throws(SettingError) -> [String] {
+        let words =
+            text == Self.none ? [] : text.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
+        return try checked(words)
+    }
+
+    /// Returns the words of a list.
+    ///
+    /// - Throws: `SettingError` if there are too many, or one is empty, too long, or not visible ASCII without commas.
+    public func checked(_ words: [String]) throws(SettingError) -> [String] {
+        let comma = UInt8(ascii: ",")
+        guard words.count <= Self.mostWords,
+            words.allSatisfy({ word in
+                (1...Self.wordBytes).contains(word.utf8.count) && word != Self.none
+                    && word.utf8.allSatisfy { (0x21...0x7e).contains($0) && $0 != comma }
+            })
+        else { throw SettingError("\(rawValue) must be \(bounds)") }
+        return words
+    }
+
+    /// Returns a list in text form.
+    func text(_ words: [String]) -> String { words.isEmpty ? Self.none : words.joined(separator: ",") }
+}

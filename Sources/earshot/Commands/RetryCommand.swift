@@ -1,0 +1,108 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// `earshot retry`: repetition of failed durable requests.
+struct RetryCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "retry",
+        abstract: "Repeat the failed durable requests of a handler.",
+        usage: "earshot retry [<options>] <handler> [<id> ...]",
+        discussion: """
+            Repeats the requests whose failures wait on disk for a subscriber, as `earshot list --state failed` shows them. \
+            They keep their options. A failure that a subscriber has acknowledged is gone, such as one that \
+            `earshot watch` has printed.
+
+            A request that is not durable belongs to the command that made it. Repeat the failures of a list with \
+            `earshot get -i LIST --failed FILE`, and then `earshot get -i FILE`.
+
+              earshot retry night/backup              # all failures of the handler
+              earshot retry --code timeout night/     # of all handlers below night, those that timed out
+              earshot retry night/backup 7 8          # two requests
+            """)
+
+    @Argument(
+        help: "Handler, or NAME/ for all handlers below NAME.", completion: ShellCompletion.handlerPattern)
+    var handler: HandlerPattern
+
+    @Argument(help: "Requests to repeat. (default: all that failed)", completion: ShellCompletion.none)
+    var id: [RequestID] = []
+
+    @Option(
+        help: ArgumentHelp("Only requests that failed with this code; may be repeated.", valueName: "code"),
+        completion: .list(FailureCode.allCases.map(\.rawValue)))
+    var code: [String] = []
+
+    @OptionGroup(title: "Output") var format: FormatOptions
+    @OptionGroup(title: "Bus") var place: PlaceOptions
+
+    func validate() throws {
+        guard !id.isEmpty else { return }
+        if case .subtree = handler { throw ValidationError("requests have IDs under one handler; omit the slash") }
+        guard code.isEmpty else { throw ValidationError("--code selects requests; omit it with IDs") }
+    }
+
+    func run() throws {
+        try conclude {
+            let keys = try selected()
+            let retried = keys.isEmpty ? 0 : try retry(keys)
+            try StandardOutput().write(report(retried))
+            return retried < id.count ? .noInput : .done
+        }
+    }
+
+    /// Requests of the arguments, or those of the broker's list that failed.
+    private func selected() throws -> [RequestKey] {
+        if case .handler(let handler) = handler, !id.isEmpty { return id.map { RequestKey(handler, $0) } }
+        var keys: [RequestKey] = []
+        try PageQuery.forEachPage(
+            .requests, "requests", filter: QueryPage(handler: handler, state: .held), in: place
+        ) { answer in
+            for row in RequestRow.rows(answer) {
+                guard let failure = row.code, code.isEmpty || code.contains(failure) else { continue }
+                if let key = row.key { keys.append(key) }
+            }
+            return true
+        }
+        return keys
+    }
+
+    /// Repeats requests and returns the number of those that the broker has accepted.
+    private func retry(_ keys: [RequestKey]) throws -> Int {
+        var open = Set(keys)
+        var count = 0
+        let session = try BusSession.find(in: place.busFolder(), client: "retry") { session, event in
+            switch event {
+            case .accepted(let key): if open.remove(key) != nil { count += 1 }
+            case .refused(let reply):
+                guard let handler = reply.handler, let request = reply.request else {
+                    return session.end(Refused.complaint(reply))
+                }
+                guard open.remove(RequestKey(handler, request)) != nil else { return }
+                // A listed request that is not durable, or that a subscriber has taken meanwhile, is not counted.
+                guard !id.isEmpty || reply.code != "unknown-request" else { return }
+                Complaint.say("\(handler) \(request): \(reply.detail ?? "rejected by the broker") (\(reply.code))")
+            case .terminal(let delivery, _):
+                session.connection.finish(delivery)
+                guard open.remove(delivery.key) != nil else { return }
+                let outcome = FetchOutcome(url: delivery.key.request.description, delivery.terminal)
+                session.end(Complaint(.cannotWrite, outcome.sentence(verbosely: true)))
+            case .progress, .answer, .cancelled, .removed, .changed, .state: break
+            }
+        }
+        for key in open { session.connection.retry(key) }
+        try session.run { open.isEmpty }
+        return count
+    }
+
+    private func report(_ count: Int) -> [UInt8] {
+        guard format.json else {
+            return Array("repeated \(count) \(count == 1 ? "request" : "requests") of \(handler)\n".utf8)
+        }
+        var line = JSONLine()
+        line.member("handler", handler.description)
+        line.member("repeated", count)
+        return line.finished()
+    }
+}

@@ -1,0 +1,124 @@
+import EarshotLoop
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+@Suite struct EndpointListTests {
+    private func list(_ count: Int) throws -> EndpointList {
+        EndpointList(try (1...count).map { try CurveKeys.endpoint("tcp://127.0.0.1:\($0)") })
+    }
+
+    private func port(_ list: EndpointList) -> String { String(list.current.description.suffix(1)) }
+
+    @Test func `unreachable buses are tried in turn, with pauses that grow to two seconds`() throws {
+        var list = try list(2)
+        var ports: [String] = []
+        var pauses: [Int64] = []
+        for _ in 0..<24 {
+            ports.append(port(list))
+            guard case .connect(let pause) = list.failed(.unreachable, at: 0, random: .max) else { break }
+            pauses.append(pause)
+        }
+        #expect(ports == Array(repeating: ["1", "2"], count: 12).flatMap(\.self))
+        #expect(pauses.first == 50_000_000)
+        #expect(pauses.last == 2_000_000_000)
+        #expect(pauses == pauses.sorted())
+    }
+
+    @Test func `half of a pause is random`() throws {
+        var list = try list(1)
+        #expect(list.failed(.unreachable, at: 0, random: 0) == .connect(after: 25_000_000))
+    }
+
+    @Test func `a lost bus is tried alone for three seconds`() throws {
+        var list = try list(2)
+        list.connected()
+        for milliseconds in [1_000, 2_000, 3_999] {
+            _ = list.failed(.lost, at: milliseconds, random: 0)
+            #expect(port(list) == "1" && !list.isAway)
+        }
+        _ = list.failed(.lost, at: 4_000, random: 0)
+        #expect(port(list) == "2" && list.isAway)
+        list.left()
+        #expect(!list.isAway)
+        list.connected()
+        _ = list.failed(.lost, at: 9_000, random: 0)
+        #expect(port(list) == "2")
+    }
+
+    @Test func `a bus that refuses the key is left at once, and with the last one the client gives up`() throws {
+        var list = try list(2)
+        list.connected()
+        _ = list.failed(.refused, at: 0, random: 0)
+        #expect(port(list) == "2")
+        let last = list.current
+        #expect(list.failed(.handshakeInvalid, at: 0, random: 0) == .giveUp(last, .handshakeInvalid))
+    }
+
+    @Test func `three failed handshakes mean a wrong server key, unless the bus has answered before`() throws {
+        var list = try list(1)
+        let bus = list.current
+        for _ in 0..<2 { #expect(list.failed(.handshakeFailed, at: 0, random: 0) != .giveUp(bus, .handshakeFailed)) }
+        #expect(list.failed(.handshakeFailed, at: 0, random: 0) == .giveUp(bus, .handshakeFailed))
+        var known = try self.list(1)
+        known.connected()
+        for _ in 0..<9 { #expect(known.failed(.handshakeFailed, at: 0, random: 0) != .giveUp(bus, .handshakeFailed)) }
+    }
+
+    @Test func `failed handshakes count only in a row`() throws {
+        var list = try list(1)
+        let bus = list.current
+        for ending in [.handshakeFailed, .handshakeFailed, .unreachable, .handshakeFailed] as [LinkEnding] {
+            #expect(list.failed(ending, at: 0, random: 0) != .giveUp(bus, ending))
+        }
+    }
+
+    @Test func `the families of addresses take turns`() throws {
+        var list = try list(1)
+        #expect(!list.usesIPv6)
+        _ = list.failed(.unreachable, at: 0, random: 0)
+        #expect(list.usesIPv6)
+        _ = list.failed(.unreachable, at: 0, random: 0)
+        #expect(!list.usesIPv6)
+    }
+
+    @Test func `a bus of this machine is tried every 10 to 100 ms`() {
+        var list = EndpointList([BusEndpoint(socket: "/run/bus")])
+        let pauses = (0..<6).map { _ in list.failed(nil, at: 0, random: .max) }
+        #expect(pauses == [10, 20, 40, 80, 100, 100].map { .connect(after: $0 * 1_000_000) })
+    }
+
+    // MARK: The session that stays behind
+
+    @Test func `a session that stays behind gives up its token, its lost and its durable requests`() {
+        var core = ClientCore(hello: hello)
+        _ = core.linkOpened()
+        _ = core.received(welcome(1, heard: nil))
+        _ = core.fetch(fetch("1"))
+        var durable = fetch("2")
+        durable.options.isDurable = true
+        _ = core.fetch(durable)
+        _ = core.linkLost()
+        // Never sent, so it is not on the disk of the old bus.
+        var later = fetch("3")
+        later.options.isDurable = true
+        _ = core.fetch(later)
+        let reports = core.moved()
+        #expect(reports.count == 1)
+        guard case .report(.refused(let reply))? = reports.first else {
+            Issue.record("no refusal")
+            return
+        }
+        #expect(reply.code == "connection-lost" && reply.request == durable.request && reply.verb == "FETCH")
+        guard case .hello(let hello)? = sent(core.linkOpened()).first else {
+            Issue.record("no HELLO")
+            return
+        }
+        #expect(hello.token == nil && hello.replies == nil)
+        let requests = sent(core.received(welcome(2, heard: nil))).compactMap { message in
+            if case .fetch(let fetch) = message { fetch.request.description } else { nil }
+        }
+        #expect(requests == ["1", "3"])
+    }
+}

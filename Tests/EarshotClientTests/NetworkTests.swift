@@ -1,0 +1,245 @@
+import EarshotLoop
+import EarshotWire
+import Testing
+import ZeroMQ
+
+@testable import EarshotClient
+
+/// Time limit; reached only by failing tests.
+private let patience = Duration.seconds(300)
+private let anyPort = "tcp://127.0.0.1:*"
+
+/// Connections over tcp to a scripted server of CURVE.
+@Suite struct NetworkTests {
+    private func connect(
+        _ endpoints: [BusEndpoint], _ loop: EventLoop, lease: Duration? = nil, window: Int = 256,
+        onEvent: @escaping (ClientEvent) -> Void = { _ in }
+    ) throws -> ClientConnection {
+        try ClientConnection(
+            endpoints: endpoints, client: "test", window: window, lease: lease, loop: loop, onEvent: onEvent)
+    }
+
+    /// Returns the first HELLO that a broker received.
+    private func firstHello(_ broker: ScriptedBroker) throws -> Hello {
+        guard case .hello(let hello)? = broker.said.first else { throw SystemError("no HELLO", number: 0) }
+        return hello
+    }
+
+    /// Returns the endpoint of a port without a server.
+    private func closedPort(_ loop: EventLoop) throws -> String {
+        let broker = try ScriptedBroker(anyPort, loop) { _, _ in }
+        broker.die()
+        return broker.endpoint
+    }
+
+    @Test func `requests and results pass over tcp, under a lease of a minute`() throws {
+        let loop = try EventLoop()
+        let broker = try ScriptedBroker(anyPort, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(1, heard: nil))
+            case .fetch: try broker.say(.terminal(result("1", sequence: 1)), body: [1, 2, 3])
+            default: break
+            }
+        }
+        var bodies: [[UInt8]] = []
+        let connection = try connect([CurveKeys.endpoint(broker.endpoint)], loop) { event in
+            if case .terminal(_, let body) = event { bodies.append(body) }
+        }
+        try connection.fetch(fetch("1"))
+        #expect(try loop.run(for: patience) { broker.said.last == .acknowledge(1) })
+        #expect(bodies == [[1, 2, 3]])
+        #expect(try firstHello(broker).leaseMilliseconds == 60_000)
+        connection.close()
+        #expect(try loop.run(for: patience) { broker.said.last == .bye })
+        broker.die()
+    }
+
+    @Test func `three hundred requests and results arrive, in both directions in one burst`() throws {
+        let loop = try EventLoop()
+        var asked: [Fetch] = []
+        let broker = try ScriptedBroker(anyPort, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(1, heard: nil))
+            case .fetch(let fetch):
+                asked.append(fetch)
+                guard asked.count == 300 else { return }
+                for (index, fetch) in asked.enumerated() {
+                    let terminal = result(fetch.request.description, sequence: UInt64(index + 1))
+                    try broker.say(.terminal(terminal), body: [UInt8](repeating: 7, count: 5_000))
+                }
+            default: break
+            }
+        }
+        var keys: Set<RequestKey> = []
+        let connection = try connect([CurveKeys.endpoint(broker.endpoint)], loop) { event in
+            if case .terminal(let delivery, let body) = event, body.count == 5_000 { keys.insert(delivery.key) }
+        }
+        for number in 1...300 { try connection.fetch(fetch("\(number)")) }
+        #expect(try loop.run(for: patience) { keys.count == 300 && broker.said.last == .acknowledge(300) })
+        #expect(asked.map(\.request.description) == (1...300).map { "\($0)" })
+        broker.die()
+    }
+
+    @Test func `a connected client that waits does not wake`() throws {
+        let loop = try EventLoop()
+        let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.say(welcome(1, heard: nil)) }
+        var isConnected = false
+        let connection = try connect([CurveKeys.endpoint(broker.endpoint)], loop) { event in
+            if case .state(.connected) = event { isConnected = true }
+        }
+        #expect(try loop.run(for: patience) { isConnected })
+        #expect(try loop.idlePasses() <= 2)
+        connection.close()
+        broker.die()
+    }
+
+    // MARK: Refusals
+
+    private func failure(_ connection: ClientConnection, _ loop: EventLoop) throws -> String {
+        #expect(try loop.run(for: patience) { connection.failure != nil })
+        let error = try #require(connection.failure as? ClientError)
+        #expect(error.code == .refused)
+        return error.description
+    }
+
+    @Test func `a wrong server key is an error that names it`() throws {
+        let loop = try EventLoop()
+        let broker = try ScriptedBroker(anyPort, loop) { _, _ in }
+        let connection = try connect([CurveKeys.endpoint(broker.endpoint, serverKey: CurveKeys.client)], loop)
+        let sentence = try failure(connection, loop)
+        #expect(sentence.contains("server key") && sentence.contains(broker.endpoint))
+        broker.die()
+    }
+
+    @Test func `a key that is not authorized is an error that says so`() throws {
+        let loop = try EventLoop()
+        let broker = try ScriptedBroker(anyPort, loop, admits: false) { _, _ in }
+        var states: [ClientState] = []
+        let connection = try connect([CurveKeys.endpoint(broker.endpoint)], loop) { event in
+            if case .state(let state) = event { states.append(state) }
+        }
+        #expect(try failure(connection, loop).contains("not authorized the key"))
+        #expect(states == [.apart])
+        broker.die()
+    }
+
+    @Test func `a server without encryption is an error that says so`() throws {
+        let loop = try EventLoop()
+        let context = try Context.make()
+        let router = try context.socket(.router)
+        try router.bind(anyPort)
+        let connection = try connect([CurveKeys.endpoint(try router.lastEndpoint())], loop)
+        #expect(try failure(connection, loop).contains("no bus with encryption"))
+    }
+
+    @Test func `without a server the client tries on, and tells the address`() throws {
+        let loop = try EventLoop()
+        let endpoint = try closedPort(loop)
+        let connection = try connect([CurveKeys.endpoint(endpoint)], loop)
+        #expect(try loop.run(for: patience) { connection.trouble != nil })
+        #expect(connection.trouble?.contains("no bus answers at \(endpoint)") == true)
+        #expect(connection.failure == nil)
+        var isConnected = false
+        let broker = try ScriptedBroker(endpoint, loop) { broker, _ in
+            isConnected = true
+            try broker.say(welcome(1, heard: nil))
+        }
+        #expect(try loop.run(for: patience) { isConnected })
+        broker.die()
+    }
+
+    @Test func `a bus of an asynchronous program that cannot be reached throws with its address`() async throws {
+        let endpoint = try closedPort(EventLoop())
+        let choice = BrokerChoice.remote([try CurveKeys.endpoint(endpoint)])
+        do {
+            _ = try await Bus.connect(to: choice, patience: .milliseconds(300))
+            Issue.record("a bus without a server was connected")
+        } catch let error as BusError {
+            #expect(error.code == .noBroker)
+            #expect(error.description.contains(endpoint))
+        }
+    }
+
+    // MARK: Lost connections
+
+    @Test func `a broken connection resumes its session, and neither repeats nor loses a request`() throws {
+        let loop = try EventLoop()
+        var first: ScriptedBroker? = try ScriptedBroker(anyPort, loop) { broker, message in
+            if case .hello = message { try broker.say(welcome(1, heard: nil)) }
+        }
+        let endpoint = try #require(first?.endpoint)
+        var delivered: [RequestKey] = []
+        let connection = try connect([CurveKeys.endpoint(endpoint)], loop) { event in
+            if case .terminal(let delivery, _) = event { delivered.append(delivery.key) }
+        }
+        try connection.fetch(fetch("1"))
+        #expect(try loop.run(for: patience) { first?.said.count == 2 })
+        first?.die()
+        first = nil
+
+        let second = try ScriptedBroker(endpoint, loop) { broker, message in
+            guard case .hello = message else { return }
+            try broker.say(welcome(1, heard: 1, replies: 0))
+            try broker.say(.terminal(result("1", sequence: 1)))
+        }
+        #expect(try loop.run(for: patience) { second.said.last == .acknowledge(1) })
+        #expect(delivered == [key("1")])
+        #expect(try firstHello(second).token == token)
+        #expect(second.said.count == 2)
+        second.die()
+    }
+
+    @Test func `if its bus stays away, the client asks another one again, and durable requests stay`() throws {
+        let loop = try EventLoop()
+        var first: ScriptedBroker? = try ScriptedBroker(anyPort, loop) { broker, message in
+            if case .hello = message { try broker.say(welcome(1, heard: nil)) }
+        }
+        let second = try ScriptedBroker(anyPort, loop) { broker, message in
+            switch message {
+            case .hello: try broker.say(welcome(2, heard: nil))
+            case .fetch(let fetch):
+                try broker.say(.terminal(result(fetch.request.description, sequence: 1)))
+            default: break
+            }
+        }
+        let endpoints = try [#require(first?.endpoint), second.endpoint].map { try CurveKeys.endpoint($0) }
+        var delivered: [RequestKey] = []
+        var refusals: [ErrorReply] = []
+        let connection = try connect(endpoints, loop) { event in
+            switch event {
+            case .terminal(let delivery, _): delivered.append(delivery.key)
+            case .refused(let reply): refusals.append(reply)
+            default: break
+            }
+        }
+        try connection.fetch(fetch("1"))
+        var durable = fetch("2")
+        durable.options.isDurable = true
+        durable.options.subscribes = false
+        try connection.fetch(durable)
+        #expect(try loop.run(for: patience) { first?.said.count == 3 })
+        #expect(second.said.isEmpty)
+        first?.die()
+        first = nil
+
+        #expect(try loop.run(for: patience) { second.said.last == .acknowledge(1) })
+        #expect(delivered == [key("1")])
+        #expect(try firstHello(second).token == nil)
+        #expect(refusals.map(\.code) == ["connection-lost"])
+        #expect(refusals.first?.request == durable.request)
+        second.die()
+    }
+
+    @Test func `the second bus serves while the first one cannot be reached`() throws {
+        let loop = try EventLoop()
+        let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.say(welcome(1, heard: nil)) }
+        var isConnected = false
+        let endpoints = try [closedPort(loop), broker.endpoint].map { try CurveKeys.endpoint($0) }
+        let connection = try connect(endpoints, loop) { event in
+            if case .state(.connected) = event { isConnected = true }
+        }
+        #expect(try loop.run(for: patience) { isConnected })
+        connection.close()
+        broker.die()
+    }
+}

@@ -1,0 +1,328 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+/// Bodies that the broker sends: READs of the core.
+@Suite struct PullTests {
+    private let piece = WireLimits.dataBytes
+
+    private func core(lease: Bool = false) -> ClientCore {
+        var hello = hello
+        hello.isPulling = true
+        hello.leaseMilliseconds = lease ? 5_000 : 0
+        var core = ClientCore(hello: hello)
+        _ = core.linkOpened()
+        _ = core.received(greeting(1, lease: lease))
+        return core
+    }
+
+    private func greeting(_ instance: UInt64, lease: Bool = false, heard: UInt64? = nil) -> BrokerMessage {
+        var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
+        welcome.isPulling = true
+        welcome.token = lease ? token : nil
+        welcome.heard = heard
+        return .welcome(welcome)
+    }
+
+    private func pulled(
+        _ request: String, _ sequence: UInt64, _ length: Int, generation: String? = nil
+    ) -> BrokerMessage {
+        var response = Terminal.Response(url: "http://127.0.0.1/\(request)")
+        response.isPulled = true
+        response.length = length
+        response.generation = generation.flatMap { Generation($0) }
+        return .terminal(
+            Terminal(
+                handler: handler, request: RequestID(request)!, sequence: sequence,
+                outcome: .result(status: 200, response)))
+    }
+
+    private func streaming(_ request: String) -> Fetch {
+        var fetch = fetch(request)
+        fetch.options.streams = true
+        return fetch
+    }
+
+    private func grown(_ request: String, _ received: Int, _ generation: String = "1.1") -> BrokerMessage {
+        var progress = Progress(handler: handler, request: RequestID(request)!, received: received, total: nil)
+        progress.generation = Generation(generation)
+        // A path in a session that pulls is ignored.
+        progress.file = "/etc/passwd"
+        return .progress(progress)
+    }
+
+    private func read(_ sequence: UInt64, _ offset: Int, _ length: Int) -> ClientMessage {
+        .read(BodyRead(.terminal(sequence), offset: offset, length: length))
+    }
+
+    private func read(_ request: String, _ offset: Int, _ length: Int, _ generation: String = "1.1") -> ClientMessage {
+        .read(
+            BodyRead(
+                .request(handler, RequestID(request)!), offset: offset, length: length,
+                generation: Generation(generation)))
+    }
+
+    private func data(_ sequence: UInt64, _ offset: Int) -> BrokerMessage {
+        .data(BodyData(.terminal(sequence), offset: offset))
+    }
+
+    private func data(_ request: String, _ offset: Int, _ generation: String = "1.1") -> BrokerMessage {
+        .data(
+            BodyData(
+                .request(handler, RequestID(request)!), offset: offset, generation: Generation(generation)))
+    }
+
+    private func reports(_ actions: [ClientAction]) -> [Int] {
+        actions.compactMap { if case .reportGrowth(let progress, _) = $0 { progress.received } else { nil } }
+    }
+
+    private func isLost(_ action: ClientAction?) -> Bool {
+        guard case .deliver(let delivery)? = action else { return false }
+        return delivery.terminal.response?.file == BodyFile.missing
+    }
+
+    @Test func `a body is read with four READs at a time, and acknowledged when the consumer has finished`() throws {
+        var core = core()
+        _ = core.fetch(fetch("1"))
+        #expect(core.received(pulled("1", 1, 5 * piece + 7)) == [])
+        #expect(sent(core.passEnded()) == (0..<4).map { read(1, $0 * piece, piece) })
+        #expect(core.received(data(1, 0), count: piece) == [.store(file: 1, offset: 0, count: piece)])
+        #expect(sent(core.passEnded()) == [read(1, 4 * piece, piece)])
+        // Answers may come in any order.
+        for offset in [3, 2, 1] { _ = core.received(data(1, offset * piece), count: piece) }
+        #expect(sent(core.passEnded()) == [read(1, 5 * piece, 7)])
+        _ = core.received(data(1, 4 * piece), count: piece)
+        let end = core.received(data(1, 5 * piece), count: 7)
+        #expect(end.first == .store(file: 1, offset: 5 * piece, count: 7))
+        guard case .deliverReceived(let delivery, file: 1)? = end.last else {
+            Issue.record("not delivered: \(end)")
+            return
+        }
+        #expect(core.passEnded() == [])
+        core.finish(delivery.id)
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+    }
+
+    @Test func `the rest of a short answer is read again, and other DATA is ignored`() {
+        var core = core()
+        _ = core.fetch(fetch("1"))
+        _ = core.received(pulled("1", 1, 100))
+        #expect(sent(core.passEnded()) == [read(1, 0, 100)])
+        #expect(core.received(data(1, 0), count: 30) == [.store(file: 1, offset: 0, count: 30)])
+        #expect(sent(core.passEnded()) == [read(1, 30, 70)])
+        #expect(core.received(data(1, 0), count: 30) == [])
+        #expect(core.received(data(2, 30), count: 70) == [])
+        #expect(core.received(data("1", 30), count: 70) == [])
+        // More bytes than requested are not stored.
+        #expect(core.received(data(1, 30), count: 90).first == .store(file: 1, offset: 30, count: 70))
+    }
+
+    @Test func `bodies take turns, and many of them do not have more than eight files`() {
+        var core = core()
+        for number in 1...12 {
+            _ = core.fetch(fetch("\(number)"))
+            _ = core.received(pulled("\(number)", UInt64(number), 2))
+        }
+        var asked: [UInt64] = []
+        var most = 0
+        var open: Set<Int> = []
+        while true {
+            let reads = sent(core.passEnded()).compactMap { message -> UInt64? in
+                guard case .read(let read) = message, case .terminal(let sequence) = read.body else { return nil }
+                return sequence
+            }
+            guard !reads.isEmpty else { break }
+            #expect(reads.count <= WireLimits.openReads)
+            asked += reads
+            for sequence in reads {
+                for action in core.received(data(sequence, 0), count: 1) {
+                    if case .store(let file, _, _) = action { open.insert(file) }
+                }
+                most = max(most, open.count)
+                // The second byte is read in the turn of a later pass.
+                if asked.count(where: { $0 == sequence }) == 2 { open.remove(Int(sequence)) }
+            }
+            for sequence in reads { _ = core.received(data(sequence, 1), count: 1) }
+        }
+        #expect(Set(asked) == Set(1...12))
+        #expect(most <= 8)
+    }
+
+    @Test func `a growing body is read as far as it is reported, and continues with its terminal`() {
+        var core = core()
+        _ = core.fetch(streaming("1"))
+        #expect(reports(core.received(grown("1", 100))) == [0])
+        #expect(sent(core.passEnded()) == [read("1", 0, 100)])
+        let stored = core.received(data("1", 0), count: 100)
+        #expect(stored.first == .store(file: 1, offset: 0, count: 100))
+        #expect(reports(stored) == [100])
+        #expect(core.passEnded() == [])
+        _ = core.received(grown("1", 250))
+        #expect(sent(core.passEnded()) == [read("1", 100, 150)])
+        // The terminal ends this READ.
+        _ = core.received(pulled("1", 1, 300, generation: "1.1"))
+        #expect(sent(core.passEnded()) == [read(1, 100, 150), read(1, 250, 50)])
+        #expect(core.received(data("1", 100), count: 150) == [])
+        _ = core.received(data(1, 100), count: 150)
+        guard case .deliverReceived(_, file: 1)? = core.received(data(1, 250), count: 50).last else {
+            Issue.record("not delivered")
+            return
+        }
+    }
+
+    @Test func `another version of a growing body goes to another file`() {
+        var core = core()
+        _ = core.fetch(streaming("1"))
+        _ = core.received(grown("1", 100))
+        _ = core.passEnded()
+        _ = core.received(data("1", 0), count: 100)
+        #expect(reports(core.received(grown("1", 50, "1.2"))) == [0])
+        #expect(core.passEnded() == [.discard(file: 1), .send(read("1", 0, 50, "1.2"))])
+        // The answer names a third version: its progress begins it.
+        #expect(core.received(data("1", 0, "1.3"), count: 0) == [])
+        #expect(core.passEnded() == [.discard(file: 2)])
+        _ = core.received(pulled("1", 1, 10, generation: "1.4"))
+        #expect(sent(core.passEnded()) == [read(1, 0, 10)])
+        #expect(core.received(data(1, 0), count: 10).first == .store(file: 3, offset: 0, count: 10))
+    }
+
+    @Test func `growing bodies leave READs to complete ones`() {
+        var core = core()
+        _ = core.fetch(streaming("1"))
+        _ = core.received(grown("1", 10 * piece))
+        #expect(sent(core.passEnded()).count == 2)
+        _ = core.fetch(fetch("2"))
+        _ = core.received(pulled("2", 1, 10 * piece))
+        #expect(sent(core.passEnded()) == [read(1, 0, piece), read(1, piece, piece)])
+    }
+
+    @Test func `a body in memory ends a growing one`() {
+        var core = core()
+        _ = core.fetch(streaming("1"))
+        _ = core.received(grown("1", 100))
+        #expect(delivery(core.received(.terminal(result("1", sequence: 1)))) != nil)
+        #expect(core.passEnded() == [.send(.acknowledge(1)), .discard(file: 1)])
+    }
+
+    @Test func `a body that is gone is requested again`() throws {
+        var core = core()
+        _ = core.fetch(fetch("1"))
+        _ = core.received(pulled("1", 1, 100))
+        _ = core.passEnded()
+        var reply = ErrorReply(code: "unknown-body")
+        (reply.verb, reply.sequence) = ("READ", 1)
+        let actions = core.received(.error(reply))
+        #expect(isLost(actions.first))
+        #expect(core.received(.error(reply)) == [], "one answer is sufficient")
+        let lost = try #require(delivery(actions))
+        #expect(core.askAgain(lost) == [])
+        // The ID is free after the acknowledgement.
+        #expect(sent(core.passEnded()) == [.acknowledge(1), .fetch(fetch("1"))])
+    }
+
+    @Test func `an answer without bytes loses a body, and so does a path`() {
+        var core = core()
+        _ = core.fetch(fetch("1"))
+        _ = core.received(pulled("1", 1, 100))
+        _ = core.passEnded()
+        #expect(isLost(core.received(data(1, 0), count: 0).first))
+        _ = core.fetch(fetch("2"))
+        #expect(isLost(core.received(.terminal(result("2", sequence: 2, file: "/etc/passwd"))).first))
+    }
+
+    @Test func `the refusal of a READ of a growing body ends nothing`() {
+        var core = core()
+        _ = core.fetch(streaming("1"))
+        _ = core.received(grown("1", 100))
+        _ = core.passEnded()
+        var reply = ErrorReply(code: "unknown-body")
+        (reply.verb, reply.handler, reply.request) = ("READ", handler, RequestID("1")!)
+        #expect(core.received(.error(reply)) == [])
+        #expect(core.requests[key("1")] != nil)
+        _ = core.received(grown("1", 200))
+        #expect(sent(core.passEnded()) == [read("1", 0, 200)])
+    }
+
+    @Test(arguments: ["cancel", "remove", "replace"])
+    func `bodies of removed requests are not read on`(verb: String) {
+        var core = core()
+        _ = core.fetch(fetch("1"))
+        _ = core.fetch(streaming("2"))
+        _ = core.received(pulled("1", 1, 100))
+        _ = core.received(grown("2", 100))
+        #expect(sent(core.passEnded()).count == 2)
+        switch verb {
+        case "cancel":
+            _ = core.cancel(key("1"))
+            _ = core.cancel(key("2"))
+        case "remove": _ = core.remove(.handler(handler))
+        default:
+            var next = fetch("3")
+            next.options.replacesHandler = true
+            _ = core.fetch(next)
+        }
+        #expect(core.received(data(1, 0), count: 100) == [])
+        #expect(core.received(data("2", 0), count: 100) == [])
+        let actions = core.passEnded()
+        #expect(sent(actions) == [.acknowledge(1)])
+        #expect(Set(actions.compactMap { if case .discard(let file) = $0 { file } else { nil } }) == [1, 2])
+    }
+
+    @Test func `a resumed session reads on at its offset`() {
+        var core = core(lease: true)
+        _ = core.fetch(fetch("1"))
+        _ = core.fetch(streaming("2"))
+        _ = core.received(pulled("1", 1, 2 * piece))
+        _ = core.received(grown("2", 50))
+        #expect(sent(core.passEnded()) == [read("2", 0, 50), read(1, 0, piece), read(1, piece, piece)])
+        _ = core.received(data(1, 0), count: piece)
+        _ = core.linkLost()
+        #expect(core.passEnded() == [])
+        _ = core.linkOpened()
+        #expect(sent(core.received(greeting(1, lease: true, heard: 5))) == [])
+        #expect(core.received(pulled("1", 1, 2 * piece)) == [], "a repetition")
+        #expect(sent(core.passEnded()) == [read("2", 0, 50), read(1, piece, piece)])
+        // READs are numbered like other messages and not repeated.
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        _ = core.fetch(fetch("3"))
+        #expect(sent(core.received(greeting(1, lease: true, heard: 6))) == [.fetch(fetch("3"))])
+    }
+
+    @Test func `without a lease the body is lost with the connection, and requested again`() throws {
+        var core = core()
+        _ = core.fetch(fetch("1"))
+        _ = core.received(pulled("1", 1, 100))
+        _ = core.passEnded()
+        let actions = core.linkLost()
+        #expect(actions.first == .report(.state(.apart)))
+        guard case .deliver(let lost)? = actions.last else {
+            Issue.record("not delivered: \(actions)")
+            return
+        }
+        #expect(isLost(actions.last))
+        #expect(core.askAgain(lost) == [])
+        _ = core.linkOpened()
+        let messages = sent(core.received(greeting(2)))
+        #expect(messages.count == 1)
+        #expect(core.pulls.isEmpty)
+    }
+
+    @Test func `bodies of other programs are read for subscribers only`() {
+        var core = core()
+        #expect(isLost(core.received(pulled("1", 1, 100)).first))
+        _ = core.subscribe(.handler(handler))
+        #expect(core.received(pulled("2", 2, 100)) == [])
+        #expect(sent(core.passEnded()) == [read(2, 0, 100)])
+    }
+
+    @Test func `the broker may impose it on a client that opens paths`() {
+        var core = ClientCore(hello: hello)
+        _ = core.linkOpened()
+        _ = core.received(greeting(1))
+        _ = core.fetch(fetch("1"))
+        _ = core.received(pulled("1", 1, 100))
+        #expect(sent(core.passEnded()) == [read(1, 0, 100)])
+    }
+}

@@ -1,0 +1,148 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Principals of sessions: those of connections, those that HELLO names, and their proof.
+struct PrincipalTests {
+    private static let proof = GatewayProof(String(repeating: "0123456789abcdef", count: 4))!
+    private static let other = GatewayProof(String(repeating: "0123456789abcdee", count: 4))!
+    private static let laptop = PrincipalName("key:laptop")!
+    private static let user = PrincipalName("uid:33")!
+
+    /// Says HELLO over a new connection.
+    private func hello(
+        _ rig: inout CoreRig, _ number: UInt64, user: PrincipalName? = nil, _ change: (inout Hello) -> Void
+    ) -> [BrokerMessage] {
+        let id = ClientID(rawValue: number)
+        rig.pass { rig in
+            rig.connect(id, user: user)
+            var hello = Hello(client: "c")
+            change(&hello)
+            rig.say(.hello(hello), by: id)
+        }
+        #expect(rig.core.audit() == [])
+        return rig.replies(to: id)
+    }
+
+    private func refusal(_ code: String, _ detail: String) -> BrokerMessage {
+        var reply = ErrorReply(code: code, detail: detail)
+        reply.verb = "HELLO"
+        return .error(reply)
+    }
+
+    private var notAuthorized: BrokerMessage {
+        refusal("not-authorized", "only the gateway and the administrator name another principal")
+    }
+
+    private func isPulling(_ replies: [BrokerMessage]) -> Bool? {
+        if case .welcome(let welcome) = replies.first { welcome.isPulling && welcome.spool == nil } else { nil }
+    }
+
+    @Test func `a session belongs to the principal of its connection, and only the administrator's receives paths`() {
+        var rig = CoreRig()
+        #expect(isPulling(hello(&rig, 1) { _ in }) == false)
+        #expect(rig.core.principal(of: ClientID(rawValue: 1)) == nil)
+        #expect(isPulling(hello(&rig, 2, user: Self.user) { _ in }) == true)
+        #expect(rig.core.principal(of: ClientID(rawValue: 2)) == Self.user)
+    }
+
+    @Test func `the gateway's proof names any principal, and a wrong or missing one none`() {
+        var rig = CoreRig()
+        rig.core.facilities.gatewayProof = Self.proof
+        for user in [nil, Self.user] {
+            let replies = hello(&rig, user == nil ? 1 : 2, user: user) {
+                $0.principal = Self.laptop
+                $0.proof = Self.proof
+            }
+            #expect(isPulling(replies) == true)
+            #expect(rig.core.principal(of: ClientID(rawValue: user == nil ? 1 : 2)) == Self.laptop)
+        }
+        let wrong = hello(&rig, 3) {
+            $0.principal = Self.laptop
+            $0.proof = Self.other
+        }
+        #expect(wrong == [notAuthorized])
+        let missing = hello(&rig, 4, user: Self.user) { $0.principal = Self.laptop }
+        #expect(missing == [notAuthorized])
+        let own = hello(&rig, 5, user: Self.user) { $0.principal = Self.user }
+        #expect(own == [notAuthorized])
+        #expect(
+            hello(&rig, 6) { $0.proof = Self.proof }
+                == [refusal("bad-message", "a proof is for a HELLO that names its principal")])
+    }
+
+    @Test func `without a gateway every proof is refused`() {
+        var rig = CoreRig()
+        let replies = hello(&rig, 1) {
+            $0.principal = Self.laptop
+            $0.proof = Self.proof
+        }
+        #expect(replies == [notAuthorized])
+    }
+
+    @Test func `the administrator acts for a principal and keeps its paths`() {
+        var rig = CoreRig()
+        #expect(isPulling(hello(&rig, 1) { $0.principal = Self.laptop }) == false)
+        #expect(rig.core.principal(of: ClientID(rawValue: 1)) == Self.laptop)
+    }
+
+    @Test func `a client that opens no files needs a window`() {
+        var rig = CoreRig()
+        let replies = hello(&rig, 1, user: Self.user) { $0.window = nil }
+        #expect(
+            replies == [refusal("bad-message", "a client that opens no files pulls bodies and needs a window")])
+    }
+
+    @Test func `a token resumes only a session of the same principal`() throws {
+        var rig = CoreRig()
+        _ = hello(&rig, 1, user: Self.user) { $0.leaseMilliseconds = 60_000 }
+        rig.pass { $0.core.clientLost(ClientID(rawValue: 1), now: $0.now) }
+        let token = CoreRig.token(of: ClientID(rawValue: 1))
+        func isResumed(_ number: UInt64, _ user: PrincipalName?) throws -> Bool {
+            let replies = hello(&rig, number, user: user) {
+                $0.leaseMilliseconds = 60_000
+                $0.token = token
+            }
+            guard case .welcome(let welcome) = try #require(replies.first) else { return false }
+            return welcome.heard != nil
+        }
+        #expect(try !isResumed(2, nil))
+        #expect(try !isResumed(3, PrincipalName("uid:34")))
+        #expect(try isResumed(4, Self.user))
+    }
+
+    @Test func `settings and files of certificates are reserved for the administrator`() throws {
+        var rig = CoreRig()
+        let setting = try #require(SettingWords(["slots", "3"]))
+        let (own, other) = (ClientID(rawValue: 1), ClientID(rawValue: 2))
+        _ = hello(&rig, 1) { _ in }
+        _ = hello(&rig, 2, user: Self.user) { _ in }
+        for (id, isPermitted) in [(own, true), (other, false)] {
+            rig.pass { rig in
+                rig.say(.set(setting), by: id)
+                rig.fetch("h\(id.rawValue)", "1", "http://h/", by: id) { $0.options.route.caFile = "/ca" }
+                rig.fetch("h\(id.rawValue)", "2", "http://h/", by: id) { $0.options.route.clientCertificate = "/cert" }
+                rig.fetch("h\(id.rawValue)", "3", "http://h/", by: id) { $0.options.route.clientKey = "/key" }
+                rig.fetch("h\(id.rawValue)", "4", "http://h/", by: id)
+            }
+            let refused = rig.replies(to: id).count {
+                if case .error(let reply) = $0 { reply.code == "not-authorized" } else { false }
+            }
+            #expect(refused == (isPermitted ? 0 : 4))
+        }
+        #expect(rig.core.ledger.requests.pending == 5)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `BYE returns a connection to its own principal`() {
+        var rig = CoreRig()
+        let id = ClientID(rawValue: 1)
+        _ = hello(&rig, 1) { $0.principal = Self.laptop }
+        rig.pass {
+            $0.say(.bye, by: id)
+            $0.say(.hello(Hello(client: "c")), by: id)
+        }
+        #expect(rig.core.principal(of: id) == nil)
+    }
+}
