@@ -321,7 +321,8 @@ public final class ClientConnection {
         while let event = reports.popFirst() { onEvent(event) }
         carryOut(core.passEnded())
         flush()
-        return isAll && reports.isEmpty && link?.needsPass != true ? .untilEvent : .none
+        let needsPass = link?.needsPass(hasUnsent: !outbox.isEmpty) ?? false
+        return isAll && reports.isEmpty && !needsPass ? .untilEvent : .none
     }
 
     /// Processes up to `messagesPerPass` messages.

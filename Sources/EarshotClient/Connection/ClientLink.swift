@@ -27,7 +27,7 @@ enum ClientLink {
     var isEnded: Bool {
         switch self {
         case .local(let stream): stream.isEnded
-        case .remote(let link): link.ending != nil && !link.needsPass
+        case .remote(let link): link.ending != nil && !link.needsPass(hasUnsent: false)
         }
     }
 
@@ -40,10 +40,12 @@ enum ClientLink {
     }
 
     /// Whether work is pending that no descriptor reports.
-    var needsPass: Bool {
+    ///
+    /// - Parameter hasUnsent: whether the owner has messages that `send` refused.
+    func needsPass(hasUnsent: Bool) -> Bool {
         switch self {
         case .local: false
-        case .remote(let link): link.needsPass
+        case .remote(let link): link.needsPass(hasUnsent: hasUnsent)
         }
     }
 

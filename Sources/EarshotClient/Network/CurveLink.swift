@@ -9,7 +9,7 @@ internal import ZeroMQ
 /// ```
 ///
 /// libzmq encrypts and sends in a thread of its own. It reports by descriptors that any call may clear, so the owner
-/// asks ``needsPass`` before it sleeps. libzmq never reconnects: a new connection needs a new object.
+/// asks ``needsPass(hasUnsent:)`` before it sleeps. libzmq never reconnects: a new connection needs a new object.
 final class CurveLink {
     private enum Phase: Equatable {
         case connecting
@@ -118,10 +118,13 @@ final class CurveLink {
         return true
     }
 
-    /// Whether events or messages are pending that no descriptor reports any more.
-    var needsPass: Bool {
+    /// Whether events, messages or room for messages are pending that no descriptor reports any more.
+    ///
+    /// This call itself clears the report of room in libzmq's queue, so an owner with unsent messages must ask for it.
+    func needsPass(hasUnsent: Bool) -> Bool {
         if (try? monitor.isReadable()) == true { return true }
-        return isReading && (try? socket.readiness().contains(.readable)) == true
+        guard let readiness = try? socket.readiness() else { return false }
+        return isReading && readiness.contains(.readable) || hasUnsent && isOpen && readiness.contains(.writable)
     }
 
     /// Lets libzmq send queued messages for a time after the end of this object.
