@@ -119,7 +119,8 @@ public enum Action: Equatable, Sendable {
     public enum Durable: Equatable, Sendable {
         /// Stores and flushes a request, whose FETCH this is. The shell reports it by `BrokerCore.durableStored` or
         /// `durableRefused`.
-        case store(DurableID, acceptedAt: Int64, head: [UInt8])
+        /// The principal is nil for the administrator.
+        case store(DurableID, PrincipalName?, acceptedAt: Int64, head: [UInt8])
         /// Stores and flushes a result. The shell reports it by `BrokerCore.durableRecorded`.
         case storeResult(DurableID, DurableResult)
         /// Reads a result. The shell reports it by `BrokerCore.durableRead`.

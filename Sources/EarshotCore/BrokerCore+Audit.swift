@@ -36,8 +36,13 @@ extension BrokerCore {
     }
 
     /// Whether a request with this ID waits for the outcome of its flight.
-    public func isOpen(_ request: RequestID, of handler: HandlerID) -> Bool {
-        guard let handler = handlers.number(of: handler), let interest = listedInterest(request, of: handler) else {
+    ///
+    /// - Parameter principal: owner of the handler; nil for the administrator.
+    public func isOpen(_ request: RequestID, of handler: HandlerID, _ principal: PrincipalName? = nil) -> Bool {
+        let number = principal.map { principals.number(of: $0) } ?? PrincipalTable.administrator
+        guard let number, let handler = handlers.number(of: HandlerKey(number, handler)),
+            let interest = listedInterest(request, of: handler)
+        else {
             return false
         }
         return interests[interest].phase == .open
@@ -78,7 +83,7 @@ extension BrokerCore {
                 "11: \(session.replies.kept) replies are kept for client \(client)")
         }
         for fault in clients.checkInvariants() { check(false, fault) }
-        let used = Self.principals(of: clients)
+        let used = Self.principals(of: clients, handlers)
         for fault in principals.checkInvariants(used: used) { check(false, fault) }
         check(clients.away.count <= limits.awayClients, "11: \(clients.away.count) clients are kept aside")
     }

@@ -34,33 +34,47 @@ extension BrokerCore {
         return (start..<max(start, Int32(slab.bound))).lazy.filter { slab.contains($0) }
     }
 
-    /// Writes handlers in the byte order of their names. Those of a filter are contiguous in it.
-    func writeHandlers(_ page: QueryPage, to json: inout JSONText) {
+    /// Writes handlers in the byte order of their names: those of a principal, and for the administrator those of all
+    /// principals, its own first. A filter selects among its own.
+    func writeHandlers(_ page: QueryPage, for principal: Int32, to json: inout JSONText) {
+        let isOfAll = principal == PrincipalTable.administrator && page.handler == nil
+        let after =
+            page.after.map { HandlerCursor($0, for: principal) } ?? HandlerCursor(principal: principal, name: "")
         let order = handlers.order
-        var position = order.start
-        if page.after != nil || page.handler != nil {
-            let after = page.after ?? ""
-            let first = page.handler?.description ?? ""
-            position = order.firstPosition {
-                let name = handlers[$0].id.description
-                return name <= after || name < first
-            }
+        let start = order.firstPosition { handler in
+            let other = handlers[handler].principal
+            guard other == after.principal else { return other < after.principal }
+            let name = handlers[handler].id.description
+            return name <= after.name || name < page.handler?.description ?? ""
         }
-        let entries = sequence(state: position) { position -> Int32? in
-            guard let handler = order[position], page.handler?.matches(handlers[handler].id) ?? true
+        let entries = sequence(state: start) { position -> Int32? in
+            guard let handler = order[position], isOfAll || handlers[handler].principal == principal,
+                page.handler?.matches(handlers[handler].id) ?? true
             else { return nil }
             position = order.position(after: position)
             return handler
         }
         writePage(
-            "handlers", page, of: entries, to: &json, cursor: { handlers[$0].id.description },
+            "handlers", page, of: entries, to: &json,
+            cursor: {
+                HandlerCursor(principal: handlers[$0].principal, name: handlers[$0].id.description).text(principal)
+            },
             write: { handler, json in
                 json.object { json in
                     json.member("handler", handlers[handler].id.description)
+                    writePrincipal(of: handler, for: principal, to: &json)
                     json.member("listeners", listeners(of: handler).count)
-                    json.member("requests") { write(handlers[handler].requests, to: &$0) }
+                    json.member("requests") { writeCounts(of: handlers[handler].requests, to: &$0) }
                 }
             })
+    }
+
+    /// Writes the principal of a handler that belongs to another one.
+    func writePrincipal(of handler: Int32, for principal: Int32, to json: inout JSONText) {
+        guard handlers[handler].principal != principal,
+            let name = principals.name(of: handlers[handler].principal)
+        else { return }
+        json.member("principal", name.description)
     }
 
     /// Writes origins by record number, so that an origin that exists during all pages is in exactly one of them.

@@ -220,13 +220,14 @@ final class DurableKeeper: StoreKeeper {
         _ request: DurableRequest, hasFile: Bool, _ db: Database, _ changes: inout Changes
     ) throws {
         switch request {
-        case .store(let id, let acceptedAt, let head):
+        case .store(let id, let principal, let acceptedAt, let head):
             let cost = head.count + Self.rowBytes
             guard changes.cost + cost <= limit else {
                 changes.answers.append(.refused(id: id, isFull: true))
                 return
             }
-            try DurableTable.insert(db, id: id, acceptedAt: acceptedAt, head: head, cost: cost)
+            try DurableTable.insert(
+                db, id: id, principal: principal, acceptedAt: acceptedAt, head: head, cost: cost)
             changes.cost += cost
             changes.answers.append(.stored(id: id))
         case .record(let id, let end, _):
@@ -267,7 +268,7 @@ final class DurableKeeper: StoreKeeper {
     private func refuse(_ requests: [DurableRequest]) {
         for request in requests {
             switch request {
-            case .store(let id, _, _): answers.put(.refused(id: id, isFull: false))
+            case .store(let id, _, _, _): answers.put(.refused(id: id, isFull: false))
             case .record(let id, _, _): answers.put(.recorded(id: id, isStored: false))
             case .reopen(let id, _): answers.put(.reopened(id: id, head: nil))
             case .forget(let id): if table != nil { unforgotten.append(id) }

@@ -1,7 +1,8 @@
 /// Requests from a loop to the thread of durable requests. Results arrive in the order of the requests.
 public enum DurableRequest: Sendable {
-    /// Stores a request: `stored` or `refused`. Time in seconds since 1970; the head of its FETCH.
-    case store(id: UInt64, acceptedAt: Int64, head: [UInt8])
+    /// Stores a request: `stored` or `refused`. Its principal, nil for the administrator; time in seconds since 1970; the
+    /// head of its FETCH.
+    case store(id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8])
     /// Stores the result of a request: `recorded`. A body file is passed as a descriptor, which is closed.
     case record(id: UInt64, DurableEnd, file: Int32?)
     /// Returns the result of a request: `read`.
@@ -60,6 +61,8 @@ public struct DurableRow: Equatable, Sendable {
     public let acceptedAt: Int64
     /// Head of its FETCH.
     public let head: [UInt8]
+    /// Principal that it belongs to; nil for the administrator.
+    public let principal: String?
     /// Whether it has a result.
     public let hasEnded: Bool
     /// Code of a result that is a failure.

@@ -5,7 +5,8 @@ internal import GRDB
 
 /// Table of durable requests, and its statements. Used only on its thread.
 struct DurableTable {
-    private static let version = 1
+    /// Version 1 has no column `principal`: all its requests are the administrator's.
+    private static let version = 2
 
     private let database: DatabaseQueue
     private let path: String
@@ -30,9 +31,15 @@ struct DurableTable {
         isNew = try database.write { db in
             let version = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
             guard version != Self.version else { return false }
+            if version == 1 {
+                try db.execute(sql: Self.principalColumn)
+                try db.execute(sql: "PRAGMA user_version = \(Self.version)")
+                return false
+            }
             let isEmpty = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") == 0
             guard version == 0, isEmpty else { throw Self.foreign(path, version: version) }
             try db.execute(sql: Self.schema)
+            try db.execute(sql: Self.principalColumn)
             try db.execute(sql: "PRAGMA user_version = \(Self.version)")
             return true
         }
@@ -66,6 +73,9 @@ struct DurableTable {
         CREATE INDEX request_sha256 ON request (sha256) WHERE sha256 IS NOT NULL AND body IS NULL;
         """
 
+    /// Adds the name of the principal; null for the administrator.
+    private static let principalColumn = "ALTER TABLE request ADD COLUMN principal TEXT"
+
     func read<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.read(body) }
 
     /// Runs `body` in a transaction.
@@ -75,7 +85,7 @@ struct DurableTable {
 
     static func rows(_ db: Database) throws -> [DurableRow] {
         let sql = """
-            SELECT id, accepted, head, ended IS NOT NULL AS hasEnded, substr(ended, 1, \(lineBytes)) AS line, length,
+            SELECT id, accepted, head, principal, ended IS NOT NULL AS hasEnded, substr(ended, 1, \(lineBytes)) AS line, length,
                 iif(body IS NULL, sha256, NULL) AS file
             FROM request ORDER BY id
             """
@@ -84,8 +94,9 @@ struct DurableTable {
             let head: Data = row["head"]
             let file: String? = row["file"]
             return DurableRow(
-                id: UInt64(bitPattern: id), acceptedAt: row["accepted"], head: [UInt8](head), hasEnded: row["hasEnded"],
-                failure: failure(inLine: row["line"]), file: file, fileBytes: file == nil ? 0 : row["length"])
+                id: UInt64(bitPattern: id), acceptedAt: row["accepted"], head: [UInt8](head),
+                principal: row["principal"], hasEnded: row["hasEnded"], failure: failure(inLine: row["line"]),
+                file: file, fileBytes: file == nil ? 0 : row["length"])
         }
     }
 
@@ -104,10 +115,13 @@ struct DurableTable {
     /// Returns the total size of all rows, as counted toward the limit.
     static func cost(_ db: Database) throws -> Int { try Int.fetchOne(db, sql: "SELECT sum(cost) FROM request") ?? 0 }
 
-    static func insert(_ db: Database, id: UInt64, acceptedAt: Int64, head: [UInt8], cost: Int) throws {
+    /// - Parameter principal: nil for the administrator.
+    static func insert(
+        _ db: Database, id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8], cost: Int
+    ) throws {
         let statement = try db.cachedStatement(
-            sql: "INSERT INTO request (id, accepted, head, cost) VALUES (?, ?, ?, ?)")
-        try statement.execute(arguments: [Int64(bitPattern: id), acceptedAt, Data(head), cost])
+            sql: "INSERT INTO request (id, principal, accepted, head, cost) VALUES (?, ?, ?, ?, ?)")
+        try statement.execute(arguments: [Int64(bitPattern: id), principal, acceptedAt, Data(head), cost])
     }
 
     /// Size of a row as counted toward the limit, and its body file.

@@ -63,7 +63,7 @@ final class DurableStoreTests {
     private func head(_ id: UInt64) -> [UInt8] { Array("FETCH h \(id) http://a/\n".utf8) }
 
     private func store(_ ids: ClosedRange<UInt64>) -> [DurableRequest] {
-        ids.map { .store(id: $0, acceptedAt: Int64($0) * 10, head: head($0)) }
+        ids.map { .store(id: $0, principal: nil, acceptedAt: Int64($0) * 10, head: head($0)) }
     }
 
     private func end(_ body: [UInt8]?, length: Int? = nil, sum: String? = nil) -> DurableEnd {
@@ -140,7 +140,7 @@ final class DurableStoreTests {
         let answers = try life(
             [.limit(bytes: 1_000)] + store(1...4) + [
                 .record(id: 1, end([UInt8](repeating: 0, count: 900)), file: nil), try recordFile(2, [1, 2, 3]),
-                .forget(id: 1), .store(id: 5, acceptedAt: 1, head: head(5)),
+                .forget(id: 1), .store(id: 5, principal: nil, acceptedAt: 1, head: head(5)),
             ])
         #expect(answers.stored == [1, 2, 3, 5])
         #expect(answers.refused == [4: true])
@@ -194,7 +194,7 @@ final class DurableStoreTests {
 
     @Test func `a table of a newer version or of another program is left as it is`() throws {
         _ = try life(store(1...1) + [recordFile(1, [7, 8])])
-        let changes = [("PRAGMA user_version = 2", "newer"), ("PRAGMA user_version = 0", "another program")]
+        let changes = [("PRAGMA user_version = 3", "newer"), ("PRAGMA user_version = 0", "another program")]
         for (change, word) in changes {
             try execute(change)
             let next = try life(store(5...5) + [.forget(id: 1), .read(id: 1)])
@@ -203,8 +203,19 @@ final class DurableStoreTests {
             #expect(next.refused == [5: false] && next.missing == [1])
             #expect(bodies == [Self.sum] && damaged.isEmpty)
         }
-        try execute("PRAGMA user_version = 1")
+        try execute("PRAGMA user_version = 2")
         #expect(try life().rows.map(\.file) == [Self.sum])
+    }
+
+    @Test func `the requests of a table without principals belong to the administrator, and none is lost`() throws {
+        _ = try life(store(1...3) + [recordFile(2, [7, 8])])
+        let before = try life().rows
+        try execute("ALTER TABLE request DROP COLUMN principal")
+        try execute("PRAGMA user_version = 1")
+        let next = try life([.store(id: 4, principal: "uid:33", acceptedAt: 40, head: head(4))])
+        #expect(next.rows == before && next.troubles.isEmpty && next.foreign.isEmpty)
+        #expect(next.rows.map(\.principal) == [nil, nil, nil])
+        #expect(try life().rows.map(\.principal) == [nil, nil, nil, "uid:33"])
     }
 
     @Test func `a statement that fails is no damage`() throws {
@@ -223,13 +234,13 @@ final class DurableStoreTests {
 
     @Test func `a table that was removed beneath it keeps nothing more and says so`() throws {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
-        store.ask(.store(id: 1, acceptedAt: 1, head: head(1)))
+        store.ask(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
         try FileManager.default.moveItem(atPath: folder.database, toPath: folder.database + ".away")
-        store.ask(.store(id: 2, acceptedAt: 1, head: head(2)))
+        store.ask(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
         store.finish()
         try FileManager.default.moveItem(atPath: folder.database + ".away", toPath: folder.database)
-        store.ask(.store(id: 3, acceptedAt: 1, head: head(3)))
+        store.ask(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
         store.finish()
         var life = Life()
         life.take(store.answers.takeAll())
@@ -245,14 +256,14 @@ final class DurableStoreTests {
 
     @Test func `a disk that fails refuses what is new, keeps what is there, and works on when there is room`() throws {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
-        store.ask(.store(id: 1, acceptedAt: 1, head: head(1)))
+        store.ask(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
         let other = try DurableTable(folder.database)
         var life = Life()
         // A write transaction of another connection makes writes fail, like a disk error.
         try other.write { db in
-            try DurableTable.insert(db, id: 99, acceptedAt: 1, head: head(99), cost: 1)
-            store.ask(.store(id: 2, acceptedAt: 1, head: head(2)))
+            try DurableTable.insert(db, id: 99, principal: nil, acceptedAt: 1, head: head(99), cost: 1)
+            store.ask(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
             store.ask(.forget(id: 1))
             store.ask(.record(id: 1, end([1]), file: nil))
             store.finish()
@@ -261,7 +272,7 @@ final class DurableStoreTests {
         life.take(store.answers.takeAll())
         #expect(life.refused == [2: false] && life.recorded == [1: false] && life.stored == [1])
         #expect(life.troubles.count == 1)
-        store.ask(.store(id: 3, acceptedAt: 1, head: head(3)))
+        store.ask(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
         store.finish()
         #expect(try other.read(DurableTable.rows).map(\.id) == [3], "what was forgotten goes with the next change")
     }

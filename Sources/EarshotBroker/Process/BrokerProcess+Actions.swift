@@ -67,8 +67,9 @@ extension BrokerProcess {
         case .cache(.discard(let key, let entry)): cache?.discard(key, entry)
         case .cache(.invalidate(let urls)): cache?.invalidate(urls.map(\.description))
         case .cache(.limit(let bytes)): cache?.limit(bytes: bytes)
-        case .durable(.store(let id, let acceptedAt, let head)):
-            durable?.ask(.store(id: id.rawValue, acceptedAt: acceptedAt, head: head))
+        case .durable(.store(let id, let principal, let acceptedAt, let head)):
+            durable?.ask(
+                .store(id: id.rawValue, principal: principal?.description, acceptedAt: acceptedAt, head: head))
         case .durable(.storeResult(let id, let result)): store(result, of: id)
         case .durable(.readResult(let id)): durable?.ask(.read(id: id.rawValue))
         case .durable(.reopen(let id, let acceptedAt)):

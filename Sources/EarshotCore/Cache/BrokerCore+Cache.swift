@@ -80,7 +80,7 @@ extension BrokerCore {
         cachePlans[flight] = nil
         flights.enter(.asking, flight)
         ledger.cache.asked += 1
-        let key = CacheKey(request, partition: flights[flight].ownKey ?? "")
+        let key = CacheKey(request, partition: flights[flight].partition ?? "")
         actions.append(.cache(.lookUp(flights.name(of: flight), key, request)))
     }
 
@@ -94,7 +94,7 @@ extension BrokerCore {
     }
 
     private func cacheKey(of flight: Int32) -> CacheKey {
-        CacheKey(flights[flight].request, partition: flights[flight].ownKey ?? "")
+        CacheKey(flights[flight].request, partition: flights[flight].partition ?? "")
     }
 
     /// Queues a flight as if nothing were stored for it.
@@ -339,10 +339,11 @@ extension BrokerCore {
     /// per key. At the bound none starts; the next request that uses the response tries again.
     private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Int32) {
         let record = flights[flight]
-        let key = FlightKey(record.request, redirect: record.redirect, own: record.ownKey, alone: nil, mode: .noCache)
+        let key = FlightKey(
+            record.request, redirect: record.redirect, partition: record.partition, alone: nil, mode: .noCache)
         guard flights.number(of: key) == nil, revalidations.count < limits.revalidations, !isDraining else { return }
         let behind = beginFlight(
-            record.request, redirect: record.redirect, ownKey: record.ownKey, key, isAlone: false, body: nil)
+            record.request, redirect: record.redirect, partition: record.partition, key, isAlone: false, body: nil)
         flights[behind].isRevalidation = true
         flights[behind].timeoutMilliseconds = record.timeoutMilliseconds
         cachePlans[behind] = CachePlan(adding: adding, stored: stored)

@@ -64,10 +64,8 @@ extension BrokerCore {
             awaitGreeting(of: id)
             return
         }
-        if clients[client].principal != PrincipalTable.administrator, Self.isReserved(message) {
-            refuse(
-                client, "not-authorized", "settings and files of certificates are reserved for the administrator",
-                message)
+        if clients[client].principal != PrincipalTable.administrator, let detail = Self.reservation(of: message) {
+            refuse(client, "not-authorized", detail, message)
             return
         }
         switch message {
@@ -199,10 +197,11 @@ extension BrokerCore {
             return
         }
         switch pattern {
-        case .handler(let id): subscribe(client, toHandler: handlerNumber(id))
+        case .handler(let id): subscribe(client, toHandler: handlerNumber(key(id, of: client)))
         case .subtree(let id):
-            guard handlers.subscribe(client, toSubtree: id) else { return }
-            for handler in handlers.matching(pattern) { listenerCame(handler) }
+            let key = key(id, of: client)
+            guard handlers.subscribe(client, toSubtree: key) else { return }
+            for handler in handlers.matching(pattern, of: key.principal) { listenerCame(handler) }
         }
     }
 
@@ -214,10 +213,10 @@ extension BrokerCore {
     private mutating func unsubscribe(_ client: Int32, from pattern: HandlerPattern, now: Tick) {
         switch pattern {
         case .handler(let id):
-            guard let handler = handlers.number(of: id) else { return }
+            guard let handler = handlers.number(of: key(id, of: client)) else { return }
             unsubscribe(client, fromHandler: handler, now: now)
         case .subtree(let id):
-            _ = unsubscribe(client, fromSubtree: id, now: now)
+            _ = unsubscribe(client, fromSubtree: key(id, of: client), now: now)
         }
     }
 
@@ -230,9 +229,9 @@ extension BrokerCore {
     /// Ends a subscription to a subtree, if there is one. O(handlers in it).
     ///
     /// - Returns: number of handlers in it.
-    mutating func unsubscribe(_ client: Int32, fromSubtree id: HandlerID, now: Tick) -> Int {
-        guard handlers.unsubscribe(client, fromSubtree: id) else { return 0 }
-        let matching = handlers.matching(.subtree(id))
+    mutating func unsubscribe(_ client: Int32, fromSubtree key: HandlerKey, now: Tick) -> Int {
+        guard handlers.unsubscribe(client, fromSubtree: key) else { return 0 }
+        let matching = handlers.matching(.subtree(key.id), of: key.principal)
         for handler in matching { listenerLeft(handler, now: now) }
         return matching.count
     }
@@ -275,11 +274,15 @@ extension BrokerCore {
 
     // MARK: Handlers
 
+    /// A handler in the namespace of a client's principal.
+    @inline(__always)
+    func key(_ id: HandlerID, of client: Int32) -> HandlerKey { HandlerKey(clients[client].principal, id) }
+
     /// Number of a handler, which is created if needed. The caller adds a reference or a subscriber next, or calls
     /// `dropHandlerIfIdle`.
-    mutating func handlerNumber(_ id: HandlerID) -> Int32 {
-        if let handler = handlers.number(of: id) { return handler }
-        let (handler, isFirstOfRoot) = handlers.add(id)
+    mutating func handlerNumber(_ key: HandlerKey) -> Int32 {
+        if let handler = handlers.number(of: key) { return handler }
+        let (handler, isFirstOfRoot) = handlers.add(key, of: principals.name(of: key.principal))
         if isFirstOfRoot { cookieJars.rootAdded(handlers.rootName(of: handler)) }
         return handler
     }

@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Cookies, for requests that opt in: one jar per root of handlers. A jar outlives its root's last handler by the
+/// Cookies, for requests that opt in: one jar per root of a principal's handlers. A jar outlives its root's last handler by the
 /// setting `cookie-time`.
 extension BrokerCore {
     /// Keeps the jar of a root whose last handler is removed.
@@ -34,7 +34,7 @@ extension BrokerCore {
         guard let url = try? FetchURL(url, hosts: facilities.hosts), url.isHTTP else {
             return refuse(client, "bad-message", "the URL is not one of http or https", message)
         }
-        guard let handler = handlers.number(of: id) else {
+        guard let handler = handlers.number(of: key(id, of: client)) else {
             return refuse(client, "bad-message", "subscribe to the handler first", message)
         }
         let root = handlers.rootName(of: handler)
@@ -48,8 +48,8 @@ extension BrokerCore {
 
     /// Writes the cookies of a handler's root in the order of their creation. A page ends as that of a table. Cookies
     /// that are not UTF-8 cannot be written.
-    func writeCookies(of id: HandlerID, _ page: QueryPage, to json: inout JSONText) {
-        let root = String(id.description.prefix { $0 != "/" })
+    func writeCookies(of key: HandlerKey, _ page: QueryPage, to json: inout JSONText) {
+        let root = HandlerRegistry.rootText(key.id, of: principals.name(of: key.principal))
         let last = page.after.flatMap { UInt64($0) } ?? 0
         let cookies = (cookieJars.jar(of: root)?.cookies(now: calendarSeconds) ?? [])
             .filter { $0.created > last && $0.isText }.sorted { $0.created < $1.created }

@@ -1,6 +1,6 @@
 internal import EarshotHTTP
 
-/// Cookie jars by root, the first segment of handler names.
+/// Cookie jars by root: the first segment of handler names, with the principal; see `HandlerRegistry.rootText`.
 ///
 /// ```
 /// none → used ⇄ idle

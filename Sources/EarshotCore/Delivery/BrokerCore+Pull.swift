@@ -188,8 +188,8 @@ extension BrokerCore {
 
     /// Streaming request of a handler to which the client is subscribed.
     private func stream(of handler: HandlerID, _ request: RequestID, to client: Int32) -> PullWindow.Read.Stream? {
-        guard let number = handlers.number(of: handler), let interest = listedInterest(request, of: number),
-            listeners(of: number).contains(client)
+        guard let number = handlers.number(of: key(handler, of: client)),
+            let interest = listedInterest(request, of: number), listeners(of: number).contains(client)
         else { return nil }
         let stream = PullWindow.Read.Stream(interest: interest, serial: interests[interest].serial)
         return isLive(stream) ? stream : nil

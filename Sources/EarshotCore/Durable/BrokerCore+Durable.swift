@@ -11,17 +11,23 @@ extension BrokerCore {
     /// Restores a request that an earlier broker left. The shell calls it before the first client connects.
     public mutating func durableRestored(_ entry: DurableEntry, now: Tick) {
         clock = now
-        // Data on disk may be damaged in ways that SQLite does not detect.
+        // Data on disk may be damaged in ways that SQLite does not detect. A damaged name must not become the
+        // administrator's.
+        let principal = entry.principal.map { PrincipalName($0) }
         guard durables.found(entry.id), case .fetch(let fetch)? = try? ClientMessage(head: entry.head),
-            fetch.options.isDurable,
-            handlers.number(of: fetch.handler).flatMap({ listedInterest(fetch.request, of: $0) }) == nil
+            fetch.options.isDurable, principal != .some(nil)
         else {
+            actions.append(.durable(.forget(entry.id)))
+            return
+        }
+        let key = HandlerKey(principalNumber(principal ?? nil), fetch.handler)
+        guard handlers.number(of: key).flatMap({ listedInterest(fetch.request, of: $0) }) == nil else {
             actions.append(.durable(.forget(entry.id)))
             return
         }
         let age = calendarSeconds - min(max(entry.acceptedAt, 0), calendarSeconds)
         let acceptedAt = now.advanced(byMilliseconds: -Int(clamping: age) * 1_000)
-        let handler = handlerNumber(fetch.handler)
+        let handler = handlerNumber(key)
         let interest = list(
             fetch, Fingerprint(of: fetch, body: nil).value, handler, nil, hash(fetch.request, of: handler),
             now: acceptedAt)
@@ -126,7 +132,10 @@ extension BrokerCore {
         var kept = fetch
         kept.options.replacesHandler = false
         actions.append(
-            .durable(.store(id, acceptedAt: calendarSeconds, head: ClientMessage.fetch(kept).encoded())))
+            .durable(
+                .store(
+                    id, principals.name(of: clients[client].principal), acceptedAt: calendarSeconds,
+                    head: ClientMessage.fetch(kept).encoded())))
     }
 
     /// Validates a durable request. Only safe methods are accepted, because a crash leaves it unknown whether a request

@@ -8,8 +8,8 @@ internal import EarshotWire
 extension BrokerCore {
     /// Handles RETRY. A failure that a client has received is not repeated, because its acknowledgement may be on the way.
     mutating func retryRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32) {
-        guard let number = handlers.number(of: handler), let interest = listedInterest(request, of: number),
-            isDurable(interest)
+        guard let number = handlers.number(of: key(handler, of: client)),
+            let interest = listedInterest(request, of: number), isDurable(interest)
         else {
             refuse(client, "unknown-request", "there is no such durable request", .retry(handler, request))
             return

@@ -21,6 +21,8 @@ public struct DurableEntry: Equatable, Sendable {
     public var acceptedAt: Int64
     /// The FETCH.
     public var head: [UInt8]
+    /// Name of the principal that its handler belongs to; nil for the administrator.
+    public var principal: String?
     /// Whether its result is on disk too.
     public var hasResult: Bool
     /// Code of the result, if that is a failure.
@@ -31,12 +33,13 @@ public struct DurableEntry: Equatable, Sendable {
     public var fileBytes: Int
 
     public init(
-        id: DurableID, acceptedAt: Int64, head: [UInt8], hasResult: Bool, failure: String? = nil, file: String? = nil,
-        fileBytes: Int = 0
+        id: DurableID, acceptedAt: Int64, head: [UInt8], principal: String? = nil, hasResult: Bool,
+        failure: String? = nil, file: String? = nil, fileBytes: Int = 0
     ) {
         self.id = id
         self.acceptedAt = acceptedAt
         self.head = head
+        self.principal = principal
         self.hasResult = hasResult
         self.failure = failure
         self.file = file

@@ -60,7 +60,7 @@ extension BrokerCore {
         let record = flights[flight]
         let next = withCookies(redirected: next)
         let (child, isNew) = openFlight(
-            next, redirect: record.redirect, key: record.ownKey, isAlone: record.isAlone,
+            next, redirect: record.redirect, partition: record.partition, isAlone: record.isAlone,
             body: next.method == record.method ? record.body : nil, mode: record.mode)
         if isNew {
             let sender = requestHeads.client(of: flight) ?? RequestHeads.nobody

@@ -20,8 +20,9 @@ extension BrokerCore {
             return
         }
         if fetch.options.replacesHandler { replaceRequests(of: fetch.handler, by: client) }
-        settlePurges(of: fetch.request, fetch.handler)
-        let handler = handlerNumber(fetch.handler)
+        let key = key(fetch.handler, of: client)
+        settlePurges(of: fetch.request, key)
+        let handler = handlerNumber(key)
         let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
         guard isHeard || hasRoomToSubscribe(client) else {
             dropHandlerIfIdle(handler)
@@ -59,7 +60,7 @@ extension BrokerCore {
 
     /// Removes all requests of a handler for the new one of the same client.
     private mutating func replaceRequests(of id: HandlerID, by client: Int32) {
-        if let handler = handlers.number(of: id) { _ = removeAll(of: handler, by: client) }
+        if let handler = handlers.number(of: key(id, of: client)) { _ = removeAll(of: handler, by: client) }
         withdraw(from: client) { $0 == id }
     }
 
@@ -228,8 +229,9 @@ extension BrokerCore {
         _ interest: Int32, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?, of client: ClientID
     ) {
         let flight = openFlight(
-            request, redirect: request.url.isHTTP ? options.redirect : .manual, key: options.key,
-            isAlone: !options.coalesces, body: body, mode: options.cache)
+            request, redirect: request.url.isHTTP ? options.redirect : .manual,
+            partition: partition(of: interest, request, options), isAlone: !options.coalesces, body: body,
+            mode: options.cache)
         if flight.isNew { requestHeads.add(RequestHeads.counted(request), for: .flight(flight.number), of: client) }
         attach(interest, to: flight.number, options, joined: !flight.isNew)
     }
@@ -238,9 +240,11 @@ extension BrokerCore {
     ///
     /// - Parameter isAlone: whether to begin a new flight that no other request can join.
     mutating func openFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, key own: String?, isAlone: Bool, body: BodyID?, mode: CacheMode
+        _ request: HTTPRequest, redirect: RedirectMode, partition: String?, isAlone: Bool, body: BodyID?,
+        mode: CacheMode
     ) -> (number: Int32, isNew: Bool) {
-        let key = FlightKey(request, redirect: redirect, own: own, alone: isAlone ? flights.nextID : nil, mode: mode)
+        let key = FlightKey(
+            request, redirect: redirect, partition: partition, alone: isAlone ? flights.nextID : nil, mode: mode)
         if !handlers.purging.isEmpty, let flight = flights.joinable(key) ?? flights.laxer(key) {
             settlePurges(of: flight)
         }
@@ -249,7 +253,7 @@ extension BrokerCore {
             flights.tighten(flight, to: key)
             return (flight, false)
         }
-        let flight = beginFlight(request, redirect: redirect, ownKey: own, key, isAlone: isAlone, body: body)
+        let flight = beginFlight(request, redirect: redirect, partition: partition, key, isAlone: isAlone, body: body)
         askCache(for: flight, request)
         if flights[flight].phase == .queued { _ = adopts(flight) }
         return (flight, true)
@@ -257,13 +261,13 @@ extension BrokerCore {
 
     /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.
     mutating func beginFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, ownKey own: String?, _ key: FlightKey, isAlone: Bool,
+        _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey, isAlone: Bool,
         body: BodyID?
     ) -> Int32 {
         let scope = scopeNumber(of: request)
         governor.flightJoined(scope)
         let flight = flights.begin(
-            request, redirect: redirect, ownKey: own, key, scope: scope, isAlone: isAlone, body: body)
+            request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body)
         if let body { requestBodies.retain(body) }
         ledger.flights.started += 1
         delete(parts.reclaim(key, for: flight))
@@ -412,7 +416,7 @@ extension BrokerCore {
     mutating func priorityRequested(
         _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Int32
     ) {
-        guard let number = handlers.number(of: handler),
+        guard let number = handlers.number(of: key(handler, of: client)),
             let interest = listedInterest(request, of: number)
         else {
             refuse(client, "unknown-request", "there is no such request", .priority(handler, request, priority))

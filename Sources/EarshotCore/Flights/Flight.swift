@@ -37,14 +37,14 @@ struct Flight {
         let jar: String?
         let variant: String
         let redirect: RedirectMode
-        /// The client's own coalescing key, for redirects to inherit.
-        let ownKey: String?
+        /// Partition of flights and stored responses, for redirects to inherit; see `BrokerCore.partition`.
+        let partition: String?
         let isAlone: Bool
         let body: BodyID?
         let mode: CacheMode
 
         init(
-            _ request: HTTPRequest, _ redirect: RedirectMode, _ key: FlightKey, _ ownKey: String?, isAlone: Bool,
+            _ request: HTTPRequest, _ redirect: RedirectMode, _ key: FlightKey, _ partition: String?, isAlone: Bool,
             body: BodyID?
         ) {
             mode = key.mode
@@ -54,7 +54,7 @@ struct Flight {
             route = request.route
             jar = request.jar
             self.redirect = redirect
-            self.ownKey = ownKey
+            self.partition = partition
             self.isAlone = isAlone
             self.body = body
         }
@@ -138,7 +138,7 @@ struct Flight {
 
     var redirect: RedirectMode { particulars?.redirect ?? .follow }
 
-    var ownKey: String? { particulars?.ownKey }
+    var partition: String? { particulars?.partition }
 
     /// Whether it serves one request, and no other may join it.
     var isAlone: Bool { particulars?.isAlone ?? false }
@@ -150,7 +150,7 @@ struct Flight {
 
     /// Takes the mode of a key that is otherwise equal.
     mutating func takeMode(of key: FlightKey) {
-        particulars = Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body)
+        particulars = Particulars(request, redirect, key, partition, isAlone: isAlone, body: body)
     }
 
     var variant: String { particulars?.variant ?? "" }
@@ -173,14 +173,14 @@ extension Flight {
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
     /// - Parameter key: the `FlightKey` of the other arguments.
     init(
-        id: UInt64, request: HTTPRequest, redirect: RedirectMode, ownKey: String?, key: FlightKey, scope: Int32,
+        id: UInt64, request: HTTPRequest, redirect: RedirectMode, partition: String?, key: FlightKey, scope: Int32,
         isAlone: Bool, body: BodyID?
     ) {
         let isPlain = key.variant.isEmpty && key.mode == .default
         self.init(
             id: id, url: request.url,
             particulars: isPlain
-                ? nil : Particulars(request, redirect, key, ownKey, isAlone: isAlone, body: body),
+                ? nil : Particulars(request, redirect, key, partition, isAlone: isAlone, body: body),
             keyHash: key.hash, scope: scope)
     }
 }

@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 
 /// Properties that requests must have in common to share a flight: method, URL, request fields, redirect mode, the
-/// client's own key, the route, the cookie jar, and the cache mode unless another is as strict (`CacheMode.stricter`).
+/// partition, the route, the cookie jar, and the cache mode unless another is as strict (`CacheMode.stricter`).
 /// The key of a flight for one request alone contains a unique number. Credentials are in the URL and the fields, so
 /// each trust scope has its own flights.
 struct FlightKey: Hashable {
@@ -21,7 +21,7 @@ struct FlightKey: Hashable {
     }
 
     init(
-        _ request: borrowing HTTPRequest, redirect: RedirectMode, own: String?, alone: UInt64?,
+        _ request: borrowing HTTPRequest, redirect: RedirectMode, partition: String?, alone: UInt64?,
         mode: CacheMode = .default
     ) {
         self.mode = mode
@@ -29,12 +29,12 @@ struct FlightKey: Hashable {
         let isPlain =
             request.method == .get && redirect == .follow && request.fields.isEmpty && request.route.isUsual
             && request.jar == nil
-        guard !isPlain || own != nil || alone != nil else {
+        guard !isPlain || partition != nil || alone != nil else {
             variant = ""
             hash = Self.hash(url, "")
             return
         }
-        var variant = "\(request.method) \(redirect.rawValue) \(own ?? "")\(alone.map { " \($0)" } ?? "")\n"
+        var variant = "\(request.method) \(redirect.rawValue) \(partition ?? "")\(alone.map { " \($0)" } ?? "")\n"
         // Fields never contain an empty line, so the jar and route cannot be mistaken for fields.
         variant += request.jar.map { "\n\($0)\n" } ?? ""
         variant += request.route.canonical

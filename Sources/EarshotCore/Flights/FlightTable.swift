@@ -156,13 +156,14 @@ struct FlightTable {
 
     /// Inserts a new flight in phase `queued`, without interests. Its key must name no other flight.
     mutating func begin(
-        _ request: HTTPRequest, redirect: RedirectMode, ownKey: String?, _ key: FlightKey, scope: Int32, isAlone: Bool,
+        _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey, scope: Int32,
+        isAlone: Bool,
         body: BodyID?
     ) -> Int32 {
         lastID += 1
         let flight = flights.insert(
             Flight(
-                id: lastID, request: request, redirect: redirect, ownKey: ownKey, key: key, scope: scope,
+                id: lastID, request: request, redirect: redirect, partition: partition, key: key, scope: scope,
                 isAlone: isAlone, body: body))
         numbers.insert(flight, key.hash)
         counts[.queued] += 1

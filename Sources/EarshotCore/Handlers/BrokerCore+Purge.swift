@@ -73,8 +73,8 @@ extension BrokerCore {
     /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget
     /// that is left means that nothing of the session is left.
     private mutating func goOnDeparting(_ client: Int32, _ budget: inout Int, now: Tick) {
-        while budget > 0, let id = handlers.lastSubtree(of: client) {
-            budget -= max(1, unsubscribe(client, fromSubtree: id, now: now))
+        while budget > 0, let subtree = handlers.lastSubtree(of: client) {
+            budget -= max(1, unsubscribe(client, fromSubtree: subtree, now: now))
         }
         while budget > 0, let handler = handlers.anyHandler(of: client) {
             unsubscribe(client, fromHandler: handler, now: now)
@@ -134,7 +134,7 @@ extension BrokerCore {
     /// anything about the next one. O(purges under the handler's name).
     ///
     /// - Parameter client: number of a client that gets no `FAILED … removed` for it.
-    mutating func settlePurges(of request: RequestID, _ handler: HandlerID, withdrawnBy client: Int32? = nil) {
+    mutating func settlePurges(of request: RequestID, _ handler: HandlerKey, withdrawnBy client: Int32? = nil) {
         guard !handlers.purging.isEmpty else { return }
         for number in handlers.purging(handler) {
             guard let interest = listedInterest(request, of: number) else { continue }
@@ -142,7 +142,8 @@ extension BrokerCore {
         }
     }
 
-    /// Withdraws the terminals that purges under these names would append for a client.
+    /// Withdraws the terminals that purges under these names would append for a client. A client hears handlers of its
+    /// principal only, so names suffice.
     mutating func withdrawPurges(from client: Int32, where isMeant: (HandlerID) -> Bool) {
         guard clients[client].deliveries.announced > 0 else { return }
         let wasClosed = isClosed(client)

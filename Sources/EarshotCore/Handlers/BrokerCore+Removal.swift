@@ -5,12 +5,13 @@ internal import EarshotWire
 extension BrokerCore {
     /// Handles CANCEL: ends one request. Replies even if there is none.
     mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32) {
-        if let number = handlers.number(of: handler),
+        let key = key(handler, of: client)
+        if let number = handlers.number(of: key),
             let interest = listedInterest(request, of: number)
         {
             removeInterest(interest, by: client)
         }
-        settlePurges(of: request, handler, withdrawnBy: client)
+        settlePurges(of: request, key, withdrawnBy: client)
         withdraw(from: client, request) { $0 == handler }
         reply(.message(.cancelled(handler, request)), to: client)
     }
@@ -18,11 +19,11 @@ extension BrokerCore {
     /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them.
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Int32, now: Tick) {
         var count = 0
-        for handler in handlers.matching(pattern) {
-            let id = handlers[handler].id
+        for handler in handlers.matching(pattern, of: clients[client].principal) {
+            let key = handlers[handler].key
             count += removeAll(of: handler, by: client)
             // `removeAll` may have freed the handler's record, or given its name to another.
-            if let handler = handlers.number(of: id) { unsubscribe(client, fromHandler: handler, now: now) }
+            if let handler = handlers.number(of: key) { unsubscribe(client, fromHandler: handler, now: now) }
         }
         withdraw(from: client) { pattern.matches($0) }
         reply(.message(.removed(pattern, count: count)), to: client)

@@ -21,6 +21,8 @@ struct HandlerEntry {
 
     let id: HandlerID
     let root: Int32
+    /// Number of the principal that it belongs to.
+    let principal: Int32
     private(set) var phase = Phase.named
     /// Requests whose IDs are taken, in the order of their arrival.
     var interests = Chain()
@@ -40,10 +42,13 @@ struct HandlerEntry {
     var absence: UInt64?
     var requests = Ledger.Requests()
 
-    init(id: HandlerID, root: Int32) {
-        self.id = id
+    init(_ key: HandlerKey, root: Int32) {
+        id = key.id
+        principal = key.principal
         self.root = root
     }
+
+    var key: HandlerKey { HandlerKey(principal, id) }
 
     @inline(__always)
     var isNamed: Bool { if case .named = phase { true } else { false } }
@@ -90,8 +95,9 @@ struct HandlerEntry {
     }
 }
 
-/// First segment of handler names: one application.
+/// First segment of the handler names of one principal: one application.
 struct RootEntry {
+    /// See `HandlerRegistry.rootText`.
     let name: String
     /// Number of handlers with this first segment, including those being purged.
     var handlers = 0
@@ -101,7 +107,7 @@ struct RootEntry {
 struct Subscriptions: Equatable {
     /// Numbers of the handlers.
     var handlers: Set<Int32> = []
-    var subtrees: OrderedSet<HandlerID> = []
+    var subtrees: OrderedSet<HandlerKey> = []
 
     var count: Int { handlers.count + subtrees.count }
 }

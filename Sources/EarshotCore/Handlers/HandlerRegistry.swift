@@ -4,18 +4,21 @@ internal import OrderedCollections
 
 /// Handlers by name and number, their requests and subscribers, and the purges of removed handlers.
 ///
+/// Each principal has its own namespace: a name finds the handlers of one principal only.
+///
 /// `HandlerEntry` documents the phases of a handler; only this type changes them. Clients and requests are known by
 /// number alone. A handler exists while a request, a waiting terminal, a subscriber or a purge needs it.
 struct HandlerRegistry {
     private var handlers = Slab<HandlerEntry>()
     private var roots = Slab<RootEntry>()
     /// Named handlers.
-    private var numbers: [HandlerID: Int32] = [:]
-    /// The same handlers in the byte order of their names.
+    private var numbers: [HandlerKey: Int32] = [:]
+    /// The same handlers by principal, then in the byte order of their names.
     private(set) var order = OrderedNumbers()
+    /// Roots by the text of their principals, see `rootText`.
     private var rootNumbers: [String: Int32] = [:]
     /// Clients subscribed to all handlers below a name.
-    private var subtrees: [HandlerID: [Int32]] = [:]
+    private var subtrees: [HandlerKey: [Int32]] = [:]
     /// Subscriptions by client, for clients that have one.
     private var subscriptions: [Int32: Subscriptions] = [:]
     private var requestChains = Chains()
@@ -23,7 +26,7 @@ struct HandlerRegistry {
     /// Handlers being purged, longest ago first.
     private(set) var purging: Deque<Int32> = []
     /// Handlers being purged, by their former names.
-    private var formerNumbers: [HandlerID: [Int32]] = [:]
+    private var formerNumbers: [HandlerKey: [Int32]] = [:]
     /// Requests of removed handlers that may still be purged in this pass; negative if removals exceeded it.
     private(set) var purgeBudget: Int
 
@@ -53,26 +56,49 @@ struct HandlerRegistry {
 
     func contains(_ handler: Int32) -> Bool { handlers.contains(handler) }
 
-    func number(of id: HandlerID) -> Int32? { numbers[id] }
+    func number(of key: HandlerKey) -> Int32? { numbers[key] }
 
-    /// Whether a handler has this first segment.
+    /// Numbers of the principals with a handler. O(handlers).
+    var principals: Set<Int32> { Set(indices.lazy.map { handlers[$0].principal }) }
+
+    /// Whether a handler has this root.
     func hasRoot(_ name: String) -> Bool { rootNumbers[name] != nil }
 
-    /// First segment of a handler's name.
+    /// First segment of a handler's name, with the name of its principal; see `rootText`.
     func rootName(of handler: Int32) -> String { roots[handlers[handler].root].name }
 
-    /// Position of the first handler whose name is not before `name` in byte order. O(log handlers).
-    func position(of name: String) -> OrderedNumbers.Position {
-        order.firstPosition { handlers[$0].id.description < name }
+    /// Text of a root, which names its cookie jar: the first segment of its handlers, after the principal and a space
+    /// unless the principal is the administrator. No segment contains a space.
+    static func rootText(_ id: HandlerID, of principal: PrincipalName?) -> String {
+        principal.map { "\($0) \(id.root)" } ?? String(id.root)
     }
 
-    /// Existing handlers that match; those of a subtree in the byte order of their names. O(log handlers + matches).
-    func matching(_ pattern: HandlerPattern) -> [Int32] {
+    /// Position of the first handler that is not before `name` in the order of principals and names. O(log handlers).
+    func position(of name: String, _ principal: Int32) -> OrderedNumbers.Position {
+        order.firstPosition { precedes(name, principal, $0) }
+    }
+
+    /// Whether a handler is before a name of a principal in the order.
+    func precedes(_ name: String, _ principal: Int32, _ handler: Int32) -> Bool {
+        let other = handlers[handler].principal
+        return other == principal ? handlers[handler].id.description < name : other < principal
+    }
+
+    /// Existing handlers of a principal that match; those of a subtree in the byte order of their names. O(log handlers
+    /// + matches).
+    func matching(_ pattern: HandlerPattern, of principal: Int32) -> [Int32] {
         switch pattern {
-        case .handler(let id): numbers[id].map { [$0] } ?? []
+        case .handler(let id): numbers[HandlerKey(principal, id)].map { [$0] } ?? []
         case .subtree:
-            order.numbers(from: position(of: pattern.description)) { pattern.matches(handlers[$0].id) }
+            order.numbers(from: position(of: pattern.description, principal)) {
+                handlers[$0].principal == principal && pattern.matches(handlers[$0].id)
+            }
         }
+    }
+
+    /// Handlers of a principal with a name, in the byte order of their names. O(log handlers + its handlers).
+    func all(of principal: Int32) -> [Int32] {
+        order.numbers(from: position(of: "", principal)) { handlers[$0].principal == principal }
     }
 
     /// Whether a client is subscribed to a subtree.
@@ -86,7 +112,7 @@ struct HandlerRegistry {
 
     private func allSubscribers(of handler: Int32) -> [Int32] {
         var all = OrderedSet(handlers[handler].subscribers)
-        for prefix in handlers[handler].id.prefixes { all.formUnion(subtrees[prefix] ?? []) }
+        for prefix in handlers[handler].key.prefixes { all.formUnion(subtrees[prefix] ?? []) }
         return all.elements
     }
 
@@ -104,7 +130,7 @@ struct HandlerRegistry {
     func anyHandler(of client: Int32) -> Int32? { subscriptions[client]?.handlers.first }
 
     /// The newest subtree of a client.
-    func lastSubtree(of client: Int32) -> HandlerID? { subscriptions[client]?.subtrees.last }
+    func lastSubtree(of client: Int32) -> HandlerKey? { subscriptions[client]?.subtrees.last }
 
     func subscriptionCount(of client: Int32) -> Int { subscriptions[client]?.count ?? 0 }
 
@@ -124,23 +150,27 @@ struct HandlerRegistry {
     /// Adds a handler. Its name must not be taken. The caller adds a request or a subscriber next, or calls
     /// `dropIfIdle`.
     ///
+    /// - Parameter name: name of its principal; nil for the administrator.
     /// - Returns: its number, and whether it is the first handler of its root.
-    mutating func add(_ id: HandlerID) -> (number: Int32, isFirstOfRoot: Bool) {
-        precondition(numbers[id] == nil, "there are two handlers \(id)")
-        let name = String(id.root)
+    mutating func add(_ key: HandlerKey, of name: PrincipalName? = nil) -> (number: Int32, isFirstOfRoot: Bool) {
+        add(key, rootText: Self.rootText(key.id, of: name))
+    }
+
+    private mutating func add(_ key: HandlerKey, rootText name: String) -> (number: Int32, isFirstOfRoot: Bool) {
+        precondition(numbers[key] == nil, "there are two handlers \(key.id)")
         let known = rootNumbers[name]
         let root = known ?? roots.insert(RootEntry(name: name))
         rootNumbers[name] = root
-        let handler = handlers.insert(HandlerEntry(id: id, root: root))
-        numbers[id] = handler
-        order.insert(handler, at: position(of: id.description))
+        let handler = handlers.insert(HandlerEntry(key, root: root))
+        numbers[key] = handler
+        order.insert(handler, at: position(of: key.id.description, key.principal))
         roots[root].handlers += 1
         return (handler, known == nil)
     }
 
     /// Frees a handler that is idle.
     ///
-    /// - Returns: the first segment of its name if no other handler has it; nil otherwise.
+    /// - Returns: the root if no other handler has it; nil otherwise.
     mutating func dropIfIdle(_ handler: Int32) -> String? {
         guard isIdle(handler) else { return nil }
         if handlers[handler].isNamed { releaseName(of: handler) }
@@ -162,9 +192,9 @@ struct HandlerRegistry {
     }
 
     private mutating func releaseName(of handler: Int32) {
-        let id = handlers[handler].id
-        numbers[id] = nil
-        order.remove(at: position(of: id.description))
+        let key = handlers[handler].key
+        numbers[key] = nil
+        order.remove(at: position(of: key.id.description, key.principal))
     }
 
     // MARK: Subscriptions
@@ -186,17 +216,17 @@ struct HandlerRegistry {
     }
 
     /// - Returns: whether the client was not subscribed to this subtree.
-    mutating func subscribe(_ client: Int32, toSubtree id: HandlerID) -> Bool {
-        guard subscriptions[client, default: Subscriptions()].subtrees.append(id).inserted else { return false }
-        subtrees[id, default: []].append(client)
+    mutating func subscribe(_ client: Int32, toSubtree key: HandlerKey) -> Bool {
+        guard subscriptions[client, default: Subscriptions()].subtrees.append(key).inserted else { return false }
+        subtrees[key, default: []].append(client)
         return true
     }
 
     /// - Returns: whether the client was subscribed to this subtree.
-    mutating func unsubscribe(_ client: Int32, fromSubtree id: HandlerID) -> Bool {
-        guard subscriptions[client]?.subtrees.remove(id) != nil else { return false }
-        subtrees[id]?.removeAll { $0 == client }
-        if subtrees[id]?.isEmpty == true { subtrees[id] = nil }
+    mutating func unsubscribe(_ client: Int32, fromSubtree key: HandlerKey) -> Bool {
+        guard subscriptions[client]?.subtrees.remove(key) != nil else { return false }
+        subtrees[key]?.removeAll { $0 == client }
+        if subtrees[key]?.isEmpty == true { subtrees[key] = nil }
         dropSubscriptionsIfNone(of: client)
         return true
     }
@@ -282,11 +312,11 @@ struct HandlerRegistry {
         releaseName(of: handler)
         handlers[handler].enter(.purging(Purge(listeners: listeners, remaining: count, removal: removal)))
         purging.append(handler)
-        let id = handlers[handler].id
-        formerNumbers[id, default: []].append(handler)
+        let key = handlers[handler].key
+        formerNumbers[key, default: []].append(handler)
         let subscribers = handlers[handler].subscribers
         guard !subscribers.isEmpty else { return }
-        let successor = add(id).number
+        let successor = add(key, rootText: rootName(of: handler)).number
         handlers[handler].subscribers = []
         handlers[successor].subscribers = subscribers
         for client in subscribers {
@@ -296,7 +326,7 @@ struct HandlerRegistry {
     }
 
     /// Handlers being purged that had this name, in the order of their removal.
-    func purging(_ id: HandlerID) -> [Int32] { formerNumbers[id] ?? [] }
+    func purging(_ key: HandlerKey) -> [Int32] { formerNumbers[key] ?? [] }
 
     /// Counts a request of a handler being purged as purged.
     mutating func requestPurged(of handler: Int32, owner: Int32?) {
@@ -316,11 +346,11 @@ struct HandlerRegistry {
     /// Ends the longest purge, whose requests are all purged. The caller calls `dropIfIdle` next.
     mutating func endPurge() {
         let handler = purging.removeFirst()
-        let id = handlers[handler].id
-        precondition(handlers[handler].interests.isEmpty, "the purge of \(id) has requests")
+        let key = handlers[handler].key
+        precondition(handlers[handler].interests.isEmpty, "the purge of \(key.id) has requests")
         handlers[handler].enter(.purged)
-        formerNumbers[id]?.removeAll { $0 == handler }
-        if formerNumbers[id]?.isEmpty == true { formerNumbers[id] = nil }
+        formerNumbers[key]?.removeAll { $0 == handler }
+        if formerNumbers[key]?.isEmpty == true { formerNumbers[key] = nil }
     }
 
     /// Subtracts requests purged in this pass from its budget. A negative number adds to it.
@@ -367,7 +397,7 @@ extension HandlerRegistry {
         let former = formerNumbers.values.flatMap { $0 }
         check(Set(former) == Set(purging) && former.count == purging.count, "10: \(former.count) former names")
         check(
-            formerNumbers.allSatisfy { id, former in former.allSatisfy { handlers[$0].id == id } },
+            formerNumbers.allSatisfy { key, former in former.allSatisfy { handlers[$0].key == key } },
             "10: a former name is another handler's")
         return faults
     }
@@ -378,16 +408,19 @@ extension HandlerRegistry {
         if let fault = order.fault { check(false, "12: the order of handlers: \(fault)") }
         let named = indices.filter { handlers[$0].isNamed }
         check(
-            numbers.count == named.count && named.allSatisfy { numbers[handlers[$0].id] == $0 },
+            numbers.count == named.count && named.allSatisfy { numbers[handlers[$0].key] == $0 },
             "12: \(named.count) handlers, \(numbers.count) names")
         let ordered = order.numbers(from: order.start) { _ in true }
         let isInOrder = zip(ordered, ordered.dropFirst()).allSatisfy {
-            handlers[$0].id.description < handlers[$1].id.description
+            precedes(handlers[$1].id.description, handlers[$1].principal, $0)
         }
         check(isInOrder && Set(ordered) == Set(named), "12: the order of handlers is not that of their names")
         check(rootNumbers.count == roots.count, "12: \(roots.count) roots, \(rootNumbers.count) names")
         for root in roots.indices {
-            let count = indices.count { handlers[$0].root == root }
+            let members = indices.filter { handlers[$0].root == root }
+            let count = members.count
+            check(
+                Set(members.map { handlers[$0].principal }).count <= 1, "12: root \(root) belongs to two principals")
             check(roots[root].handlers == count, "12: root \(root) counts \(roots[root].handlers) of \(count) handlers")
             check(rootNumbers[roots[root].name] == root, "12: root \(root) has no name")
         }
@@ -402,6 +435,8 @@ extension HandlerRegistry {
             check(
                 own.subtrees.allSatisfy { subtrees[$0]?.contains(client) == true },
                 "12: client \(client) is subscribed to a subtree that does not list it")
+            let principals = Set(own.handlers.map { handlers[$0].principal } + own.subtrees.map(\.principal))
+            check(principals.count <= 1, "2: client \(client) hears handlers of two principals")
         }
         let listed = indices.reduce(0) { $0 + handlers[$1].subscribers.count }
         let own = subscriptions.values.reduce(0) { $0 + $1.handlers.count }

@@ -1,3 +1,4 @@
+internal import EarshotHTTP
 public import EarshotWire
 
 /// Principals: the authenticated identities of clients.
@@ -29,25 +30,56 @@ extension BrokerCore {
     /// - Parameter name: nil for the administrator.
     mutating func principalNumber(_ name: PrincipalName?) -> Int32 {
         guard let name else { return PrincipalTable.administrator }
-        return principals.add(name) { [clients] in Self.principals(of: clients) }
+        return principals.add(name) { [clients, handlers] in Self.principals(of: clients, handlers) }
     }
 
-    /// Numbers that a session has. O(sessions).
-    static func principals(of clients: SessionTable) -> Set<Int32> {
-        clients.indices.reduce(into: [PrincipalTable.administrator]) {
+    /// Numbers that a session or a handler has. O(sessions and handlers).
+    static func principals(of clients: SessionTable, _ handlers: HandlerRegistry) -> Set<Int32> {
+        clients.indices.reduce(into: handlers.principals.union([PrincipalTable.administrator])) {
             $0.formUnion([clients[$1].user, clients[$1].principal])
         }
     }
 
-    /// Whether a message is reserved for the administrator: a change of settings, or a request for which a worker would
-    /// open files of the user that runs the broker.
-    static func isReserved(_ message: ClientMessage) -> Bool {
+    /// Partition of flights and stored responses to which a request belongs: the key of its FETCH, after the principal and
+    /// a space unless the principal is the administrator. Only requests of one partition share a fetch or a response.
+    /// No key contains a space.
+    @inline(__always)
+    func partition(of interest: Int32, _ request: HTTPRequest, _ options: Fetch.Options) -> String? {
+        let principal = handlers[interests[interest].handler].principal
+        guard principal != PrincipalTable.administrator else { return options.key }
+        return Self.partition(
+            of: principals.name(of: principal), request, options, sharing: settings[.shareBetweenUsers] == 1)
+    }
+
+    /// - Parameter isSharing: whether anonymous requests of all principals share.
+    @inline(never)
+    private static func partition(
+        of principal: PrincipalName?, _ request: HTTPRequest, _ options: Fetch.Options, sharing isSharing: Bool
+    ) -> String? {
+        let mayShare =
+            isSharing && options.key == nil && options.coalesces && request.method.canCoalesce
+            && CredentialRule.standard.isAnonymous(request)
+        guard let principal, !mayShare else { return options.key }
+        return "\(principal) \(options.key ?? "")"
+    }
+
+    /// Detail of the refusal of a message that is reserved for the administrator: a change of settings, a question about
+    /// the whole bus, or a request for which a worker would open files of the user that runs the broker. Nil for others.
+    static func reservation(of message: ClientMessage) -> String? {
         switch message {
-        case .set: return true
+        case .set: return "settings are reserved for the administrator"
+        case .query(let query, _):
+            switch query {
+            case .origins, .workers, .settings:
+                return "origins, workers and settings are reserved for the administrator"
+            case .ping, .status, .ledger, .handlers, .requests, .why, .cookies: return nil
+            }
         case .fetch(let fetch):
             let route = fetch.options.route
-            return route.caFile != nil || route.clientCertificate != nil || route.clientKey != nil
-        default: return false
+            let isReserved = route.caFile != nil || route.clientCertificate != nil || route.clientKey != nil
+            return isReserved ? "files of certificates are reserved for the administrator" : nil
+        case .hello, .cancel, .retry, .remove, .subscribe, .unsubscribe, .priority, .cookies, .acknowledge, .read, .bye:
+            return nil
         }
     }
 

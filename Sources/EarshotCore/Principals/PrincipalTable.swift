@@ -2,7 +2,7 @@ internal import EarshotWire
 
 /// Principals by number and by name.
 ///
-/// A number is valid while a session has it. Unused entries are not removed at once: the table sweeps them when it has
+/// A number is valid while a session or a handler has it. Unused entries are not removed at once: the table sweeps them when it has
 /// doubled, so that no path of a request counts references.
 struct PrincipalTable {
     /// Number of the administrator: the user that runs the broker, and root. It has no name.
@@ -39,7 +39,7 @@ struct PrincipalTable {
     ///
     /// - Parameters:
     ///   - name: nil for the administrator.
-    ///   - used: numbers that a session has. Called only for a sweep.
+    ///   - used: numbers that a session or a handler has. Called only for a sweep.
     mutating func add(_ name: PrincipalName?, used: () -> Set<Int32>) -> Int32 {
         guard let name else { return Self.administrator }
         if let number = numbers[name] { return number }
@@ -59,10 +59,10 @@ struct PrincipalTable {
 
     /// Returns a sentence for each violated invariant. O(principals).
     ///
-    /// - Parameter used: numbers that a session has.
+    /// - Parameter used: numbers that a session or a handler has.
     func checkInvariants(used: Set<Int32>) -> [String] {
         var faults: [String] = []
-        if !used.allSatisfy({ names.contains($0) }) { faults.append("12: a session has no principal") }
+        if !used.allSatisfy({ names.contains($0) }) { faults.append("12: a session or a handler has no principal") }
         let isIndexed = indices.allSatisfy { number in
             names[number].map { numbers[$0] == number } ?? (number == Self.administrator)
         }

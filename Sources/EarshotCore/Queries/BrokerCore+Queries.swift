@@ -1,23 +1,32 @@
 internal import EarshotWire
 
 /// Replies to QUERY, as JSON.
+///
+/// A principal other than the administrator learns of its own handlers only; `reservation` refuses the tables of the
+/// whole bus.
 extension BrokerCore {
     /// Sends the reply to a query, with the state at `now`.
     mutating func answer(_ query: Query, _ page: QueryPage, to client: Int32, now: Tick) {
+        let principal = clients[client].principal
+        let isAdministrator = principal == PrincipalTable.administrator
         var json = JSONText()
         json.object { json in
             json.member("broker", instance.description)
             switch query {
             case .ping: break
+            case .status where !isAdministrator: writeStatus(of: principal, to: &json)
             case .status: writeStatus(page.limit, to: &json, now: now)
+            case .ledger where !isAdministrator: writeLedger(of: principal, to: &json)
             case .ledger: write(ledger, to: &json)
-            case .handlers: writeHandlers(page, to: &json)
+            case .handlers: writeHandlers(page, for: principal, to: &json)
             case .origins: writeOrigins(page, to: &json, now: now)
             case .workers: writeWorkers(page, to: &json)
+            case .requests where !isAdministrator: writeRequests(page, of: principal, to: &json, now: now)
             case .requests: writeRequests(page, to: &json, now: now)
             case .settings: writeSettings(page, to: &json)
-            case .why(let handler, let request): writeReason(handler, request, to: &json, now: now)
-            case .cookies(let handler): writeCookies(of: handler, page, to: &json)
+            case .why(let handler, let request):
+                writeReason(HandlerKey(principal, handler), request, to: &json, now: now)
+            case .cookies(let handler): writeCookies(of: HandlerKey(principal, handler), page, to: &json)
             }
         }
         actions.append(.client(.answer(clients[client].id, query, json: json.bytes)))
@@ -54,6 +63,34 @@ extension BrokerCore {
         writeFaults(to: &json)
         writeWorkers(page, to: &json)
         writeOrigins(page, to: &json, now: now)
+    }
+
+    /// Writes the part of the status that a principal may know. O(its handlers, and sessions).
+    private func writeStatus(of principal: Int32, to json: inout JSONText) {
+        let own = handlers.all(of: principal)
+        write(requests(of: own), to: &json)
+        json.member("phase", isDraining ? "draining" : "serving")
+        json.member("admission", limits.isAdmitting ? "open" : "closed")
+        json.member("ready", isReady)
+        let sessions = clients.indices.filter { clients[$0].principal == principal && !clients[$0].isGone }
+        let away = sessions.count { clients[$0].isAway }
+        json.member("clients", sessions.count - away)
+        json.member("clients-away", away)
+        json.member("handlers", own.count)
+    }
+
+    /// Writes the requests of a principal, as far as its handlers still count them. O(its handlers).
+    private func writeLedger(of principal: Int32, to json: inout JSONText) {
+        write(requests(of: handlers.all(of: principal)), to: &json)
+    }
+
+    /// Sum of the requests of some handlers.
+    private func requests(of members: [Int32]) -> Ledger.Requests {
+        members.reduce(into: Ledger.Requests()) { $0.add(handlers[$1].requests) }
+    }
+
+    private func write(_ requests: Ledger.Requests, to json: inout JSONText) {
+        json.member("requests") { writeCounts(of: requests, to: &$0) }
     }
 
     /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, and no place is lost.
@@ -96,7 +133,7 @@ extension BrokerCore {
     }
 
     private func write(_ ledger: Ledger, to json: inout JSONText) {
-        json.member("requests") { write(ledger.requests, to: &$0) }
+        write(ledger.requests, to: &json)
         json.member("deliveries") { json in
             json.object { json in
                 json.member("due", ledger.deliveries.due)
@@ -130,7 +167,7 @@ extension BrokerCore {
         }
     }
 
-    func write(_ requests: Ledger.Requests, to json: inout JSONText) {
+    func writeCounts(of requests: Ledger.Requests, to json: inout JSONText) {
         json.object { json in
             json.member("submitted", requests.submitted)
             json.member("answered", requests.answered)

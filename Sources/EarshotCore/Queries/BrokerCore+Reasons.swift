@@ -2,14 +2,16 @@ internal import EarshotHTTP
 public import EarshotWire
 
 /// Reasons why a request has not ended yet, as JSON. QUERY in protocols/1-CLIENT.md lists the members.
+///
+/// Only the administrator learns numbers that count the requests of other principals, and names of their handlers.
 extension BrokerCore {
     /// Maximum number of handlers listed for a full origin.
     private static let namedHandlers = 5
 
-    func writeReason(_ handler: HandlerID, _ request: RequestID, to json: inout JSONText, now: Tick) {
-        json.member("handler", handler.description)
+    func writeReason(_ key: HandlerKey, _ request: RequestID, to json: inout JSONText, now: Tick) {
+        json.member("handler", key.id.description)
         json.member("request", request.description)
-        guard let number = handlers.number(of: handler),
+        guard let number = handlers.number(of: key),
             let interest = listedInterest(request, of: number)
         else {
             json.member("state", "unknown")
@@ -31,6 +33,11 @@ extension BrokerCore {
                 to: &json)
         case .open: writeReason(ofOpen: interest, state, to: &json, now: now)
         }
+    }
+
+    /// Whether the reason for a request may count the requests of all principals.
+    private func seesAll(_ interest: Int32) -> Bool {
+        handlers[interests[interest].handler].principal == PrincipalTable.administrator
     }
 
     private func writeReason(
@@ -74,13 +81,15 @@ extension BrokerCore {
             writeWait("earlier-workers", "workers are finishing the jobs of an earlier broker", to: &json)
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " for the scheme \($0)" } ?? ""
-            let loop = pools[pool].scheme == nil ? childFailures.first { $0.role == "worker" } : nil
+            let mayKnow = pools[pool].scheme == nil && seesAll(interest)
+            let loop = mayKnow ? childFailures.first { $0.role == "worker" } : nil
             let cause = loop.map { "; \($0.deaths) workers ended in a row, the last one with \($0.lastEnd)" } ?? ""
             writeWait("worker", "no worker\(scheme) is connected\(cause)", to: &json)
         } else if flights[flight].isSuspect, scope.admits, governor.origins[scope.origin].admits(.high) {
             writeWait("isolation", "its workers died; it runs in isolation, after other such requests", to: &json)
         } else if let donor {
-            writeObstacle(to: interests[donor].priority, of: flights[flight].scope, slots, to: &json, now: now)
+            writeObstacle(
+                to: interests[donor].priority, of: flights[flight].scope, slots, for: interest, to: &json, now: now)
         } else if let owner = interests[interest].owner {
             writeWindow(of: owner, to: &json)
         }
@@ -88,7 +97,8 @@ extension BrokerCore {
     }
 
     private func writeObstacle(
-        to priority: PriorityClass, of number: Int32, _ slots: SlotCount, to json: inout JSONText, now: Tick
+        to priority: PriorityClass, of number: Int32, _ slots: SlotCount, for interest: Int32, to json: inout JSONText,
+        now: Tick
     ) {
         let scope = governor.scopes[number]
         let origin = governor.origins[scope.origin]
@@ -101,7 +111,7 @@ extension BrokerCore {
             writeWait("probe", "after a cool-down, one request probes its origin first", to: &json)
             json.member("origin", origin.origin.description)
         } else if !origin.hasRoom(for: priority) {
-            writeFull(scope.origin, to: &json)
+            writeFull(scope.origin, for: interest, to: &json)
         } else if origin.isPaused {
             let pause = origin.pauseEnd.milliseconds(since: now)
             writeWait("spacing", "the next transfer from its origin starts in \(pause) ms at the earliest", to: &json)
@@ -109,7 +119,7 @@ extension BrokerCore {
             json.member("spacing-ms", Int(origin.spacingMilliseconds))
             json.member("starts-in-ms", pause)
         } else {
-            write(slots, for: priority, to: &json)
+            write(slots, for: priority, seesAll: seesAll(interest), to: &json)
         }
     }
 
@@ -129,7 +139,7 @@ extension BrokerCore {
         if let size = window.size { json.member("window", size) }
     }
 
-    private func write(_ slots: SlotCount, for priority: PriorityClass, to json: inout JSONText) {
+    private func write(_ slots: SlotCount, for priority: PriorityClass, seesAll: Bool, to json: inout JSONText) {
         if slots.free == 0 {
             writeWait("slot", "all worker slots are in use", to: &json)
         } else if slots.areForHigh, priority != .high {
@@ -137,14 +147,20 @@ extension BrokerCore {
         } else {
             writeWait("turn", "it is the next one for a worker", to: &json)
         }
+        guard seesAll else { return }
         json.member("slots", slots.total)
         json.member("slots-free", slots.free)
         json.member("slots-for-high", slots.forHigh)
     }
 
     /// Writes the handlers that fill an origin. Each transfer counts for the first interest in its flight. O(running).
-    private func writeFull(_ number: Int32, to json: inout JSONText) {
+    private func writeFull(_ number: Int32, for interest: Int32, to json: inout JSONText) {
         let origin = governor.origins[number]
+        guard seesAll(interest) else {
+            writeWait("origin", "its origin has reached its limit of transfers", to: &json)
+            json.member("origin", origin.origin.description)
+            return
+        }
         let isKept = origin.hasRoom(for: .high)
         writeWait(
             "origin",
@@ -167,12 +183,13 @@ extension BrokerCore {
                 }
             }
         }
-        let most = counts.map { (handler: handlers[$0.key].id.description, running: $0.value) }
-            .sorted { ($1.running, $0.handler) < ($0.running, $1.handler) }
+        let most = counts.map { (handler: $0.key, name: handlers[$0.key].id.description, running: $0.value) }
+            .sorted { ($1.running, $0.name) < ($0.running, $1.name) }
         json.member("running-for") { json in
             json.array(most.prefix(Self.namedHandlers)) { json, one in
                 json.object { json in
-                    json.member("handler", one.handler)
+                    json.member("handler", one.name)
+                    writePrincipal(of: one.handler, for: PrincipalTable.administrator, to: &json)
                     json.member("running", one.running)
                 }
             }
@@ -208,10 +225,13 @@ extension BrokerCore {
     private func writeClass(from donor: Int32, for own: Int32, to json: inout JSONText) {
         json.member("effective-class", interests[donor].priority.name)
         json.member("class-is-own", donor == own)
-        guard donor != own else { return }
+        let principal = handlers[interests[own].handler].principal
+        let other = interests[donor].handler
+        guard donor != own, seesAll(own) || handlers[other].principal == principal else { return }
         json.member("class-from") { json in
             json.object { json in
-                json.member("handler", handlers[interests[donor].handler].id.description)
+                json.member("handler", handlers[other].id.description)
+                writePrincipal(of: other, for: principal, to: &json)
                 json.member("request", interests[donor].request.description)
             }
         }

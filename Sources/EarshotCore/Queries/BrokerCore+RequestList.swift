@@ -3,7 +3,7 @@ internal import EarshotWire
 
 /// The list of requests in answers to QUERY.
 extension BrokerCore {
-    /// Writes requests by record number, so that a request that exists during all pages is in exactly one of them.
+    /// Writes requests of all principals for the administrator, by record number, so that a request that exists during all pages is in exactly one of them.
     ///
     /// A page examines at most `examinedRequests` records. So it may be empty, and have a next one all the same.
     func writeRequests(_ page: QueryPage, to json: inout JSONText, now: Tick) {
@@ -29,7 +29,7 @@ extension BrokerCore {
         if next < bound { json.member("requests-next", String(next - 1)) }
     }
 
-    /// Requests that a page lists.
+    /// Requests that a page of the administrator lists. A handler is one of its own.
     private struct RequestFilter {
         /// Number of the handler; nil for any.
         let handler: Int32?
@@ -43,7 +43,7 @@ extension BrokerCore {
             state = page.state
             switch page.handler {
             case .handler(let id):
-                handler = handlers.number(of: id)
+                handler = handlers.number(of: HandlerKey(PrincipalTable.administrator, id))
                 subtree = nil
                 isEmpty = handler == nil
             case .subtree, nil:
@@ -58,14 +58,21 @@ extension BrokerCore {
         guard interests.contains(number), interests[number].isListed, !isPurged(number) else { return false }
         let handler = interests[number].handler
         if let only = filter.handler, only != handler { return false }
-        if let subtree = filter.subtree, !subtree.matches(handlers[handler].id) { return false }
+        if let subtree = filter.subtree {
+            guard handlers[handler].principal == PrincipalTable.administrator, subtree.matches(handlers[handler].id)
+            else { return false }
+        }
         return filter.state.map { $0 == state(of: number) } ?? true
     }
 
-    private func writeRequest(_ interest: Int32, to json: inout JSONText, now: Tick) {
+    /// - Parameter principal: the principal to which the request is listed.
+    func writeRequest(
+        _ interest: Int32, for principal: Int32 = PrincipalTable.administrator, to json: inout JSONText, now: Tick
+    ) {
         json.object { json in
             let record = interests[interest]
             json.member("handler", handlers[record.handler].id.description)
+            writePrincipal(of: record.handler, for: principal, to: &json)
             json.member("request", record.request.description)
             json.member("state", state(of: interest).rawValue)
             json.member("class", record.priority.name)

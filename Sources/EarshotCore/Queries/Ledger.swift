@@ -24,6 +24,16 @@ public struct Ledger: Equatable, Sendable {
         public var failures: Int { failed.values.reduce(0, +) }
 
         public var isBalanced: Bool { submitted == answered + failures + removed + orphaned + pending }
+
+        /// Adds the counters of other requests.
+        mutating func add(_ other: Requests) {
+            submitted += other.submitted
+            answered += other.answered
+            failed.merge(other.failed) { $0 + $1 }
+            removed += other.removed
+            orphaned += other.orphaned
+            pending += other.pending
+        }
     }
 
     /// Counters of terminals on their way to clients.

@@ -29,6 +29,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case durableSize = "durable-size"
     case durableTime = "durable-time"
     case cookieTime = "cookie-time"
+    case shareBetweenUsers = "share-between-users"
     case admission
     case logLevel = "log-level"
     case accessLog = "access-log"
@@ -128,6 +129,10 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(
                 .time(0...30 * WireLimits.seconds * 1_000), .core(\.cookieMilliseconds),
                 help: "retention time of a cookie jar without handlers of its root, in seconds")
+        case .shareBetweenUsers:
+            .init(
+                .word(["off", "on"]), .lookedUp(0),
+                help: "fetches and stored responses that users share, if the requests identify no user")
         case .admission:
             .init(
                 .word(["open", "closed"]), .permission(\.isAdmitting),

@@ -302,7 +302,7 @@ extension BrokerCore {
     /// Records a PROGRESS that the socket refused. `tellMissedProgress` sends the state at the time when the socket is
     /// writable.
     public mutating func progressRefused(_ handler: HandlerID, _ request: RequestID, by id: ClientID) {
-        guard let client = clients.number(of: id), let handler = handlers.number(of: handler),
+        guard let client = clients.number(of: id), let handler = handlers.number(of: key(handler, of: client)),
             let interest = listedInterest(request, of: handler),
             clients[client].missedProgress.count < limits.missedProgress
         else { return }

@@ -35,6 +35,19 @@ public struct CredentialRule: Hashable, Sendable {
         return TrustScope(material: material)
     }
 
+    /// Names of fields that choose a representation and identify no user.
+    private static let anonymousNames = [
+        "accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "pragma", "range",
+        "user-agent",
+    ]
+
+    /// Returns whether a request holds nothing that may identify a user: no credentials, and no fields with unknown
+    /// names, which may be credentials of an application.
+    public func isAnonymous(_ request: HTTPRequest) -> Bool {
+        request.url.isHTTP && scope(of: request) == .shared
+            && request.fields.canonical { field in !Self.anonymousNames.contains { field.isNamed($0) } }.isEmpty
+    }
+
     /// Returns the route for another origin, without the client certificate.
     public func withoutCredentials(_ route: Route) -> Route {
         var route = route

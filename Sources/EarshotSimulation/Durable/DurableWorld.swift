@@ -198,7 +198,7 @@ struct DurableWorld {
         switch asked {
         case .storeResult(_, let result):
             disk.ask(asked, content: result.body.flatMap { contents[$0] } ?? result.file.flatMap { spool.bodies[$0] })
-        case .store(let id, _, let head):
+        case .store(let id, _, _, let head):
             if case .fetch(let fetch)? = try? ClientMessage(head: head) {
                 promises.given(RequestName(handler: fetch.handler, request: fetch.request), id)
             }

@@ -67,7 +67,7 @@ struct SimulatedDisk {
 
     private mutating func carryOut(_ action: Action.Durable, _ content: String?) {
         switch action {
-        case .store(let id, let acceptedAt, let head):
+        case .store(let id, _, let acceptedAt, let head):
             guard !isFull, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
                 answers.append(.refused(id))
                 return

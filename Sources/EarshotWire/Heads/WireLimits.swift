@@ -16,6 +16,8 @@ public enum WireLimits {
     public static let handlerBytes = 200
     /// Maximum length of a request ID, a tag or a client instance in bytes: enough for a UUID with a prefix.
     public static let identifierBytes = 64
+    /// Maximum length of `after` in QUERY: a handler, `//` and an ID.
+    public static let cursorBytes = handlerBytes + 2 + identifierBytes
     /// Maximum length of a URL in bytes, commonly accepted by servers and proxies.
     public static let urlBytes = 8_192
     /// Maximum bytes of a request's body, regardless of the broker's setting: four frames of this size fit into the

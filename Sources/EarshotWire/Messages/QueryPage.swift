@@ -22,7 +22,7 @@ public struct QueryPage: Equatable, Sendable {
         for (name, value) in reader.fields {
             switch name {
             case "after":
-                guard (1...WireLimits.handlerBytes).contains(value.bytes.count),
+                guard (1...WireLimits.cursorBytes).contains(value.bytes.count),
                     value.bytes.allSatisfy({ (0x21...0x7e).contains($0) })
                 else {
                     throw WireError(.badMessage, "after must be the NAME-next of an earlier answer")

@@ -92,7 +92,8 @@ enum ShellCompletion {
             return []
         }
         guard case .array(let items)? = answer?.member("handlers") else { return [] }
-        return items.compactMap { $0.member("handler")?.text }.filter { $0.hasPrefix(prefix) && isPlain($0) }
+        let own = items.filter { $0.member("principal") == nil }
+        return own.compactMap { $0.member("handler")?.text }.filter { $0.hasPrefix(prefix) && isPlain($0) }
     }
 
     /// Returns a name before all names with this prefix and after nearly all others; nil for the empty prefix.

@@ -110,6 +110,8 @@ struct HandlerRow {
     static let columns = ["pending", "answered", "failed", "removed", "orphaned", "subscribers", "handler"]
 
     let handler: String
+    /// Principal that it belongs to; nil for one of the client's own.
+    let principal: String?
     let subscribers: Int
     let pending: Int
     let answered: Int
@@ -130,6 +132,7 @@ struct HandlerRow {
         guard let name = item.member("handler")?.text, let requests = item.member("requests") else { return nil }
         func number(_ value: JSONValue?) -> Int { value?.text.flatMap { Int($0) } ?? 0 }
         handler = name
+        principal = item.member("principal")?.text
         subscribers = number(item.member("listeners"))
         pending = number(requests.member("pending"))
         answered = number(requests.member("answered"))
@@ -144,13 +147,15 @@ struct HandlerRow {
 
     /// Cells of its line, in the order of ``columns``. Control characters are escaped.
     var cells: [String] {
-        [pending, answered, failed, removed, orphaned, subscribers].map { String($0) } + [TerminalText.escaped(handler)]
+        [pending, answered, failed, removed, orphaned, subscribers].map { String($0) }
+            + [TerminalText.escaped(handler + (principal.map { " (\($0))" } ?? ""))]
     }
 
     /// Its line of JSON.
     var json: [UInt8] {
         var line = JSONLine()
         line.member("handler", handler)
+        if let principal { line.member("principal", principal) }
         line.member("subscribers", subscribers)
         line.member("pending", pending)
         line.member("answered", answered)

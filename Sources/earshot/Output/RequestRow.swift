@@ -33,6 +33,9 @@ struct RequestRow {
         return RequestKey(handler, id)
     }
 
+    /// Principal of its handler; nil for one of the client's own.
+    var principal: String? { text("principal") }
+
     /// Code of its failure; nil for others.
     var code: String? { text("code") }
 
@@ -41,8 +44,9 @@ struct RequestRow {
         let age = text("age-ms").flatMap { Int($0) }.map { TimeText.age(milliseconds: $0) }
         let end = text("code") ?? text("status")
         let state = (text("state") ?? "-") + (end.map { ":" + $0 } ?? "")
+        let handler = (text("handler") ?? "-") + (principal.map { " (\($0))" } ?? "")
         return [
-            state, text("class") ?? "-", age ?? "-", text("attempts") ?? "-", text("handler") ?? "-",
+            state, text("class") ?? "-", age ?? "-", text("attempts") ?? "-", handler,
             text("request") ?? "-", text("url") ?? "-",
         ].map(TerminalText.escaped)
     }

@@ -94,7 +94,8 @@ final class TopRun {
         case .answer(.status, let json): status = JSONValue(json)
         case .answer(.handlers, let json):
             guard let answer = JSONValue(json) else { return }
-            rows += HandlerRow.rows(answer)
+            // A key acts on a name, which means the user's own handler.
+            rows += HandlerRow.rows(answer).filter { $0.principal == nil }
             if rows.count < Self.handlers, let after = answer.member("handlers-next")?.text {
                 session.connection.query(.handlers, QueryPage(after: after))
                 return

@@ -76,7 +76,7 @@ struct DurableRefusalTests {
         hello.replies = 0
         // The disk completes the first write while the client is away, and the second after its return.
         bed.disk.take(
-            asked.filter { if case .durable(.store(DurableID(rawValue: 1), _, _)) = $0 { true } else { false } })
+            asked.filter { if case .durable(.store(DurableID(rawValue: 1), _, _, _)) = $0 { true } else { false } })
         bed.pass()
         bed.pass { rig in
             rig.connect(ids[1])
@@ -84,7 +84,7 @@ struct DurableRefusalTests {
         }
         #expect(verbs(of: bed, ids[1]) == ["WELCOME", isFull ? "FAILED" : "ACCEPTED"])
         bed.disk.take(
-            asked.filter { if case .durable(.store(DurableID(rawValue: 2), _, _)) = $0 { true } else { false } })
+            asked.filter { if case .durable(.store(DurableID(rawValue: 2), _, _, _)) = $0 { true } else { false } })
         bed.pass()
         #expect(verbs(of: bed, ids[1]) == [isFull ? "FAILED" : "ACCEPTED"])
         // The client received neither reply.

@@ -42,14 +42,14 @@ struct FlightTableTests {
     ) {
         let request = HTTPRequest(
             method: .get, url: try FetchURL(url, hosts: nil), fields: HeaderFields(), route: Route())
-        return (request, FlightKey(request, redirect: .follow, own: nil, alone: alone, mode: mode))
+        return (request, FlightKey(request, redirect: .follow, partition: nil, alone: alone, mode: mode))
     }
 
     private static func begin(
         _ table: inout FlightTable, _ url: String = "http://o/", mode: CacheMode = .default, isAlone: Bool = false
     ) throws -> Int32 {
         let (request, key) = try key(url, mode: mode, alone: isAlone ? table.nextID : nil)
-        return table.begin(request, redirect: .follow, ownKey: nil, key, scope: 3, isAlone: isAlone, body: nil)
+        return table.begin(request, redirect: .follow, partition: nil, key, scope: 3, isAlone: isAlone, body: nil)
     }
 
     /// Enters a phase. A deferred cancellation allows the flight to be `ended`, and the flight of another URL allows it

@@ -22,7 +22,7 @@ struct PartStoreTests {
     private static func key(_ name: String = "k") throws -> FlightKey {
         let url = try FetchURL("http://a.example/\(name)", hosts: nil)
         let request = HTTPRequest(method: .get, url: url, fields: HeaderFields(), route: Route())
-        return FlightKey(request, redirect: .follow, own: nil, alone: nil)
+        return FlightKey(request, redirect: .follow, partition: nil, alone: nil)
     }
 
     private static func part(_ file: String, bytes: Int = 100) -> KeptPart {

@@ -50,6 +50,6 @@ struct PrincipalTableTests {
         #expect(table.count == 1_001)
         #expect(sweeps <= 5)
         #expect(table.checkInvariants(used: used) == [])
-        #expect(table.checkInvariants(used: [5_000]) == ["12: a session has no principal"])
+        #expect(table.checkInvariants(used: [5_000]) == ["12: a session or a handler has no principal"])
     }
 }

@@ -7,6 +7,7 @@ struct FakeDisk {
     struct Row: Equatable {
         var acceptedAt: Int64
         var head: [UInt8]
+        var principal: String?
         var result: DurableResult?
     }
 
@@ -42,12 +43,12 @@ struct FakeDisk {
         waiting = []
         for action in taken {
             switch action {
-            case .store(let id, let acceptedAt, let head):
+            case .store(let id, let principal, let acceptedAt, let head):
                 guard !isFull else {
                     core.durableRefused(id, isFull: true, now: now)
                     continue
                 }
-                rows[id] = Row(acceptedAt: acceptedAt, head: head)
+                rows[id] = Row(acceptedAt: acceptedAt, head: head, principal: principal?.description)
                 core.durableStored(id, now: now)
             case .storeResult(let id, let result):
                 let isStored = !isFull && rows[id] != nil
@@ -77,7 +78,8 @@ struct FakeDisk {
     func restore(_ core: inout BrokerCore, now: Tick) {
         for (id, row) in rows.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
             var entry = DurableEntry(
-                id: id, acceptedAt: row.acceptedAt, head: row.head, hasResult: row.result != nil)
+                id: id, acceptedAt: row.acceptedAt, head: row.head, principal: row.principal,
+                hasResult: row.result != nil)
             if let head = row.result?.head, case .terminal(let terminal)? = try? BrokerMessage(head: head),
                 case .failed(let failure) = terminal.outcome
             {

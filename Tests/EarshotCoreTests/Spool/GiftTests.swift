@@ -158,7 +158,7 @@ import Testing
         rig.core.facilities.isKeeping = true
         let client = rig.client(1)
         ask(by: client) { $0.options.isDurable = true }
-        let kept = rig.actions.compactMap { if case .durable(.store(let id, _, _)) = $0 { id } else { nil } }
+        let kept = rig.actions.compactMap { if case .durable(.store(let id, _, _, _)) = $0 { id } else { nil } }
         let id = try #require(kept.first)
         rig.pass { $0.core.durableStored(id, now: $0.now) }
         #expect(rig.core.ownName(of: try #require(rig.jobs.first).attempt, by: worker) == nil)

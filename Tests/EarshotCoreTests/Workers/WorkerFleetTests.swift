@@ -145,7 +145,7 @@ struct WorkerFleetTests {
         #expect(fleet[worker].leases[attempt]?.flight == 3 && fleet[worker].leases[attempt]?.orphan == nil)
         let url = try FetchURL("http://a.example/")
         let request = HTTPRequest(method: .get, url: url, fields: HeaderFields())
-        let key = FlightKey(request, redirect: .follow, own: nil, alone: nil)
+        let key = FlightKey(request, redirect: .follow, partition: nil, alone: nil)
         fleet.cancel(attempt, abandoned: AbandonedFlight(key: key, request: request), at: worker)
         #expect(fleet[worker].leases[attempt]?.abandoned?.key == key)
         #expect(fleet[worker].leases[attempt]?.flight == nil && fleet[worker].cancelling == 1)
