@@ -90,6 +90,7 @@ extension ReferenceModel {
             object(2, "a connection that is gone is told \(message)")
             return
         }
+        let message = qualified(message, of: client)
         switch message {
         case .progress(let progress):
             let name = RequestName(handler: progress.handler, request: progress.request)
@@ -146,7 +147,8 @@ extension ReferenceModel {
 
     /// - Parameter isRead: Whether the terminal was stored in a file, together with its body.
     private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID, inPass: Bool, isRead: Bool) {
-        let name = RequestName(handler: terminal.handler, request: terminal.request)
+        let handler = connections[id].map { qualified(terminal.handler, of: $0) } ?? terminal.handler
+        let name = RequestName(handler: handler, request: terminal.request)
         if inPass, case .failed(let failure) = terminal.outcome, failure.code == "unsupported-scheme" { deserted(name) }
         guard let client = connections[id] else {
             object(2, "a terminal of \(name) goes to client \(id.rawValue), which is gone")
@@ -158,6 +160,7 @@ extension ReferenceModel {
             return
         }
         guard let request = client.due[name]?.first else {
+            checkForeign(terminal, to: client)
             let isRemoved = client.removed.contains(name) || client.removedHandlers.contains(name.handler)
             object(
                 isRemoved ? 2 : 1,

@@ -16,7 +16,11 @@ extension ReferenceModel {
             reply = (id, .error("hello-required"))
             return
         }
-        switch message {
+        guard client.principal == nil || !Self.isReserved(message) else {
+            reply = (id, .error("not-authorized"))
+            return
+        }
+        switch qualified(message, of: client) {
         case .hello: break
         case .fetch(let fetch): fetchAsked(fetch, by: client)
         case .cancel(let handler, let request):

@@ -103,7 +103,9 @@ extension ReferenceModel {
         for flight in stranded where flight.phase != .over && servedClass(of: flight) != nil {
             let isLeft = refusals[flight.content.job.scheme, default: 0] >= limits.refusalsPerPass
             if isLeft { leavesRefusals = true }
-            expect(isLeft || isPurging, 14, "\(flight.content.job) waits for a scheme that nobody serves")
+            expect(
+                isLeft || isPurging, 14, "\(flight.content.job) waits for a scheme that nobody serves",
+                kind: "waits for a scheme that nobody serves")
         }
     }
 

@@ -20,7 +20,8 @@ extension ReferenceModel {
         }
         guard !client.isRequestReply, let token = hello.token,
             let session = sessions.values.first(where: {
-                $0.leaseMilliseconds > 0 && $0.token == token && $0.name == hello.client && !$0.isClosing
+                $0.leaseMilliseconds > 0 && $0.token == token && $0.name == hello.client
+                    && $0.principal == hello.principal && !$0.isClosing
             })
         else {
             client.name = hello.client
@@ -46,6 +47,7 @@ extension ReferenceModel {
 
     private func greet(_ client: SessionRecord, _ hello: Hello, session: SessionRecord?) {
         client.isOpen = true
+        client.principal = hello.principal
         client.window = hello.window
         let lease = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
         client.leaseMilliseconds = client.isRequestReply ? 0 : lease

@@ -13,6 +13,8 @@ final class SessionRecord {
     /// Token for resuming it, if it has a lease.
     let token: SessionToken
     var name: String?
+    /// Principal that it belongs to; nil for the administrator.
+    var principal: PrincipalName?
     /// Whether HELLO was accepted.
     var isOpen = false
     var leaseMilliseconds = 0

@@ -13,6 +13,8 @@ struct BrokerUnderTest {
     private var sequences: [ClientID: UInt64] = [:]
     /// Terminals in the shell's file, for the canary that exchanges them.
     private var waiting: Set<WaitingID> = []
+    /// Principals of connections, for the canaries that confuse them.
+    private var principals: [ClientID: PrincipalName?] = [:]
     /// Requests that the deadline canary may end.
     private var open: [ClientID: [(HandlerID, RequestID)]] = [:]
 
@@ -145,8 +147,24 @@ struct BrokerUnderTest {
         case (.unboundedWorker, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.slots += 1
             return .workerSaid(id, .ready(ready), body)
+        case (.foreignTerminal, .clientSaid(let id, .hello(let hello))):
+            principals[id] = .some(hello.principal)
+            return event
+        case (.foreignTerminal, .clientLost(let id)):
+            principals[id] = nil
+            return event
+        case (.sharedNamespace, .clientSaid(let id, .hello(var hello))):
+            hello.principal = nil
+            return .clientSaid(id, .hello(hello))
         default: return event
         }
+    }
+
+    /// A connected client of another principal; the same client if there is none.
+    private func stranger(to client: ClientID) -> ClientID {
+        let own = principals[client] ?? nil
+        let others = principals.filter { $0.value != own }.keys
+        return others.min { $0.rawValue < $1.rawValue } ?? client
     }
 
     /// Cancels other requests together with one that ended by its deadline.
@@ -226,6 +244,8 @@ struct BrokerUnderTest {
                 changed.append(.client(.deliver(client, Self.changed(terminal, isGiven: true), body)))
             case (.lostGift, .client(.deliver(let client, let terminal, let body))):
                 changed.append(.client(.deliver(client, Self.changed(terminal, isGiven: false), body)))
+            case (.foreignTerminal, .client(.deliver(let client, let terminal, let body))):
+                changed.append(.client(.deliver(stranger(to: client), terminal, body)))
             case (.killedOwnWorker, .worker(.close(let worker))): changed.append(.worker(.kill(worker)))
             case (.staleCompletion, .worker(.send(_, .job(let job)))):
                 current[job.attempt.flight] = job.attempt

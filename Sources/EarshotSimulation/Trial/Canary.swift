@@ -75,6 +75,12 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A response to an earlier broker answers a request made after the response was complete.
     case answerBeforeRequest = "answer-before-request"
 
+    /// A terminal goes to a client of another principal.
+    case foreignTerminal = "foreign-terminal"
+
+    /// All principals act in one namespace.
+    case sharedNamespace = "shared-namespace"
+
     /// Invariants of which it violates one first.
     public var invariants: Set<Int> {
         switch self {
@@ -96,6 +102,9 @@ public enum Canary: String, CaseIterable, Sendable {
         case .purgedBeforeLease, .splicedBody: [12]
         case .foreignScheme, .killedOwnWorker, .desertedScheme: [14]
         case .sharedGift, .lostGift: [15]
+        case .foreignTerminal: [16]
+        // A request of another principal is taken for one's own, or its ID is in use.
+        case .sharedNamespace: [1, 2, 10, 16]
         }
     }
 }

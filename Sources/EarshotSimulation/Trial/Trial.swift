@@ -41,7 +41,10 @@ struct Trial {
             isUnderWay: broker.core.isPurging, notices: broker.core.purgeNotices)
         let judgement = model.observe(
             event, at: now, actions: actions, ledger: broker.core.ledger, purge: purge,
-            isOpen: { [core = broker.core] in core.isOpen($0.request, of: $0.handler) })
+            isOpen: { [core = broker.core] name in
+                let (principal, handler) = ReferenceModel.owner(of: name.handler)
+                return core.isOpen(name.request, of: handler, principal)
+            })
         if let judgement { throw judgement }
         if case .dispatch = event {
             dispatches += 1

@@ -41,6 +41,8 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     case limitChanges = "limit-changes"
     /// Users' workers, which serve one or more schemes of their own.
     case ownWorkers = "own-workers"
+    /// Clients act for several principals, which use equal names.
+    case principals
     /// The disk temporarily rejects writes: waiting data stays in memory and no body becomes a file. Occasionally
     /// stored data is unreadable.
     case diskFaults = "disk-faults"

@@ -32,7 +32,8 @@ struct Setting {
 
     init(_ options: SimulationOptions, _ random: inout SeededGenerator) {
         // Drawn in a fixed order: a fault excluded by `options` changes nothing else.
-        let drawn = Fault.allCases.filter { [.diskFaults, .splitPasses].contains($0) || !random.perMille(300) }
+        let later: Set<Fault> = [.diskFaults, .splitPasses, .principals]
+        let drawn = Fault.allCases.filter { later.contains($0) || !random.perMille(300) }
         faults = Set(drawn).subtracting(options.without)
         clients = 3 + random.below(22)
         workers = 1 + random.below(6)
@@ -71,11 +72,13 @@ struct Setting {
         limits.refusalsPerPass = [1, 5, 1_000][own.below(3)]
         limits.spoolRetryMilliseconds = [20, 1_000][own.below(2)]
         if own.perMille(500) { faults.remove(.splitPasses) }
+        let hasPrincipals = own.perMille(400)
         limits.handOverMessages = [1, 4, 512][own.below(3)]
         limits.keptReplies = [2, 8, 256][own.below(3)]
         limits.deathsOfSuspect = 1 + own.below(2)
         limits.isolationMilliseconds = [5, 50, 200][own.below(3)]
         limits.suspicionMilliseconds = [20, 500, 60_000][own.below(3)]
+        if !hasPrincipals { faults.remove(.principals) }
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

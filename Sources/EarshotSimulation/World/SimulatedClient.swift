@@ -17,6 +17,8 @@ struct SimulatedClient {
     var window: Int?
     var isRequestReply: Bool
     var isSlow: Bool
+    /// Principal for which it acts; nil for the administrator.
+    var principal: PrincipalName?
     /// Numbers of the handlers it uses.
     var handlers: [Int]
     /// Requested lease in milliseconds.

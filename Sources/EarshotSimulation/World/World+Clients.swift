@@ -9,7 +9,8 @@ extension World {
         let window: Int? = [nil, nil, 1, 3, 16, 256, 256, 64][kind]
         let handlers = (0..<max(2, setting.handlers * 2 / setting.clients)).map { _ in random.below(setting.handlers) }
         return SimulatedClient(
-            window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250), handlers: handlers,
+            window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250),
+            principal: setting.has(.principals) ? PrincipalName("uid:\(clients.count % 3)") : nil, handlers: handlers,
             lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0,
             tellsAge: !clients.count.isMultiple(of: 3))
     }
@@ -32,6 +33,7 @@ extension World {
         var hello = Hello(client: "c\(number)", window: clients[number].window)
         hello.leaseMilliseconds = clients[number].lease
         hello.token = clients[number].token
+        hello.principal = clients[number].principal
         if hello.token != nil, random.perMille(50) {
             // Token of another session, or an unknown one.
             hello.token = Trial.token(of: ClientID(rawValue: UInt64(random.below(Int(lastLink) + 2))))
@@ -188,6 +190,14 @@ extension World {
 
     /// Sends a new request, and stores it for repetition after a disconnection.
     private mutating func submit(_ fetch: Fetch, for want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
+        var fetch = fetch
+        if let principal = clients[number].principal, fetch.options.coalesces,
+            !fetch.httpFields.starts(with: "host:".utf8)
+        {
+            // A JOB identifies its flight, and principals share none.
+            fetch.httpFields = Array("x-user: \(principal)".utf8)
+            fetch.options.cache = .default
+        }
         say(.fetch(fetch), link)
         guard fetch.options.subscribes else { return }
         clients[number].wants[want] = fetch

@@ -1,0 +1,84 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// Namespaces of principals: invariant 16.
+///
+/// The model has one namespace. In it a handler of a principal is called `PRINCIPAL/NAME`, and its requests have the
+/// principal in their coalescing key. So the principals are separated without any rule, whatever the core does.
+extension ReferenceModel {
+    /// The model's name of a handler that a client knows by `handler`.
+    func qualified(_ handler: HandlerID, of client: SessionRecord) -> HandlerID {
+        client.principal.flatMap { HandlerID("\($0)/\(handler)") } ?? handler
+    }
+
+    private func qualified(_ pattern: HandlerPattern, of client: SessionRecord) -> HandlerPattern {
+        switch pattern {
+        case .handler(let handler): .handler(qualified(handler, of: client))
+        case .subtree(let handler): .subtree(qualified(handler, of: client))
+        }
+    }
+
+    /// Principal and wire name of a handler in the model.
+    static func owner(of handler: HandlerID) -> (principal: PrincipalName?, handler: HandlerID) {
+        guard handler.description.hasPrefix("uid:"), let principal = PrincipalName(String(handler.root)),
+            let plain = HandlerID(String(handler.description.dropFirst(handler.root.count + 1)))
+        else { return (nil, handler) }
+        return (principal, plain)
+    }
+
+    /// A client's message with the model's names.
+    func qualified(_ message: ClientMessage, of client: SessionRecord) -> ClientMessage {
+        guard let principal = client.principal else { return message }
+        switch message {
+        case .fetch(var fetch):
+            fetch.handler = qualified(fetch.handler, of: client)
+            fetch.options.key = "\(principal) \(fetch.options.key ?? "")"
+            return .fetch(fetch)
+        case .cancel(let handler, let request): return .cancel(qualified(handler, of: client), request)
+        case .retry(let handler, let request): return .retry(qualified(handler, of: client), request)
+        case .remove(let pattern): return .remove(qualified(pattern, of: client))
+        case .subscribe(let pattern): return .subscribe(qualified(pattern, of: client))
+        case .unsubscribe(let pattern): return .unsubscribe(qualified(pattern, of: client))
+        case .priority(let handler, let request, let priority):
+            return .priority(qualified(handler, of: client), request, priority)
+        case .hello, .cookies, .acknowledge, .query, .set, .read, .bye: return message
+        }
+    }
+
+    /// A message to a client with the model's names.
+    func qualified(_ message: BrokerMessage, of client: SessionRecord) -> BrokerMessage {
+        guard client.principal != nil else { return message }
+        switch message {
+        case .progress(var progress):
+            progress.handler = qualified(progress.handler, of: client)
+            return .progress(progress)
+        case .cancelled(let handler, let request): return .cancelled(qualified(handler, of: client), request)
+        case .removed(let pattern, let count): return .removed(qualified(pattern, of: client), count: count)
+        case .welcome, .accepted, .terminal, .answer, .changed, .data, .error, .goodbye: return message
+        }
+    }
+
+    /// Whether only the administrator may send a message of the simulated world.
+    static func isReserved(_ message: ClientMessage) -> Bool {
+        switch message {
+        case .set, .query(.origins, _), .query(.workers, _), .query(.settings, _): true
+        case .hello, .fetch, .cancel, .retry, .remove, .subscribe, .unsubscribe, .priority, .cookies, .acknowledge,
+            .query, .read, .bye:
+            false
+        }
+    }
+
+    /// Invariant 16: a terminal that is not due to a client must not be due to one of another principal.
+    func checkForeign(_ terminal: Terminal, to client: SessionRecord) {
+        let owner = sessions.values.first { other in
+            let name = RequestName(handler: qualified(terminal.handler, of: other), request: terminal.request)
+            return other.principal != client.principal && other.due[name] != nil
+        }
+        guard let owner else { return }
+        object(
+            16,
+            "client \(client.connection.rawValue) is told \(terminal.handler) \(terminal.request) of client "
+                + "\(owner.connection.rawValue), which belongs to another principal",
+            kind: "another principal's terminal")
+    }
+}
