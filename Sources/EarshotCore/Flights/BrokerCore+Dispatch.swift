@@ -84,7 +84,7 @@ extension BrokerCore {
         let clients = clients.snapshot
         let governor = governor.snapshot
         let dueDeliveries = limits.dueDeliveries
-        return queue.next(in: pool, isForHigh: isForHigh) { client, scope, priority in
+        return queue.next(in: pool, isForHigh: isForHigh) { _, client, scope, priority in
             if let client, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { return .client }
             return switch governor.obstacle(in: scope, to: priority) {
             case .coolDown: .scope

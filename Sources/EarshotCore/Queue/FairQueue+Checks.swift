@@ -10,15 +10,18 @@ extension FairQueue {
         checkInterests(check)
         checkLanes(check)
         checkRoots(check)
+        checkLines(check)
+        checkTurns(check)
         checkParkings(check)
         check(
-            rootNumbers.count == roots.count && laneNumbers.count == lanes.count && leafNumbers.count == leaves.count
-                && parkingNumbers.count == parkings.count, "12: a key of the queue has no record")
+            lineNumbers.count == lines.count && rootNumbers.count == roots.count && laneNumbers.count == lanes.count
+                && leafNumbers.count == leaves.count, "12: a key of the queue has no record")
         return faults
     }
 
     private func checkInterests(_ check: Check) {
-        var counts = lines.map { [Int](repeating: 0, count: $0.counts.count) }
+        var counts: [Int32: ByClass<Int>] = [:]
+        var poolCounts = [Int](repeating: 0, count: pools.count)
         var sum = 0
         for leaf in leaves.indices {
             let key = leaves[leaf].key
@@ -31,7 +34,9 @@ extension FairQueue {
             check(
                 members.allSatisfy { leafOfInterest[Int($0)].wrappedValue == leaf },
                 "4: handler \(key.handler) has another's interest")
-            counts[Int(pool(of: key.lane))][Int(lanes[key.lane].priority.rawValue)] += members.count
+            let line = line(of: key.lane)
+            counts[line, default: ByClass(repeating: 0)][lanes[key.lane].priority] += members.count
+            poolCounts[Int(lines[line].key.pool)] += members.count
             sum += members.count
             check(leafNumbers.find(key.hash) { leaves[$0].key == key } == leaf, "4: a handler has another number")
         }
@@ -39,7 +44,10 @@ extension FairQueue {
         check(
             leafOfInterest.count { $0.wrappedValue != nil } == count,
             "4: \(count) interests are queued, others have a place")
-        check(counts == lines.map(\.counts), "4: the counts by class are \(counts)")
+        for line in lines.indices {
+            check(counts[line] == lines[line].counts, "4: the counts of line \(line) are \(lines[line].counts)")
+        }
+        check(poolCounts == pools.map(\.count), "4: the counts by pool are \(pools.map(\.count))")
     }
 
     private func checkLanes(_ check: Check) {
@@ -86,37 +94,57 @@ extension FairQueue {
         }
         let isRotating = lanes.indices.count { if case .rotating = lanes[$0].phase { true } else { false } }
         check(rotating == isRotating, "4: \(isRotating) lanes rotate, \(rotating) have turns")
+    }
+
+    private func checkLines(_ check: Check) {
+        var counts: [Int32: Int] = [:]
+        for root in roots.indices { counts[roots[root].key.line, default: 0] += 1 }
         var turning = 0
-        for (pool, line) in lines.enumerated() {
-            for (row, rotation) in line.rotations.enumerated() {
-                let members = rootChains.members(of: rotation)
-                turning += members.count
+        for number in lines.indices {
+            let line = lines[number]
+            let count = counts[number, default: 0]
+            check(line.rootCount == count && count > 0, "12: line \(number) counts \(line.rootCount) of \(count) roots")
+            check(
+                lineNumbers.find(line.key.hash) { lines[$0].key == line.key } == number, "4: a line has another number")
+            check(line.tag <= pools[Int(line.key.pool)].serial, "4: line \(number) has a turn of the future")
+            var rotating = 0
+            for priority in ClassSchedule.classes {
+                let members = rootChains.members(of: line.rotations[priority])
+                rotating += members.count
                 check(
                     members.allSatisfy {
-                        roots[$0].isInRotation && Int(roots[$0].key.pool) == pool
-                            && Int(roots[$0].key.priority.rawValue) == row
-                    }, "4: pool \(pool) has a wrong root")
+                        roots[$0].isInRotation && roots[$0].key.line == number && roots[$0].key.priority == priority
+                    }, "4: line \(number) has a wrong root")
             }
+            check(
+                line.rotating == rotating, "4: line \(number) counts \(line.rotating) of \(rotating) roots with turns")
+            turning += rotating
         }
         check(turning == roots.indices.count { roots[$0].isInRotation }, "4: a root has no turns")
     }
 
-    private func checkParkings(_ check: Check) {
-        var parked = 0
-        for number in parkings.indices {
-            let parking = parkings[number]
-            check(!parking.isEmpty, "12: no lane is parked at \(parking.key)")
-            check(parkingNumber(parking.key) == number, "4: \(parking.key) has another number")
-            for (row, chain) in parking.byClass.enumerated() {
-                let members = laneChains.members(of: chain)
-                parked += members.count
-                check(
-                    members.allSatisfy {
-                        lanes[$0].phase == .parked(parking.key) && Int(lanes[$0].priority.rawValue) == row
-                    }, "4: \(parking.key) has a wrong lane")
+    private func checkTurns(_ check: Check) {
+        for (number, pool) in pools.enumerated() {
+            var (tags, highTags): ([Int32: UInt64], [Int32: UInt64]) = ([:], [:])
+            for line in lines.indices where Int(lines[line].key.pool) == number {
+                if lines[line].rotating > 0 { tags[line] = lines[line].tag }
+                if !lines[line].rotations[.high].isEmpty { highTags[line] = lines[line].tag }
             }
+            let faults = pool.turns.checkInvariants(tags: tags) + pool.highTurns.checkInvariants(tags: highTags)
+            for fault in faults { check(false, fault) }
+            check(Set(tags.values).count == tags.count, "4: two lines of pool \(number) have the same turn")
         }
-        let count = lanes.indices.count { if case .parked = lanes[$0].phase { true } else { false } }
-        check(parked == count, "4: \(count) lanes are parked, \(parked) wait")
+    }
+
+    private func checkParkings(_ check: Check) {
+        var count = 0
+        let faults = parked.checkInvariants(members: laneChains.members) { lane, key, resource in
+            count += 1
+            return lanes.contains(lane) && lanes[lane].phase == .parked(resource) && line(of: lane) == key.line
+                && lanes[lane].priority == key.priority
+        }
+        for fault in faults { check(false, fault) }
+        let isParked = lanes.indices.count { if case .parked = lanes[$0].phase { true } else { false } }
+        check(count == isParked, "4: \(isParked) lanes are parked, \(count) wait")
     }
 }

@@ -1,21 +1,27 @@
 internal import EarshotWire
 
-/// Queue of interests per pool of workers: weighted classes, then round robin over roots, over the lanes of a root, and
-/// over the handlers of a lane. A handler's interests are served first in, first out.
+/// Queue of interests per pool of workers: round robin over principals, weighted classes, then round robin over roots,
+/// over the lanes of a root, and over the handlers of a lane. A handler's interests are served first in, first out.
+///
+/// A *line* holds the interests of one principal in one pool. It exists while it has an interest, and is in the order
+/// of turns while one of its lanes is in the rotation. So however many urgent requests one principal makes, another's
+/// first request waits for one turn of each principal.
 ///
 /// A handler whose pending requests were all replaced is *fresh*. Fresh handlers precede the others of their lane in
 /// three of four turns, the newest first. So a scrolling list first gets its visible rows, and the oldest rows, which
 /// are likely to be replaced next, wait.
 ///
 /// A *lane* holds the interests of one client at one origin, with one set of credentials, under one root. A lane whose
-/// client's window is full, or whose origin is full or cools down, is *parked* at its next turn: it leaves the rotation
-/// with all its interests, and returns when the obstacle ends. So every operation takes O(1), and blocked interests
-/// cost nothing.
+/// client's window is full, whose principal is at its quota of transfers, or whose origin is full or cools down, is
+/// *parked* at its next turn: it leaves the rotation with all its interests, and returns when the obstacle ends. So
+/// every operation takes O(log principals), and blocked interests cost nothing.
 struct FairQueue {
     /// Position of an interest in the queue.
     struct Place: Hashable {
         /// Number of the pool that fetches it.
         var pool: Int32
+        /// Principal of the handler.
+        var principal: Int32
         var priority: PriorityClass
         /// Number of the first segment of the handler's name.
         var root: Int32
@@ -31,16 +37,25 @@ struct FairQueue {
     enum Obstacle: Equatable {
         case none
         case client
+        /// The principal is at its quota of transfers.
+        case quota
         case scope
         case origin
     }
 
-    struct RootKey: Equatable {
+    struct LineKey: Equatable {
         var pool: Int32
+        var principal: Int32
+
+        var hash: UInt32 { NumberHash.of(pool, principal) }
+    }
+
+    struct RootKey: Equatable {
+        var line: Int32
         var priority: PriorityClass
         var root: Int32
 
-        var hash: UInt32 { NumberHash.of(pool, Int32(priority.rawValue), root) }
+        var hash: UInt32 { NumberHash.of(line, Int32(priority.rawValue), root) }
     }
 
     struct LeafKey: Equatable {
@@ -64,19 +79,30 @@ struct FairQueue {
         var isFresh = false
     }
 
-    /// Queue of one pool.
+    /// Queue of one principal in one pool.
     struct Line {
-        var rotations = [Chain](repeating: Chain(), count: ClassSchedule.classes.count)
+        let key: LineKey
+        /// Serial number of its last turn, or of its beginning: its place in the order of turns.
+        var tag: UInt64
+        var rotations = ByClass(repeating: Chain())
         var schedule = ClassSchedule()
         /// Number of queued interests by class.
-        var counts = [Int](repeating: 0, count: ClassSchedule.classes.count)
+        var counts = ByClass(repeating: 0)
+        var rootCount = 0
+        /// Number of roots in the rotations of all classes.
+        var rotating = 0
     }
 
-    /// Lanes parked at one obstacle, by class.
-    struct Parking {
-        let key: QueueLane.Resource
-        var byClass = [Chain](repeating: Chain(), count: PriorityClass.allCases.count)
-        var isEmpty: Bool { byClass.allSatisfy(\.isEmpty) }
+    /// Lines of one pool.
+    struct Pool {
+        /// Number of queued interests.
+        var count = 0
+        /// Serial number of the last turn.
+        var serial: UInt64 = 0
+        /// Lines with a root in the rotation.
+        var turns = TurnOrder()
+        /// Lines with a root in the rotation of class `high`.
+        var highTurns = TurnOrder()
     }
 
     private static let freshTurns = 3
@@ -84,15 +110,17 @@ struct FairQueue {
     private(set) var roots = Slab<RootNode>()
     private(set) var lanes = Slab<QueueLane>()
     private(set) var leaves = Slab<Leaf>()
-    private(set) var parkings = Slab<Parking>()
+    /// Lines in all pools.
+    private(set) var lines = Slab<Line>()
     /// Indices of the four slabs by key.
+    private(set) var lineNumbers = NumberTable()
     private(set) var rootNumbers = NumberTable()
     private(set) var laneNumbers = NumberTable()
     private(set) var leafNumbers = NumberTable()
-    private(set) var parkingNumbers = NumberTable()
+    private(set) var parked = ParkingTable()
 
-    /// Queues by pool number.
-    private(set) var lines: [Line] = []
+    /// Turns by pool number.
+    private(set) var pools: [Pool] = []
     private(set) var rootChains = Chains()
     /// One table of links for all lanes: each lane is either in its root's rotation or parked.
     private(set) var laneChains = Chains()
@@ -104,26 +132,25 @@ struct FairQueue {
     /// Number of queued interests in all pools.
     private(set) var count = 0
 
-    /// Number of queued interests of a class, in all pools.
+    /// Number of queued interests of a class, in all pools. O(principals).
     func count(of priority: PriorityClass) -> Int {
-        lines.reduce(0) { $0 + $1.counts[Int(priority.rawValue)] }
+        lines.indices.reduce(0) { $0 + lines[$1].counts[priority] }
     }
 
     /// Number of queued interests of a pool.
-    func count(in pool: Int32) -> Int {
-        Int(pool) < lines.count ? lines[Int(pool)].counts.reduce(0, +) : 0
-    }
+    func count(in pool: Int32) -> Int { Int(pool) < pools.count ? pools[Int(pool)].count : 0 }
 
     /// Releases spare capacity of tables, and the entries of interests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
+        lines.releaseRoom(least: least)
         roots.releaseRoom(least: least)
         lanes.releaseRoom(least: least)
         leaves.releaseRoom(least: least)
-        parkings.releaseRoom(least: least)
+        parked.releaseRoom(least: least)
+        lineNumbers.releaseRoom(least: least)
         rootNumbers.releaseRoom(least: least)
         laneNumbers.releaseRoom(least: least)
         leafNumbers.releaseRoom(least: least)
-        parkingNumbers.releaseRoom(least: least)
         rootChains.releaseRoom(beyond: roots.bound, least: least)
         laneChains.releaseRoom(beyond: lanes.bound, least: least)
         leafChains.releaseRoom(beyond: leaves.bound, least: least)
@@ -139,7 +166,7 @@ struct FairQueue {
     mutating func push(_ interest: Int32, at place: Place, first: Bool = false, isFresh: Bool = false) {
         while leafOfInterest.count <= Int(interest) { leafOfInterest.append(OptionalNumber(wrappedValue: nil)) }
         precondition(self.leaf(of: interest) == nil, "interest \(interest) is queued twice")
-        while lines.count <= Int(place.pool) { lines.append(Line()) }
+        while pools.count <= Int(place.pool) { pools.append(Pool()) }
         let leaf = leafNumber(for: place)
         leafOfInterest[Int(interest)].wrappedValue = leaf
         if isFresh { freshen(leaf) }
@@ -149,7 +176,8 @@ struct FairQueue {
             interestChains.append(interest, to: &leaves[leaf].interests)
         }
         count += 1
-        lines[Int(place.pool)].counts[Int(place.priority.rawValue)] += 1
+        pools[Int(place.pool)].count += 1
+        lines[line(of: leaves[leaf].key.lane)].counts[place.priority] += 1
     }
 
     /// Removes an interest; no effect if it is not queued.
@@ -158,8 +186,10 @@ struct FairQueue {
         leafOfInterest[Int(interest)].wrappedValue = nil
         interestChains.remove(interest, from: &leaves[leaf].interests)
         let lane = leaves[leaf].key.lane
+        let line = line(of: lane)
         count -= 1
-        lines[Int(pool(of: lane))].counts[Int(lanes[lane].priority.rawValue)] -= 1
+        pools[Int(lines[line].key.pool)].count -= 1
+        lines[line].counts[lanes[lane].priority] -= 1
         if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
     }
 
@@ -172,25 +202,34 @@ struct FairQueue {
     /// - Parameter isForHigh: whether only class `high` may start.
     mutating func next(
         in pool: Int32, isForHigh: Bool,
-        obstacle: (_ client: Int32?, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
+        obstacle: (_ principal: Int32, _ client: Int32?, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
     ) -> Int32? {
-        let line = Int(pool)
-        guard line < lines.count else { return nil }
-        func hasWork(_ priority: PriorityClass) -> Bool {
-            (!isForHigh || priority == .high) && !lines[line].rotations[Int(priority.rawValue)].isEmpty
-        }
-        while let priority = lines[line].schedule.next(where: hasWork) {
-            if let interest = next(in: line, priority, obstacle) {
-                lines[line].schedule.tookTurn(priority)
-                return interest
-            }
+        let pool = Int(pool)
+        guard pool < pools.count else { return nil }
+        while let line = isForHigh ? pools[pool].highTurns.first : pools[pool].turns.first {
+            guard let interest = next(of: line, isForHigh: isForHigh, obstacle) else { continue }
+            pools[pool].serial += 1
+            let tag = pools[pool].serial
+            lines[line].tag = tag
+            pools[pool].turns.delay(line, tag: tag)
+            pools[pool].highTurns.delay(line, tag: tag)
+            return interest
         }
         return nil
     }
 
     /// Unparks one lane per pool and class when a client's window opens. Each turn of such a lane unparks the next one.
     mutating func clientOpened(_ client: Int32) {
-        for pool in lines.indices { unpark(.client(client, pool: Int32(pool))) }
+        for pool in pools.indices { unpark(.client(client, pool: Int32(pool))) }
+    }
+
+    /// Unparks one lane per pool and class when a principal is no longer at its quota of transfers. Each turn of such a
+    /// lane unparks the next one.
+    mutating func quotaOpened(_ principal: Int32) {
+        guard !parked.isEmpty else { return }
+        for pool in pools.indices {
+            if let line = lineNumber(LineKey(pool: Int32(pool), principal: principal)) { unpark(.quota(line: line)) }
+        }
     }
 
     /// Unparks one lane per class when an origin has room. Each turn of such a lane unparks the next one.
@@ -214,22 +253,39 @@ struct FairQueue {
 
     // MARK: Rotation
 
+    /// Returns the next interest of a line; nil if all its lanes, or those of class `high`, are parked.
     private mutating func next(
-        in line: Int, _ priority: PriorityClass, _ obstacle: (Int32?, Int32, PriorityClass) -> Obstacle
+        of line: Int32, isForHigh: Bool, _ obstacle: (Int32, Int32?, Int32, PriorityClass) -> Obstacle
     ) -> Int32? {
-        let row = Int(priority.rawValue)
-        while let root = lines[line].rotations[row].first {
-            rootChains.rotate(&lines[line].rotations[row])
+        func hasWork(_ priority: PriorityClass) -> Bool {
+            (!isForHigh || priority == .high) && !lines[line].rotations[priority].isEmpty
+        }
+        while let priority = lines[line].schedule.next(where: hasWork) {
+            if let interest = next(of: line, priority, obstacle) {
+                lines[line].schedule.tookTurn(priority)
+                return interest
+            }
+        }
+        return nil
+    }
+
+    private mutating func next(
+        of line: Int32, _ priority: PriorityClass, _ obstacle: (Int32, Int32?, Int32, PriorityClass) -> Obstacle
+    ) -> Int32? {
+        let (pool, principal) = (lines[line].key.pool, lines[line].key.principal)
+        while let root = lines[line].rotations[priority].first {
+            rootChains.rotate(&lines[line].rotations[priority])
             while let lane = roots[root].lanes.first {
                 let key = lanes[lane].key
-                switch obstacle(key.client, key.scope, priority) {
+                switch obstacle(principal, key.client, key.scope, priority) {
                 case .none:
                     if lanes[lane].hasReturned { lanes[lane].enter(.rotating(after: nil)) }
                     laneChains.rotate(&roots[root].lanes)
                     let leaf = nextLeaf(of: lane)
                     succeed(key)
                     return leaves[leaf].interests.first
-                case .client: park(lane, .client(key.client, pool: Int32(line)))
+                case .client: park(lane, .client(key.client, pool: pool))
+                case .quota: park(lane, .quota(line: line))
                 case .scope: park(lane, .scope(key.scope))
                 case .origin: park(lane, .origin(key.origin))
                 }
@@ -276,13 +332,9 @@ struct FairQueue {
     /// it does not starve.
     private mutating func park(_ lane: Int32, _ resource: QueueLane.Resource) {
         unlinkFromRotation(lane)
-        let row = Int(lanes[lane].priority.rawValue)
-        let number = parkingNumber(resource) ?? insertParking(resource)
-        if lanes[lane].phase == .rotating(after: resource) {
-            laneChains.prepend(lane, to: &parkings[number].byClass[row])
-        } else {
-            laneChains.append(lane, to: &parkings[number].byClass[row])
-        }
+        let hadNoTurn = lanes[lane].phase == .rotating(after: resource)
+        parked.add(
+            lane, of: line(of: lane), lanes[lane].priority, at: resource, isNext: hadNoTurn, links: &laneChains)
         lanes[lane].enter(.parked(resource))
         succeed(lanes[lane].key, except: resource)
     }
@@ -290,36 +342,36 @@ struct FairQueue {
     /// Unparks one lane for each resource that a lane leaving the rotation had claimed. Otherwise free capacity could
     /// remain unused while lanes are parked.
     private mutating func succeed(_ key: QueueLane.Key, except missing: QueueLane.Resource? = nil) {
-        let client = QueueLane.Resource.client(key.client, pool: roots[key.root].key.pool)
-        for held in [client, .scope(key.scope), .origin(key.origin)] where held != missing { unpark(held) }
+        guard !parked.isEmpty else { return }
+        let line = roots[key.root].key.line
+        let client = QueueLane.Resource.client(key.client, pool: lines[line].key.pool)
+        if client != missing { unpark(client) }
+        if .quota(line: line) != missing { unpark(.quota(line: line)) }
+        if .scope(key.scope) != missing { unpark(.scope(key.scope)) }
+        if .origin(key.origin) != missing { unpark(.origin(key.origin)) }
     }
 
-    /// Returns the longest parked lane of each class to the rotation.
+    /// Returns the next parked lane of each class to the rotation.
     private mutating func unpark(_ resource: QueueLane.Resource) {
-        guard let number = parkingNumber(resource) else { return }
-        var returning: [Int32] = []
-        for chain in parkings[number].byClass { if let lane = chain.first { returning.append(lane) } }
-        for lane in returning {
-            unlinkFromParking(lane, resource)
+        guard let parking = parked.number(of: resource) else { return }
+        for priority in ClassSchedule.classes {
+            guard let lane = parked.takeNext(at: parking, priority, links: &laneChains) else { continue }
             lanes[lane].enter(.rotating(after: resource))
             linkToRotation(lane)
         }
     }
 
-    private mutating func unlinkFromParking(_ lane: Int32, _ resource: QueueLane.Resource) {
-        guard let number = parkingNumber(resource) else { preconditionFailure("lane \(lane) is parked nowhere") }
-        laneChains.remove(lane, from: &parkings[number].byClass[Int(lanes[lane].priority.rawValue)])
-        guard parkings[number].isEmpty else { return }
-        parkingNumbers.remove(number, resource.hash)
-        parkings.remove(number)
-    }
-
     // MARK: Nodes
 
-    func pool(of lane: Int32) -> Int32 { roots[lanes[lane].key.root].key.pool }
+    @inline(__always)
+    func line(of lane: Int32) -> Int32 { roots[lanes[lane].key.root].key.line }
+
+    private func lineNumber(_ key: LineKey) -> Int32? { lineNumbers.find(key.hash) { lines[$0].key == key } }
 
     private mutating func leafNumber(for place: Place) -> Int32 {
-        let rootKey = RootKey(pool: place.pool, priority: place.priority, root: place.root)
+        let lineKey = LineKey(pool: place.pool, principal: place.principal)
+        let line = lineNumber(lineKey) ?? insertLine(lineKey)
+        let rootKey = RootKey(line: line, priority: place.priority, root: place.root)
         let root = rootNumbers.find(rootKey.hash) { roots[$0].key == rootKey } ?? insertRoot(rootKey)
         let laneKey = QueueLane.Key(root: root, client: place.client, origin: place.origin, scope: place.scope)
         let lane = laneNumbers.find(laneKey.hash) { lanes[$0].key == laneKey } ?? insertLane(laneKey, place.priority)
@@ -332,20 +384,18 @@ struct FairQueue {
         return leaf
     }
 
+    private mutating func insertLine(_ key: LineKey) -> Int32 {
+        pools[Int(key.pool)].serial += 1
+        let line = lines.insert(Line(key: key, tag: pools[Int(key.pool)].serial))
+        lineNumbers.insert(line, key.hash)
+        return line
+    }
+
     private mutating func insertRoot(_ key: RootKey) -> Int32 {
         let root = roots.insert(RootNode(key: key))
         rootNumbers.insert(root, key.hash)
+        lines[key.line].rootCount += 1
         return root
-    }
-
-    func parkingNumber(_ key: QueueLane.Resource) -> Int32? {
-        parkingNumbers.isEmpty ? nil : parkingNumbers.find(key.hash) { parkings[$0].key == key }
-    }
-
-    private mutating func insertParking(_ key: QueueLane.Resource) -> Int32 {
-        let number = parkings.insert(Parking(key: key))
-        parkingNumbers.insert(number, key.hash)
-        return number
     }
 
     private mutating func insertLane(_ key: QueueLane.Key, _ priority: PriorityClass) -> Int32 {
@@ -361,13 +411,15 @@ struct FairQueue {
         laneChains.append(lane, to: &roots[root].lanes)
         guard !roots[root].isInRotation else { return }
         let priority = roots[root].key.priority
-        let line = Int(roots[root].key.pool)
-        let row = Int(priority.rawValue)
-        if lines[line].rotations[row].isEmpty {
-            let isNew = lines[line].counts[row] == 0
+        let line = roots[root].key.line
+        if lines[line].rotations[priority].isEmpty {
+            let isNew = lines[line].counts[priority] == 0
             if isNew { lines[line].schedule.becameBusy(priority) } else { lines[line].schedule.becameFree(priority) }
+            if priority == .high { pools[Int(lines[line].key.pool)].highTurns.insert(line, tag: lines[line].tag) }
         }
-        rootChains.append(root, to: &lines[line].rotations[row])
+        if lines[line].rotating == 0 { pools[Int(lines[line].key.pool)].turns.insert(line, tag: lines[line].tag) }
+        lines[line].rotating += 1
+        rootChains.append(root, to: &lines[line].rotations[priority])
         roots[root].isInRotation = true
     }
 
@@ -375,9 +427,13 @@ struct FairQueue {
         let root = lanes[lane].key.root
         laneChains.remove(lane, from: &roots[root].lanes)
         guard roots[root].lanes.isEmpty else { return }
-        let key = roots[root].key
-        rootChains.remove(root, from: &lines[Int(key.pool)].rotations[Int(key.priority.rawValue)])
+        let (line, priority) = (roots[root].key.line, roots[root].key.priority)
+        rootChains.remove(root, from: &lines[line].rotations[priority])
         roots[root].isInRotation = false
+        lines[line].rotating -= 1
+        let pool = Int(lines[line].key.pool)
+        if lines[line].rotating == 0 { pools[pool].turns.remove(line) }
+        if priority == .high, lines[line].rotations[priority].isEmpty { pools[pool].highTurns.remove(line) }
     }
 
     private mutating func dropLeaf(_ leaf: Int32) {
@@ -391,16 +447,24 @@ struct FairQueue {
     private mutating func dropLane(_ lane: Int32) {
         let key = lanes[lane].key
         switch lanes[lane].phase {
-        case .parked(let resource): unlinkFromParking(lane, resource)
+        case .parked(let resource):
+            parked.remove(lane, of: line(of: lane), lanes[lane].priority, at: resource, links: &laneChains)
         case .rotating: unlinkFromRotation(lane)
         }
         succeed(key)
         laneNumbers.remove(lane, key.hash)
         lanes.remove(lane)
         roots[key.root].laneCount -= 1
-        if roots[key.root].laneCount == 0 {
-            rootNumbers.remove(key.root, roots[key.root].key.hash)
-            roots.remove(key.root)
-        }
+        if roots[key.root].laneCount == 0 { dropRoot(key.root) }
+    }
+
+    private mutating func dropRoot(_ root: Int32) {
+        let key = roots[root].key
+        rootNumbers.remove(root, key.hash)
+        roots.remove(root)
+        lines[key.line].rootCount -= 1
+        guard lines[key.line].rootCount == 0 else { return }
+        lineNumbers.remove(key.line, lines[key.line].key.hash)
+        lines.remove(key.line)
     }
 }

@@ -12,10 +12,13 @@ struct QueueLane {
         var hash: UInt32 { NumberHash.of(root, client ?? -1, origin, scope) }
     }
 
-    /// Resource that a parked lane waits for: room of a client or an origin, or the end of a cool-down.
+    /// Resource that a parked lane waits for: room of a client, a principal or an origin, or the end of a
+    /// cool-down.
     enum Resource: Equatable {
         /// Separate for each pool, because only that pool's dispatch visits the returning lane.
         case client(Int32?, pool: Int32)
+        /// Quota of transfers of a line's principal.
+        case quota(line: Int32)
         case scope(Int32)
         case origin(Int32)
 
@@ -24,6 +27,7 @@ struct QueueLane {
             case .client(let client, let pool): NumberHash.of(0, client ?? -1, pool)
             case .scope(let scope): NumberHash.of(1, scope)
             case .origin(let origin): NumberHash.of(2, origin)
+            case .quota(let line): NumberHash.of(3, line)
             }
         }
     }

@@ -51,7 +51,7 @@ extension BrokerCore {
         // the shared storage is not duplicated.
         let clients = clients
         let dueDeliveries = limits.dueDeliveries
-        return queue.next(in: pool, isForHigh: false) { client, _, _ in
+        return queue.next(in: pool, isForHigh: false) { _, client, _, _ in
             if let client, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { .client } else { .none }
         }
     }

@@ -9,7 +9,7 @@ struct FairQueueTests {
 
     /// Phase of the lane of client 1 at origin 2 in scope 3 before an event.
     enum Phase: CaseIterable {
-        case absent, rotating, atClient, atScope, atOrigin, returned
+        case absent, rotating, atClient, atQuota, atScope, atOrigin, returned
 
         static func of(_ queue: FairQueue) -> Phase {
             guard let lane = queue.lanes.indices.first else { return .absent }
@@ -17,6 +17,7 @@ struct FairQueueTests {
             case .rotating(nil): .rotating
             case .rotating(.some): .returned
             case .parked(.client(1, pool: 0)): .atClient
+            case .parked(.quota(queue.line(of: lane))): .atQuota
             case .parked(.scope(3)): .atScope
             case .parked(.origin(2)): .atOrigin
             case .parked: .absent
@@ -25,15 +26,18 @@ struct FairQueueTests {
     }
 
     enum Event: CaseIterable {
-        case push, remove, turn, clientFull, cooling, originFull, clientOpened, scopeOpened, originOpened, otherOpened
+        case push, remove, turn, clientFull, quotaFull, cooling, originFull
+        case clientOpened, quotaOpened, scopeOpened, originOpened, otherOpened
     }
 
     private static func place(
-        pool: Int32 = 0, _ priority: PriorityClass = .normal, root: Int32 = 1, client: Int32 = 1, origin: Int32 = 2,
+        pool: Int32 = 0, principal: Int32 = 5, _ priority: PriorityClass = .normal, root: Int32 = 1, client: Int32 = 1,
+        origin: Int32 = 2,
         scope: Int32 = 3, handler: Int32 = 4
     ) -> FairQueue.Place {
         FairQueue.Place(
-            pool: pool, priority: priority, root: root, client: client, origin: origin, scope: scope, handler: handler)
+            pool: pool, principal: principal, priority: priority, root: root, client: client, origin: origin,
+            scope: scope, handler: handler)
     }
 
     private static func queue(_ phase: Phase) -> FairQueue {
@@ -44,10 +48,11 @@ struct FairQueueTests {
             switch phase {
             case .absent, .rotating: .none
             case .atClient: .client
+            case .atQuota: .quota
             case .atScope: .scope
             case .atOrigin, .returned: .origin
             }
-        if obstacle != .none { _ = queue.next(in: 0, isForHigh: false) { _, _, _ in obstacle } }
+        if obstacle != .none { _ = queue.next(in: 0, isForHigh: false) { _, _, _, _ in obstacle } }
         if phase == .returned { queue.originOpened(2) }
         return queue
     }
@@ -59,11 +64,13 @@ struct FairQueueTests {
         case (.push, _), (.otherOpened, _): phase
         case (.turn, .rotating), (.turn, .returned): .rotating
         case (.clientFull, .rotating), (.clientFull, .returned): .atClient
+        case (.quotaFull, .rotating), (.quotaFull, .returned): .atQuota
         case (.cooling, .rotating), (.cooling, .returned): .atScope
         case (.originFull, .rotating), (.originFull, .returned): .atOrigin
-        case (.turn, _), (.clientFull, _), (.cooling, _), (.originFull, _): phase
-        case (.clientOpened, .atClient), (.scopeOpened, .atScope), (.originOpened, .atOrigin): .returned
-        case (.clientOpened, _), (.scopeOpened, _), (.originOpened, _): phase
+        case (.turn, _), (.clientFull, _), (.quotaFull, _), (.cooling, _), (.originFull, _): phase
+        case (.clientOpened, .atClient), (.quotaOpened, .atQuota): .returned
+        case (.scopeOpened, .atScope), (.originOpened, .atOrigin): .returned
+        case (.clientOpened, _), (.quotaOpened, _), (.scopeOpened, _), (.originOpened, _): phase
         }
     }
 
@@ -73,8 +80,8 @@ struct FairQueueTests {
         #expect(Phase.of(queue) == phase)
         var asked = 0
         func turn(_ obstacle: FairQueue.Obstacle) -> Int32? {
-            queue.next(in: 0, isForHigh: false) { client, scope, priority in
-                #expect(client == 1 && scope == 3 && priority == .normal)
+            queue.next(in: 0, isForHigh: false) { principal, client, scope, priority in
+                #expect(principal == 5 && client == 1 && scope == 3 && priority == .normal)
                 asked += 1
                 return obstacle
             }
@@ -85,13 +92,16 @@ struct FairQueueTests {
         case .remove: queue.remove(1)
         case .turn: #expect(turn(.none) == (canTurn ? 1 : nil))
         case .clientFull: #expect(turn(.client) == nil)
+        case .quotaFull: #expect(turn(.quota) == nil)
         case .cooling: #expect(turn(.scope) == nil)
         case .originFull: #expect(turn(.origin) == nil)
         case .clientOpened: queue.clientOpened(1)
+        case .quotaOpened: queue.quotaOpened(5)
         case .scopeOpened: queue.scopeOpened(3)
         case .originOpened: queue.originOpened(2)
         case .otherOpened:
             queue.clientOpened(2)
+            queue.quotaOpened(4)
             queue.scopeOpened(1)
             queue.originOpened(3)
         }
@@ -103,7 +113,7 @@ struct FairQueueTests {
     /// Takes turns until none is left, removes each interest, and returns them.
     private static func drain(_ queue: inout FairQueue, pool: Int32 = 0, isForHigh: Bool = false) -> [Int32] {
         var order: [Int32] = []
-        while let next = queue.next(in: pool, isForHigh: isForHigh, obstacle: { _, _, _ in .none }) {
+        while let next = queue.next(in: pool, isForHigh: isForHigh, obstacle: { _, _, _, _ in .none }) {
             queue.remove(next)
             order.append(next)
         }
@@ -119,7 +129,7 @@ struct FairQueueTests {
         queue.push(6, at: Self.place(root: 1, client: 1, handler: 1), first: true)
         #expect(queue.checkInvariants() == [])
         #expect(Self.drain(&queue) == [6, 5, 4, 3, 1, 2])
-        #expect(queue.count == 0 && queue.lanes.count == 0 && queue.roots.count == 0)
+        #expect(queue.count == 0 && queue.lanes.count == 0 && queue.roots.count == 0 && queue.lines.count == 0)
     }
 
     @Test mutating func `fresh handlers have three of four turns, the newest first`() {
@@ -146,12 +156,12 @@ struct FairQueueTests {
 
     @Test mutating func `one lane per class returns when an origin opens, and its turn brings back the next`() {
         for client in 1...3 as ClosedRange<Int32> { queue.push(client, at: Self.place(client: client)) }
-        #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .origin } == nil)
+        #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .origin } == nil)
         func rotating() -> Int { queue.lanes.indices.count { queue.lanes[$0].hasReturned } }
         #expect(rotating() == 0)
         queue.originOpened(2)
         #expect(rotating() == 1)
-        #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .none } == 1)
+        #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .none } == 1)
         #expect(rotating() == 1, "the lane of client 2")
         queue.remove(1)
         #expect(Self.drain(&queue) == [2, 3])
@@ -159,13 +169,13 @@ struct FairQueueTests {
 
     @Test mutating func `a lane that returns and finds the same obstacle is the first to return again`() {
         for client in 1...2 as ClosedRange<Int32> { queue.push(client, at: Self.place(client: client)) }
-        #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .origin } == nil)
+        #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .origin } == nil)
         for _ in 0..<3 {
             queue.originOpened(2)
-            #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .origin } == nil)
+            #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .origin } == nil)
         }
         queue.originOpened(2)
-        #expect(queue.next(in: 0, isForHigh: false) { _, _, _ in .none } == 1)
+        #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .none } == 1)
         #expect(queue.checkInvariants() == [])
     }
 

@@ -1,0 +1,163 @@
+internal import EarshotWire
+
+/// Lanes parked at obstacles: by resource, by class, and in the order of their return.
+///
+/// The lines with lanes at one resource return in a round robin, and the lanes of each line in the order of their
+/// parking. So a principal with many lanes at a full origin takes no more than its share of it.
+struct ParkingTable {
+    typealias Resource = QueueLane.Resource
+
+    /// All lanes parked at one resource.
+    struct Parking {
+        let key: Resource
+        /// Groups of each class in the order of their turns.
+        var groups = ByClass(repeating: Chain())
+        var isEmpty: Bool { groups.allSatisfy(\.isEmpty) }
+    }
+
+    struct GroupKey: Equatable {
+        var parking: Int32
+        var line: Int32
+        var priority: PriorityClass
+
+        var hash: UInt32 { NumberHash.of(parking, line, Int32(priority.rawValue)) }
+    }
+
+    /// Lanes of one line in one class.
+    struct Group {
+        let key: GroupKey
+        var lanes = Chain()
+    }
+
+    private(set) var parkings = Slab<Parking>()
+    private(set) var groups = Slab<Group>()
+    /// Indices of the two slabs by key.
+    private var parkingNumbers = NumberTable()
+    private var groupNumbers = NumberTable()
+    private(set) var groupChains = Chains()
+
+    var isEmpty: Bool { parkingNumbers.isEmpty }
+
+    /// Releases spare capacity of tables.
+    mutating func releaseRoom(least: Int) {
+        parkings.releaseRoom(least: least)
+        groups.releaseRoom(least: least)
+        parkingNumbers.releaseRoom(least: least)
+        groupNumbers.releaseRoom(least: least)
+        groupChains.releaseRoom(beyond: groups.bound, least: least)
+    }
+
+    /// Adds a lane after the others of its line, and its line after the other lines.
+    ///
+    /// - Parameters:
+    ///   - isNext: whether lane and line precede the others instead, because the lane returned and had no turn.
+    ///   - links: table with the links of all lanes.
+    mutating func add(
+        _ lane: Int32, of line: Int32, _ priority: PriorityClass, at resource: Resource, isNext: Bool,
+        links: inout Chains
+    ) {
+        let parking = number(of: resource) ?? insertParking(resource)
+        let key = GroupKey(parking: parking, line: line, priority: priority)
+        let group = groupNumber(key) ?? insertGroup(key)
+        if isNext {
+            links.prepend(lane, to: &groups[group].lanes)
+            groupChains.remove(group, from: &parkings[parking].groups[priority])
+            groupChains.prepend(group, to: &parkings[parking].groups[priority])
+        } else {
+            links.append(lane, to: &groups[group].lanes)
+        }
+    }
+
+    /// Removes a lane, which must be parked at the resource.
+    mutating func remove(
+        _ lane: Int32, of line: Int32, _ priority: PriorityClass, at resource: Resource, links: inout Chains
+    ) {
+        guard let parking = number(of: resource),
+            let group = groupNumber(GroupKey(parking: parking, line: line, priority: priority))
+        else { preconditionFailure("lane \(lane) is not parked at \(resource)") }
+        remove(lane, from: group, links: &links)
+    }
+
+    /// Removes and returns the next lane of one class; nil if none is parked there.
+    ///
+    /// - Parameter parking: number of the resource, which ends with its last lane.
+    mutating func takeNext(at parking: Int32, _ priority: PriorityClass, links: inout Chains) -> Int32? {
+        guard parkings.contains(parking), let group = parkings[parking].groups[priority].first,
+            let lane = groups[group].lanes.first
+        else { return nil }
+        groupChains.rotate(&parkings[parking].groups[priority])
+        remove(lane, from: group, links: &links)
+        return lane
+    }
+
+    /// Number of a resource; nil if no lane is parked there.
+    @inline(__always)
+    func number(of resource: Resource) -> Int32? {
+        isEmpty ? nil : parkingNumbers.find(resource.hash) { parkings[$0].key == resource }
+    }
+
+    private mutating func remove(_ lane: Int32, from group: Int32, links: inout Chains) {
+        links.remove(lane, from: &groups[group].lanes)
+        guard groups[group].lanes.isEmpty else { return }
+        let key = groups[group].key
+        groupChains.remove(group, from: &parkings[key.parking].groups[key.priority])
+        groupNumbers.remove(group, key.hash)
+        groups.remove(group)
+        guard parkings[key.parking].isEmpty else { return }
+        parkingNumbers.remove(key.parking, parkings[key.parking].key.hash)
+        parkings.remove(key.parking)
+    }
+
+    private func groupNumber(_ key: GroupKey) -> Int32? {
+        // The usual case without a lookup: one principal uses the bus.
+        if let only = parkings[key.parking].groups[key.priority].onlyMember {
+            return groups[only].key == key ? only : nil
+        }
+        return groupNumbers.find(key.hash) { groups[$0].key == key }
+    }
+
+    private mutating func insertParking(_ key: Resource) -> Int32 {
+        let number = parkings.insert(Parking(key: key))
+        parkingNumbers.insert(number, key.hash)
+        return number
+    }
+
+    private mutating func insertGroup(_ key: GroupKey) -> Int32 {
+        let number = groups.insert(Group(key: key))
+        groupNumbers.insert(number, key.hash)
+        groupChains.append(number, to: &parkings[key.parking].groups[key.priority])
+        return number
+    }
+
+    /// Returns a sentence for each violated invariant. O(parked lanes).
+    ///
+    /// - Parameter members: lanes of a group in order.
+    func checkInvariants(members: (Chain) -> [Int32], isParked: (_ lane: Int32, GroupKey, Resource) -> Bool) -> [String]
+    {
+        var faults: [String] = []
+        func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
+        check(
+            parkingNumbers.count == parkings.count && groupNumbers.count == groups.count,
+            "12: a parking has no record")
+        var listed = 0
+        for number in parkings.indices {
+            let parking = parkings[number]
+            check(!parking.isEmpty, "12: no lane is parked at \(parking.key)")
+            check(self.number(of: parking.key) == number, "4: \(parking.key) has another number")
+            for priority in ClassSchedule.classes {
+                for group in groupChains.members(of: parking.groups[priority]) {
+                    listed += 1
+                    let key = groups[group].key
+                    check(
+                        key.parking == number && key.priority == priority && groupNumber(key) == group,
+                        "4: \(parking.key) has a wrong group")
+                    let lanes = members(groups[group].lanes)
+                    check(!lanes.isEmpty, "12: line \(key.line) has no lane at \(parking.key)")
+                    check(lanes.allSatisfy { isParked($0, key, parking.key) }, "4: \(parking.key) has a wrong lane")
+                }
+            }
+        }
+        check(listed == groups.count, "12: \(listed) of \(groups.count) groups have turns")
+        return faults
+    }
+}

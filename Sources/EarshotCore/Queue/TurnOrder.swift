@@ -1,0 +1,102 @@
+/// Lines of one pool in the order of their turns: a binary heap that knows the positions of its members.
+///
+/// Each line has a *tag*, the serial number of its last turn, and the line with the lowest tag is next. A line that
+/// returns from an obstacle keeps its tag, so that it precedes the lines that had turns meanwhile. A rotation without
+/// memory would let one line meet a full origin each time, directly after another had filled it.
+struct TurnOrder {
+    private struct Turn {
+        var tag: UInt64
+        var line: Int32
+    }
+
+    private var turns: [Turn] = []
+    /// Index in `turns` by line; nil for a line that is not in the order.
+    private var positions: [OptionalNumber] = []
+
+    var count: Int { turns.count }
+
+    /// The line with the next turn.
+    @inline(__always)
+    var first: Int32? { turns.first?.line }
+
+    func contains(_ line: Int32) -> Bool { position(of: line) != nil }
+
+    /// Adds a line. O(log lines).
+    mutating func insert(_ line: Int32, tag: UInt64) {
+        while positions.count <= Int(line) { positions.append(OptionalNumber(wrappedValue: nil)) }
+        precondition(positions[Int(line)].wrappedValue == nil, "line \(line) has two turns")
+        turns.append(Turn(tag: tag, line: line))
+        rise(from: turns.count - 1)
+    }
+
+    /// Removes a line; no effect if it is not in the order. O(log lines).
+    mutating func remove(_ line: Int32) {
+        guard let gap = position(of: line) else { return }
+        positions[Int(line)].wrappedValue = nil
+        let last = turns.removeLast()
+        guard gap < turns.count else { return }
+        turns[gap] = last
+        sink(from: gap)
+        rise(from: gap)
+    }
+
+    /// Gives a line a later turn; no effect if it is not in the order. O(log lines).
+    mutating func delay(_ line: Int32, tag: UInt64) {
+        guard let position = position(of: line) else { return }
+        turns[position].tag = tag
+        sink(from: position)
+    }
+
+    private func position(of line: Int32) -> Int? {
+        Int(line) < positions.count ? positions[Int(line)].wrappedValue.map(Int.init) : nil
+    }
+
+    /// Moves a turn up to its place below an earlier one.
+    private mutating func rise(from start: Int) {
+        var child = start
+        while child > 0 {
+            let parent = (child - 1) / 2
+            guard turns[child].tag < turns[parent].tag else { break }
+            turns.swapAt(child, parent)
+            place(child)
+            child = parent
+        }
+        place(child)
+    }
+
+    /// Moves a turn down to its place above later ones.
+    private mutating func sink(from start: Int) {
+        var parent = start
+        while true {
+            var earliest = parent
+            for child in [2 * parent + 1, 2 * parent + 2] where child < turns.count {
+                if turns[child].tag < turns[earliest].tag { earliest = child }
+            }
+            guard earliest != parent else { break }
+            turns.swapAt(parent, earliest)
+            place(parent)
+            parent = earliest
+        }
+        place(parent)
+    }
+
+    private mutating func place(_ index: Int) { positions[Int(turns[index].line)].wrappedValue = Int32(index) }
+
+    /// Returns a sentence for each violated invariant. O(lines).
+    ///
+    /// - Parameter tags: tags of the lines that must be in the order.
+    func checkInvariants(tags: [Int32: UInt64]) -> [String] {
+        var faults: [String] = []
+        let own = Dictionary(turns.map { ($0.line, $0.tag) }) { first, _ in first }
+        if own != tags || turns.count != tags.count { faults.append("4: the turns are \(own), not \(tags)") }
+        if !turns.indices.allSatisfy({ position(of: turns[$0].line) == $0 }) || positions.count(where: isUsed) != count
+        {
+            faults.append("4: a turn has another position")
+        }
+        let isOrdered = turns.indices.dropFirst().allSatisfy { turns[($0 - 1) / 2].tag <= turns[$0].tag }
+        if !isOrdered { faults.append("4: a turn precedes an earlier one") }
+        return faults
+    }
+
+    private func isUsed(_ position: OptionalNumber) -> Bool { position.wrappedValue != nil }
+}

@@ -1,0 +1,268 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Turns of principals: the top level of the queue.
+struct PrincipalTurnTests {
+    private static let (a, b, c) = (1 as Int32, 2 as Int32, 3 as Int32)
+
+    private static func place(
+        _ principal: Int32, _ priority: PriorityClass = .normal, pool: Int32 = 0, client: Int32? = nil,
+        origin: Int32 = 0
+    ) -> FairQueue.Place {
+        let own = client ?? principal
+        return FairQueue.Place(
+            pool: pool, principal: principal, priority: priority, root: own, client: own, origin: origin, scope: origin,
+            handler: own)
+    }
+
+    /// Starts interests until none may start, at most `count`. Returns their principals.
+    private static func starts(
+        _ count: Int, of queue: inout FairQueue, isForHigh: Bool = false,
+        obstacle: (Int32, Int32?, Int32, PriorityClass) -> FairQueue.Obstacle = { _, _, _, _ in .none }
+    ) -> [Int32] {
+        var principals: [Int32] = []
+        while principals.count < count,
+            let next = queue.next(in: 0, isForHigh: isForHigh, obstacle: obstacle)
+        {
+            principals.append(principal(of: next))
+            queue.remove(next)
+        }
+        return principals
+    }
+
+    /// Number of principals of the tests, more than the highest of their numbers.
+    private static let principals: Int32 = 4
+
+    /// The interest of a principal with this number of its own. Dense, since the queue has an entry for each smaller one.
+    private static func interest(_ number: Int32, of principal: Int32) -> Int32 { number * principals + principal }
+
+    private static func principal(of interest: Int32) -> Int32 { interest % principals }
+
+    private static func push(_ count: Int32, _ place: FairQueue.Place, from first: Int32 = 0, to queue: inout FairQueue)
+    {
+        for number in first..<(first + count) { queue.push(interest(number, of: place.principal), at: place) }
+    }
+
+    /// The share does not depend on the class: a principal chooses it itself.
+    @Test(arguments: PriorityClass.allCases, [PriorityClass.normal])
+    func `ten requests of one principal are among the first twenty starts beside 100,000 of another`(
+        large: PriorityClass, small: PriorityClass
+    ) {
+        var queue = FairQueue()
+        Self.push(100_000, Self.place(Self.a, large), to: &queue)
+        #expect(Self.starts(1_000, of: &queue).count == 1_000)
+        Self.push(10, Self.place(Self.b, small), to: &queue)
+        let starts = Self.starts(20, of: &queue)
+        #expect(starts.count { $0 == Self.b } == 10)
+        #expect(starts.prefix(2).contains(Self.b), "the first of them waits for one turn of the other")
+        #expect(queue.checkInvariants() == [])
+    }
+
+    @Test func `one interest at a time takes no more than the turns of its principal`() {
+        var queue = FairQueue()
+        Self.push(100, Self.place(Self.a), to: &queue)
+        var starts: [Int32] = []
+        for number in 0..<20 as Range<Int32> {
+            // Its line is new each time: the last one ended with its only interest.
+            if number == 0 || !queue.contains(Self.interest(number - 1, of: Self.b)) {
+                queue.push(Self.interest(number, of: Self.b), at: Self.place(Self.b))
+            }
+            starts += Self.starts(1, of: &queue)
+        }
+        #expect(starts.count { $0 == Self.b } == 10, "\(starts)")
+    }
+
+    @Test func `a principal that was idle makes up for no turns`() {
+        var queue = FairQueue()
+        for principal in [Self.a, Self.b, Self.c] { Self.push(1_000, Self.place(principal), to: &queue) }
+        #expect(
+            Self.starts(900, of: &queue, obstacle: { principal, _, _, _ in principal == Self.c ? .quota : .none })
+                .count { $0 == Self.c } == 0)
+        queue.quotaOpened(Self.c)
+        let starts = Self.starts(9, of: &queue)
+        #expect(starts.first == Self.c)
+        #expect(starts.count { $0 == Self.c } == 3, "\(starts)")
+    }
+
+    @Test func `classes have their weights within each principal`() {
+        var queue = FairQueue()
+        var number: Int32 = 0
+        for principal in [Self.a, Self.b] {
+            for priority in PriorityClass.allCases {
+                for client in [10 * principal + Int32(priority.rawValue)] {
+                    number = Int32(priority.rawValue) * 10_000
+                    Self.push(2_000, Self.place(principal, priority, client: client), from: number, to: &queue)
+                }
+            }
+        }
+        var counts: [Int32: [Int32: Int]] = [:]
+        for _ in 0..<1_700 {
+            guard let next = queue.next(in: 0, isForHigh: false, obstacle: { _, _, _, _ in .none }) else { break }
+            counts[Self.principal(of: next), default: [:]][next / Self.principals / 10_000, default: 0] += 1
+            queue.remove(next)
+        }
+        for principal in [Self.a, Self.b] {
+            for (priority, share) in [(3 as Int32, 640), (2, 160), (1, 40), (0, 10)] {
+                let count = counts[principal]?[priority] ?? 0
+                #expect(abs(count - share) <= 1, "principal \(principal) has \(count) turns of class \(priority)")
+            }
+        }
+    }
+
+    @Test func `slots for class high go round the principals with that class`() {
+        var queue = FairQueue()
+        Self.push(10, Self.place(Self.a, .high), to: &queue)
+        Self.push(10, Self.place(Self.b, .normal), to: &queue)
+        Self.push(10, Self.place(Self.c, .high), to: &queue)
+        let starts = Self.starts(100, of: &queue, isForHigh: true)
+        #expect(starts == Array(repeating: [Self.a, Self.c], count: 10).flatMap { $0 })
+        #expect(Self.starts(100, of: &queue) == Array(repeating: Self.b, count: 10))
+        #expect(queue.lines.count == 0 && queue.checkInvariants() == [])
+    }
+
+    /// Each slot of the origin goes to another principal, whatever their classes and however many clients they have.
+    @Test(arguments: PriorityClass.allCases, PriorityClass.allCases)
+    func `principals take turns at an origin that is always full`(large: PriorityClass, small: PriorityClass) {
+        var queue = FairQueue()
+        for client in 0..<50 as Range<Int32> {
+            Self.push(10, Self.place(Self.a, large, client: 100 + client), from: client * 10, to: &queue)
+            // Work at another origin keeps the principal in the rotation.
+            Self.push(
+                1, Self.place(Self.a, .background, client: 200 + client, origin: 1), from: 1_000 + client, to: &queue)
+        }
+        Self.push(20, Self.place(Self.b, small), to: &queue)
+        var (starts, isFull): ([Int32], Bool) = ([], false)
+        while starts.count < 40 {
+            queue.originOpened(0)
+            isFull = false
+            let begun = starts.count
+            while let next = queue.next(
+                in: 0, isForHigh: false,
+                obstacle: { _, _, scope, _ in scope == 0 ? (isFull ? .origin : .none) : .origin })
+            {
+                starts.append(Self.principal(of: next))
+                isFull = true
+                queue.remove(next)
+            }
+            #expect(starts.count == begun + 1, "the origin has room for one")
+            #expect(queue.checkInvariants() == [])
+        }
+        #expect(abs(starts.count { $0 == Self.b } - 20) <= 1, "\(starts)")
+        for ten in stride(from: 0, to: 40, by: 10) {
+            #expect(abs(starts[ten..<(ten + 10)].count { $0 == Self.b } - 5) <= 1, "\(starts)")
+        }
+    }
+
+    @Test func `a principal at its quota leaves the rotation, and what it claimed goes to others`() {
+        var queue = FairQueue()
+        for client in 0..<3 as Range<Int32> {
+            Self.push(2, Self.place(Self.a, client: 100 + client), from: client * 2, to: &queue)
+        }
+        Self.push(2, Self.place(Self.b), to: &queue)
+        // The origin is full: all lanes are parked there.
+        #expect(Self.starts(1, of: &queue, obstacle: { _, _, _, _ in .origin }) == [])
+        #expect(queue.pools[0].turns.count == 0)
+        // The origin opens while A is at its quota: B's lane returns although A's lanes were parked earlier.
+        queue.originOpened(0)
+        let starts = Self.starts(10, of: &queue) { principal, _, _, _ in principal == Self.a ? .quota : .none }
+        #expect(starts == [Self.b, Self.b])
+        #expect(queue.pools[0].turns.count == 0 && queue.lines.count == 1)
+        var asked = 0
+        _ = queue.next(in: 0, isForHigh: false) { _, _, _, _ in
+            asked += 1
+            return .none
+        }
+        #expect(asked == 0, "parked lanes cost nothing")
+        queue.quotaOpened(Self.b)
+        #expect(queue.pools[0].turns.count == 0)
+        queue.quotaOpened(Self.a)
+        #expect(Self.starts(10, of: &queue).count == 6)
+        #expect(queue.lines.count == 0 && queue.parked.isEmpty && queue.checkInvariants() == [])
+    }
+
+    @Test func `nothing of a principal remains after its last interest, so its number may be reused`() {
+        var queue = FairQueue()
+        Self.push(3, Self.place(Self.a, .high), to: &queue)
+        Self.push(3, Self.place(Self.a, .high, pool: 1), from: 10, to: &queue)
+        Self.push(1, Self.place(Self.b, .high), to: &queue)
+        #expect(
+            Self.starts(10, of: &queue, obstacle: { principal, _, _, _ in principal == Self.a ? .quota : .none }) == [
+                Self.b
+            ])
+        for number in [0, 1, 2, 10, 11, 12] as [Int32] { queue.remove(Self.interest(number, of: Self.a)) }
+        #expect(queue.lines.count == 0 && queue.lineNumbers.count == 0 && queue.parked.isEmpty && queue.count == 0)
+        #expect(queue.pools.allSatisfy { $0.turns.count == 0 && $0.highTurns.count == 0 })
+        Self.push(1, Self.place(Self.a), to: &queue)
+        #expect(Self.starts(10, of: &queue) == [Self.a], "the quota of the former principal does not hold it")
+    }
+
+    /// Random events of several principals in two pools.
+    @Test(arguments: 1...20 as ClosedRange<UInt64>)
+    func `every random history keeps the invariants, and each interest starts when obstacles end`(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var queue = FairQueue()
+        var queued: Set<Int32> = []
+        var closed: [Set<Int32>] = [[], [], [], []]
+        func obstacle(_ principal: Int32, _ client: Int32?, _ scope: Int32, _ priority: PriorityClass)
+            -> FairQueue.Obstacle
+        {
+            if let client, closed[0].contains(client) { return .client }
+            if closed[1].contains(principal) { return .quota }
+            if closed[2].contains(scope) { return .scope }
+            return closed[3].contains(scope / 2) && priority != .high ? .origin : .none
+        }
+        func open(_ kind: Int, _ number: Int32) {
+            guard closed[kind].remove(number) != nil else { return }
+            switch kind {
+            case 0: queue.clientOpened(number)
+            case 1: queue.quotaOpened(number)
+            case 2: queue.scopeOpened(number)
+            default: queue.originOpened(number)
+            }
+        }
+        for step in 0..<400 {
+            switch random.next() % 8 {
+            case 0...2:
+                let principal = Int32(random.next() % 4)
+                let scope = Int32(random.next() % 6)
+                let interest = Int32(random.next() % 200)
+                guard queued.insert(interest).inserted else { continue }
+                let client = principal * 3 + Int32(random.next() % 3)
+                queue.push(
+                    interest,
+                    at: FairQueue.Place(
+                        pool: Int32(random.next() % 2), principal: principal,
+                        priority: PriorityClass.allCases[Int(random.next() % 4)], root: Int32(random.next() % 3),
+                        client: random.next() % 3 == 0 ? nil : client, origin: scope / 2, scope: scope,
+                        handler: Int32(random.next() % 5)), first: random.next() % 9 == 0,
+                    isFresh: random.next() % 5 == 0)
+            case 3:
+                if let interest = queued.randomElement(using: &random) {
+                    queued.remove(interest)
+                    queue.remove(interest)
+                }
+            case 4: closed[Int(random.next() % 4)].insert(Int32(random.next() % 6))
+            case 5: open(Int(random.next() % 4), Int32(random.next() % 6))
+            default:
+                let pool = Int32(random.next() % 2)
+                if let next = queue.next(in: pool, isForHigh: random.next() % 4 == 0, obstacle: obstacle) {
+                    #expect(queued.remove(next) != nil)
+                    queue.remove(next)
+                }
+            }
+            let faults = queue.checkInvariants()
+            #expect(faults == [], "seed \(seed), step \(step)")
+            guard faults.isEmpty else { return }
+        }
+        for kind in 0..<4 { for number in closed[kind].sorted() { open(kind, number) } }
+        for pool in 0..<2 as Range<Int32> {
+            while let next = queue.next(in: pool, isForHigh: false, obstacle: obstacle) {
+                #expect(queued.remove(next) != nil)
+                queue.remove(next)
+            }
+        }
+        #expect(queued.isEmpty && queue.count == 0 && queue.lines.count == 0 && queue.parked.isEmpty, "seed \(seed)")
+    }
+}
