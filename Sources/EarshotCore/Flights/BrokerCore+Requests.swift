@@ -346,7 +346,8 @@ extension BrokerCore {
         guard !flights[leaf].isSuspect else { return }
         let record = interests[interest]
         let place = FairQueue.Place(
-            pool: pool(of: leaf), principal: PrincipalTable.administrator, priority: record.priority, root: handlers[record.handler].root, client: record.owner,
+            pool: pool(of: leaf), principal: handlers[record.handler].principal, priority: record.priority,
+            root: handlers[record.handler].root, client: record.owner,
             origin: origin(of: leaf), scope: flights[leaf].scope, handler: record.handler)
         queue.push(interest, at: place, first: first, isFresh: record.isFresh)
     }
