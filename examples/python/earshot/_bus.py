@@ -97,6 +97,16 @@ class Bus(Shell):
         check_handler(handler)
         await self._await(lambda token: self._core.cancel((handler, request), token))
 
+    async def retry(self, handler: str, request: str) -> None:
+        """Repeats a durable request that has failed, with its own options. Any program may have made the request.
+
+        Its failure must wait on disk for a subscriber. Returns once the request is pending there again, also if it was
+        pending already. Raises `Refused`: with the code `unknown-request` there is no such failure, with `not-stored` it
+        could not be deleted.
+        """
+        check_handler(handler)
+        await self._await(lambda token: self._core.ask(token, "RETRY", handler, request))
+
     async def query(self, *subject: str) -> dict[str, Any]:
         """Returns the answer to a QUERY, as parsed JSON. `subject`: its operands, see protocols/1-CLIENT.md.
 

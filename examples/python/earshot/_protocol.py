@@ -199,7 +199,7 @@ def pages(subject: tuple[str, ...]) -> Generator[Query, dict[str, Any], dict[str
 
 
 _REPLIES = {"ACCEPTED", "REMOVED", "CANCELLED", "ANSWER", "CHANGED", "ERROR"}
-_ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHANGED": "SET"}
+_ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHANGED": "SET", "ACCEPTED": "RETRY"}
 
 
 class Core:
@@ -306,8 +306,6 @@ class Core:
             return self._welcomed(message)
         if message.verb == "ERROR":
             return self._refused(message)
-        if message.verb == "ACCEPTED":
-            return []  # Only clients with durable requests need it.
         if message.field("reason") == "draining":
             self.draining = True
             return []
@@ -363,7 +361,7 @@ class Core:
         return self._pace(actions)
 
     def ask(self, token: int, verb: str, *operands: str) -> list[Action]:
-        """Sends a QUERY or a SET."""
+        """Sends a QUERY, a SET or a RETRY."""
         return self._pace(self._ask(_Question(token, verb, operands, survives=True)))
 
     def query(self, question: Query, token: int) -> list[Action]:
@@ -506,6 +504,8 @@ class Core:
 
     def _terminal(self, message: Message) -> list[Action]:
         sequence, key = message.sequence, (message.operands[0], message.operands[1])
+        if self.phase is Phase.READY and message.field("seq") is None:
+            return self._retry_failed(key, message)
         if self.phase is not Phase.READY or sequence <= self._seen:
             return []
         self._seen = sequence
@@ -529,6 +529,12 @@ class Core:
             return self._read_on() if pull.missing else self._pulled(pull)
         self._unfinished[sequence] = (mine is not None) + len(watches)
         return [Deliver((self._link, sequence), message, mine is not None, watches)]
+
+    def _retry_failed(self, key: Key, message: Message) -> list[Action]:
+        for question in self._questions.values():
+            if question.verb == "RETRY" and question.operands == key:
+                return [self._settle(question, message)]
+        return []
 
     def _data(self, message: Message) -> list[Action]:
         sequence, offset = decimal(message.operands[0]), decimal(message.operands[1])
@@ -617,7 +623,8 @@ class Core:
         if verb == "FETCH" and self._take(key):
             return [Refuse(key, code, detail)]
         for question in self._questions.values():
-            if question.verb == verb:
+            # The answers to RETRYs come in the order of their writes to disk.
+            if question.verb == verb and (verb != "RETRY" or question.operands == key):
                 return [self._settle(question, message)]
         return [] if verb == "PRIORITY" else [Note(f"the broker says {code} of a {verb or 'message'}: {detail}")]
 

@@ -369,8 +369,9 @@ class Shell(abc.ABC):
         answer = self._answers.get(action.token)
         if answer is None or answer.done():
             return
-        if action.answer is not None and action.answer.verb == "ERROR":
-            answer.set_exception(Refused(action.answer.operands[0], action.answer.field("detail") or ""))
+        if action.answer is not None and action.answer.verb in ("ERROR", "FAILED"):
+            # The code is the only operand of an ERROR, and the last one of a FAILED that refuses a RETRY.
+            answer.set_exception(Refused(action.answer.operands[-1], action.answer.field("detail") or ""))
         else:
             answer.set_result(action.answer)
 

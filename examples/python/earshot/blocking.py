@@ -242,6 +242,11 @@ class Bus(ThreadedShell):
         check_handler(handler)
         self._question(lambda token: self._core.cancel((handler, request), token))
 
+    def retry(self, handler: str, request: str) -> None:
+        """Repeats a durable request that has failed. Raises `Refused`. See `earshot.Bus.retry`."""
+        check_handler(handler)
+        self._question(lambda token: self._core.ask(token, "RETRY", handler, request))
+
     def query(self, *subject: str) -> dict[str, Any]:
         """Returns the answer to a QUERY, as parsed JSON. See `earshot.Bus.query`."""
         questions = pages(subject)

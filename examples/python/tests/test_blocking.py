@@ -24,6 +24,22 @@ class BlockingTests(BusTestCase):
     def open(self, **options):
         return earshot.blocking.connect(self.bus.runtime, **options)
 
+    def test_a_failed_durable_request_is_repeated(self):
+        url = f"{self.url}/flaky/1?status=404&retried"
+        submitted = self.bus.run("submit", "--durable", "--retries", "0", "--handler", "retried", url)
+        self.assertEqual(submitted.status, 0, submitted.describe())
+        request = submitted.stdout.decode().split()[1]
+        self.assertEqual(self.bus.run("wait", "retried").status, 22)
+        with self.open() as bus:
+            for unknown in ("other", "another"):
+                with self.assertRaises(earshot.Refused) as caught:
+                    bus.retry("retried", unknown)
+                self.assertEqual(caught.exception.code, "unknown-request")
+            bus.retry("retried", request)
+            with bus.watch("retried") as watch:
+                terminal = next(iter(watch))
+        self.assertEqual((terminal.request, terminal.ok), (request, True))
+
     def test_fetch_fail_and_ask(self):
         with self.open() as bus, bus.handler("blocking") as handler:
             self.assertEqual(handler.fetch(f"{self.url}/bytes/100").read(), body(100))

@@ -157,6 +157,17 @@ class SessionTests(unittest.TestCase):
         script.finish(1)
         self.assertEqual(script.acknowledged(), ["say ACK 3"])
 
+    def test_each_answer_to_a_retry_ends_its_own_question(self):
+        script = Script()
+        for token, request in enumerate(("1", "2", "3", "4")):
+            script.brief(script.core.ask(token, "RETRY", "h", request))
+        self.assertEqual(script.hear("ACCEPTED h 3"), ["settle 2 ACCEPTED"])
+        self.assertEqual(script.hear("ERROR unknown-request\nverb: RETRY\nhandler: h\nrequest: 2"), ["settle 1 ERROR"])
+        self.assertEqual(script.hear("FAILED h 4 not-stored"), ["settle 3 FAILED"])
+        self.assertEqual(script.hear("FAILED h 5 not-stored"), [])
+        self.assertEqual(script.hear("ACCEPTED h 5"), [])
+        self.assertTrue(script.core.asks(0))
+
     def test_a_session_whose_connection_stands_is_tried_again_and_given_up_at_last(self):
         script = Script(lease=5)
         script.brief(script.core.lost())
