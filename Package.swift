@@ -92,6 +92,13 @@ let package = Package(
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
             ]),
+        // Landlock and seccomp.
+        .target(
+            name: "CSandbox",
+            cSettings: [
+                .define("_GNU_SOURCE"), .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
+                .unsafeFlags(["-fstack-protector-strong"]),
+            ]),
         // Build facts that `bin/build` writes, and empty data of ICU.
         .target(name: "CBuild"),
         .systemLibrary(name: "CLibCares"),
@@ -106,7 +113,7 @@ let package = Package(
         source("PSL", ["CLibPSL"]),
         source("LibCrypto", ["CLibCrypto"]),
         source("Decompression", ["CDecompression"]),
-        source("EarshotLoop", ["CLinux", deque, heap]),
+        source("EarshotLoop", ["CLinux", "CSandbox", deque, heap]),
         source("ZMTP", ["EarshotLoop", deque]),
 
         // Pure decision code, without I/O.

@@ -8,7 +8,7 @@ enum Rules {
     /// Modules that each target may import besides the standard library. Every target needs a row.
     static let imports: [String: Set<String>] = [
         "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibPSL": [], "CLibCares": [], "CLibCrypto": [],
-        "CLinux": [],
+        "CLinux": [], "CSandbox": [],
         "CDecompression": [], "CBuild": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
@@ -17,7 +17,7 @@ enum Rules {
         "PSL": ["CLibPSL"],
         "LibCrypto": ["CLibCrypto", "Glibc"],
         "Decompression": ["CDecompression"],
-        "EarshotLoop": ["CLinux", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
+        "EarshotLoop": ["CLinux", "CSandbox", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
         "ZMTP": ["EarshotLoop", "DequeModule"],
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
