@@ -55,6 +55,8 @@ public final class ClientConnection {
     public var spool: String? { core.spool }
     /// Whether the broker sends the bodies that it has in files; false before the first session.
     public var isPulling: Bool { core.isPulling }
+    /// Whether a terminal has arrived whose body is still being read. Answers of the broker can overtake it.
+    public var isReadingBodies: Bool { core.pulls.delaysTerminals }
     /// Preferred folder for the unnamed files of such bodies, so that they can be moved to their destination; nil for
     /// the folder of temporary files.
     public var bodyFolder: String?
@@ -424,7 +426,7 @@ public final class ClientConnection {
                     try CurveLink(
                         address, key, serverKey: serverKey, usesIPv6: endpoints.usesIPv6, network, loop: loop))
             } catch let error as ZeroMQError {
-                throw ClientError(.key, "cannot connect to \(address): \(error)")
+                throw ClientError(.library, "cannot connect to \(address): \(error)")
             }
             // HELLO follows the handshake.
             greetingTimer = loop.setTimer(after: Self.greetingTime) { [unowned self] in

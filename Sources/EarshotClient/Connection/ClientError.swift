@@ -12,8 +12,10 @@ public struct ClientError: Error, Equatable, CustomStringConvertible {
         public static let folder = Code(name: "folder")
         /// A path exceeds the length of a socket address.
         public static let pathTooLong = Code(name: "path-too-long")
-        /// A key file is unusable, or libzmq is not installed.
+        /// A key file is unusable.
         public static let key = Code(name: "key")
+        /// libzmq, which connections over a network need, is missing or unusable.
+        public static let library = Code(name: "library")
         /// No bus accepts the client's key, or its server key is wrong.
         public static let refused = Code(name: "refused")
     }

@@ -42,6 +42,9 @@ struct BodyPulls {
     /// Files that are not needed any more.
     private var discarded: [Int] = []
 
+    /// Whether a terminal waits for the bytes of its body.
+    var delaysTerminals: Bool { !complete.isEmpty }
+
     /// Whether there is no body.
     var isEmpty: Bool { pulls.isEmpty }
 

@@ -9,8 +9,12 @@ final class Network {
 
     private let context: Context
 
-    /// - Throws: `ZeroMQError` if libzmq is missing or its thread cannot start.
-    init() throws(ZeroMQError) { context = try Context.make(maximumSockets: Self.mostSockets) }
+    /// - Throws: `ClientError` if libzmq is missing or its thread cannot start.
+    init() throws(ClientError) {
+        do throws(ZeroMQError) { context = try Context.make(maximumSockets: Self.mostSockets) } catch {
+            throw ClientError(.library, "cannot connect over a network: \(error)")
+        }
+    }
 
     /// Creates the socket of a client.
     func dealer(_ options: SocketOptions) throws(ZeroMQError) -> Socket { try context.socket(.dealer, options) }

@@ -3,18 +3,36 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Logging
 
-/// Option for the location of the broker.
+/// Option for the location of a broker of this machine.
 struct PlaceOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Runtime directory of the broker.", valueName: "dir"), completion: .directory)
     var runtime: String?
 
+    @Option(help: ArgumentHelp("Bus on a network, which these commands reject.", visibility: .hidden))
+    var bus: String?
+
     /// Returns the runtime directory in which a process serves.
     func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
 
-    /// Returns the runtime directory of the bus that a client uses, which can be that of a bus for several users.
-    func busFolder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder.ofBus(named: runtime) }
+    /// Returns the runtime directory for a command that works on the machine of the bus only.
+    ///
+    /// - Throws: `Complaint` if the commands of clients use a bus on a network.
+    func ownFolder(of command: String) throws -> RuntimeFolder {
+        guard try runtime != nil || BusOptions.usual.network() == nil else {
+            throw Complaint(
+                .usage,
+                "`earshot \(command)` works on the machine of its bus only, and your bus is on a network; run it there, "
+                    + "or give --runtime DIR")
+        }
+        return try folder()
+    }
 
-    func validate() throws { try GivenPath.check([("--runtime", runtime)]) }
+    func validate() throws {
+        try GivenPath.check([("--runtime", runtime)])
+        guard bus == nil else {
+            throw ValidationError("--bus: this command works on the machine of its bus only; run it there")
+        }
+    }
 }
 
 /// Option for the detail of URLs in messages and results.

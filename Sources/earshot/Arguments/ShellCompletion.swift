@@ -64,8 +64,11 @@ enum ShellCompletion {
         var words = words
         var operands: [String] = []
         while let word = words.popFirst() {
-            // The only option of `set` with a value.
-            if word == "--runtime" { words = words.dropFirst() } else if !word.hasPrefix("-") { operands.append(word) }
+            if places.contains(word) {
+                words = words.dropFirst()
+            } else if !word.hasPrefix("-") {
+                operands.append(word)
+            }
         }
         return operands
     }
@@ -77,8 +80,13 @@ enum ShellCompletion {
         let prefix = word(words, at: index)
         var answer: JSONValue?
         do {
-            let folder = try RuntimeFolder.ofBus(named: runtime(words))
-            let session = try BusSession.find(in: folder, client: "complete", patience: patience) { session, event in
+            var place = BusOptions.usual
+            place.runtime = value("--runtime", words)
+            place.bus = value("--bus", words)
+            place.busKey = value("--bus-key", words)
+            place.serverKey = value("--server-key", words)
+            let session = try BusSession.find(in: place.place(), client: "complete", patience: patience) {
+                session, event in
                 switch event {
                 case .answer(_, let json): answer = JSONValue(json)
                 case .refused: session.end(Complaint(.other))
@@ -127,10 +135,13 @@ enum ShellCompletion {
         words.indices.contains(index) ? words[index] : ""
     }
 
-    /// The value of --runtime on the command line; nil without it.
-    private static func runtime(_ words: [String]) -> String? {
-        if let option = words.firstIndex(of: "--runtime"), option + 1 < words.count { return words[option + 1] }
-        let prefix = "--runtime="
+    /// Options with a value that select the bus.
+    private static let places = ["--runtime", "--bus", "--bus-key", "--server-key"]
+
+    /// The value of an option on the command line; nil without it.
+    private static func value(_ name: String, _ words: [String]) -> String? {
+        if let option = words.firstIndex(of: name), option + 1 < words.count { return words[option + 1] }
+        let prefix = name + "="
         return words.first { $0.hasPrefix(prefix) }.map { String($0.dropFirst(prefix.count)) }
     }
 }

@@ -14,7 +14,7 @@ struct BackgroundWatch {
     /// - Parameters:
     ///   - log: path of the file for the results; nil for none.
     ///   - hook: program to run for each result; nil for none.
-    init(_ handler: HandlerPattern, _ directory: String, log: String?, _ hook: HookProgram?, _ folder: RuntimeFolder)
+    init(_ handler: HandlerPattern, _ directory: String, log: String?, _ hook: HookProgram?, _ place: BusPlace)
         throws
     {
         let directory = Folder.absolute(directory)
@@ -31,8 +31,7 @@ struct BackgroundWatch {
         arguments =
             [
                 "earshot", "watch", "--until-done", "--json", "--directory=\(directory)",
-                "--runtime=\(Folder.absolute(folder.path))",
-            ] + (hook.map { ["--exec=\($0.text)"] } ?? []) + ["--", handler.description]
+            ] + place.arguments + (hook.map { ["--exec=\($0.text)"] } ?? []) + ["--", handler.description]
     }
 
     /// Starts the process. It has a process group of its own, so the end of the shell does not reach it.

@@ -10,7 +10,7 @@ struct BusProcess {
     ///
     /// - Throws: `Complaint` if none does.
     init(in folder: RuntimeFolder) throws {
-        guard try BusSession.isServed(folder) else { throw Self.none(folder) }
+        guard try BusPlace.local(folder).isServed() else { throw Self.none(folder) }
         guard !folder.isForeign else {
             throw Complaint(
                 .other, "the bus in \(folder.path) belongs to another user; run the command as that user or as root")

@@ -7,6 +7,8 @@ internal import Glibc
 final class BusSession {
     /// Maximum time until the broker answers or returns after a disconnect.
     private static let usualPatience = Duration.seconds(20)
+    /// Maximum time until a bus on a network returns, the time of its lease.
+    private static let networkPatience = Duration.seconds(60)
 
     /// Time without an answer before the first message about it.
     static let silence = Duration.seconds(1)
@@ -21,56 +23,47 @@ final class BusSession {
     let signalDescriptor: Int32
     private(set) var complaint: Complaint?
 
-    private let folder: RuntimeFolder
+    private let place: BusPlace
     private let signals: SignalSource
-    private let patience: Duration
+    private var patience: Duration
     private var registration: EventLoop.Registration?
     private var patienceTimer: TimerID?
     private var noticeTimer: TimerID?
 
-    /// Connects to the broker in `folder`.
+    /// Connects to the broker of `place`.
     ///
     /// - Parameters:
     ///   - patience: maximum time until the broker answers; nil for the default.
     ///   - window: maximum number of unacknowledged terminals.
     ///   - finishesNone: whether the caller acknowledges each terminal.
-    /// - Throws: `Complaint` if no broker serves `folder`.
+    /// - Throws: `Complaint` if no broker serves it.
     static func find(
-        in folder: RuntimeFolder, client: String, patience: Duration? = nil, window: Int = 256,
+        in place: BusPlace, client: String, patience: Duration? = nil, window: Int = 256,
         finishesNone: Bool = false,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
-        guard try isServed(folder) else {
-            throw Complaint(.noBroker, "no broker runs in \(folder.path); start one with `earshot serve`")
+        guard try place.isServed() else {
+            throw Complaint(.noBroker, "no broker runs \(place.phrase); start one with `earshot serve`")
         }
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
         return try BusSession(
-            folder, EventLoop(), signals, client: client, window: window, patience: patience,
+            place, EventLoop(), signals, client: client, window: window, patience: patience,
             finishesNone: finishesNone,
             onEvent)
     }
 
-    /// Whether a broker serves `folder`. An untrusted directory has none.
-    static func isServed(_ folder: RuntimeFolder) throws(Complaint) -> Bool {
-        do throws(ClientError) {
-            return try folder.isServed()
-        } catch {
-            throw Complaint(.noBroker, "cannot use a broker: \(error.description)")
-        }
-    }
-
     init(
-        _ folder: RuntimeFolder, _ loop: EventLoop, _ signals: SignalSource, client: String, window: Int,
+        _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, client: String, window: Int,
         patience: Duration? = nil, finishesNone: Bool = false, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
-        self.folder = folder
+        self.place = place
         self.loop = loop
         self.signals = signals
         self.patience = patience ?? Self.usualPatience
         signalDescriptor = signals.descriptor
         let door = Door()
         connection = try ClientConnection(
-            endpoint: folder.busEndpoint, client: "\(client)-\(getpid())", window: window, finishesNone: finishesNone,
+            endpoints: place.endpoints, client: "\(client)-\(getpid())", window: window, finishesNone: finishesNone,
             bodies: Environment.value("EARSHOT_BODIES") == "pull" ? .pull : .path, loop: loop
         ) { event in
             guard let session = door.session else { return }
@@ -98,6 +91,9 @@ final class BusSession {
     func run(until isDone: () -> Bool) throws {
         try loop.run { isDone() || complaint != nil || connection.failure != nil }
         if let complaint { throw complaint }
+        if let failure = connection.failure as? ClientError {
+            throw Complaint(failure)
+        }
         if let failure = connection.failure { throw failure }
     }
 
@@ -116,13 +112,14 @@ final class BusSession {
             for timer in [patienceTimer, noticeTimer].compactMap(\.self) { loop.cancelTimer(timer) }
             patienceTimer = nil
             noticeTimer = nil
+            if case .network = place { patience = max(patience, Self.networkPatience) }
         case .apart: beginToWait()
         case .draining: break
         case .incompatible:
             end(
                 Complaint(
                     .noBroker,
-                    "the broker in \(folder.path) has another protocol version; restart it with the version of this program"
+                    "the broker \(place.phrase) has another protocol version; restart it with the version of this program"
                 ))
         }
     }
@@ -132,11 +129,12 @@ final class BusSession {
         noticeTimer = loop.setTimer(after: Self.silence) { [unowned self] in
             noticeTimer = nil
             beforeMessage?()
-            Complaint.say("waiting for the broker in \(folder.path), at most \(patience)")
-            for failure in FailureReport(folder).sentences() { Complaint.say(failure) }
+            Complaint.say("waiting for the broker \(place.phrase), at most \(patience)")
+            for failure in place.failures + [connection.trouble].compactMap(\.self) { Complaint.say(failure) }
         }
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in
-            end(Complaint(.noBroker, "no broker answers in \(folder.path); restart `earshot serve`"))
+            let sentence = connection.trouble ?? "no broker answers \(place.phrase); restart `earshot serve`"
+            end(Complaint(.noBroker, sentence))
         }
     }
 }

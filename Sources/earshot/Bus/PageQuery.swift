@@ -10,11 +10,11 @@ enum PageQuery {
     ///   - filter: entries to select.
     ///   - body: returns whether it needs the next page.
     static func forEachPage(
-        _ query: Query, _ table: String, filter: QueryPage, in place: PlaceOptions,
+        _ query: Query, _ table: String, filter: QueryPage, in place: BusOptions,
         _ body: (JSONValue) throws -> Bool
     ) throws {
         var answer: JSONValue?
-        let session = try BusSession.find(in: place.busFolder(), client: "query") { session, event in
+        let session = try BusSession.find(in: place.place(), client: "query") { session, event in
             switch event {
             case .answer(_, let json):
                 answer = JSONValue(json)

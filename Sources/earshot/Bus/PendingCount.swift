@@ -21,8 +21,10 @@ final class PendingCount {
         self.pattern = pattern
     }
 
-    /// Whether no request is pending, and all results have arrived.
-    var isZero: Bool { value == 0 && !isAsking && !isScheduled }
+    /// Whether no request is pending, and all results have arrived with their bodies.
+    func isZero(_ session: BusSession) -> Bool {
+        value == 0 && !isAsking && !isScheduled && !session.connection.isReadingBodies
+    }
 
     /// Queries the number, now or after the open query.
     func ask(_ session: BusSession) {

@@ -29,9 +29,10 @@ struct CacheCommand: ParsableCommand {
 
         func validate() throws { try GivenPath.check([("--cache-folder", cacheFolder)]) }
 
-        func folder() throws(ClientError) -> CacheFolder {
+        func folder() throws -> CacheFolder {
             if let cacheFolder { return CacheFolder(Folder.absolute(cacheFolder)) }
-            if place.runtime != nil { return CacheFolder(try place.folder().ownCache) }
+            let runtime = try place.ownFolder(of: "cache")
+            if place.runtime != nil { return CacheFolder(runtime.ownCache) }
             return CacheFolder(try RuntimeFolder.usualCache())
         }
     }
@@ -149,7 +150,7 @@ struct CacheCommand: ParsableCommand {
             try conclude {
                 let folder = try place.folder()
                 let count: Int
-                if place.cacheFolder == nil, try BusSession.isServed(place.place.folder()) {
+                if place.cacheFolder == nil, try BusPlace.local(place.place.folder()).isServed() {
                     count = try CacheCommand.reading { try CacheReport(folder).numbers().answers }
                     try clearThroughBus(folder)
                 } else {
@@ -169,7 +170,7 @@ struct CacheCommand: ParsableCommand {
         private func clearThroughBus(_ folder: CacheFolder) throws {
             var size: String?
             var changes = 0
-            let session = try BusSession.find(in: place.place.folder(), client: "cache") { session, event in
+            let session = try BusSession.find(in: .local(place.place.folder()), client: "cache") { session, event in
                 switch event {
                 case .answer(_, let json):
                     guard case .array(let settings)? = JSONValue(json)?.member("settings") else { return }
@@ -216,6 +217,8 @@ struct CacheCommand: ParsableCommand {
             throw Complaint(error.kind == .other ? .other : .cannotServe, error.description)
         } catch let error as ClientError {
             throw error
+        } catch let complaint as Complaint {
+            throw complaint
         } catch {
             throw Complaint(.other, "cannot read the cache: \(error)")
         }

@@ -13,7 +13,8 @@ struct ConfigCommand: ParsableCommand {
         discussion: """
             Lists the settings with which `earshot serve` would start. Later sources override earlier ones: defaults, \
             /etc/earshot/config.toml, ~/.config/earshot/config.toml, environment variables such as EARSHOT_ORIGIN_LIMIT. \
-            With --running: the settings of the running broker.
+            With --running: the settings of the running broker. `bus`, `bus-key` and `server-key` select a bus on a network \
+            for the commands of clients; `serve` ignores them.
 
               earshot config
               earshot config --running
@@ -23,7 +24,7 @@ struct ConfigCommand: ParsableCommand {
     var running = false
 
     @OptionGroup(title: "Input") var source: ConfigurationOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func validate() throws {
         guard !running || source.config == nil else {
@@ -39,7 +40,9 @@ struct ConfigCommand: ParsableCommand {
             }
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(file: source.file, flags: [], pool: pool)
-            try SettingList.show(try configuration.read().rows, onComplete: try configuration.onComplete())
+            try SettingList.show(
+                try configuration.read().rows, onComplete: try configuration.onComplete(),
+                network: try configuration.networkRows())
             return .done
         }
     }
@@ -75,7 +78,7 @@ struct SetCommand: ParsableCommand {
         completion: ShellCompletion.setting)
     var words: [String] = []
 
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
         try conclude {
@@ -92,7 +95,7 @@ struct SetCommand: ParsableCommand {
                 throw Complaint(.usage, "missing value; give a setting and its value, such as `earshot set slots 32`")
             }
             var changed: SettingWords?
-            let session = try BusSession.find(in: place.busFolder(), client: "set") { session, event in
+            let session = try BusSession.find(in: place.place(), client: "set") { session, event in
                 switch event {
                 case .changed(let setting): changed = setting
                 case .refused(let reply): session.end(Complaint(.usage, reply.detail ?? reply.code))
@@ -110,7 +113,7 @@ struct SetCommand: ParsableCommand {
 /// Printed list of settings.
 enum SettingList {
     /// Prints the settings of the running broker.
-    static func ask(_ place: PlaceOptions) throws {
+    static func ask(_ place: BusOptions) throws {
         guard let json = Question.joined(try Question.answers(.settings, in: place)),
             case .array(let items)? = json.member("settings")
         else {
@@ -122,10 +125,16 @@ enum SettingList {
         try show(lines)
     }
 
-    /// Prints the settings that were read from files and variables, and the program for requests that end.
-    static func show(_ rows: [Settings.Row], onComplete: (words: [String], path: String)?) throws(Complaint) {
+    /// Prints the settings that were read from files and variables, the program for requests that end, and the buses of client
+    /// commands.
+    static func show(
+        _ rows: [Settings.Row], onComplete: (words: [String], path: String)?,
+        network: [(name: String, value: String, source: String)]
+    ) throws(Complaint) {
         let program = onComplete.map { [ConfigurationFile.onComplete, "", $0.words.joined(separator: " "), $0.path] }
-        try show(rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] } + [program].compactMap(\.self))
+        try show(
+            rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] } + [program].compactMap(\.self)
+                + network.map { [$0.name, "", $0.value, $0.source] })
     }
 
     /// Prints three columns: name with pattern, value, source.

@@ -29,7 +29,7 @@ struct DrainCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            let folder = try place.folder()
+            let folder = try place.ownFolder(of: "drain")
             let bus = try BusProcess(in: folder)
             let left = try finish(in: folder)
             try bus.stop(now: left != 0, limit: nil)
@@ -48,7 +48,7 @@ struct DrainCommand: ParsableCommand {
         var left: Int?
         var isLate = false
         guard let setting = SettingWords([SettingName.admission.rawValue, "closed"]) else { return 0 }
-        let session = try BusSession.find(in: folder, client: "drain") { session, event in
+        let session = try BusSession.find(in: .local(folder), client: "drain") { session, event in
             switch event {
             case .changed: session.connection.query(.status, QueryPage(limit: 1))
             case .answer(_, let json):

@@ -19,12 +19,12 @@ struct DropCommand: ParsableCommand {
     var handler: HandlerPattern
 
     @OptionGroup(title: "Output") var format: FormatOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
         try conclude {
             var removed: Int?
-            let session = try BusSession.find(in: place.busFolder(), client: "drop") { _, event in
+            let session = try BusSession.find(in: place.place(), client: "drop") { _, event in
                 if case .removed(_, let count) = event { removed = count }
             }
             session.connection.remove(handler)

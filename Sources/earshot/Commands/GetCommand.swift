@@ -36,7 +36,7 @@ struct GetCommand: ParsableCommand {
     @OptionGroup var request: RequestOptions
     @OptionGroup(title: "HTTP") var cookieFiles: CookieOptions
     @OptionGroup(title: "Bus") var bus: PrivateBusOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     private var input: String? { source.input }
     private var output: String? { target.output }
@@ -138,15 +138,16 @@ struct GetCommand: ParsableCommand {
             let netrc = try request.netrc()
             let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
             let loop = try EventLoop()
-            let bus = try privateBus(loop, signals, count: readsInput ? .max : wanted.count)
+            let place = try place.place()
+            let bus = try privateBus(place, loop, signals, count: readsInput ? .max : wanted.count)
             defer { bus?.end() }
             return try fetch(
-                wanted, readsInput: readsInput, body, netrc, try bus?.folder ?? place.busFolder(), bus, loop, signals)
+                wanted, readsInput: readsInput, body, netrc, bus.map { .local($0.folder) } ?? place, bus, loop, signals)
         }
     }
 
     private func fetch(
-        _ wanted: [ListEntry], readsInput: Bool, _ body: [UInt8]?, _ netrc: Netrc?, _ folder: RuntimeFolder,
+        _ wanted: [ListEntry], readsInput: Bool, _ body: [UInt8]?, _ netrc: Netrc?, _ place: BusPlace,
         _ bus: PrivateBus?, _ loop: EventLoop, _ signals: SignalSource
     ) throws -> ExitStatus {
         let destination = try destination(interrupt: signals.descriptor)
@@ -169,7 +170,7 @@ struct GetCommand: ParsableCommand {
             },
             json: json, messages: messages)
         let session = try BusSession(
-            folder, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true
+            place, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true
         ) { _, event in run.happened(event) }
         defer { session.connection.close() }
         bus?.onDeath {
@@ -179,12 +180,13 @@ struct GetCommand: ParsableCommand {
     }
 
     /// Starts a private bus; returns nil if a broker runs.
-    private func privateBus(_ loop: EventLoop, _ signals: SignalSource, count: Int) throws -> PrivateBus? {
-        let folder = try place.busFolder()
-        if try BusSession.isServed(folder) { return nil }
+    private func privateBus(
+        _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, count: Int
+    ) throws -> PrivateBus? {
+        if try place.isServed() { return nil }
         guard !bus.noSpawn else {
             throw Complaint(
-                .noBroker, "no broker runs in \(folder.path); start one with `earshot serve`, or omit --no-spawn")
+                .noBroker, "no broker runs \(place.phrase); start one with `earshot serve`, or omit --no-spawn")
         }
         // One worker starts faster than many, so the number depends on the number of URLs.
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))

@@ -43,6 +43,8 @@ struct HelpTopic {
         paragraphs: ["Options override variables, and variables override configuration files."],
         entries: [
             ("EARSHOT_RUNTIME", "Runtime directory of the broker, as --runtime."),
+            ("EARSHOT_BUS", "Bus on a network, as --bus. It overrides EARSHOT_RUNTIME."),
+            ("EARSHOT_BUS_KEY, EARSHOT_SERVER_KEY", "Keys for a bus on a network, as --bus-key and --server-key."),
             ("EARSHOT_CONFIG", "Only configuration file to read, as --config."),
             (
                 "EARSHOT_NAME",

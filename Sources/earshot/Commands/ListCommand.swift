@@ -33,7 +33,7 @@ struct ListCommand: ParsableCommand {
 
     @OptionGroup(title: "Filter") var filter: RequestFilterOptions
     @OptionGroup(title: "Output") var format: FormatOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func validate() throws {
         if let limit = filter.limit, limit < 1 { throw ValidationError("--limit: give a number of at least 1") }

@@ -35,7 +35,7 @@ struct RetryCommand: ParsableCommand {
     var code: [String] = []
 
     @OptionGroup(title: "Output") var format: FormatOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func validate() throws {
         guard !id.isEmpty else { return }
@@ -72,7 +72,7 @@ struct RetryCommand: ParsableCommand {
     private func retry(_ keys: [RequestKey]) throws -> Int {
         var open = Set(keys)
         var count = 0
-        let session = try BusSession.find(in: place.busFolder(), client: "retry") { session, event in
+        let session = try BusSession.find(in: place.place(), client: "retry") { session, event in
             switch event {
             case .accepted(let key): if open.remove(key) != nil { count += 1 }
             case .refused(let reply):

@@ -17,7 +17,7 @@ struct StatusCommand: ParsableCommand {
             """)
 
     @OptionGroup(title: "Output") var format: FormatOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
         try conclude {
@@ -46,7 +46,7 @@ struct WhyCommand: ParsableCommand {
     var request: RequestID
 
     @OptionGroup(title: "Output") var format: FormatOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
         try conclude {
@@ -64,8 +64,8 @@ enum Question {
     ]
 
     /// Returns the JSON answers: the first one, then those for the further pages of its tables.
-    static func answers(_ query: Query, in place: PlaceOptions) throws -> [[UInt8]] {
-        let failures = FailureReport(try place.busFolder()).sentences()
+    static func answers(_ query: Query, in place: BusOptions) throws -> [[UInt8]] {
+        let failures = try place.place().failures
         do {
             return try ask(query, in: place, patience: failures.isEmpty ? nil : patience)
         } catch let complaint as Complaint where complaint.status == .noBroker {
@@ -77,9 +77,9 @@ enum Question {
     /// Maximum time for an answer while the broker is in a crash loop.
     private static let patience = Duration.seconds(2)
 
-    private static func ask(_ query: Query, in place: PlaceOptions, patience: Duration?) throws -> [[UInt8]] {
+    private static func ask(_ query: Query, in place: BusOptions, patience: Duration?) throws -> [[UInt8]] {
         var answers: [[UInt8]] = []
-        let session = try BusSession.find(in: place.busFolder(), client: "query", patience: patience) {
+        let session = try BusSession.find(in: place.place(), client: "query", patience: patience) {
             session, event in
             switch event {
             case .answer(_, let json): answers.append(json)
@@ -121,7 +121,7 @@ enum Question {
     /// Queries the broker and prints the answer.
     ///
     /// - Parameter show: renders the answer as text.
-    static func ask(_ query: Query, in place: PlaceOptions, json: Bool, show: (JSONValue) -> String) throws {
+    static func ask(_ query: Query, in place: BusOptions, json: Bool, show: (JSONValue) -> String) throws {
         let answers = try answers(query, in: place)
         var text: [UInt8] = []
         if json {

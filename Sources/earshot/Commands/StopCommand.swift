@@ -24,7 +24,7 @@ struct StopCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            try BusProcess(in: place.folder()).stop(now: now, limit: limit.duration)
+            try BusProcess(in: place.ownFolder(of: "stop")).stop(now: now, limit: limit.duration)
             return .done
         }
     }

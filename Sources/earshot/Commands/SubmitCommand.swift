@@ -35,7 +35,7 @@ struct SubmitCommand: ParsableCommand {
     @OptionGroup(title: "Output") var target: BackgroundOptions
     @OptionGroup(title: "Output") var hook: HookOptions
     @OptionGroup(title: "Output") var failure: FailureOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     private var id: RequestID? { submission.id }
 
@@ -82,7 +82,7 @@ struct SubmitCommand: ParsableCommand {
             }
             let entries = try entries()
             let mover = try target.directory.map {
-                try BackgroundWatch(.handler(handler), $0, log: target.log, hook.program(), place.busFolder())
+                try BackgroundWatch(.handler(handler), $0, log: target.log, hook.program(), place.place())
             }
             let isDurable = submission.durable || mover != nil
             let body = try self.request.body()
@@ -91,7 +91,7 @@ struct SubmitCommand: ParsableCommand {
             var refused: Set<RequestID> = []
             var accepted: Set<RequestID> = []
             var isTaken = false
-            let session = try BusSession.find(in: place.busFolder(), client: "submit") { session, event in
+            let session = try BusSession.find(in: place.place(), client: "submit") { session, event in
                 switch event {
                 case .answer: isTaken = true
                 case .accepted(let key) where key.handler == handler: accepted.insert(key.request)

@@ -25,7 +25,7 @@ struct TopCommand: ParsableCommand {
     var count: Int?
 
     @OptionGroup(title: "Output") var format: FormatOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func validate() throws {
         guard interval >= 0.1, interval <= 86_400 else {
@@ -37,7 +37,7 @@ struct TopCommand: ParsableCommand {
     func run() throws {
         try conclude {
             let run = TopRun(interval: .milliseconds(Int(interval * 1_000)), count: count, json: format.json)
-            try run.run(in: place.busFolder())
+            try run.run(in: place.place())
             return .done
         }
     }

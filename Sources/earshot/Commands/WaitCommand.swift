@@ -29,13 +29,13 @@ struct WaitCommand: ParsableCommand {
 
     @OptionGroup var limit: EndOptions
     @OptionGroup(title: "Output") var failure: FailureOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
         try conclude {
             let wait = HandlerWait(handler, verbose: failure.verbose)
             let session = try BusSession.find(
-                in: place.busFolder(), client: "wait", window: Self.window, finishesNone: true
+                in: place.place(), client: "wait", window: Self.window, finishesNone: true
             ) { session, event in
                 wait.take(event, session)
             }
@@ -46,7 +46,7 @@ struct WaitCommand: ParsableCommand {
             }
             session.connection.subscribe(handler)
             wait.begin(session)
-            try session.run { wait.isOver }
+            try session.run { wait.isOver(session) }
             guard wait.tally.total > 0 else {
                 throw Complaint(.noInput, "\(handler) has no request; submit one with `earshot submit --handler`")
             }
@@ -70,7 +70,7 @@ final class HandlerWait {
         pending = PendingCount(pattern)
     }
 
-    var isOver: Bool { pending.isZero }
+    func isOver(_ session: BusSession) -> Bool { pending.isZero(session) }
 
     var pendingText: String {
         switch pending.value {

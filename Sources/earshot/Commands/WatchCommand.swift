@@ -35,7 +35,7 @@ struct WatchCommand: ParsableCommand {
     @OptionGroup(title: "Output") var target: WatchOptions
     @OptionGroup(title: "Output") var hook: HookOptions
     @OptionGroup(title: "Output") var failure: FailureOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: BusOptions
 
     /// Maximum time without a broker for --until-done, which may run in the background while the bus is restarted.
     private static let patience = Duration.seconds(3_600)
@@ -62,7 +62,7 @@ struct WatchCommand: ParsableCommand {
             let pending = target.untilDone ? PendingCount(handler) : nil
             // An unprinted result stays unacknowledged, so the broker redelivers a durable one to the next subscriber.
             let session = try BusSession.find(
-                in: place.busFolder(), client: "watch", patience: target.untilDone ? Self.patience : nil,
+                in: place.place(), client: "watch", patience: target.untilDone ? Self.patience : nil,
                 finishesNone: true
             ) {
                 session, event in
@@ -99,7 +99,7 @@ struct WatchCommand: ParsableCommand {
             session.connection.query(.ping)
             pending?.ask(session)
             try session.run {
-                hooks?.count ?? 0 == 0 && (tally.total >= count ?? .max || pending?.isZero == true)
+                hooks?.count ?? 0 == 0 && (tally.total >= count ?? .max || pending?.isZero(session) == true)
             }
             return tally.status
         }

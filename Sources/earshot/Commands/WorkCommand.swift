@@ -44,8 +44,8 @@ struct WorkCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            let folder = try place.folder()
-            guard try BusSession.isServed(folder) else {
+            let folder = try place.ownFolder(of: "work")
+            guard try BusPlace.local(folder).isServed() else {
                 throw Complaint(.noBroker, "no broker runs in \(folder.path); start one with `earshot serve`")
             }
             guard let name = program.first, let path = ProgramPath.find(name) else {

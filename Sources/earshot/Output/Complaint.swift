@@ -14,6 +14,18 @@ struct Complaint: Error, CustomStringConvertible {
         self.sentence = sentence
     }
 
+    /// Creates the complaint about a bus that cannot be used.
+    init(_ error: ClientError) {
+        let status: ExitStatus =
+            switch error.code {
+            case .refused: .noBroker
+            case .key: .configuration
+            case .invalidRequest: .usage
+            default: .cannotServe
+            }
+        self.init(status, error.description)
+    }
+
     var description: String { sentence ?? status.meaning }
 
     /// Prints a line to standard error, with control characters escaped.
@@ -41,7 +53,7 @@ extension ExitStatus {
             return complaint.status
         } catch let error as ClientError {
             Complaint.say(error.description)
-            return .cannotServe
+            return Complaint(error).status
         } catch let error as FolderError {
             Complaint.say(error.description)
             return .cannotServe

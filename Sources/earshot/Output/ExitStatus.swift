@@ -78,9 +78,9 @@ enum ExitStatus: Int32, CaseIterable {
         case .usage: "usage error: invalid command, option or argument"
         case .wrongContent: "the body does not match --checksum"
         case .noInput: "no readable input, empty list, or no such request or program"
-        case .noBroker: "no broker runs, or the connection to it was lost"
+        case .noBroker: "no broker runs or accepts the key, or the connection to it was lost"
         case .cannotServe: "cannot start: unfit directory or library, or worker rejected"
-        case .configuration: "invalid configuration, or durable requests of a newer version"
+        case .configuration: "invalid configuration or key, or durable requests of a newer version"
         case .interrupted: "interrupted by a signal; get removes its pending requests"
         }
     }

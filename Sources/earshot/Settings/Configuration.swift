@@ -82,6 +82,39 @@ struct Configuration: Sendable {
         return try program.found("\(path): \(ConfigurationFile.onComplete)", .configuration)
     }
 
+    /// Files for the commands of clients.
+    static var client: Configuration { Configuration(file: ConfigurationOptions.usualFile, flags: [], pool: nil) }
+
+    /// Buses on a network for the commands of clients. The user's file overrides that of the machine.
+    ///
+    /// - Throws: `Complaint` if a file is invalid.
+    func network() throws(Complaint) -> NetworkChoice {
+        var choice = NetworkChoice()
+        for path in paths { if let found = try ConfigurationFile.network(path) { choice = found.orElse(choice) } }
+        return choice
+    }
+
+    /// Values of the buses on a network with their sources: a file or a variable.
+    func networkRows() throws(Complaint) -> [(name: String, value: String, source: String)] {
+        var sources: [(NetworkChoice, [String])] = []
+        for path in paths {
+            if let choice = try ConfigurationFile.network(path) { sources.append((choice, [path, path, path])) }
+        }
+        sources.append((.inEnvironment, ["EARSHOT_BUS", "EARSHOT_BUS_KEY", "EARSHOT_SERVER_KEY"]))
+        let names = [ConfigurationFile.bus, ConfigurationFile.busKey, ConfigurationFile.serverKey]
+        var rows: [(name: String, value: String, source: String)] = []
+        for (index, name) in names.enumerated() {
+            for (choice, source) in sources.reversed() {
+                guard let value = [choice.buses, choice.keyFile.map { [$0] }, choice.serverKeys][index] else {
+                    continue
+                }
+                rows.append((name, value.joined(separator: ","), source[index]))
+                break
+            }
+        }
+        return rows
+    }
+
     /// Value of `on-complete`, and its file; nil without one.
     func onComplete() throws(Complaint) -> (words: [String], path: String)? {
         var last: (words: [String], path: String)?

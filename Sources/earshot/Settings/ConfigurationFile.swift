@@ -5,7 +5,8 @@ internal import TOMLKit
 
 /// TOML file of settings: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
 /// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `users = ["www-data"]`, `[address]` with
-/// `"10.0.0.0/8" = "allow"`. Only this type uses TOMLKit.
+/// `"10.0.0.0/8" = "allow"`. Only this type
+/// uses TOMLKit.
 enum ConfigurationFile {
     /// Maximum size of a file, in bytes. A file with a thousand rules has a tenth of it.
     private static let mostBytes = 1 << 20
@@ -29,6 +30,7 @@ enum ConfigurationFile {
             case SettingName.rule: changes += try rules(value, path)
             case SettingName.address: changes += try addresses(value, path)
             case onComplete: _ = try words(value, path)
+            case bus, busKey, serverKey: _ = try network(table, path)
             default:
                 if let name = ListSettingName(rawValue: key) {
                     changes.append(.list(name, try list(name, value, path)))
@@ -64,7 +66,7 @@ enum ConfigurationFile {
         return words.compactMap(\.self)
     }
 
-    private static func table(_ path: String) throws(Complaint) -> TOMLTable? {
+    static func table(_ path: String) throws(Complaint) -> TOMLTable? {
         guard let bytes = try bytes(path) else { return nil }
         // TOMLKit stops at the first zero byte.
         guard !bytes.contains(0) else { throw complaint(path, "the file contains a zero byte") }
@@ -155,7 +157,7 @@ enum ConfigurationFile {
         }
     }
 
-    private static func complaint(_ path: String, _ sentence: String) -> Complaint {
+    static func complaint(_ path: String, _ sentence: String) -> Complaint {
         Complaint(.configuration, "\(path): \(sentence)")
     }
 }

@@ -28,8 +28,8 @@ final class TopRun {
         self.json = json
     }
 
-    func run(in folder: RuntimeFolder) throws {
-        let session = try BusSession.find(in: folder, client: "top") { [unowned self] session, event in
+    func run(in place: BusPlace) throws {
+        let session = try BusSession.find(in: place, client: "top") { [unowned self] session, event in
             take(event, session)
         }
         let signals = try SignalSource([SIGWINCH, SIGTSTP, SIGCONT, SIGQUIT])

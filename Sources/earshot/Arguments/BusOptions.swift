@@ -1,0 +1,117 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+internal import Glibc
+
+/// Options for the bus of a client command.
+struct BusOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Runtime directory of the broker.", valueName: "dir"), completion: .directory)
+    var runtime: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Bus on a network, tcp://HOST:PORT; several in the order of preference, separated by commas.",
+            valueName: "address"))
+    var bus: String?
+
+    @Option(
+        help: ArgumentHelp("File with the key of this client, for --bus.", valueName: "file"), completion: .file())
+    var busKey: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Public key of the bus, or its file; for several buses one for all, or one each.", valueName: "key"),
+        completion: .file())
+    var serverKey: String?
+
+    func validate() throws {
+        try GivenPath.check([("--runtime", runtime), ("--bus-key", busKey)])
+        for (option, value) in [("--bus", bus), ("--server-key", serverKey)] where value?.isEmpty == true {
+            throw ValidationError("\(option): the value is empty; give one, or omit the option")
+        }
+        guard runtime == nil || bus == nil else {
+            throw ValidationError("--runtime and --bus exclude each other; give one of them")
+        }
+    }
+
+    /// Options of a command line without any of them.
+    static var usual: BusOptions {
+        var options = BusOptions()
+        (options.runtime, options.bus, options.busKey, options.serverKey) = (nil, nil, nil, nil)
+        return options
+    }
+
+    /// Returns the bus that a client uses.
+    ///
+    /// The order is --runtime, --bus, `EARSHOT_BUS`, `EARSHOT_RUNTIME`, `bus` of a configuration file, and the user's bus.
+    func place() throws -> BusPlace {
+        if let choice = try network() { return try choice.place() }
+        return .local(try RuntimeFolder.ofBus(named: runtime))
+    }
+
+    /// Returns the buses on a network that a client uses; nil for a bus of this machine.
+    func network() throws(Complaint) -> NetworkChoice? {
+        guard runtime == nil else { return nil }
+        let choice = NetworkChoice(
+            buses: bus.map(NetworkChoice.words), keyFile: busKey.map(Folder.absolute),
+            serverKeys: serverKey.map(NetworkChoice.words)
+        ).orElse(.inEnvironment)
+        if choice.buses == nil, Environment.value("EARSHOT_RUNTIME") != nil { return nil }
+        guard !choice.isComplete else { return choice }
+        let merged = choice.orElse(try Configuration.client.network())
+        return merged.buses == nil ? nil : merged
+    }
+}
+
+/// Addresses and keys of buses on a network, from one source or several.
+struct NetworkChoice: Equatable {
+    /// Addresses in the order of preference.
+    var buses: [String]?
+    /// Absolute path of the client's key file.
+    var keyFile: String?
+    /// Public keys of the buses, or their files.
+    var serverKeys: [String]?
+
+    /// Whether no other source can add to it.
+    var isComplete: Bool { buses != nil && keyFile != nil && serverKeys != nil }
+
+    /// Values of `EARSHOT_BUS`, `EARSHOT_BUS_KEY` and `EARSHOT_SERVER_KEY`.
+    static var inEnvironment: NetworkChoice {
+        NetworkChoice(
+            buses: Environment.value("EARSHOT_BUS").map(BusEndpoint.words),
+            keyFile: Environment.value("EARSHOT_BUS_KEY").map(Folder.absolute),
+            serverKeys: Environment.value("EARSHOT_SERVER_KEY").map(BusEndpoint.words))
+    }
+
+    /// Splits the value of an option at its commas.
+    static func words(_ text: String) -> [String] { text.split(separator: ",").map { String($0) } }
+
+    /// Returns the absolute path of a server key's file, or the key itself.
+    static func located(_ serverKey: String, in folder: String) -> String {
+        let path = Folder.absolute(serverKey.hasPrefix("/") ? serverKey : "\(folder)/\(serverKey)")
+        return unsafe access(ByteText.path(path), F_OK) == 0 ? path : serverKey
+    }
+
+    /// Adds values of a source with less precedence.
+    func orElse(_ other: NetworkChoice) -> NetworkChoice {
+        NetworkChoice(
+            buses: buses ?? other.buses, keyFile: keyFile ?? other.keyFile, serverKeys: serverKeys ?? other.serverKeys)
+    }
+
+    /// Reads the keys.
+    ///
+    /// - Throws: `Complaint` if a part is missing or unusable.
+    func place() throws(Complaint) -> BusPlace {
+        let keys = (serverKeys ?? []).map { Self.located($0, in: ".") }
+        do throws(ClientError) {
+            let endpoints = try BusEndpoint.list(buses ?? [], keyFile: keyFile, serverKeys: keys)
+            let arguments = [
+                "--bus=\((buses ?? []).joined(separator: ","))", "--bus-key=\(keyFile ?? "")",
+                "--server-key=\(keys.joined(separator: ","))",
+            ]
+            return .network(endpoints, arguments: arguments)
+        } catch {
+            throw Complaint(error)
+        }
+    }
+}
