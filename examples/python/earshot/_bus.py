@@ -8,16 +8,16 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _place
 from ._handler import Handler, Transfer
 from ._link import Link
 from ._messages import Bodies, FetchOptions, Message, check_handler, check_pattern
+from ._network import Addresses
 from ._protocol import Action, pages
 from ._results import EarshotError
-from ._shell import LONGEST_OWED, Shell
+from ._shell import LONGEST_OWED, Place, Shell
 from ._watch import Queue, Watch
 
 if TYPE_CHECKING:
@@ -31,9 +31,8 @@ class Bus(Shell):
     error. Leaving the `async with` ends the session: pending requests are removed, and calls that wait raise `Closed`.
     """
 
-    def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
-                 timeout: float, lease: float, bodies: Bodies) -> None:
-        super().__init__(runtime, private, window, timeout, lease, bodies)
+    def __init__(self, place: Place, window: int | None, timeout: float, lease: float | None, bodies: Bodies) -> None:
+        super().__init__(place, window, timeout, lease, bodies)
         self._reopening: asyncio.TimerHandle | None = None
         self._acknowledging: asyncio.TimerHandle | None = None
         self._is_pumping = False
@@ -47,7 +46,7 @@ class Bus(Shell):
         self._greeted = greeted = self._loop.create_future()
         # Retrieves the exception, because a cancelled caller no longer does.
         greeted.add_done_callback(lambda future: future.cancelled() or future.exception())
-        self._folder = await asyncio.to_thread(_place.private_folder) if self._private else self._find()
+        self._folder = await asyncio.to_thread(self._find) if self._private else self._find()
         self._closed = False
         try:
             self._open_link()
@@ -215,22 +214,28 @@ class Bus(Shell):
             pass  # The loop is closed, and with it this connection.
 
 
-def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
-            timeout: float = 10.0, lease: float = 0.0, bodies: Bodies = "path") -> Bus:
+def connect(runtime: Addresses = None, *, private: bool = False, window: int | None = 256, timeout: float = 10.0,
+            lease: float | None = None, bodies: Bodies = "path", key: str | os.PathLike[str] | None = None,
+            server_key: str | Sequence[str] | None = None) -> Bus:
     """Returns a bus, to be opened: `async with earshot.connect() as bus:`.
 
     - `runtime`: runtime directory of the broker; by default `EARSHOT_RUNTIME`, else `$XDG_RUNTIME_DIR/earshot`, else
-      `earshot-UID` in the directory for temporary files.
+      `earshot-UID` in the directory for temporary files. For a bus on a network its address, `tcp://HOST:PORT`, or a list
+      of addresses to fail over between; by default those of `EARSHOT_BUS`. That needs pyzmq: `earshot[tcp]`.
     - `private`: whether to start a bus for this process alone, which ends with the process. Its program is
       `EARSHOT_BINARY`, else `earshot` in the `PATH`.
     - `window`: maximum number of unacknowledged results, 1 to 4096. With None there is no limit, and the broker keeps a
       file for 60 s only.
     - `timeout`: seconds to wait for a broker that is starting.
     - `lease`: seconds, at most 3600, for which the broker keeps the requests of a broken connection, also if this
-      process was killed. 0: no lease.
+      process was killed. 0: no lease. By default 60 over a network, and 0 on this machine.
     - `bodies`: `path` to open the broker's files, or `pull` to read bodies over the connection into unnamed files of
-      this process. A program in a container needs `pull`, and a window. A bus of another user imposes it.
+      this process. A program in a container needs `pull`, and a window. A bus of another user and a network
+      impose it.
+    - `key`, `server_key`: for a network, the path of this client's key file, and the public key of the bus or the path
+      of its file; for several buses one for all, or one each. By default `EARSHOT_BUS_KEY` and `EARSHOT_SERVER_KEY`.
 
-    Opening raises `NoBroker` if no broker runs or answers.
+    Raises `ValueError` for an invalid address or key. It and opening raise `NoBroker` if no broker runs, answers, or
+    accepts the key, or if pyzmq is missing.
     """
-    return Bus(runtime, private, window, timeout, lease, bodies)
+    return Bus(Place(runtime, private, key, server_key), window, timeout, lease, bodies)

@@ -10,18 +10,21 @@ import logging
 import os
 import pathlib
 import secrets
+import socket
 import sys
 import tempfile
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Protocol
 
-from . import _place
+from . import _network, _place, _tunnel
 from ._link import Link
 from ._messages import Bodies, Fetch, FetchOptions, Message, Progress
 from ._protocol import (MOST_LOSSES, Action, Core, Deliver, DeliveryID, Discard, Drop, GiveUp, Greeted, Key, Note,
                         Phase, Refuse, Reopen, Report, Send, Settle, Store)
-from ._results import NOTHING, Closed, EarshotError, FetchFailed, Hold, Refused, Result, Terminal, in_memory, terminal
+from ._results import (NOTHING, Closed, EarshotError, FetchFailed, Hold, NoBroker, Refused, Result, Terminal, in_memory,
+                       terminal)
 
 MOST_OWED, LONGEST_OWED = 32, 0.02
 """Maximum number of terminals, and of seconds, that one acknowledgement may cover. An eighth of the window if that is
@@ -95,17 +98,41 @@ class Hearing(Protocol):
     def end(self) -> None: ...
 
 
+class Place:
+    """Bus to connect to: of this machine, private, or on a network.
+
+    Raises `ValueError` for an invalid address or key, and `NoBroker` for an unusable key file, or without pyzmq.
+    """
+
+    def __init__(self, runtime: _network.Addresses = None, private: bool = False,
+                 key: str | os.PathLike[str] | None = None, server_key: str | Sequence[str] | None = None) -> None:
+        self.private = private
+        self.buses = None if private else _network.find(runtime, key, server_key)
+        if self.buses is not None:
+            _tunnel.library()
+        elif key or server_key:
+            raise ValueError("keys are for a bus on a network: give its address, tcp://HOST:PORT")
+        elif not (runtime is None or isinstance(runtime, (str, os.PathLike))):
+            raise ValueError("several buses need addresses: tcp://HOST:PORT")
+        self.runtime: str | os.PathLike[str] | None = None if self.buses is not None else runtime  # type: ignore[assignment]
+
+
 class Shell(abc.ABC):
     """Connection to the broker, for one thread at a time.
 
     After the end of a broker it repeats the pending requests at the next one.
     """
 
-    def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
-                 timeout: float, lease: float, bodies: Bodies = "path") -> None:
+    def __init__(self, place: Place, window: int | None, timeout: float, lease: float | None,
+                 bodies: Bodies = "path") -> None:
         _shells.add(self)
-        self._runtime = runtime
-        self._private = private
+        self._runtime, self._private = place.runtime, place.private
+        self._buses = place.buses
+        self._tunnel: _tunnel.Tunnel | None = None
+        if self._buses is not None:
+            bodies = "pull"
+        if lease is None:
+            lease = 0.0 if self._buses is None else _network.LEASE
         self._patience = timeout
         program = os.path.basename(sys.argv[0] if sys.argv else "").encode("ascii", "ignore").decode() or "python"
         name = "".join(c if c.isalnum() else "-" for c in program)[:32]
@@ -169,12 +196,18 @@ class Shell(abc.ABC):
         self._entered = True
 
     def _find(self) -> pathlib.Path:
+        if self._buses is not None:
+            return pathlib.Path()
+        if self._private:
+            return _place.private_folder()
         folder = _place.runtime_folder(self._runtime)
         if not _place.is_served(folder):
             raise _place.no_broker(folder)
         return folder
 
     def _unanswered(self) -> EarshotError:
+        if self._buses is not None:
+            return NoBroker(f"{self._buses.trouble} (waited {self._patience:g} s)")
         why = f" ({self._obstacle.strerror or self._obstacle})" if self._obstacle is not None else ""
         return _place.no_broker(self._folder, f"no broker answered within {self._patience:g} s{why}")
 
@@ -233,7 +266,7 @@ class Shell(abc.ABC):
     def _open_link(self) -> None:
         self._drop_link()
         try:
-            self._link = Link(_place.socket_path(self._folder, "bus"))
+            self._link = Link(self._socket())
         except OSError as error:
             self._obstacle = error
             self._apply(self._core.lost())
@@ -242,12 +275,34 @@ class Shell(abc.ABC):
         self._attach(self._link)
         self._apply(self._core.opened())
 
+    def _socket(self) -> str | socket.socket:
+        if self._buses is None:
+            return _place.socket_path(self._folder, "bus")
+        self._tunnel = _tunnel.Tunnel(self._buses.current, self._buses.failures)
+        return self._tunnel.end
+
     def _drop_link(self, linger: bool = False) -> None:
         self._reopen(None)
         if self._link is not None:
             self._detach(self._link)
             self._link.close(linger)
             self._link = None
+            if self._tunnel is not None and linger:
+                self._tunnel.await_end()
+            self._tunnel = None
+
+    def _leave(self, pause: float) -> None:
+        """Closes the connection, and opens the next one after a pause."""
+        ending = "lost" if self._tunnel is None else self._tunnel.ending
+        self._drop_link()
+        if self._buses is not None:
+            try:
+                pause = self._buses.failed(ending, time.monotonic())
+            except NoBroker as error:
+                self._end(error)
+                self._close()
+                return
+        self._reopen(pause)
 
     def _pump(self, is_readable: bool = False) -> None:
         """Performs one pass: sends, receives, and acknowledges if many results or old ones are due."""
@@ -306,6 +361,8 @@ class Shell(abc.ABC):
         if self._link is not None:
             self._link.close()
             self._link = None
+        if self._tunnel is not None:
+            self._tunnel.abandon()
         self._end(Closed("the bus belongs to the parent process: connect again after a fork"))
 
     def _end(self, error: EarshotError) -> None:
@@ -353,11 +410,12 @@ class Shell(abc.ABC):
                         self._transfers.pop(key, None)
             elif isinstance(action, Greeted):
                 self.broker = action.broker
+                if self._buses is not None:
+                    self._buses.connected()
                 if not self._greeted.done():
                     self._greeted.set_result(None)
             elif isinstance(action, Reopen):
-                self._drop_link()
-                self._reopen(action.after)
+                self._leave(action.after)
             elif isinstance(action, GiveUp):
                 self._end(Refused(action.code, action.detail))
                 self._close()

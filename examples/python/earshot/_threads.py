@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import enum
 import logging
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import _place
 from ._link import Link
 from ._messages import Bodies, Message
 from ._protocol import Action
 from ._results import Closed
-from ._shell import LONGEST_OWED, Shell
+from ._shell import LONGEST_OWED, Place, Shell
 from ._waiting import Pending, Poller, Waiter
 
 T = TypeVar("T")
@@ -46,9 +44,8 @@ class Reader(enum.Enum):
 class ThreadedShell(Shell):
     """Connection to the broker. `_do` and `_wait` are thread-safe."""
 
-    def __init__(self, runtime: str | os.PathLike[str] | None, private: bool, window: int | None,
-                 timeout: float, lease: float, bodies: Bodies) -> None:
-        super().__init__(runtime, private, window, timeout, lease, bodies)
+    def __init__(self, place: Place, window: int | None, timeout: float, lease: float | None, bodies: Bodies) -> None:
+        super().__init__(place, window, timeout, lease, bodies)
         self._lock = threading.Lock()
         self._callers: Poller
         self._keepers: Poller
@@ -82,7 +79,7 @@ class ThreadedShell(Shell):
     def _open(self) -> None:
         """Opens the bus, and waits for the answer of a broker."""
         self._enter()
-        self._folder = _place.private_folder() if self._private else self._find()
+        self._folder = self._find()
         greeted: Pending[Message | None] = Pending()
         self._greeted = greeted
         self._callers, self._keepers = Poller(), Poller()

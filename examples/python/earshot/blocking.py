@@ -12,15 +12,16 @@ import functools
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from ._messages import (Bodies, Fetch, FetchOptions, Priority, Progress, check_handler, check_pattern,
                         check_priority)
+from ._network import Addresses
 from ._protocol import pages
 from ._results import EarshotError, FetchFailed, Result, Terminal
-from ._shell import AnyTransfer
+from ._shell import AnyTransfer, Place
 from ._threads import ThreadedShell
 from ._waiting import Heard, Line, Pending
 
@@ -282,7 +283,8 @@ class Bus(ThreadedShell):
         return " ".join(answer.operands) if answer else ""
 
 
-def connect(runtime: str | os.PathLike[str] | None = None, *, private: bool = False, window: int | None = 256,
-            timeout: float = 10.0, lease: float = 0.0, bodies: Bodies = "path") -> Bus:
+def connect(runtime: Addresses = None, *, private: bool = False, window: int | None = 256, timeout: float = 10.0,
+            lease: float | None = None, bodies: Bodies = "path", key: str | os.PathLike[str] | None = None,
+            server_key: str | Sequence[str] | None = None) -> Bus:
     """Returns a bus, to be opened: `with earshot.blocking.connect() as bus:`. Parameters as in `earshot.connect`."""
-    return Bus(runtime, private, window, timeout, lease, bodies)
+    return Bus(Place(runtime, private, key, server_key), window, timeout, lease, bodies)
