@@ -1,19 +1,18 @@
 #define _DEFAULT_SOURCE
-#include "earshot.h"
+#include "place.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { GREETING_MS = 3000, SILENCE_MS = 5000, LINGER_MS = 500 };
+enum { GREETING_MS = 3000, REMOTE_GREETING_MS = 8000, SILENCE_MS = 5000, LINGER_MS = 500 };
 enum { LOOK_MS = 1000 }; /* interval between two checks that the connection of a session with a lease stands */
 enum { PIECE_BYTES = 256 << 10, OPEN_READS = 4 };
+enum { REMOTE_LEASE_SECONDS = 60 }; /* over a network a lost connection does not mean a dead client */
 enum { LOST = -1 }; /* status: the connection of a session with a lease has ended */
 
 struct earshot_sent {
@@ -26,16 +25,6 @@ struct earshot_waiting {
     struct earshot_waiting *next;
     earshot_message message;
 };
-
-static int fail(earshot_bus *bus, int status, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(bus->error, sizeof bus->error, format, arguments);
-    va_end(arguments);
-    bus->status = status;
-    return -1;
-}
 
 /* Returns whether `text` is valid as an operand. A line feed in it would inject fields into the message. */
 static int is_word(const char *text)
@@ -51,7 +40,7 @@ static int transmit(earshot_bus *bus, const char *head, const char *body)
     int sent = zmq_send(bus->socket, head, strlen(head), body ? ZMQ_SNDMORE : 0);
     if (sent >= 0 && body) sent = zmq_send(bus->socket, body, strlen(body), 0);
     if (sent >= 0) return 0;
-    return fail(bus, zmq_errno() == EAGAIN ? LOST : EARSHOT_FAILED, "cannot send: %s", zmq_strerror(zmq_errno()));
+    return earshot_fail(bus, zmq_errno() == EAGAIN ? LOST : EARSHOT_FAILED, "cannot send: %s", zmq_strerror(zmq_errno()));
 }
 
 /* Returns the head of a message, to be freed: the words as its first line, and the fields. NULL ends the words. */
@@ -60,14 +49,14 @@ static char *compose(earshot_bus *bus, const char *fields, const char *const wor
     size_t length = strlen(fields);
     for (int i = 0; words[i]; i++) {
         if (!is_word(words[i])) {
-            fail(bus, EARSHOT_USAGE, "a URL or name is empty, or has a space or control character in it");
+            earshot_fail(bus, EARSHOT_USAGE, "a URL or name is empty, or has a space or control character in it");
             return NULL;
         }
         length += strlen(words[i]) + 1;
     }
     char *head = malloc(length + 1);
     if (!head) {
-        fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
+        earshot_fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
         return NULL;
     }
     char *end = head;
@@ -121,9 +110,9 @@ static int await(earshot_bus *bus, long milliseconds)
         int ready = zmq_poll(&item, 1, bus->token[0] ? LOOK_MS : milliseconds);
         if (ready > 0) return 1;
         if (ready < 0 && zmq_errno() != EINTR)
-            return fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
+            return earshot_fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
         if (bus->token[0] && !(events_of(bus) & (ZMQ_POLLIN | ZMQ_POLLOUT)))
-            return fail(bus, LOST, "the broker is gone");
+            return earshot_fail(bus, LOST, "the broker is gone");
         if (now_ms() >= end) return 0;
     }
 }
@@ -133,35 +122,17 @@ static int set(earshot_bus *bus, int option, int value)
     return zmq_setsockopt(bus->socket, option, &value, sizeof value);
 }
 
-/* Finds the runtime directory of the bus. */
-static void find_folder(char *folder, size_t size)
+/* Maximum time for a connection and its first answer. Over a network a lost packet takes a second or more. */
+static int greeting_ms(const earshot_bus *bus)
 {
-    const char *named = getenv("EARSHOT_RUNTIME"), *session = getenv("XDG_RUNTIME_DIR");
-    if (named && *named) snprintf(folder, size, "%s", named);
-    else if (session && *session) snprintf(folder, size, "%s/earshot", session);
-    else snprintf(folder, size, P_tmpdir "/earshot-%u", (unsigned)geteuid());
-}
-
-static int no_broker(earshot_bus *bus, const char *folder)
-{
-    return fail(bus, EARSHOT_NO_BROKER, "no broker answers in %s: start one with `earshot serve`", folder);
-}
-
-/* Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests. */
-static int look_at(earshot_bus *bus, const char *folder)
-{
-    struct stat found;
-    if (lstat(folder, &found) != 0) return no_broker(bus, folder);
-    if (S_ISDIR(found.st_mode) && found.st_uid == geteuid() && (found.st_mode & 077) == 0) return 0;
-    return fail(bus, EARSHOT_NO_BROKER,
-                "%s is not a directory private to this user: remove it, or set EARSHOT_RUNTIME", folder);
+    return earshot_is_remote(bus) ? REMOTE_GREETING_MS : GREETING_MS;
 }
 
 /* Limits the socket to one connection, so that messages for it never reach the next one. Without it a send fails. */
 static int serve_one_connection(earshot_bus *bus)
 {
     return set(bus, ZMQ_RECONNECT_IVL, -1) != 0 || set(bus, ZMQ_IMMEDIATE, 1) != 0
-        || set(bus, ZMQ_SNDTIMEO, GREETING_MS) != 0 || set(bus, ZMQ_SNDHWM, 0) != 0;
+        || set(bus, ZMQ_SNDTIMEO, greeting_ms(bus)) != 0 || set(bus, ZMQ_SNDHWM, 0) != 0;
 }
 
 /* Creates the socket. */
@@ -170,8 +141,8 @@ static int make_socket(earshot_bus *bus)
     if (!bus->context) bus->context = zmq_ctx_new();
     bus->socket = bus->context ? zmq_socket(bus->context, ZMQ_DEALER) : NULL;
     if (!bus->socket || set(bus, ZMQ_LINGER, LINGER_MS) != 0 || (bus->options.lease && serve_one_connection(bus) != 0))
-        return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
-    return 0;
+        return earshot_fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
+    return earshot_is_remote(bus) ? earshot_secure(bus) : 0;
 }
 
 static int receive_within(earshot_bus *bus, earshot_message *message, long milliseconds);
@@ -180,19 +151,17 @@ static int receive_within(earshot_bus *bus, earshot_message *message, long milli
 static int greet(earshot_bus *bus, const char *endpoint, const char *fields, const char *const words[],
                  earshot_message *answer)
 {
-    char folder[256], address[300];
-    find_folder(folder, sizeof folder);
-    if (look_at(bus, folder) != 0) return -1;
-    snprintf(address, sizeof address, "ipc://%s/%s", folder, endpoint);
+    char address[300];
+    if (earshot_find(bus, endpoint, address, sizeof address) != 0) return -1;
     if (zmq_connect(bus->socket, address) != 0)
-        return fail(bus, EARSHOT_NO_BROKER, "cannot connect to %s: %s", address, zmq_strerror(zmq_errno()));
+        return earshot_fail(bus, EARSHOT_NO_BROKER, "cannot connect to %s: %s", address, zmq_strerror(zmq_errno()));
     char *head = compose(bus, fields, words);
     if (!head) return -1;
     int sent = transmit(bus, head, NULL);
     free(head);
-    if (sent != 0) return bus->status == LOST ? no_broker(bus, folder) : -1;
-    int received = receive_within(bus, answer, GREETING_MS);
-    if (received == 0) return no_broker(bus, folder);
+    if (sent != 0) return bus->status == LOST ? earshot_no_broker(bus) : -1;
+    int received = receive_within(bus, answer, greeting_ms(bus));
+    if (received == 0) return earshot_no_broker(bus);
     /* From now on a send does not block. */
     if (received > 0 && bus->options.lease) set(bus, ZMQ_SNDTIMEO, 0);
     return received > 0 ? 0 : -1;
@@ -218,8 +187,10 @@ int earshot_open_with(earshot_bus *bus, const earshot_options *options)
 {
     memset(bus, 0, sizeof *bus);
     bus->options = *options;
+    if (earshot_is_remote(bus)) bus->options.pull = 1;
+    if (earshot_is_remote(bus) && !bus->options.lease) bus->options.lease = REMOTE_LEASE_SECONDS;
     unsigned char random[8];
-    if (getentropy(random, sizeof random) != 0) return fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
+    if (getentropy(random, sizeof random) != 0) return earshot_fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
     strcpy(bus->client, "c-");
     for (size_t i = 0; i < sizeof random; i++) sprintf(bus->client + 2 + 2 * i, "%02x", random[i]);
     earshot_message answer;
@@ -233,9 +204,10 @@ int earshot_open_with(earshot_bus *bus, const earshot_options *options)
 int earshot_register(earshot_bus *bus, const char *scheme, int slots)
 {
     memset(bus, 0, sizeof *bus);
+    bus->is_local = 1;
     if (make_socket(bus) != 0) return -1;
     if (serve_one_connection(bus) != 0) /* earshot_await detects its end */
-        return fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
+        return earshot_fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
     char fields[200];
     snprintf(fields, sizeof fields, "slots: %d\nschemes: %s\npid: %ld\ndrain: yes\n", slots, scheme, (long)getpid());
     earshot_message answer;
@@ -250,12 +222,12 @@ int earshot_await(earshot_bus *bus, int descriptor, int milliseconds)
     size_t size = sizeof events;
     if (zmq_getsockopt(bus->socket, ZMQ_EVENTS, &events, &size) != 0
         || zmq_getsockopt(bus->socket, ZMQ_FD, &own, &size) != 0)
-        return fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
+        return earshot_fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
     if (events & ZMQ_POLLIN) return 1;
-    if (!(events & ZMQ_POLLOUT)) return fail(bus, EARSHOT_NO_BROKER, "the broker is gone");
+    if (!(events & ZMQ_POLLOUT)) return earshot_fail(bus, EARSHOT_NO_BROKER, "the broker is gone");
     struct pollfd items[] = {{.fd = own, .events = POLLIN}, {.fd = descriptor, .events = POLLIN}};
     if (poll(items, 2, milliseconds) < 0 && errno != EINTR)
-        return fail(bus, EARSHOT_FAILED, "cannot poll: %s", strerror(errno));
+        return earshot_fail(bus, EARSHOT_FAILED, "cannot poll: %s", strerror(errno));
     return 0;
 }
 
@@ -336,12 +308,12 @@ static int receive_within(earshot_bus *bus, earshot_message *message, long milli
     message->head = NULL;
     if (zmq_msg_recv(&frame, bus->socket, 0) < 0
         || (zmq_msg_more(&frame) && zmq_msg_recv(&message->body, bus->socket, 0) < 0)) {
-        fail(bus, EARSHOT_FAILED, "cannot receive: %s", zmq_strerror(zmq_errno()));
+        earshot_fail(bus, EARSHOT_FAILED, "cannot receive: %s", zmq_strerror(zmq_errno()));
     } else {
         size_t length = zmq_msg_size(&frame);
         message->head = calloc(length + 2, 1); /* two zeros: the end of the last field and the end of the list */
         if (message->head) memcpy(message->head, zmq_msg_data(&frame), length);
-        else fail(bus, EARSHOT_FAILED, "no memory");
+        else earshot_fail(bus, EARSHOT_FAILED, "no memory");
     }
     zmq_msg_close(&frame);
     if (!message->head) {
@@ -351,11 +323,11 @@ static int receive_within(earshot_bus *bus, earshot_message *message, long milli
     parse(message);
     if (strcmp(message->verb, "ERROR") != 0) return 1;
     if (strcmp(message->word[0], "hello-required") == 0) {
-        fail(bus, EARSHOT_NO_BROKER, "the broker has ended and another one is there: ask again");
+        earshot_fail(bus, EARSHOT_NO_BROKER, "the broker has ended and another one is there: ask again");
     } else {
         const char *detail = earshot_field(message, "detail");
         int is_passing = strcmp(message->word[0], "session-in-use") == 0;
-        fail(bus, is_passing ? EARSHOT_NO_BROKER : EARSHOT_FAILED, "%s: %s", message->word[0], detail ? detail : "");
+        earshot_fail(bus, is_passing ? EARSHOT_NO_BROKER : EARSHOT_FAILED, "%s: %s", message->word[0], detail ? detail : "");
     }
     earshot_free(message);
     return -1;
@@ -373,7 +345,7 @@ static int receive(earshot_bus *bus, earshot_message *message)
         if (say(bus, "", (const char *[]){"QUERY", "ping", NULL}) != 0) return -1;
         received = receive_within(bus, message, SILENCE_MS);
     }
-    if (received == 0) return fail(bus, bus->token[0] ? LOST : EARSHOT_NO_BROKER, "%s", GONE);
+    if (received == 0) return earshot_fail(bus, bus->token[0] ? LOST : EARSHOT_NO_BROKER, "%s", GONE);
     if (received > 0) confirm(bus, message);
     return received > 0 ? 0 : -1;
 }
@@ -418,7 +390,7 @@ static int note(earshot_bus *bus, const char *head)
     bus->sent++;
     if (!bus->token[0] || strncmp(head, "ACK ", 4) == 0 || strncmp(head, "READ ", 5) == 0) return 0;
     struct earshot_sent *entry = malloc(sizeof *entry + strlen(head) + 1), **last = &bus->log;
-    if (!entry) return fail(bus, EARSHOT_FAILED, "no memory");
+    if (!entry) return earshot_fail(bus, EARSHOT_FAILED, "no memory");
     entry->number = bus->sent;
     entry->next = NULL;
     strcpy(entry->head, head);
@@ -491,13 +463,13 @@ static int resume(earshot_bus *bus)
             const char *resumed = earshot_field(&answer, "resumed");
             unsigned long long number = resumed ? strtoull(resumed, NULL, 10) : 0;
             earshot_free(&answer);
-            if (!resumed) return fail(bus, EARSHOT_NO_BROKER, "the session has ended: ask again");
+            if (!resumed) return earshot_fail(bus, EARSHOT_NO_BROKER, "the session has ended: ask again");
             result = send_again(bus, number);
         }
         if (result == 0) return 0;
         if (bus->status != LOST && bus->status != EARSHOT_NO_BROKER) return -1;
     }
-    return fail(bus, EARSHOT_NO_BROKER, "%s", GONE);
+    return earshot_fail(bus, EARSHOT_NO_BROKER, "%s", GONE);
 }
 
 /* Bodies that are read by READ. */
@@ -508,7 +480,7 @@ static int keep(earshot_bus *bus, earshot_message *message)
     struct earshot_waiting *entry = malloc(sizeof *entry), **last = &bus->waiting;
     if (!entry) {
         earshot_free(message);
-        return fail(bus, EARSHOT_FAILED, "no memory");
+        return earshot_fail(bus, EARSHOT_FAILED, "no memory");
     }
     entry->next = NULL;
     entry->message = *message;
@@ -555,9 +527,9 @@ static int read_on(earshot_bus *bus, const earshot_message *message, FILE *file,
                 size_t size = zmq_msg_size(part);
                 if (size == 0) break;
                 if (size != (length - taken < PIECE_BYTES ? length - taken : PIECE_BYTES))
-                    return fail(bus, EARSHOT_FAILED, "a part of the body is missing");
+                    return earshot_fail(bus, EARSHOT_FAILED, "a part of the body is missing");
                 if (fwrite(zmq_msg_data(part), 1, size, file) != size)
-                    return fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+                    return earshot_fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
                 EVP_DigestUpdate(digest, zmq_msg_data(part), size);
                 zmq_msg_close(part);
                 zmq_msg_init(part);
@@ -570,7 +542,7 @@ static int read_on(earshot_bus *bus, const earshot_message *message, FILE *file,
     for (size_t i = 0; i < sizeof hash; i++) sprintf(hex + 2 * i, "%02x", hash[i]);
     const char *expected = earshot_field(message, "sha-256");
     if (expected && strcmp(expected, hex) != 0)
-        return fail(bus, EARSHOT_FAILED, "the body has another hash than its result");
+        return earshot_fail(bus, EARSHOT_FAILED, "the body has another hash than its result");
     return 0;
 }
 
@@ -581,7 +553,7 @@ static int pull(earshot_bus *bus, const earshot_message *message, FILE *file)
     for (int i = 0; i < OPEN_READS; i++) zmq_msg_init(&parts[i]);
     EVP_MD_CTX *digest = EVP_MD_CTX_new();
     int result = -1;
-    if (!digest || !EVP_DigestInit_ex(digest, EVP_sha256(), NULL)) fail(bus, EARSHOT_FAILED, "no memory");
+    if (!digest || !EVP_DigestInit_ex(digest, EVP_sha256(), NULL)) earshot_fail(bus, EARSHOT_FAILED, "no memory");
     else result = read_on(bus, message, file, digest, parts);
     EVP_MD_CTX_free(digest);
     for (int i = 0; i < OPEN_READS; i++) zmq_msg_close(&parts[i]);
@@ -597,28 +569,28 @@ int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file)
         zmq_msg_t *body = (zmq_msg_t *)&message->body;
         size_t size = zmq_msg_size(body);
         if (fwrite(zmq_msg_data(body), 1, size, file) != size)
-            return fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+            return earshot_fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
     } else {
         FILE *source = fopen(path, "rb");
-        if (!source) return fail(bus, EARSHOT_FAILED, "%s: %s", path, strerror(errno));
+        if (!source) return earshot_fail(bus, EARSHOT_FAILED, "%s: %s", path, strerror(errno));
         char piece[65536];
         size_t size;
         int result = 0;
         while (result == 0 && (size = fread(piece, 1, sizeof piece, source)) > 0)
             if (fwrite(piece, 1, size, file) != size)
-                result = fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
-        if (result == 0 && ferror(source)) result = fail(bus, EARSHOT_FAILED, "%s: %s", path, strerror(errno));
+                result = earshot_fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+        if (result == 0 && ferror(source)) result = earshot_fail(bus, EARSHOT_FAILED, "%s: %s", path, strerror(errno));
         fclose(source);
         if (result != 0) return result;
     }
-    return fflush(file) == 0 ? 0 : fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+    return fflush(file) == 0 ? 0 : earshot_fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
 }
 
 int earshot_print(earshot_bus *bus, const earshot_message *message)
 {
     const char *url = earshot_field(message, "url");
     printf("%s %s %s %s\n", message->word[0], message->word[1], message->word[2], url ? url : "-");
-    return fflush(stdout) == 0 ? 0 : fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
+    return fflush(stdout) == 0 ? 0 : earshot_fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
 }
 
 int earshot_acknowledge(earshot_bus *bus, const earshot_message *message)

@@ -12,6 +12,9 @@ enum { EARSHOT_FAILED = 1, EARSHOT_USAGE = 64, EARSHOT_NO_BROKER = 69 };
 typedef struct {
     int pull;       /* whether bodies come over the connection, for programs that cannot open the files of the broker */
     unsigned lease; /* seconds for which the broker keeps the session of a broken connection, which is then resumed; or 0 */
+    const char *bus;        /* bus on a network, tcp://HOST:PORT; NULL: the variable EARSHOT_BUS, else a bus of this machine */
+    const char *key;        /* key file of this client for it; NULL: the variable EARSHOT_BUS_KEY */
+    const char *server_key; /* public key of the bus, or its file; NULL: the variable EARSHOT_SERVER_KEY */
 } earshot_options;
 
 /* Connection to a bus. Closing it removes its requests. */
@@ -22,6 +25,7 @@ typedef struct {
     char error[512]; /* reason for the failure of the last call, as a sentence */
     int status;      /* exit code for that failure */
     earshot_options options;
+    int is_local; /* whether it is on this machine in any case, as for workers */
     char client[40], token[40];                      /* name of a session with a lease */
     unsigned long long sent, replies, acknowledged;  /* its messages, and the `seq` of the last ACK */
     unsigned connection;                             /* number of times it was resumed */
@@ -44,7 +48,7 @@ typedef struct {
 /* Connects and performs the handshake, within 3 s. The caller must call earshot_close, also after a failure. */
 int earshot_open(earshot_bus *bus);
 
-/* As earshot_open, with options. */
+/* As earshot_open, with options. Over a network bodies are always pulled, the lease is 60 s by default, and the limit 8 s. */
 int earshot_open_with(earshot_bus *bus, const earshot_options *options);
 
 /* Requests a URL. `fields` is NULL, or fields of FETCH such as "priority: high\ntimeout: 5\n". */

@@ -1,5 +1,5 @@
-/* fetch [--pull] URL: Writes the body of a URL to standard output. With --pull it comes over the connection, and a broken
-   connection is resumed. */
+/* fetch [--pull] [--bus ADDRESS --bus-key FILE --server-key KEY] URL: Writes the body of a URL to standard output. With --pull,
+   and over a network, it comes over the connection, and a broken connection is resumed. */
 #define _DEFAULT_SOURCE
 #include "earshot.h"
 
@@ -9,15 +9,21 @@
 int main(int count, char **arguments)
 {
     earshot_options options = {0};
-    if (count == 3 && strcmp(arguments[1], "--pull") == 0) {
-        options = (earshot_options){.pull = 1, .lease = 60};
-        count--;
-        arguments++;
+    int at = 1;
+    for (; at < count && strncmp(arguments[at], "--", 2) == 0; at++) {
+        const char **value = strcmp(arguments[at], "--bus") == 0 ? &options.bus
+            : strcmp(arguments[at], "--bus-key") == 0            ? &options.key
+            : strcmp(arguments[at], "--server-key") == 0         ? &options.server_key
+                                                                 : NULL;
+        if (value && at + 1 < count) *value = arguments[++at];
+        else if (!value && strcmp(arguments[at], "--pull") == 0) options.pull = 1, options.lease = 60;
+        else break;
     }
-    if (count != 2) {
-        fprintf(stderr, "usage: fetch [--pull] URL\n");
+    if (at != count - 1) {
+        fprintf(stderr, "usage: fetch [--pull] [--bus ADDRESS --bus-key FILE --server-key KEY] URL\n");
         return EARSHOT_USAGE;
     }
+    const char *url = arguments[at];
     /* All programs of the user share the handler names, so a random part keeps this one unique. */
     char handler[64];
     unsigned char random[8];
@@ -31,7 +37,7 @@ int main(int count, char **arguments)
 
     earshot_bus bus;
     earshot_message message;
-    if (earshot_open_with(&bus, &options) != 0 || earshot_fetch(&bus, handler, "1", arguments[1], NULL) != 0)
+    if (earshot_open_with(&bus, &options) != 0 || earshot_fetch(&bus, handler, "1", url, NULL) != 0)
         return earshot_give_up(&bus);
     for (;;) {
         if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
@@ -41,7 +47,7 @@ int main(int count, char **arguments)
     int status = 0;
     if (strcmp(message.verb, "FAILED") == 0) {
         const char *detail = earshot_field(&message, "detail"), *code = earshot_field(&message, "status");
-        fprintf(stderr, "earshot: %s: %s (%s%s%s)\n", arguments[1], detail ? detail : "It failed.", message.word[2],
+        fprintf(stderr, "earshot: %s: %s (%s%s%s)\n", url, detail ? detail : "It failed.", message.word[2],
                 code ? " " : "", code ? code : "");
         status = EARSHOT_FAILED;
     } else if (earshot_write(&bus, &message, stdout) != 0) {

@@ -1,9 +1,6 @@
 import static java.nio.charset.StandardCharsets.UTF_8;
-import static java.nio.file.LinkOption.NOFOLLOW_LINKS;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Map;
@@ -91,7 +88,7 @@ abstract class Connection implements AutoCloseable {
     }
 
     final Message greet(String endpoint, Map<String, String> fields, String... words) throws Failure {
-        String folder = folder();
+        Path folder = Place.folder();
         lookAt(folder);
         socket.connect("ipc://" + folder + "/" + endpoint);
         byte[][] answer = transmit(head(fields, words)) ? await(GREETING_MS) : null;
@@ -120,43 +117,20 @@ abstract class Connection implements AutoCloseable {
         return (socket.getEvents() & (ZMQ.Poller.POLLIN | ZMQ.Poller.POLLOUT)) != 0;
     }
 
-    private static String folder() {
-        String named = System.getenv("EARSHOT_RUNTIME");
-        if (named != null && !named.isEmpty()) {
-            return named;
-        }
-        String session = System.getenv("XDG_RUNTIME_DIR");
-        if (session != null && !session.isEmpty()) {
-            return session + "/earshot";
-        }
-        return Path.of("/tmp", "earshot-" + user()).toString();
-    }
-
-    private static Object user() {
+    /** Fails unless the directory is trusted. */
+    private static void lookAt(Path folder) throws Failure {
         try {
-            return Files.getAttribute(Path.of("/proc/self"), "unix:uid");
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
-        }
-    }
-
-    /** Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests. */
-    private static void lookAt(String folder) throws Failure {
-        Map<String, Object> found;
-        try {
-            found = Files.readAttributes(Path.of(folder), "unix:isDirectory,uid,mode", NOFOLLOW_LINKS);
+            if (Place.isTrusted(folder)) {
+                return;
+            }
         } catch (IOException error) {
             throw noBroker(folder);
         }
-        boolean isFolder = (boolean) found.get("isDirectory");
-        boolean isClosed = ((int) found.get("mode") & 077) == 0;
-        if (!isFolder || !isClosed || !found.get("uid").equals(user())) {
-            String text = " is not a directory private to this user: remove it, or set EARSHOT_RUNTIME";
-            throw new Failure(folder + text, NO_BROKER);
-        }
+        String text = " is not a directory private to this user: remove it, or set EARSHOT_RUNTIME";
+        throw new Failure(folder + text, NO_BROKER);
     }
 
-    private static Failure noBroker(String folder) {
+    private static Failure noBroker(Path folder) {
         return new Unreachable("no broker answers in " + folder + ": start one with `earshot serve`");
     }
 

@@ -1,9 +1,10 @@
 // Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md).
 
 import { createHash, randomUUID } from 'node:crypto'
-import { lstat, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { findFolder, isTrusted } from './place.mjs'
 import { Dealer } from './zmtp.mjs'
 
 const FAILED = 1, NO_BROKER = 69
@@ -55,11 +56,6 @@ class Message {
   }
 }
 
-/** Whether a directory is private to this user. In /tmp any user can create one, and would receive the requests. */
-function isOwn(found) {
-  return found.isDirectory() && found.uid === process.geteuid() && (found.mode & 0o077) === 0
-}
-
 /** The broker cannot be reached now. */
 class Unreachable extends EarshotError {
   constructor(message) {
@@ -75,10 +71,9 @@ class Connection {
 
   /** Connects to the endpoint, sends the first message, and waits for the answer. */
   async _greet(endpoint, words, fields) {
-    const { EARSHOT_RUNTIME: named, XDG_RUNTIME_DIR: session } = process.env
-    const folder = named || (session ? join(session, 'earshot') : join('/tmp', `earshot-${process.geteuid()}`))
+    const folder = await findFolder()
     try {
-      if (isOwn(await lstat(folder))) this.#dealer = await Dealer.connect(join(folder, endpoint))
+      if (await isTrusted(folder)) this.#dealer = await Dealer.connect(join(folder, endpoint))
     } catch (error) {
       throw new Unreachable(
         `no broker answers in ${folder} (${error.code ?? error.message}): start one with \`earshot serve\``)

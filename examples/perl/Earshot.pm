@@ -5,9 +5,8 @@ package Earshot;
 use v5.30;
 use warnings;
 use Digest::SHA;
+use Earshot::Place;
 use Errno qw(EAGAIN EINTR);
-use Fcntl qw(S_ISDIR);
-use File::Spec::Functions qw(catfile);
 use List::Util qw(first min);
 use Time::HiRes qw(sleep time);
 use ZMQ::FFI;
@@ -16,7 +15,7 @@ use ZMQ::FFI::Constants
     ZMQ_SNDTIMEO);
 
 use constant { FAILED => 1, USAGE => 64, NO_BROKER => 69 };
-use constant { GREETING_MS => 3000, SILENCE_MS => 5000, LINGER_MS => 500 };
+use constant { GREETING_MS => 3000, REMOTE_GREETING_MS => 8000, SILENCE_MS => 5000, LINGER_MS => 500 };
 
 # Interval in milliseconds between two checks that the connection of a session with a lease stands.
 use constant LOOK_MS => 1000;
@@ -34,6 +33,8 @@ my %questions = (
 #
 # pull => 1: bodies come over the connection and not in files, for programs that cannot open the files of the broker.
 # lease => 60: seconds for which the broker keeps the session of a broken connection; `receive` resumes the session.
+# bus => 'tcp://HOST:PORT', key => FILE, server_key => KEY: a bus on a network. Bodies are then always pulled, the lease is 60 s by
+# default, and the limit 8 s.
 sub open {
     my ($class, %options) = @_;
     my $self = $class->_new(%options);
@@ -46,7 +47,7 @@ sub open {
 # `receive`, `done`, `failed`, `pong` and `bye`.
 sub register {
     my ($class, $scheme, $slots) = @_;
-    my $self = $class->_new;
+    my $self = $class->_new(local => 1);
     $self->_make_socket;
     $self->_serve_one_connection;    # `await` detects its end.
     $self->_greet('work', 'READY', 'EARW/1', { slots => $slots, schemes => $scheme, pid => $$, drain => 'yes' })
@@ -57,8 +58,11 @@ sub register {
 sub _new {
     my ($class, %options) = @_;
     # The object keeps the context, because the socket closes silently with the last reference to it.
+    my $place = Earshot::Place->new(%options, fail => sub { $class->fail(@_) });
+    my %usual = $place->is_remote ? (lease => 60) : (lease => 0);
+    $options{pull} = 1 if $place->is_remote;
     return bless {
-        context => ZMQ::FFI->new, lease => 0, %options, client => "perl-$$-" . int rand 2**32, heard => 0, sent => 0,
+        context => ZMQ::FFI->new, place => $place, %usual, %options, client => "perl-$$-" . int rand 2**32, heard => 0, sent => 0,
         replies => 0, connection => 0,
         waiting => [],    # messages received while a body was read
         log => [],        # messages of a session with a lease that the broker may not have received
@@ -71,6 +75,7 @@ sub _make_socket {
     $socket->die_on_error(0);
     $socket->set(ZMQ_LINGER, 'int', LINGER_MS);
     $self->_serve_one_connection if $self->{lease};
+    $self->{place}->secure($socket) if $self->{place}->is_remote;
     return;
 }
 
@@ -80,7 +85,7 @@ sub _serve_one_connection {
     my $socket = $self->{socket};
     $socket->set(ZMQ_RECONNECT_IVL, 'int', -1);
     $socket->set(ZMQ_IMMEDIATE, 'int', 1);
-    $socket->set(ZMQ_SNDTIMEO, 'int', GREETING_MS);
+    $socket->set(ZMQ_SNDTIMEO, 'int', $self->_greeting_ms);
     $socket->set(ZMQ_SNDHWM, 'int', 0);
     return;
 }
@@ -98,36 +103,20 @@ sub _hello {
 # Connects to the endpoint, sends the first message, and returns the answer, or undef if no broker answers.
 sub _greet {
     my ($self, $endpoint, @words) = @_;
-    my $folder = $self->_folder;
-    $self->_look_at($folder);
     my $socket = $self->{socket};
-    $socket->connect("ipc://$folder/$endpoint");
+    $socket->connect($self->{place}->address($endpoint));
     $self->_check('cannot connect');
-    my $answer = $self->_transmit($self->_head(@words)) && $self->_await(GREETING_MS)
+    my $answer = $self->_transmit($self->_head(@words)) && $self->_await($self->_greeting_ms)
         or return;
     # From now on a send waits for nothing.
     $socket->set(ZMQ_SNDTIMEO, 'int', 0) if $self->{lease};
     return $self->_understand($answer);
 }
 
-sub _folder {
-    return $ENV{EARSHOT_RUNTIME} || ($ENV{XDG_RUNTIME_DIR} && catfile($ENV{XDG_RUNTIME_DIR}, 'earshot'))
-        || catfile('/tmp', "earshot-$>");
-}
+# Maximum time for a connection and its first answer. Over a network a lost packet takes a second or more.
+sub _greeting_ms { my ($self) = @_; return $self->{place}->is_remote ? REMOTE_GREETING_MS : GREETING_MS }
 
-# Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests.
-sub _look_at {
-    my ($self, $folder) = @_;
-    my ($mode, $user) = (lstat $folder)[2, 4] or $self->_no_broker;
-    return if S_ISDIR($mode) && $user == $> && !($mode & 077);
-    $self->fail("$folder is not a directory private to this user: remove it, or set EARSHOT_RUNTIME", NO_BROKER);
-}
-
-sub _no_broker {
-    my ($self) = @_;
-    my $folder = $self->_folder;
-    $self->fail("no broker answers in $folder: start one with `earshot serve`", NO_BROKER);
-}
+sub _no_broker { my ($self) = @_; return $self->{place}->no_broker }
 
 # Requests a URL. The fields are those of FETCH: priority => 'high', timeout => 5.
 sub fetch {

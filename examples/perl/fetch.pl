@@ -1,21 +1,27 @@
 #!/usr/bin/perl
-# fetch.pl [--pull] URL: Writes the body of a URL to standard output. With --pull it comes over the connection, and a broken
-# connection is resumed.
+# fetch.pl [--pull] [--bus ADDRESS --bus-key FILE --server-key KEY] URL: Writes the body of a URL to standard output. With
+# --pull, and over a network, it comes over the connection, and a broken connection is resumed.
 use v5.30;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
 use Earshot;
+use Getopt::Long;
 
-my @options = @ARGV && $ARGV[0] eq '--pull' && shift ? (pull => 1, lease => 60) : ();
-@ARGV == 1 or Earshot->usage('fetch.pl [--pull] URL');
+my %options;
+my $usage = 'fetch.pl [--pull] [--bus ADDRESS --bus-key FILE --server-key KEY] URL';
+GetOptions(
+    'pull' => sub { @options{qw(pull lease)} = (1, 60) },
+    'bus=s' => \$options{bus}, 'bus-key=s' => \$options{key}, 'server-key=s' => \$options{server_key},
+) or Earshot->usage($usage);
+@ARGV == 1 or Earshot->usage($usage);
 my ($url) = @ARGV;
 
 # All programs of the user share the handler names, so a random part keeps this one unique.
 open my $random, '<:raw', '/dev/urandom' or die "/dev/urandom: $!\n";
 read($random, my $bytes, 8) == 8 or die "/dev/urandom: $!\n";
 
-my $bus = Earshot->open(@options);
+my $bus = Earshot->open(%options);
 $bus->fetch('fetch/' . unpack('H*', $bytes), 1, $url);
 my $message;
 do { $message = $bus->receive } until $message->is_terminal;

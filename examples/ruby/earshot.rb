@@ -3,6 +3,7 @@
 require 'digest'
 require 'ffi-rzmq'
 require 'securerandom'
+require_relative 'place'
 
 module Earshot
   FAILED = 1
@@ -67,6 +68,7 @@ module Earshot
   # Connection to a bus. Closing it removes its requests.
   class Bus
     GREETING_MS = 3000
+    REMOTE_GREETING_MS = 8000
     SILENCE_MS = 5000
     LINGER_MS = 500
     # Interval in milliseconds between two checks that the connection of a session with a lease stands.
@@ -84,7 +86,12 @@ module Earshot
     #
     # `pull`: bodies come over the connection and not in files, for programs that cannot open the files of the broker.
     # `lease`: seconds for which the broker keeps the session of a broken connection; `receive` resumes the session.
-    def initialize(pull: false, lease: 0)
+    # `bus`, `key`, `server_key`: tcp://HOST:PORT, the key file of this client, and the public key of the bus or its file. Over a
+    # network bodies are always pulled, the lease is 60 s by default, and the limit 8 s.
+    def initialize(pull: false, lease: nil, bus: nil, key: nil, server_key: nil)
+      @place = Place.new(bus: bus, key: key, server_key: server_key)
+      pull ||= @place.remote?
+      lease ||= @place.remote? ? 60 : 0
       @lease = lease
       @hello = {}
       @hello = { client: "ruby-#{SecureRandom.hex(8)}", lease: lease } if lease.positive?
@@ -260,50 +267,31 @@ module Earshot
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
-    def folder
-      session = named('XDG_RUNTIME_DIR')
-      named('EARSHOT_RUNTIME') || (session && "#{session}/earshot") || File.join('/tmp', "earshot-#{Process.euid}")
-    end
-
-    def named(variable)
-      value = ENV.fetch(variable, '')
-      value unless value.empty?
-    end
-
     def make_socket
       @context ||= ZMQ::Context.new
       @socket = @context.socket(ZMQ::DEALER)
       check @socket.setsockopt(ZMQ::LINGER, LINGER_MS)
       serve_one_connection if @lease&.positive?
+      @place.secure(@socket) if @place.remote?
+    end
+
+    # Maximum time for a connection and its first answer. Over a network a lost packet takes a second or more.
+    def greeting_ms
+      @place.remote? ? REMOTE_GREETING_MS : GREETING_MS
     end
 
     # Messages for one connection must never reach the next one. Without a connection a send fails.
     def serve_one_connection
       check @socket.setsockopt(ZMQ::RECONNECT_IVL, -1)
       check @socket.setsockopt(ZMQ::IMMEDIATE, 1)
-      check @socket.setsockopt(ZMQ::SNDTIMEO, GREETING_MS)
+      check @socket.setsockopt(ZMQ::SNDTIMEO, greeting_ms)
       check @socket.setsockopt(ZMQ::SNDHWM, 0)
     end
 
-    # Fails unless the directory is private to this user. In /tmp any user can create one and would receive requests.
-    def look_at_folder
-      found = File.lstat(folder)
-      return if found.directory? && found.uid == Process.euid && found.mode.nobits?(0o077)
-
-      raise Error.new("#{folder} is not a directory private to this user: remove it, or set EARSHOT_RUNTIME", NO_BROKER)
-    rescue SystemCallError
-      raise no_broker
-    end
-
-    def no_broker
-      Unreachable.new("no broker answers in #{folder}: start one with `earshot serve`")
-    end
-
     def greet(endpoint, *words, **fields)
-      look_at_folder
-      check @socket.connect("ipc://#{folder}/#{endpoint}")
-      answer = await(GREETING_MS) if try_to_say(head(words, fields))
-      raise no_broker unless answer
+      check @socket.connect(@place.address(endpoint))
+      answer = await(greeting_ms) if try_to_say(head(words, fields))
+      raise @place.no_broker unless answer
 
       check @socket.setsockopt(ZMQ::SNDTIMEO, 0) if @lease&.positive?
       understand answer
@@ -381,6 +369,7 @@ module Earshot
 
     # Connects as a worker for URLs of a scheme, with `slots` concurrent jobs, within 3 s.
     def initialize(scheme, slots)
+      @place = Place.new(local: true)
       start
       serve_one_connection # `wait` detects its end.
       greet 'work', 'READY', 'EARW/1', slots: slots, schemes: scheme, pid: Process.pid, drain: 'yes'

@@ -21,7 +21,7 @@ class Language:
     """Commands that build and run the programs of one folder, in that folder, as its README shows them."""
 
     def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False,
-                 speaks=True, counts_failures=False, pulls=False,
+                 speaks=True, counts_failures=False, pulls=False, secures=False,
                  distrust="is not a directory private to this user: remove it, or set EARSHOT_RUNTIME"):
         self.name = name
         self.packages = packages
@@ -37,6 +37,8 @@ class Language:
         self.counts_failures = counts_failures
         # Whether `fetch --pull` reads bodies over the connection, in a session with a lease.
         self.pulls = pulls
+        # Whether `fetch --bus` reaches a bus on a network, with CURVE.
+        self.secures = secures
         # Part of the message about a runtime directory that is open to others.
         self.distrust = distrust
 
@@ -73,13 +75,13 @@ def installed(package):
 
 LANGUAGES = [
     Language("c", ["gcc", "make", "libzmq3-dev", "libssl-dev"], "./fetch", "./gallery", "./watch", "./worker",
-             build="make", pulls=True),
+             build="make", pulls=True, secures=True),
     Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs",
              "node worker.mjs", pulls=True),
     Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl",
-             "perl worker.pl", pulls=True),
+             "perl worker.pl", pulls=True, secures=True),
     Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb",
-             "ruby worker.rb", pulls=True),
+             "ruby worker.rb", pulls=True, secures=True),
     Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh", "sh worker.sh", speaks=False,
              counts_failures=True, distrust=SWIFT_DISTRUST),
     Language("swift", [], ".build/release/fetch", ".build/release/gallery", ".build/release/watch",
