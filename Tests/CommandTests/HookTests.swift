@@ -69,7 +69,13 @@ import Testing
         let values = HookRuns.variables(FetchOutcome(ended), key)
         #expect(values["EARSHOT_LENGTH"] == "9" && values["EARSHOT_SHA256"] == ended.sha256)
         #expect(values["EARSHOT_STATUS"] == "404" && values["EARSHOT_FILE"] == "")
-        for line in ["", "ended", "ended h 1", "ended h/ 1 - - - - -", ended.line + " x"] {
+        ended.principal = PrincipalName("uid:33")
+        #expect(EndedRequest(line: ended.line) == ended)
+        #expect(HookRuns.variables(FetchOutcome(ended), key, of: ended.principal)["EARSHOT_PRINCIPAL"] == "uid:33")
+        for line in [
+            "", "ended", "ended //h 1 - - - - -", "ended a b//h 1 - - - -", "ended h 1", "ended h/ 1 - - - - -",
+            ended.line + " x",
+        ] {
             #expect(EndedRequest(line: line) == nil)
         }
     }

@@ -4,10 +4,13 @@ public import EarshotWire
 /// End of a request, as the broker reports it to its supervisor for the program of `on-complete`.
 ///
 /// Its line has the members in their order, separated by spaces, and `-` for an absent one. None of them contains a space.
+/// A principal and `//`, which no handler's name contains, precede the handler.
 public struct EndedRequest: Equatable, Sendable {
     /// Verb at the start of its line.
     public static let word = "ended"
 
+    /// Principal of the handler; nil for the administrator.
+    public var principal: PrincipalName?
     /// Handler of the request.
     public var handler: HandlerID
     /// ID of the request.
@@ -32,11 +35,15 @@ public struct EndedRequest: Equatable, Sendable {
     /// Parses a line; nil for one of another form.
     public init?(line: String) {
         let words = line.split(separator: " ").map { String($0) }
-        guard words.count == 8, words[0] == Self.word, let handler = HandlerID(words[1]),
-            let request = RequestID(words[2])
+        guard words.count == 8, words[0] == Self.word, let request = RequestID(words[2]) else { return nil }
+        let mark = words[1].firstRange(of: "//")
+        let principal = mark.map { PrincipalName(String(words[1][..<$0.lowerBound])) }
+        guard principal != .some(nil),
+            let handler = HandlerID(String(words[1][(mark?.upperBound ?? words[1].startIndex)...]))
         else { return nil }
         let values = words.map { $0 == "-" ? nil : $0 }
         self.init(handler: handler, request: request)
+        self.principal = principal ?? nil
         status = values[3].flatMap { Int($0) }
         failure = values[4]
         length = values[5].flatMap { Int($0) }
@@ -47,7 +54,8 @@ public struct EndedRequest: Equatable, Sendable {
     /// The report as a line, without its end.
     public var line: String {
         let values = [status.map { String($0) }, failure, length.map { String($0) }, sha256, url]
-        return ([Self.word, handler.description, request.description] + values.map { $0 ?? "-" }).joined(separator: " ")
+        let name = (principal.map { "\($0)//" } ?? "") + handler.description
+        return ([Self.word, name, request.description] + values.map { $0 ?? "-" }).joined(separator: " ")
     }
 }
 
@@ -60,6 +68,7 @@ extension BrokerCore {
     mutating func reportEnd(of interest: Int32, _ outcome: Int32) {
         let record = interests[interest]
         var ended = EndedRequest(handler: handlers[record.handler].id, request: record.request)
+        ended.principal = principals.name(of: handlers[record.handler].principal)
         ended.failure = outcomes[outcome].failure?.rawValue
         if let response = outcomes[outcome].response {
             ended.status = response.status

@@ -103,8 +103,8 @@ public enum Canary: String, CaseIterable, Sendable {
         case .foreignScheme, .killedOwnWorker, .desertedScheme: [14]
         case .sharedGift, .lostGift: [15]
         case .foreignTerminal: [16]
-        // A request of another principal is taken for one's own, or its ID is in use.
-        case .sharedNamespace: [1, 2, 10, 16]
+        // Another principal's request counts as one's own: its ID is in use, or its file is given away.
+        case .sharedNamespace: [1, 2, 10, 15, 16]
         }
     }
 }

@@ -18,6 +18,8 @@ final class HookRuns {
     private struct Waiting {
         let outcome: FetchOutcome
         let key: RequestKey
+        /// Principal of another user; nil for a request of the program's own.
+        let principal: PrincipalName?
         let ended: () -> Void
     }
 
@@ -63,9 +65,13 @@ final class HookRuns {
 
     /// Runs the program for a result, now or later.
     ///
-    /// - Parameter ended: called after the end of the program.
-    func add(_ outcome: FetchOutcome, _ key: RequestKey, ended: @escaping () -> Void) {
-        waiting.append(Waiting(outcome: outcome, key: key, ended: ended))
+    /// - Parameters:
+    ///   - principal: principal of another user; nil for a request of the program's own.
+    ///   - ended: called after the end of the program.
+    func add(
+        _ outcome: FetchOutcome, _ key: RequestKey, of principal: PrincipalName? = nil, ended: @escaping () -> Void
+    ) {
+        waiting.append(Waiting(outcome: outcome, key: key, principal: principal, ended: ended))
         startNext()
     }
 
@@ -80,8 +86,10 @@ final class HookRuns {
     }
 
     /// Environment variables of the program. Names and URLs come from strangers, so no argument contains them.
-    static func variables(_ outcome: FetchOutcome, _ key: RequestKey) -> [String: String] {
-        [
+    static func variables(
+        _ outcome: FetchOutcome, _ key: RequestKey, of principal: PrincipalName? = nil
+    ) -> [String: String] {
+        var variables = [
             "EARSHOT_HANDLER": key.handler.description, "EARSHOT_REQUEST": key.request.description,
             // A failure without a response does not name its URL to other clients.
             "EARSHOT_URL": outcome.url == "-" ? "" : outcome.url,
@@ -91,6 +99,8 @@ final class HookRuns {
             "EARSHOT_LENGTH": outcome.response.map { String($0.length) } ?? "",
             "EARSHOT_SHA256": outcome.response?.sha256 ?? "",
         ]
+        variables["EARSHOT_PRINCIPAL"] = principal?.description
+        return variables
     }
 
     private func startNext() {
@@ -109,7 +119,7 @@ final class HookRuns {
     private func start(_ next: Waiting) throws(SystemError) {
         let child = try ChildProcess.spawn(
             program.path ?? "", program.arguments(file: next.outcome.path),
-            variables: Self.variables(next.outcome, next.key))
+            variables: Self.variables(next.outcome, next.key, of: next.principal))
         let run = Run(child, next)
         do throws(SystemError) {
             run.registration = try loop.add(child.descriptor, .readable) { [unowned self, unowned run] _ in

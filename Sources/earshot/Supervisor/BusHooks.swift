@@ -55,7 +55,8 @@ final class BusHooks {
             }
             return
         }
-        runs.add(FetchOutcome(ended), RequestKey(ended.handler, ended.request)) { [weak self] in self?.runEnded() }
+        let key = RequestKey(ended.handler, ended.request)
+        runs.add(FetchOutcome(ended), key, of: ended.principal) { [weak self] in self?.runEnded() }
     }
 
     private func runEnded() {
