@@ -71,7 +71,7 @@ extension BrokerCore {
         clients[client].leaseMilliseconds > 0 && !clients[client].isClosing && limits.awayClients > 0
     }
 
-    /// Keeps a session whose connection is lost. Above the limit the session that has been away longest ends.
+    /// Keeps a session whose connection is lost. Above the limit another session ends.
     mutating func leaveAside(_ client: Int32, now: Tick) {
         clients.leaveAside(client, absence: nextSerial())
         clients[client].deliveries.detach()
@@ -80,7 +80,17 @@ extension BrokerCore {
         if !isClosed(client) { queue.clientOpened(client) }
         setLeaseTimer(now.advanced(byMilliseconds: clients[client].leaseMilliseconds), of: client)
         // Last, because the other session's end may send messages to this client, which must be away by then.
-        if clients.away.count > limits.awayClients, let oldest = clients.away.first { endSession(oldest, now: now) }
+        if clients.away.count > limits.awayClients, let evicted = evictedByAbsence(of: client) {
+            endSession(evicted, now: now)
+        }
+    }
+
+    /// The session that ends to make room for an absent one: the one that has been away longest, of the same principal if
+    /// that has more than a quarter of the places. So one principal cannot evict all sessions of another.
+    private func evictedByAbsence(of client: Int32) -> Int32? {
+        let principal = clients[client].principal
+        let own = clients.away.filter { clients[$0].principal == principal }
+        return own.count > max(1, limits.awayClients / 4) ? own.first : clients.away.first
     }
 
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.

@@ -2,8 +2,8 @@ internal import EarshotWire
 
 /// Principals by number and by name.
 ///
-/// A number is valid while a session or a handler has it. Unused entries are not removed at once: the table sweeps them when it has
-/// doubled, so that no path of a request counts references.
+/// A number is valid while a session or a handler has it. Unused entries are not removed at once: the table sweeps them
+/// when it has doubled, so that no path of a request counts references.
 struct PrincipalTable {
     /// Number of the administrator: the user that runs the broker, and root. It has no name.
     static let administrator: Int32 = 0

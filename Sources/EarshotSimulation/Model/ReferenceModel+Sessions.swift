@@ -91,7 +91,12 @@ extension ReferenceModel {
             end(client)
             return
         }
-        if away.count >= limits.awayClients, let oldest = away.first { end(oldest) }
+        if away.count >= limits.awayClients {
+            // A principal with more than a quarter of the places makes room itself.
+            let own = away.filter { $0.principal == client.principal }
+            let evicted = own.count + 1 > max(1, limits.awayClients / 4) ? own.first : away.first
+            if let evicted { end(evicted) }
+        }
         let until = now.advanced(byMilliseconds: client.leaseMilliseconds)
         client.leave(until: until)
         away.append(client)

@@ -287,6 +287,20 @@ struct PrincipalIsolationTests {
         #expect(bed.rig.core.ledger.requests.pending == 1)
     }
 
+    @Test mutating func `one principal's absent sessions evict its own, and not those of another`() {
+        bed.rig.core.limits.awayClients = 8
+        connect(Self.victim, "uid:34")
+        bed.pass { $0.fetch("h", "1", "http://one/", by: Self.victim) }
+        bed.pass { $0.core.clientLost(Self.victim, now: $0.now) }
+        for number in 0..<40 as Range<UInt64> {
+            let id = ClientID(rawValue: 100 + number)
+            connect(id, "uid:33")
+            bed.pass { $0.core.clientLost(id, now: $0.now) }
+        }
+        #expect(bed.rig.core.clients.away.count == 8)
+        #expect(bed.rig.core.ledger.requests.pending == 1)
+    }
+
     @Test mutating func `pages of requests follow names, and hold each request once`() {
         bed.pass { rig in
             for handler in ["a", "b/c", "b"] {
