@@ -207,15 +207,27 @@ struct FairQueue {
         let pool = Int(pool)
         guard pool < pools.count else { return nil }
         while let line = isForHigh ? pools[pool].highTurns.first : pools[pool].turns.first {
-            guard let interest = next(of: line, isForHigh: isForHigh, obstacle) else { continue }
-            pools[pool].serial += 1
-            let tag = pools[pool].serial
-            lines[line].tag = tag
-            pools[pool].turns.delay(line, tag: tag)
-            pools[pool].highTurns.delay(line, tag: tag)
-            return interest
+            func hasWork(_ priority: PriorityClass) -> Bool {
+                (!isForHigh || priority == .high) && !lines[line].rotations[priority].isEmpty
+            }
+            // Without any class left the line has left the order.
+            while let priority = lines[line].schedule.next(where: hasWork) {
+                guard let interest = next(of: line, priority, obstacle) else { continue }
+                lines[line].schedule.tookTurn(priority)
+                tookTurn(line, in: pool)
+                return interest
+            }
         }
         return nil
+    }
+
+    @inline(__always)
+    private mutating func tookTurn(_ line: Int32, in pool: Int) {
+        pools[pool].serial += 1
+        let tag = pools[pool].serial
+        lines[line].tag = tag
+        pools[pool].turns.delay(line, tag: tag)
+        pools[pool].highTurns.delay(line, tag: tag)
     }
 
     /// Unparks one lane per pool and class when a client's window opens. Each turn of such a lane unparks the next one.
@@ -253,22 +265,7 @@ struct FairQueue {
 
     // MARK: Rotation
 
-    /// Returns the next interest of a line; nil if all its lanes, or those of class `high`, are parked.
-    private mutating func next(
-        of line: Int32, isForHigh: Bool, _ obstacle: (Int32, Int32?, Int32, PriorityClass) -> Obstacle
-    ) -> Int32? {
-        func hasWork(_ priority: PriorityClass) -> Bool {
-            (!isForHigh || priority == .high) && !lines[line].rotations[priority].isEmpty
-        }
-        while let priority = lines[line].schedule.next(where: hasWork) {
-            if let interest = next(of: line, priority, obstacle) {
-                lines[line].schedule.tookTurn(priority)
-                return interest
-            }
-        }
-        return nil
-    }
-
+    /// Returns the next interest of a line in one class; nil if all its lanes are parked.
     private mutating func next(
         of line: Int32, _ priority: PriorityClass, _ obstacle: (Int32, Int32?, Int32, PriorityClass) -> Obstacle
     ) -> Int32? {

@@ -41,12 +41,15 @@ struct TurnOrder {
     }
 
     /// Gives a line a later turn; no effect if it is not in the order. O(log lines).
+    @inline(__always)
     mutating func delay(_ line: Int32, tag: UInt64) {
         guard let position = position(of: line) else { return }
         turns[position].tag = tag
-        sink(from: position)
+        // The usual case: the bus has one principal.
+        if turns.count > 1 { sink(from: position) }
     }
 
+    @inline(__always)
     private func position(of line: Int32) -> Int? {
         Int(line) < positions.count ? positions[Int(line)].wrappedValue.map(Int.init) : nil
     }
@@ -67,15 +70,13 @@ struct TurnOrder {
     /// Moves a turn down to its place above later ones.
     private mutating func sink(from start: Int) {
         var parent = start
-        while true {
-            var earliest = parent
-            for child in [2 * parent + 1, 2 * parent + 2] where child < turns.count {
-                if turns[child].tag < turns[earliest].tag { earliest = child }
-            }
-            guard earliest != parent else { break }
-            turns.swapAt(parent, earliest)
+        while 2 * parent + 1 < turns.count {
+            var child = 2 * parent + 1
+            if child + 1 < turns.count, turns[child + 1].tag < turns[child].tag { child += 1 }
+            guard turns[child].tag < turns[parent].tag else { break }
+            turns.swapAt(parent, child)
             place(parent)
-            parent = earliest
+            parent = child
         }
         place(parent)
     }
