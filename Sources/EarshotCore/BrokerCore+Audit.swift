@@ -20,6 +20,7 @@ extension BrokerCore {
         auditDurables(check)
         auditOutcomes(check)
         faults += queue.checkInvariants()
+        faults += auditQuotas()
         faults += auditPulls()
         return faults
     }
@@ -83,7 +84,7 @@ extension BrokerCore {
                 "11: \(session.replies.kept) replies are kept for client \(client)")
         }
         for fault in clients.checkInvariants() { check(false, fault) }
-        let used = Self.principals(of: clients, handlers)
+        let used = Self.principals(of: clients, handlers, quotas)
         for fault in principals.checkInvariants(used: used) { check(false, fault) }
         check(clients.away.count <= limits.awayClients, "11: \(clients.away.count) clients are kept aside")
     }

@@ -37,5 +37,6 @@ extension BrokerCore {
         parts.releaseRoom(least: least)
         adoption.releaseRoom(least: least)
         durables.releaseRoom(least: least)
+        quotas.releaseRoom(least: least)
     }
 }

@@ -48,6 +48,7 @@ extension BrokerCore {
         pools.limits = WorkerPools.Limits(limits)
         adoption.limits = AdoptionBook.Limits(limits)
         durables.limits = DurableBook.Limits(limits)
+        quotasChanged()
         if limits.origins != before.origins { applyOriginRules(now: now) }
         if limits.rate != before.rate || limits.origins != before.origins { ratesChanged(now: now) }
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }

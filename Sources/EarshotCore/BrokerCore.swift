@@ -94,6 +94,8 @@ public struct BrokerCore {
     var requestHeads = RequestHeads()
     /// Durable requests.
     var durables: DurableBook
+    /// Use of the bus by each principal, and its quotas.
+    var quotas: QuotaBook
 
     /// - Parameters:
     ///   - workerLimits: limits sent to each worker, with the identity of this broker.
@@ -116,6 +118,7 @@ public struct BrokerCore {
         adoption = AdoptionBook(limits: AdoptionBook.Limits(limits))
         outcomes = OutcomeStore(limits: OutcomeStore.Limits(limits))
         durables = DurableBook(limits: DurableBook.Limits(limits))
+        quotas = QuotaBook(limits: QuotaBook.Limits(limits))
         settings = Settings(limits)
         self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)

@@ -73,7 +73,7 @@ import Testing
         #expect(EndedRequest(line: ended.line) == ended)
         #expect(HookRuns.variables(FetchOutcome(ended), key, of: ended.principal)["EARSHOT_PRINCIPAL"] == "uid:33")
         for line in [
-            "", "ended", "ended //h 1 - - - - -", "ended a b//h 1 - - - -", "ended h 1", "ended h/ 1 - - - - -",
+            "", "ended", "ended //h 1 - - - - -", "ended a/b//h 1 - - - - -", "ended h 1", "ended h/ 1 - - - - -",
             ended.line + " x",
         ] {
             #expect(EndedRequest(line: line) == nil)

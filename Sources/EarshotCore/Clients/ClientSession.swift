@@ -41,6 +41,8 @@ struct ClientSession {
     var owned = Chain()
     /// Terminals that it has not acknowledged.
     var deliveries = DeliveryWindow()
+    /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
+    var chargedBytes = 0
     /// Whether the core has asked the shell to close it.
     var isClosing = false
 

@@ -19,10 +19,12 @@ extension BrokerCore {
         let listeners = presentListeners(of: interests[interest].handler)
         guard !listeners.isEmpty else {
             let waiting = handlers[interests[interest].handler].held + 1
-            hold(interest, outcomes.mustSpill(outcome, waiting: waiting) ? lost(outcome) : outcome, now: now)
+            let kept = outcomes.mustSpill(outcome, waiting: waiting) ? lost(outcome) : outcome
+            hold(interest, withinQuota(kept, of: interest, receivers: 1), now: now)
             return
         }
-        let told = mustWait(outcome, for: listeners) ? lost(outcome) : outcome
+        let kept = mustWait(outcome, for: listeners) ? lost(outcome) : outcome
+        let told = withinQuota(kept, of: interest, receivers: listeners.count)
         accountOutcome(of: interest, told)
         publish(interest, told, to: listeners)
     }
@@ -83,6 +85,7 @@ extension BrokerCore {
         interests[interest].phase = .held
         interests[interest].outcome = outcome
         outcomes.retain(outcome)
+        quotas.spoolBytes(heldBytes(of: interest), of: principal(of: interest))
         handlers.outcomeHeld(of: interests[interest].handler)
         let waiting = handlers[interests[interest].handler].held
         if !outcomes.isSpoolFull, outcomes.mustSpill(outcome, waiting: waiting) { spill(outcome) }
@@ -92,6 +95,7 @@ extension BrokerCore {
 
     /// Releases the outcome of a held request.
     mutating func unhold(_ interest: Int32) {
+        quotas.spoolBytes(-heldBytes(of: interest), of: principal(of: interest))
         handlers.outcomeReleased(of: interests[interest].handler)
         if let outcome = takeOutcome(of: interest) { release(outcome) }
     }
@@ -100,6 +104,7 @@ extension BrokerCore {
     mutating func deliverHeld(of handler: Int32) {
         guard handlers[handler].held > 0 else { return }
         for interest in handlers.requests(of: handler) where interests[interest].phase == .held {
+            quotas.spoolBytes(-heldBytes(of: interest), of: handlers[handler].principal)
             handlers.outcomeReleased(of: handler)
             let outcome = outcomeNumber(of: interest)
             accountOutcome(of: interest, outcome)
@@ -131,6 +136,7 @@ extension BrokerCore {
             due = DueTerminal(waiting: number)
         }
         clients[client].deliveries.append(due, weight(of: due))
+        chargeWindow(of: client)
         watchForStall(client)
         interests[interest].outstanding += 1
         ledger.deliveries.due += 1
@@ -233,6 +239,7 @@ extension BrokerCore {
         }
         guard !withdrawn.isEmpty else { return }
         clients[client].deliveries = window
+        chargeWindow(of: client)
         for due in withdrawn { lose(due, by: client) }
     }
 
@@ -252,6 +259,7 @@ extension BrokerCore {
             if let interest = record(of: due), interests[interest].owner == nil { unlist(interest) }
             settle(due, by: client)
         }
+        chargeWindow(of: client)
         if !pulls.isEmpty { pulls.acknowledged(sequence, by: client) }
         sendDue(to: client)
         if wasClosed, !isClosed(client) { queue.clientOpened(client) }

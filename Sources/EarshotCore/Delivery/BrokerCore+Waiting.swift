@@ -36,6 +36,7 @@ extension BrokerCore {
         let weight = weight(of: DueTerminal(interest: interest))
         let copy = DueTerminal(waiting: number)
         clients[client].deliveries.replaceLast(weight, by: copy, self.weight(of: copy))
+        chargeWindow(of: client)
     }
 
     /// Writes a terminal into the file. A terminal that its record describes completely needs no place there.

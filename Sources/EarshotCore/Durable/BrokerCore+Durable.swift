@@ -35,6 +35,9 @@ extension BrokerCore {
             entry.id, interest, acceptedAt: acceptedAt, hasResult: entry.hasResult,
             failure: entry.failure.map { FailureCode(rawValue: $0) ?? .internalError },
             file: entry.hasResult ? entry.file : nil)
+        // Of a result that is not in a file of the spool, the store knows the bytes.
+        chargeDurable(
+            interest, request: entry.head.count + Self.durableRowBytes, result: entry.hasResult ? entry.fileBytes : 0)
         setExpiry(of: interest)
         guard entry.hasResult else {
             begin(interest, fetch, of: RequestHeads.nobody, now: now)
@@ -86,6 +89,7 @@ extension BrokerCore {
             return
         }
         durables.written(interest, isStored: isStored)
+        if !isStored { chargeDurable(interest, result: 0) }
         tell(interest)
     }
 
@@ -124,18 +128,24 @@ extension BrokerCore {
             turnAway(interest, error, telling: [client])
             return
         }
+        // A request restored after a restart must not replace others again.
+        var kept = fetch
+        kept.options.replacesHandler = false
+        let head = ClientMessage.fetch(kept).encoded()
+        guard hasRoomForDurable(head.count + Self.durableRowBytes, of: interest) else {
+            turnAway(interest, Refusal(code: .queueFull), telling: [client])
+            return
+        }
         let entering = DurableRecord.Entering(fetch, by: asker(client))
         let id = durables.insert(interest, acceptedAt: interests[interest].askedAt, entering)
         interests[interest].phase = .entering
         requestHeads.add(RequestHeads.counted(request), for: .entering(interest), of: clients[client].id)
-        // A request restored after a restart must not replace others again.
-        var kept = fetch
-        kept.options.replacesHandler = false
+        chargeDurable(interest, request: head.count + Self.durableRowBytes)
         actions.append(
             .durable(
                 .store(
                     id, principals.name(of: clients[client].principal), acceptedAt: calendarSeconds,
-                    head: ClientMessage.fetch(kept).encoded())))
+                    head: head)))
     }
 
     /// Validates a durable request. Only safe methods are accepted, because a crash leaves it unknown whether a request
@@ -246,12 +256,16 @@ extension BrokerCore {
         let hasBody = body != nil || file != nil
         let bytes = hasBody ? response?.length ?? 0 : 0
         let failure = outcomes[outcome].failure
-        guard let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0, failure: failure) else {
+        let head = BrokerMessage.terminal(terminal).encoded()
+        guard hasRoomForDurable(bytes + head.count, of: interest),
+            let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0, failure: failure)
+        else {
             tell(interest)
             return
         }
+        chargeDurable(interest, result: bytes + head.count)
         let result = DurableResult(
-            head: BrokerMessage.terminal(terminal).encoded(), length: bytes, sha256: hasBody ? response?.sha256 : nil,
+            head: head, length: bytes, sha256: hasBody ? response?.sha256 : nil,
             body: body, file: file)
         actions.append(.durable(.storeResult(id, result)))
     }
@@ -303,6 +317,7 @@ extension BrokerCore {
         let handler = interests[interest].handler
         ledger.requests.pending += 1
         change(&ledger.requests)
+        quotas.requests(1, of: handlers[handler].principal)
         handlers.requestReopened(of: handler, change)
     }
 
@@ -397,6 +412,7 @@ extension BrokerCore {
     /// Removes the durable state of a request, with everything that it holds.
     private mutating func takeRecord(of interest: Int32) -> DurableRecord? {
         requestHeads.remove(.entering(interest))
+        chargeDurable(interest, request: 0, result: 0)
         guard let record = durables.remove(interest) else { return nil }
         if interests[interest].phase == .resting { takeFromRest(interest) }
         if let file = record.file { releaseFile(file) }

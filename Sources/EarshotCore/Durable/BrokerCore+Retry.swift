@@ -52,6 +52,7 @@ extension BrokerCore {
             return
         }
         if let file = durables.reopened(interest, acceptedAt: now) { releaseFile(file) }
+        chargeDurable(interest, result: 0)
         startAnew(interest, now: now)
         for client in askers { reply(.message(.accepted(fetch.handler, fetch.request)), to: client) }
         setExpiry(of: interest)

@@ -167,6 +167,17 @@ struct DurableBook {
     /// A result was written, or could not be.
     mutating func written(_ interest: Int32, isStored: Bool) { enter(isStored ? .complete : .stored, interest) }
 
+    /// Notes the bytes of a request, or of its result.
+    ///
+    /// - Returns: the change.
+    mutating func setBytes(request: Int?, result: Int?, of interest: Int32) -> Int {
+        guard let record = records[interest] else { return 0 }
+        records[interest]?.requestBytes = request ?? record.requestBytes
+        records[interest]?.resultBytes = result ?? record.resultBytes
+        return (request ?? record.requestBytes) - record.requestBytes + (result ?? record.resultBytes)
+            - record.resultBytes
+    }
+
     // MARK: Reads
 
     /// Adds a request with a result to the queue of claims. Nothing happens if it is in the queue already, or its result

@@ -135,4 +135,7 @@ struct DurableRecord {
     var file: String?
     /// Code of the latest result; nil for a success.
     var failure: FailureCode?
+    /// Bytes that count for the principal: of the request, and of its result.
+    var requestBytes = 0
+    var resultBytes = 0
 }

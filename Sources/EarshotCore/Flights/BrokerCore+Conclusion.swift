@@ -140,8 +140,10 @@ extension BrokerCore {
     private static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
 
     /// Ends a flight with a failure that has no response.
-    mutating func fail(_ flight: Int32, _ code: FailureCode, now: Tick) {
-        end(flight, Outcome(failure: code, attempts: Int(flights[flight].attempts)), now: now)
+    ///
+    /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
+    mutating func fail(_ flight: Int32, _ code: FailureCode, detail: String? = nil, now: Tick) {
+        end(flight, Outcome(failure: code, detail: detail, attempts: Int(flights[flight].attempts)), now: now)
     }
 
     /// Handles a body that exceeded the attempt's limit. Requests that allow no more fail; the others are queued again

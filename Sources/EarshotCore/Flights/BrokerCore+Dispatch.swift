@@ -83,9 +83,11 @@ extension BrokerCore {
         // Copies for the closure, which runs while the queue is mutated. Their storage is shared.
         let clients = clients.snapshot
         let governor = governor.snapshot
+        let quotas = quotas.snapshot
         let dueDeliveries = limits.dueDeliveries
-        return queue.next(in: pool, isForHigh: isForHigh) { _, client, scope, priority in
+        return queue.next(in: pool, isForHigh: isForHigh) { principal, client, scope, priority in
             if let client, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { return .client }
+            if let quotas, quotas.isFull(principal) { return .quota }
             return switch governor.obstacle(in: scope, to: priority) {
             case .coolDown: .scope
             case .origin: .origin
@@ -110,7 +112,12 @@ extension BrokerCore {
         guard let worker = chosen ?? freestWorker(for: origin) else { preconditionFailure("no worker has a slot") }
         let priority = priority(of: flight)
         let isHigh = priority == .high
-        forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
+        // A flight of several principals is charged to one of them.
+        var principal = PrincipalTable.administrator
+        forEachInterest(of: flight) { core, interest in
+            core.queue.remove(interest)
+            principal = core.principal(of: interest)
+        }
         let pause = governor.startTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
         setTimer(pause, of: origin)
         governor.probeStarted(flights[flight].scope, flights[flight].id)
@@ -125,7 +132,12 @@ extension BrokerCore {
         lease.part = lent?.part
         lease.isResuming = lent != nil
         lease.growingBytes = lent?.resume.bytes ?? 0
+        lease.principal = principal
         outcomes.filesGrew(by: lease.growingBytes)
+        if principal != PrincipalTable.administrator {
+            quotas.transferStarted(by: principal)
+            quotas.spoolBytes(lease.growingBytes, of: principal)
+        }
         workers.start(attempt, lease, at: worker)
         watch(worker, now: now)
         ledger.flights.assigned += 1

@@ -49,7 +49,8 @@ extension BrokerCore {
             return
         }
         guard let refusal = join(interest, fetch, body, of: clients[client].id) else { return }
-        if ledger.requests.pending > limits.requests, listeners(of: handler).isEmpty {
+        let isAbove = ledger.requests.pending > limits.requests || !quotas.admitsRequests(of: principal(of: interest))
+        if isAbove, listeners(of: handler).isEmpty {
             // Above the limit no terminal is held for a later listener.
             orphan(interest)
         } else {
@@ -127,6 +128,7 @@ extension BrokerCore {
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash)
         handlers.requestAdded(interest, to: handler, owner: owner)
+        quotas.requests(1, of: handlers[handler].principal)
         if let owner { ownerChains.append(interest, to: &clients[owner].owned) }
         ledger.requests.submitted += 1
         ledger.requests.pending += 1
@@ -174,6 +176,7 @@ extension BrokerCore {
             return .queueFull
         }
         let handler = interests[interest].handler
+        guard quotas.admitsRequests(of: handlers[handler].principal) else { return .queueFull }
         return handlers[handler].requests.pending <= limits.requestsPerHandler ? nil : .queueFull
     }
 
@@ -346,7 +349,7 @@ extension BrokerCore {
         guard !flights[leaf].isSuspect else { return }
         let record = interests[interest]
         let place = FairQueue.Place(
-            pool: pool(of: leaf), principal: handlers[record.handler].principal, priority: record.priority,
+            pool: pool(of: leaf), principal: principal(of: interest), priority: record.priority,
             root: handlers[record.handler].root, client: record.owner,
             origin: origin(of: leaf), scope: flights[leaf].scope, handler: record.handler)
         queue.push(interest, at: place, first: first, isFresh: record.isFresh)

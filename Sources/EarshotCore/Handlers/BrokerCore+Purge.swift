@@ -31,6 +31,7 @@ extension BrokerCore {
         ledger.requests.removed += count
         for (owner, owned) in handlers[handler].owners.counts { clients[owner].purging += owned }
         for listener in listeners { clients[listener].deliveries.announce(count) }
+        quotas.requests(-count, of: handlers[handler].principal)
         handlers.beginPurge(of: handler, listeners: listeners, by: mark(of: client))
         endAttempts { core, interest in core.interests[interest].handler == handler }
         return count
@@ -82,6 +83,7 @@ extension BrokerCore {
         }
         while budget > 0, let due = clients[client].deliveries.entries.first {
             clients[client].deliveries.removeFirst(weight(of: due))
+            chargeWindow(of: client)
             lose(due, by: client)
             budget -= 1
         }

@@ -109,6 +109,7 @@ extension BrokerCore {
         ledger.requests.pending -= 1
         change(&ledger.requests)
         if let owner { ownerChains.remove(interest, from: &clients[owner].owned) }
+        quotas.requests(-1, of: handlers[handler].principal)
         handlers.requestEnded(of: handler, owner: owner, change)
     }
 }

@@ -30,12 +30,15 @@ extension BrokerCore {
     /// - Parameter name: nil for the administrator.
     mutating func principalNumber(_ name: PrincipalName?) -> Int32 {
         guard let name else { return PrincipalTable.administrator }
-        return principals.add(name) { [clients, handlers] in Self.principals(of: clients, handlers) }
+        return principals.add(name) { [clients, handlers, quotas] in Self.principals(of: clients, handlers, quotas) }
     }
 
-    /// Numbers that a session or a handler has. O(sessions and handlers).
-    static func principals(of clients: SessionTable, _ handlers: HandlerRegistry) -> Set<Int32> {
-        clients.indices.reduce(into: handlers.principals.union([PrincipalTable.administrator])) {
+    /// Numbers that a session, a handler or a transfer being cancelled has. O(sessions and handlers).
+    static func principals(
+        of clients: SessionTable, _ handlers: HandlerRegistry, _ quotas: QuotaBook
+    ) -> Set<Int32> {
+        let others = handlers.principals.union(quotas.principals)
+        return clients.indices.reduce(into: others.union([PrincipalTable.administrator])) {
             $0.formUnion([clients[$1].user, clients[$1].principal])
         }
     }

@@ -87,6 +87,10 @@ extension BrokerCore {
             writeWait("worker", "no worker\(scheme) is connected\(cause)", to: &json)
         } else if flights[flight].isSuspect, scope.admits, governor.origins[scope.origin].admits(.high) {
             writeWait("isolation", "its workers died; it runs in isolation, after other such requests", to: &json)
+        } else if let donor, quotas.isFull(principal(of: donor)) {
+            writeWait("quota", "its user has reached the setting transfers-per-user", to: &json)
+            json.member("running", quotas.use(by: principal(of: donor)).transfers)
+            json.member("limit", quotas.limits.transfers)
         } else if let donor {
             writeObstacle(
                 to: interests[donor].priority, of: flights[flight].scope, slots, for: interest, to: &json, now: now)

@@ -11,10 +11,10 @@ internal import EarshotWire
 /// three of four turns, the newest first. So a scrolling list first gets its visible rows, and the oldest rows, which
 /// are likely to be replaced next, wait.
 ///
-/// A *lane* holds the interests of one client at one origin, with one set of credentials, under one root. A lane whose
-/// client's window is full, whose principal is at its quota of transfers, or whose origin is full or cools down, is
-/// *parked* at its next turn: it leaves the rotation with all its interests, and returns when the obstacle ends. So
-/// every operation takes O(log principals), and blocked interests cost nothing.
+/// A *lane* holds the interests of one client at one origin, with one set of credentials, under one root. Obstacles are
+/// a full window of the client, the principal's quota of transfers, and an origin that is full or cools down. A lane
+/// that meets one is *parked* at its turn: it leaves the rotation with all its interests, and returns when the obstacle
+/// ends. So every operation takes O(log principals), and blocked interests cost nothing.
 struct FairQueue {
     /// Position of an interest in the queue.
     struct Place: Hashable {

@@ -6,6 +6,14 @@ public struct CoreLimits: Equatable, Sendable {
     public var requests = 2_000_000
     /// Maximum open requests of one client: as many as one program plausibly plans.
     public var requestsPerClient = 1_000_000
+    /// Maximum open requests of one user: a quarter of those of all. 0 for no maximum, as for the other quotas.
+    public var requestsPerUser = 500_000
+    /// Maximum transfers of one user. None by default, because users start transfers in turn.
+    public var transfersPerUser = 0
+    /// Maximum bytes of bodies that one user has not acknowledged: half of the spool, so that no user fills it alone.
+    public var spoolBytesPerUser = 5 << 30
+    /// Maximum bytes of durable requests and results of one user: half of the store, for the same reason.
+    public var durableBytesPerUser = 512 << 20
     /// Maximum subscriptions of one client: ten times the design target for handlers.
     public var subscriptionsPerClient = 100_000
     /// Maximum open requests of one handler: the plan of one view, list or crawl.

@@ -17,6 +17,10 @@ public enum SettingName: String, CaseIterable, Sendable {
     case requests
     case requestsPerClient = "requests-per-client"
     case requestsPerHandler = "requests-per-handler"
+    case requestsPerUser = "requests-per-user"
+    case transfersPerUser = "transfers-per-user"
+    case spoolPerUser = "spool-per-user"
+    case durablePerUser = "durable-per-user"
     case coolDown = "cool-down"
     case inlineBytes = "inline-bytes"
     case requestBodyBytes = "request-body-bytes"
@@ -83,6 +87,22 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(
                 .number(1...10_000_000), .core(\.requestsPerHandler),
                 help: "maximum number of open requests of one handler")
+        case .requestsPerUser:
+            .init(
+                .number(0...10_000_000), .core(\.requestsPerUser),
+                help: "maximum number of open requests of one user; 0 for no maximum")
+        case .transfersPerUser:
+            .init(
+                .number(0...10_000_000), .core(\.transfersPerUser),
+                help: "maximum number of concurrent transfers of one user; 0 for no maximum")
+        case .spoolPerUser:
+            .init(
+                .size(0...WireLimits.bodyBytes), .core(\.spoolBytesPerUser),
+                help: "maximum size of the bodies that one user has not acknowledged, in bytes; 0 for no maximum")
+        case .durablePerUser:
+            .init(
+                .size(0...1 << 50), .core(\.durableBytesPerUser),
+                help: "maximum size of one user's durable requests and results, in bytes; 0 for no maximum")
         case .coolDown:
             .init(
                 .time(0...WireLimits.seconds * 1_000), .core(\.coolDownMilliseconds),

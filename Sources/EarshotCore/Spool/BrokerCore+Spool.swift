@@ -12,6 +12,7 @@ extension BrokerCore {
         let bytes = isBeyond ? limits.spoolBytes + 1 : lease.receivedBytes
         guard bytes > lease.growingBytes else { return true }
         outcomes.filesGrew(by: bytes - lease.growingBytes)
+        quotas.spoolBytes(bytes - lease.growingBytes, of: lease.principal)
         workers.partGrew(attempt, to: bytes, at: worker)
         return false
     }

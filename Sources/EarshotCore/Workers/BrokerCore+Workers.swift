@@ -33,7 +33,7 @@ extension BrokerCore {
         // Before later steps look for these orphans.
         for case let identity? in gone.leases.map(\.value.orphan) { _ = adoption.ended(identity) }
         for (attempt, lease) in gone.leases {
-            outcomes.filesGrew(by: -lease.growingBytes)
+            releaseUse(of: lease)
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
             keepPart(of: lease, attempt)
             guard let flight = lease.flight else { continue }
@@ -252,15 +252,16 @@ extension BrokerCore {
         guard let lease = workers[worker].leases[attempt], !lease.isCancelling else { return }
         workers.progressed(attempt, received: received, total: total, at: worker)
         let hasRoom = countGrowth(of: attempt, at: worker) || hasRoomInSpool()
+        let isWithinQuota = !exceedsQuota(lease)
         guard let flight = lease.flight else {
             if let identity = lease.orphan, !hasRoom, let orphan = adoption.giveUp(identity) { end(orphan) }
             return
         }
-        guard hasRoom else {
+        guard hasRoom, isWithinQuota else {
             settlePurges(of: flight)
             guard workers[worker].leases.flight(of: attempt) == flight else { return }
             cancelAttempt(of: flight, at: worker, isPartKept: false)
-            fail(flight, .spoolFull, now: now)
+            fail(flight, .spoolFull, detail: hasRoom ? Self.spoolQuotaDetail : nil, now: now)
             return
         }
         guard let present = workers[worker].leases[attempt] else { return }
@@ -348,7 +349,7 @@ extension BrokerCore {
             if !workers.endForeign(attempt, at: worker) { ledger.flights.stale += 1 }
             return nil
         }
-        outcomes.filesGrew(by: -lease.growingBytes)
+        releaseUse(of: lease)
         if let flight = lease.flight {
             if wasIsolated { flights[flight].isSuspect = false }
             adoption.attemptEnded(of: flight)

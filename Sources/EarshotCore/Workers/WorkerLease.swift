@@ -29,6 +29,8 @@ struct WorkerLease {
     /// Whether the attempt has class `high`, which has reserved slots.
     let isHigh: Bool
     private(set) var use: Use
+    /// Principal that the slot is charged to; the administrator for an attempt of an earlier broker and a revalidation.
+    var principal = PrincipalTable.administrator
     let startedAt: Tick
     /// Time of the HOLDS; nil for an attempt that this broker started.
     var heldAt: Tick?

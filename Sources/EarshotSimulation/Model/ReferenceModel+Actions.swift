@@ -403,6 +403,15 @@ extension ReferenceModel {
             "\(job) starts beside \(slots.lower) of \(slots.total), the rest is kept for high")
     }
 
+    /// Whether a flight may wait for the quota of its principal. The model does not count the transfers of principals; the
+    /// core's audit does.
+    private func mayBeAtQuota(_ flight: FlightRecord) -> Bool {
+        guard limits.transfersPerUser > 0 else { return false }
+        var isOfUser = false
+        flight.forEachRequest { isOfUser = isOfUser || Self.owner(of: $0.name.handler).principal != nil }
+        return isOfUser
+    }
+
     /// Returns the highest class among a flight's requests whose owner can be served; nil without one.
     func servedClass(of flight: FlightRecord) -> PriorityClass? {
         var highest: PriorityClass?
@@ -426,7 +435,7 @@ extension ReferenceModel {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
                 let priority = servedClass(of: flight),
                 let origin = origins[flight.content.job.origin], origin.mustStart(now: now),
-                let (total, free, lower) = slots[flight.content.job.scheme], free > 0
+                let (total, free, lower) = slots[flight.content.job.scheme], free > 0, !mayBeAtQuota(flight)
             else { continue }
             let isHigh = priority == .high
             expect(

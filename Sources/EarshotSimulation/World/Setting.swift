@@ -79,6 +79,7 @@ struct Setting {
         limits.isolationMilliseconds = [5, 50, 200][own.below(3)]
         limits.suspicionMilliseconds = [20, 500, 60_000][own.below(3)]
         if !hasPrincipals { faults.remove(.principals) }
+        limits.transfersPerUser = [0, 1, 4][own.below(3)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

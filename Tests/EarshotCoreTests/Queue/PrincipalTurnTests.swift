@@ -122,7 +122,7 @@ struct PrincipalTurnTests {
         #expect(queue.lines.count == 0 && queue.checkInvariants() == [])
     }
 
-    /// Each slot of the origin goes to another principal, whatever their classes and however many clients they have.
+    /// Each slot of the origin goes to another principal, for all of their classes and any number of clients.
     @Test(arguments: PriorityClass.allCases, PriorityClass.allCases)
     func `principals take turns at an origin that is always full`(large: PriorityClass, small: PriorityClass) {
         var queue = FairQueue()
@@ -155,7 +155,7 @@ struct PrincipalTurnTests {
         }
     }
 
-    @Test func `a principal at its quota leaves the rotation, and what it claimed goes to others`() {
+    @Test func `a principal at its quota leaves the rotation, and its claims go to others`() {
         var queue = FairQueue()
         for client in 0..<3 as Range<Int32> {
             Self.push(2, Self.place(Self.a, client: 100 + client), from: client * 2, to: &queue)

@@ -87,7 +87,7 @@ struct SettingsTests {
             try settings.apply(.number(name, defaults[name] == 1 ? 0 : 1), source: Settings.Source.set)
             let found = (settings.applied(to: CoreLimits()), settings.applied(to: Self.workerLimits))
             switch name {
-            case .workers, .workerMemory, .drainSeconds, .cacheSize, .durableSize, .accessLog:
+            case .workers, .workerMemory, .drainSeconds, .cacheSize, .durableSize, .shareBetweenUsers, .accessLog:
                 #expect(found == (core, workers), "\(name)")
             default:
                 #expect(found != (core, workers), "\(name)")

@@ -1,0 +1,83 @@
+import Testing
+
+@testable import EarshotCore
+
+/// The book of quotas in isolation.
+struct QuotaBookTests {
+    private static let (a, b) = (1 as Int32, 2 as Int32)
+    private static let limits = QuotaBook.Limits(requests: 2, transfers: 2, spoolBytes: 1_000, durableBytes: 500)
+
+    @Test func `each quota admits as much as it says, of each principal`() {
+        var book = QuotaBook(limits: Self.limits)
+        for principal in [Self.a, Self.b] {
+            book.requests(2, of: principal)
+            #expect(book.admitsRequests(of: principal))
+            book.requests(1, of: principal)
+            #expect(!book.admitsRequests(of: principal))
+            book.requests(-1, of: principal)
+            #expect(book.admitsRequests(of: principal))
+
+            book.transferStarted(by: principal)
+            #expect(!book.isFull(principal))
+            book.transferStarted(by: principal)
+            #expect(book.isFull(principal))
+
+            book.spoolBytes(600, of: principal)
+            #expect(book.hasRoomInSpool(for: 400, of: principal) && !book.hasRoomInSpool(for: 401, of: principal))
+            book.durableBytes(500, of: principal)
+            #expect(book.hasRoomForDurable(0, of: principal) && !book.hasRoomForDurable(1, of: principal))
+        }
+        let use = QuotaBook.Use(requests: 2, transfers: 2, spoolBytes: 600, durableBytes: 500)
+        #expect(book.principals == [Self.a, Self.b])
+        #expect(book.checkInvariants(expected: [Self.a: use, Self.b: use]) == [])
+    }
+
+    @Test func `only the end that leaves the quota is reported`() {
+        var book = QuotaBook(limits: Self.limits)
+        for _ in 1...4 { book.transferStarted(by: Self.a) }
+        // Transfers above a lowered quota drain.
+        #expect(book.snapshot?.isFull(Self.a) == true && book.snapshot?.isFull(Self.b) == false)
+        #expect((1...4).map { _ in book.transferEnded(by: Self.a) } == [false, false, true, false])
+        #expect(book.principals.isEmpty, "a principal without any use has no entry")
+    }
+
+    @Test func `the administrator is neither counted nor bounded`() {
+        var book = QuotaBook(limits: Self.limits)
+        let administrator = PrincipalTable.administrator
+        book.requests(1_000, of: administrator)
+        for _ in 1...10 { book.transferStarted(by: administrator) }
+        book.spoolBytes(1 << 40, of: administrator)
+        book.durableBytes(1 << 40, of: administrator)
+        #expect(book.admitsRequests(of: administrator) && !book.isFull(administrator))
+        #expect(book.hasRoomInSpool(for: 1 << 50, of: administrator))
+        #expect(book.hasRoomForDurable(1 << 50, of: administrator))
+        let hasOpened = book.transferEnded(by: administrator)
+        #expect(!hasOpened)
+        #expect(book.uses.isEmpty)
+    }
+
+    @Test func `a quota of 0 does not bound, and a raised one opens`() {
+        var book = QuotaBook(limits: QuotaBook.Limits())
+        book.requests(1_000, of: Self.a)
+        for _ in 1...3 { book.transferStarted(by: Self.a) }
+        book.transferStarted(by: Self.b)
+        book.spoolBytes(1 << 40, of: Self.a)
+        #expect(book.admitsRequests(of: Self.a) && !book.isFull(Self.a))
+        #expect(book.hasRoomInSpool(for: 1 << 50, of: Self.a) && book.hasRoomForDurable(1 << 50, of: Self.a))
+        #expect(book.setLimits(Self.limits) == [])
+        #expect(book.isFull(Self.a) && !book.isFull(Self.b))
+        #expect(book.setLimits(QuotaBook.Limits(transfers: 4)) == [Self.a])
+        #expect(book.setLimits(QuotaBook.Limits(transfers: 3)) == [])
+        #expect(book.setLimits(QuotaBook.Limits()) == [Self.a])
+    }
+
+    @Test func `a wrong count is an error of the checks`() {
+        var book = QuotaBook(limits: Self.limits)
+        book.requests(1, of: Self.a)
+        #expect(book.checkInvariants(expected: [:]).count == 1)
+        #expect(book.checkInvariants(expected: [Self.a: QuotaBook.Use(requests: 1)]) == [])
+        #expect(
+            book.checkInvariants(expected: [Self.a: QuotaBook.Use(requests: 1), Self.b: QuotaBook.Use(transfers: 1)])
+                .count == 1)
+    }
+}
