@@ -1,0 +1,475 @@
+"""Users of one bus are isolated: a hostile client of one user, which speaks the wire itself, against requests of another.
+
+Every attempt has the answer that a name has which does not exist, or a refusal. Afterwards all requests of the victim end as if
+nothing had happened."""
+
+import json
+import os
+import unittest
+
+from support.origin import Origin
+from support.processes import eventually
+from test_users import DAEMON, LARGE, NOBODY, Case
+
+#: Names of the victim's handlers, and names that do not exist in their place.
+GHOSTS = {"b/": "g/", "kept/": "gone/", "uid:1": "uid:7"}
+
+VICTIM = """
+c = client(bodies="pull", lease=600)
+c.hold()
+for name, path in (("kept/failed", "/status/404"), ("kept/done", "/bytes/1000?seed=kept")):
+    c.fetch(name, 1, here + path, durable="yes", subscribe="no")
+    c.expect("ACCEPTED")
+while {row["state"] for row in c.query("requests")["requests"]} != {"held"}:
+    pass
+c.say("SUBSCRIBE b/")
+c.fetch("b/done", 1, here + "/bytes/%d?seed=secret" % large)
+c.terminal()
+c.say("COOKIES b/done " + here, [("set-cookie", "sid=secret; path=/")])
+c.fetch("b/small", 1, here + "/bytes/100?seed=secret")
+c.terminal()
+c.fetch("b/cached", 1, other + "/kept/b?cc=max-age=1000&bytes=100")
+c.terminal()
+c.fetch("b/run", 1, here + "/gate/b?bytes=200")
+c.fetch("b/stream", 1, here + "/steps/b?bytes=200000", stream="yes", progress_ms=10)
+generation = None
+while not generation:
+    generation = c.expect("PROGRESS", "b/stream").fields.get("generation")
+for number in (1, 2, 3):
+    c.fetch("b/wait", number, here + f"/bytes/30{number}", priority="low")
+c.query("ping")
+say({"token": c.token, "client": c.name, "generation": generation})
+sys.stdin.readline()
+found = {}
+for terminal in c.terminals(5):
+    content = pull(c, terminal) if "pull" in terminal.fields else terminal.inline
+    found["/".join(terminal.id)] = [terminal.verb, len(content)]
+say(found)
+say(len(pull(c, type("Terminal", (), {"fields": {"seq": "1", "length": str(large)}}))))
+say([[row["handler"], row["request"], row["state"], row["class"]] for row in c.query("requests")["requests"]])
+say([cookie["value"] for cookie in c.query("cookies b")["cookies"]])
+c.say("SUBSCRIBE kept/")
+say(sorted([terminal.verb, *terminal.operands[:3]] for terminal in c.terminals(2)))
+say([message.verb for message in c.rest() if message.verb != "PROGRESS"])
+c.cut()
+say(c.come_back().heard is not None)
+"""
+
+#: Sends the messages, and says the answers that came before that of a ping, with everything but times.
+HOSTILE = """
+import json
+
+def answers(c):
+    c.say("QUERY ping")
+    found = []
+    while True:
+        message = c.receive(30)
+        if message.verb == "ANSWER" and message.operands == ["ping"]:
+            return found
+        content = json.loads(message.body) if message.verb == "ANSWER" else len(message.inline or b"")
+        found.append([message.verb, message.operands, message.fields, content])
+
+def attempt(c, line, headers=(), **fields):
+    c.say(line, headers, **fields)
+    return answers(c)
+"""
+
+
+def renamed(value, names=GHOSTS):
+    """Returns a value of JSON with the victim's names replaced."""
+    text = json.dumps(value)
+    for name, ghost in names.items():
+        text = text.replace(f'"{name}', f'"{ghost}').replace(f" {name}", f" {ghost}")
+    return json.loads(text)
+
+
+def error(code, verb, **fields):
+    return [["ERROR", [code], {"verb": verb, **fields}]]
+
+
+def unknown(verb, handler, request="1"):
+    return error("unknown-request", verb, handler=handler, request=request)
+
+
+class Bed(Case):
+    """A bus with a victim, whose requests are in all states."""
+
+    def setUp(self):
+        super().setUp()
+        self.origin = self.enterContext(Origin(ports=2))
+        self.other = self.origin.urls[1]
+
+    def shared(self, *arguments, **options):
+        return self.bus("--users", "nobody,daemon", "--cache-folder", self.folder / "cache", "--durable-folder",
+                        self.folder / "durable", *arguments, **{"origin_limit": 2, **options})
+
+    def code(self, text, **values):
+        values = {"here": self.origin.url, "other": self.other, "large": LARGE, **values}
+        return "".join(f"{name} = {value!r}\n" for name, value in values.items()) + text
+
+    def victim(self, bus):
+        """Starts the victim. Returns it and the secrets of its session."""
+        victim = self.visit(DAEMON, bus, self.code(VICTIM))
+        secrets = json.loads(victim.await_line("token", "stdout", timeout=30))
+        return victim, secrets
+
+    def assertUndisturbed(self, victim):
+        """Lets the victim end, and checks that all its requests ended as if it were alone."""
+        self.origin.open_gate("b")
+        victim.write(b"\n")
+        _, ends, length, requests, cookies, kept, rest, resumed = victim.said(60)
+        self.assertEqual(ends, {"b/run/1": ["RESULT", 200], "b/stream/1": ["RESULT", 200_000],
+                                **{f"b/wait/{n}": ["RESULT", 300 + n] for n in (1, 2, 3)}})
+        self.assertEqual(length, LARGE)
+        classes = {(handler, request): kind for handler, request, state, kind in requests}
+        self.assertEqual({classes["b/wait", str(n)] for n in (1, 2, 3)}, {"low"})
+        self.assertEqual(cookies, ["secret"])
+        self.assertEqual(kept, [["FAILED", "kept/failed", "1", "http-status"], ["RESULT", "kept/done", "1", "200"]])
+        self.assertEqual(rest, [])
+        self.assertTrue(resumed)
+        self.assertEqual(self.origin.count("/gate/b"), 1)
+        self.assertEqual(self.origin.count("/steps/b"), 1)
+
+
+class AttemptTests(Bed):
+    def test_every_message_about_requests_of_another_user_is_answered_as_if_they_did_not_exist(self):
+        bus = self.shared()
+        victim, secrets = self.victim(bus)
+        requests = ("b/run", "b/stream", "b/wait", "b/done", "b/small", "b/cached", "kept/failed", "kept/done")
+        attempts = {}
+        for name in requests:
+            attempts[f"CANCEL {name} 1"] = [["CANCELLED", [name, "1"], {}]]
+            attempts[f"PRIORITY {name} 1 high"] = unknown("PRIORITY", name)
+            attempts[f"RETRY {name} 1"] = unknown("RETRY", name)
+            attempts[f"REMOVE {name}"] = [["REMOVED", [name, "0"], {}]]
+            attempts[f"QUERY why {name} 1"] = [["ANSWER", ["why", name, "1"], {}]]
+        attempts |= {"REMOVE b/": [["REMOVED", ["b/", "0"], {}]], "REMOVE kept/": [["REMOVED", ["kept/", "0"], {}]],
+                     "ACK 1": error("bad-message", "ACK"), "ACK 3": error("bad-message", "ACK"), "ACK 0": [],
+                     "READ 1 0 1000": error("unknown-body", "READ", seq="1"),
+                     "READ 2 0 1000": error("unknown-body", "READ", seq="2"),
+                     "READ b/stream 1 0 1000": error("unknown-body", "READ", handler="b/stream", request="1"),
+                     "READ b/run 1 0 1000": error("unknown-body", "READ", handler="b/run", request="1"),
+                     "QUERY cookies b": [["ANSWER", ["cookies", "b"], {}]],
+                     "QUERY cookies b/done": [["ANSWER", ["cookies", "b/done"], {}]],
+                     "QUERY origins": error("not-authorized", "QUERY"),
+                     "QUERY workers": error("not-authorized", "QUERY"),
+                     "QUERY settings": error("not-authorized", "QUERY"),
+                     "SET origin-limit 1": error("not-authorized", "SET"),
+                     "SET admission closed": error("not-authorized", "SET"),
+                     "SET requests-per-user 0": error("not-authorized", "SET"),
+                     "SET users nobody": error("not-authorized", "SET"),
+                     "UNSUBSCRIBE b/": [], "UNSUBSCRIBE b/run": [], "SUBSCRIBE b/": [], "SUBSCRIBE kept/": []}
+        # The last ones: their subscriptions stay.
+        attempts |= {f"SUBSCRIBE {name}": [] for name in requests}
+        self.assertGreater(len(attempts), 40)
+        lines = list(attempts)
+        hostile = self.visit(NOBODY, bus, self.code(HOSTILE + """
+c = client(bodies="pull")
+said = []
+for fields in ({}, {"handler": "b/"}, {"handler": "b/run"}, {"state": "running"}, {"state": "held"}, {"after": "1"}):
+    said.append([kind[3] for kind in attempt(c, "QUERY requests", **fields)])
+for fields in ({}, {"handler": "b/"}, {"handler": "b/done"}, {"handler": "kept/"}, {"after": "a"}):
+    said.append([kind[3] for kind in attempt(c, "QUERY handlers", **fields)])
+say(said)
+for line in lines:
+    say(attempt(c, line))
+    say(attempt(c, ghosts[line]))
+say(attempt(c, "READ b/stream 1 0 1000", generation=generation))
+for subject in ("status", "ledger"):
+    say(attempt(c, "QUERY " + subject)[0][3])
+say("waits")
+sys.stdin.readline()
+say(answers(c))
+""", lines=lines, ghosts={line: renamed(f" {line}")[1:] for line in lines}, generation=secrets["generation"]))
+        hostile.await_line('"waits"', "stdout", timeout=60)
+        self.assertUndisturbed(victim)
+        hostile.write(b"\n")
+        said = hostile.said(60)
+        for table in said.pop(0):
+            self.assertEqual([{key: value for key, value in one.items() if key != "broker"} for one in table],
+                             [{"requests": []}] if "requests" in table[0] else [{"handlers": []}])
+        for index, line in enumerate(lines):
+            own, ghost = said[2 * index], said[2 * index + 1]
+            with self.subTest(line=line):
+                self.assertEqual(renamed(own), ghost, "the answer is that of a name that does not exist")
+                for answer in own:
+                    answer[2].pop("detail", None)
+                self.assertEqual([answer[:3] for answer in own], attempts[line])
+                if line.startswith("QUERY why"):
+                    self.assertEqual(own[0][3]["state"], "unknown")
+                if line.startswith("QUERY cookies"):
+                    self.assertEqual(own[0][3]["cookies"], [])
+        reads, status, ledger, waits, heard = said[2 * len(lines):]
+        self.assertEqual([read[:2] for read in reads], [["ERROR", ["unknown-body"]]])
+        # The handlers are those of the subscriptions, and of the requests there is none.
+        self.assertEqual((status["clients"], status["handlers"]), (1, 2 * len(requests)))
+        none = {"submitted": 0, "answered": 0, "failed": {}, "removed": 0, "orphaned": 0, "pending": 0}
+        self.assertEqual((status["requests"], ledger["requests"]), (none, none))
+        self.assertLessEqual(set(status), {"broker", "requests", "phase", "admission", "ready", "clients", "clients-away",
+                                           "handlers"})
+        self.assertEqual(set(ledger), {"broker", "requests"})
+        self.assertEqual((waits, heard), ("waits", []), "a subscriber to its names hears nothing of the victim")
+
+    def test_no_greeting_opens_a_session_of_another_user(self):
+        bus = self.shared()
+        victim, secrets = self.victim(bus)
+        greetings = [{"principal": f"uid:{DAEMON}"}, {"principal": "uid:0"}, {"principal": "key:backup"},
+                     {"principal": f"uid:{DAEMON}", "proof": "0" * 64}, {"principal": f"uid:{NOBODY}"},
+                     {"principal": "root"}, {"principal": f"uid:0{DAEMON}"}, {"principal": "uid:-1"},
+                     {"principal": f"uid:{DAEMON}", "client": secrets["client"], "token": secrets["token"], "lease": 60}]
+        malformed = [{"principal": ""}, {"principal": f"uid:{DAEMON}/b"}, {"principal": f"uid:{DAEMON}", "proof": "0" * 63},
+                     {"proof": "0" * 64}, {"window": "none", "bodies": "path"}]
+        tokens = [{"client": secrets["client"], "token": secrets["token"], "lease": 60},
+                  {"client": secrets["client"], "token": secrets["token"], "lease": 60, "replies": 0},
+                  {"client": secrets["client"], "lease": 60}]
+        said = self.visit(NOBODY, bus, self.code(HOSTILE + """
+for fields in greetings + malformed + tokens:
+    c = client(hello=False)
+    c.say("HELLO EAR/1", **fields)
+    message = c.receive()
+    said = [message.verb, *message.operands, message.fields.get("bodies"), message.fields.get("resumed")]
+    # The connection stands, and has no more rights than before.
+    said.append([answer[:2] for answer in attempt(c, "CANCEL b/run 1")] if message.verb == "WELCOME" else None)
+    say(said)
+    c.close()
+""", greetings=greetings, malformed=malformed, tokens=tokens)).said(60)
+        for fields, answer in zip(greetings, said):
+            self.assertEqual(answer, ["ERROR", "not-authorized", None, None, None], fields)
+        for fields, answer in zip(malformed, said[len(greetings):]):
+            self.assertEqual(answer, ["ERROR", "bad-message", None, None, None], fields)
+        for fields, answer in zip(tokens, said[len(greetings) + len(malformed):]):
+            self.assertEqual(answer, ["WELCOME", "EAR/1", "pull", None, [["CANCELLED", ["b/run", "1"]]]], fields)
+        self.assertUndisturbed(victim)
+
+    def test_requests_under_the_names_of_another_user_are_requests_of_their_own(self):
+        bus = self.shared()
+        victim, _ = self.victim(bus)
+        said = self.visit(NOBODY, bus, self.code(HOSTILE + """
+c = client(bodies="pull")
+for handler, fields in (("b/run", {}), ("b/run", {"replace": "yes"}), ("b/done", {}), ("b/done", {"take": "yes"}),
+                        ("b/wait", {"priority": "high"}), ("kept/failed", {}), ("kept/done", {"durable": "yes"})):
+    c.fetch(handler, 1, other + "/bytes/77", **fields)
+    terminal = c.terminal()
+    say([terminal.verb, *terminal.id, len(terminal.content())])
+c.expect("ACCEPTED", "kept/done")
+c.fetch("b/done", "cookies", other + "/headers", cookies="yes")
+say("secret" in c.terminal().content().decode())
+for fields in ({"ca_file": "/etc/hosts"}, {"client_certificate": "/etc/hosts"}, {"client_key": "/etc/hosts"}):
+    say(attempt(c, "FETCH own 1 https://127.0.0.1/", **fields)[0][:2])
+for number, url in enumerate(("file:///etc/hosts", "earshot://b/done", "thumb://b/done")):
+    say(attempt(c, f"FETCH own s{number} {url}")[0][1])
+c.say("CANCEL b/run 1")
+c.expect("CANCELLED")
+say([message.verb for message in c.rest()])
+""")).said(60)
+        self.assertEqual(said[:7], [["RESULT", handler, "1", 77] for handler in (
+            "b/run", "b/run", "b/done", "b/done", "b/wait", "kept/failed", "kept/done")])
+        self.assertIs(said[7], False)
+        self.assertEqual(said[8:11], [["ERROR", ["not-authorized"]]] * 3)
+        self.assertEqual(said[11:14], [["own", f"s{n}", "unsupported-scheme"] for n in range(3)])
+        self.assertEqual(said[14], [])
+        self.assertUndisturbed(victim)
+
+    def test_users_share_neither_fetches_nor_stored_responses(self):
+        bus = self.shared()
+        victim, _ = self.victim(bus)
+        self.assertEqual(self.origin.count("/kept/b"), 1)
+        said = self.visit(NOBODY, bus, self.code("""
+c = client(bodies="pull")
+cached = other + "/kept/b?cc=max-age=1000&bytes=100"
+for number, fields in enumerate(({"cache": "only-if-cached"}, {}, {}, {"cache": "only-if-cached"})):
+    c.fetch("own", number, cached, **fields)
+    terminal = c.terminal()
+    say([terminal.verb, terminal.operands[2], terminal.fields.get("source")])
+# A URL that the victim has in transfer: its bytes do not come from there.
+c.fetch("own", "run", here + "/gate/b?bytes=200")
+c.query("ping")
+say(c.query("why own run")["state"])
+c.cancel("own", "run")
+""")).said(60)
+        self.assertEqual(said[:4], [["FAILED", "not-cached", None], ["RESULT", "200", "network"],
+                                    ["RESULT", "200", "cache"], ["RESULT", "200", "cache"]])
+        self.assertEqual(said[4], "queued", "its own transfer waits for the origin")
+        self.assertEqual(self.origin.count("/kept/b"), 2, "a miss at the origin")
+        self.assertUndisturbed(victim)
+
+    def test_another_user_reaches_no_file_process_or_socket_of_the_bus(self):
+        bus = self.shared()
+        victim, _ = self.victim(bus)
+        folders = [bus.spool, self.folder / "cache", self.folder / "durable"]
+        files = [str(path) for folder in folders for path in folder.rglob("*") if path.is_file()]
+        self.assertGreater(len(files), 3)
+        processes = [f"/proc/{pid}/{name}" for pid in bus.family() for name in ("mem", "maps", "environ", "fd", "cwd")]
+        said = self.visit(NOBODY, bus, self.code("""
+import errno, socket
+for path in places:
+    for act in (lambda: os.open(path, os.O_RDONLY), lambda: os.open(path, os.O_RDWR), lambda: os.unlink(path)):
+        try:
+            act()
+            say(["opened", path])
+        except OSError as error:
+            say([errno.errorcode[error.errno], path])
+try:
+    # To register a worker, for schemes of the victim or any other.
+    socket.socket(socket.AF_UNIX).connect(os.fspath(runtime / "work"))
+    say(["connected", "work"])
+except OSError as error:
+    say([errno.errorcode[error.errno], "work"])
+for pid in family:
+    try:
+        os.kill(pid, 0)
+        say(["killed", pid])
+    except OSError as error:
+        say([errno.errorcode[error.errno], pid])
+""", places=files + [str(folder) for folder in folders] + processes, family=bus.family())).said(60)
+        wrong = [one for one in said if one[0] not in ("EACCES", "EPERM", "EISDIR")]
+        self.assertEqual(wrong, [])
+        self.assertLessEqual({path for code, path in said if code == "EISDIR"},
+                             {str(folder) for folder in folders} | {path for path in processes if path.endswith(("fd", "cwd"))})
+        self.assertUndisturbed(victim)
+
+    def test_the_administrator_sees_all_and_acts_for_others(self):
+        bus = self.shared()
+        victim, _ = self.victim(bus)
+        client = bus.client()
+        names = {row["handler"] for row in client.query("handlers")["handlers"]}
+        self.assertLessEqual({"b/run", "kept/failed"}, names)
+        requests = {(row["handler"], row["request"]): row for row in client.query("requests")["requests"]}
+        self.assertEqual(requests["b/run", "1"]["principal"], f"uid:{DAEMON}")
+        # Its own namespace is another one.
+        self.assertEqual(client.remove("b/").operands, ["b/", "0"])
+        deputy = bus.client(hello=False)
+        deputy.say("HELLO EAR/1", principal=f"uid:{DAEMON}", bodies="pull")
+        self.assertEqual(deputy.receive().verb, "WELCOME")
+        self.assertEqual(deputy.query("why b/run 1")["state"], "running")
+        deputy.say("PRIORITY b/run 1 high")
+        eventually(lambda: {row["request"]: row for row in client.query("requests")["requests"]
+                            if row["handler"] == "b/run"}["1"]["class"] == "high", "the class has changed")
+        deputy.say("SET slots 3")
+        self.assertEqual(deputy.expect("ERROR").operands, ["not-authorized"], "it has the rights of that user only")
+        self.assertUndisturbed(victim)
+
+
+class QuotaTests(Bed):
+    def test_a_user_at_its_quota_of_requests_takes_none_from_another(self):
+        bus = self.shared("--requests-per-user", 20, origin_limit=100)
+        said = self.visit(NOBODY, bus, self.code("""
+c = client(bodies="pull")
+for number in range(50):
+    c.fetch("own", number, here + "/gate/own")
+say([terminal.operands[2] for terminal in c.terminals(30)])
+c.say("FETCH own unheard " + here + "/gate/own", subscribe="no")
+say(c.query("status")["requests"]["pending"])
+victim = client(bodies="pull")
+victim.fetch("other", 1, here + "/bytes/10")
+say(victim.terminal().operands[2])
+""")).said()
+        self.assertEqual(said, [["queue-full"] * 30, 20, "queue-full"], "another session of the user has no quota of its own")
+        victim, _ = self.victim(bus)
+        self.assertUndisturbed(victim)
+
+    def test_a_user_at_its_quota_of_transfers_waits_and_another_does_not(self):
+        bus = self.shared("--transfers-per-user", 3, origin_limit=100)
+        hostile = self.visit(NOBODY, bus, self.code("""
+c = client(bodies="pull")
+for number in range(50):
+    c.fetch("own", number, f"{here}/gate/own?n={number}", priority="high")
+c.query("ping")
+say("asked")
+sys.stdin.readline()
+say(c.query("why own 49")["waits-for"])
+c.terminals(50)
+"""))
+        hostile.await_line("asked", "stdout")
+        self.origin.await_count("/gate/own", 3)
+        done = self.visit(DAEMON, bus, self.code("""
+c = client(bodies="pull")
+for number in range(20):
+    c.fetch("own", number, f"{here}/bytes/10?n={number}")
+say(len(c.terminals(20)))
+""")).said()
+        self.assertEqual(done, [20])
+        self.assertEqual(self.origin.count("/gate/own"), 3)
+        hostile.write(b"\n")
+        hostile.await_line("quota", "stdout")
+        self.origin.open_gate("own")
+        self.assertEqual(hostile.said(), ["asked", "quota"])
+        self.assertEqual(self.origin.count("/gate/own"), 50)
+
+    def test_a_user_at_its_quota_of_bytes_gets_no_more_bodies_until_it_acknowledges(self):
+        bus = self.shared("--spool-per-user", "1M")
+        fetch = """
+c = client(bodies="pull")
+c.hold()
+ends = []
+for number in range(4):
+    c.fetch("own", number, f"{here}/bytes/{large}?seed={number}")
+    ends.append(c.terminal().operands[2])
+say(ends)
+"""
+        said = self.visit(NOBODY, bus, self.code(fetch + """
+c.release()
+c.fetch("own", "next", f"{here}/bytes/{large}?seed=5")
+say(c.terminal().operands[2])
+c.hold()
+c.fetch("own", "growing", f"{here}/bytes/{20 * large}")
+say(c.terminal().operands[2])
+""")).said()
+        self.assertEqual(said, [["200", "200", "200", "spool-full"], "200", "spool-full"])
+        # The bodies of a user who left count no more, and the other user had its own quota all the time.
+        self.assertEqual(self.visit(DAEMON, bus, self.code(fetch)).said(), [["200", "200", "200", "spool-full"]])
+        self.assertEqual(self.visit(NOBODY, bus, self.code(fetch)).said(), [["200", "200", "200", "spool-full"]])
+
+
+class FairnessTests(Case):
+    """A user with very many urgent requests beside one with ten normal ones."""
+
+    MANY = 100_000 if os.environ.get("EARSHOT_LONG") else 5_000
+    SLOTS = 24
+    SECONDS = 0.5
+
+    CROWD = """
+c = client(bodies="pull", window=4096)
+for number in range(many):
+    c.fetch("crowd", number, f"{crowd}/slow/{seconds}?bytes=10&n={number}", priority="high")
+c.query("ping", timeout=120)
+say("asked")
+while c.receive(600):
+    pass
+"""
+
+    FEW = """
+import time
+c = client(bodies="pull")
+began = time.monotonic()
+for number in range(10):
+    c.fetch(name, number, f"{url}/slow/{seconds}?bytes=10&few={name}{number}")
+c.terminals(10, timeout=120)
+say(time.monotonic() - began)
+"""
+
+    def few(self, bus, name):
+        code = f"name = {name!r}\nurl = {self.origin.url!r}\nseconds = {self.SECONDS}\n" + self.FEW
+        [seconds] = self.visit(DAEMON, bus, code).said(180)
+        return seconds
+
+    def test_ten_requests_of_one_user_are_served_beside_very_many_urgent_ones_of_another(self):
+        bus = self.bus("--users", "nobody,daemon", slots=self.SLOTS, origin_limit=1_000)
+        alone = self.few(bus, "alone")
+        crowd = self.visit(NOBODY, bus, f"crowd = {self.origin.url!r}\nmany = {self.MANY}\nseconds = {self.SECONDS}\n"
+                           + self.CROWD)
+        crowd.await_line("asked", "stdout", timeout=180)
+        self.origin.await_running(self.SLOTS)
+        before = self.origin.total
+        beside = self.few(bus, "beside")
+        own = [index for index, request in enumerate(self.origin.log()[before:])
+               if request.query.get("few", "").startswith("beside")]
+        self.assertEqual(len(own), 10)
+        self.assertLessEqual(own[-1] - own[0], 20, "each second start is one of theirs")
+        if os.environ.get("EARSHOT_LONG"):
+            self.assertLessEqual(beside, 1.2 * alone + self.SECONDS, f"alone {alone:.2f} s, beside {beside:.2f} s")
+        crowd.kill()
+
+
+if __name__ == "__main__":
+    unittest.main()
