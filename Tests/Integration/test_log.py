@@ -74,6 +74,35 @@ class LogTests(TestCase):
             self.assertNotIn("request=4", bus.program.stderr)
             self.assertNotIn("secret", bus.program.stderr)
 
+    def test_a_reader_that_stops_blocks_no_process_and_learns_how_many_lines_it_missed(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        with Origin() as origin:
+            commands = Commands(folder / "run", folder)
+            serve = subprocess.Popen(
+                [binary(), "serve", "--workers", "1", "--spool", folder / "spool", "--no-durable", "--no-cache",
+                 "--log-format", "json"], stderr=subprocess.PIPE, env=commands.environment)
+            self.addCleanup(serve.kill)
+            self.assertIn("ready", json.loads(serve.stderr.readline())["message"])
+            self.assertEqual(commands.run("set", "log-level", "debug").status, 0)
+            # Some hundred bytes for each request, of the broker and of the worker. A pipe holds 64 KiB.
+            urls = folder / "urls"
+            urls.write_text("".join(f"{origin.url}/bytes/1?{number}\n" for number in range(2_000)))
+            get = commands.run("get", "--no-spawn", "-i", "urls", "--json")
+            self.assertEqual((get.status, len(get.stdout.splitlines())), (0, 2_000), get.describe())
+            serve.terminate()
+            lines = [line for line in serve.stderr.read().splitlines()]
+            self.assertEqual(serve.wait(30), 0)
+        missed = [line for line in map(self.parsed, lines) if line.get("message", "").startswith("dropped log lines")]
+        self.assertTrue(missed and all(int(line["lines"]) > 0 and line["level"] == "warning" for line in missed), lines[-5:])
+
+    def parsed(self, line):
+        """Returns a line of JSON; an empty object for a line that was written in part."""
+        try:
+            return json.loads(line)
+        except ValueError:
+            return {}
+
     def test_text_has_a_time(self):
         with Bus(workers=1) as bus:
             self.assertRegex(bus.program.await_line("earshot: ready"), rf"^{TIME.pattern} earshot: ready, bus ")

@@ -3,7 +3,7 @@ internal import EarshotLoop
 internal import Glibc
 internal import Logging
 
-/// Log of one process on standard error.
+/// Log of one process on standard error. Writing never blocks: see ``LogStream``.
 ///
 /// If standard error belongs to the journal of systemd, lines begin with their priority (sd-daemon(3)), and the journal
 /// adds the time.
@@ -12,6 +12,7 @@ struct ServiceLog: Sendable {
     /// `serve`, `broker`, `worker` or `work`.
     let process: String
     private let isJournal: Bool
+    private let stream = LogStream(STDERR_FILENO)
 
     init(_ process: String, _ format: LogFormat) {
         self.process = process
@@ -20,11 +21,18 @@ struct ServiceLog: Sendable {
     }
 
     func write(_ level: Logger.Level, _ message: String, _ fields: [(name: String, value: String)] = []) {
+        stream.write(line(level, message, fields)) { count in
+            line(.warning, "dropped log lines, because standard error was full", [("lines", "\(count)")])
+        }
+    }
+
+    private func line(
+        _ level: Logger.Level, _ message: String, _ fields: [(name: String, value: String)]
+    ) -> [UInt8] {
         let time = isJournal ? nil : CalendarTime.nowWithMilliseconds()
         let entry = LogFormat.Entry(
             time: time, level: level, process: process, processID: getpid(), message: message, fields: fields)
-        let bytes = Array(((isJournal ? "<\(Self.priority(level))>" : "") + format.line(entry) + "\n").utf8)
-        _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+        return Array(((isJournal ? "<\(Self.priority(level))>" : "") + format.line(entry) + "\n").utf8)
     }
 
     /// Whether `stream`, the device and inode in JOURNAL_STREAM, is standard error: systemd.exec(5).
