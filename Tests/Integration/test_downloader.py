@@ -117,11 +117,13 @@ class DownloaderTests(TestCase):
                 eventually(lambda: self.blocks(get.pid, signal.SIGINT), "signals are events")
                 get.signal(signal.SIGINT)
                 self.assertEqual(get.wait(10), 130, get.describe())
-        get = self.bus.start("get", "--no-spawn", "--netrc-file", pipe, url)
-        writer = eventually(lambda: self.writer(pipe), "the pipe has a reader")
-        self.addCleanup(os.close, writer)
-        get.signal(signal.SIGINT)
-        self.assertEqual(get.wait(10), -signal.SIGINT, get.describe())
+        for option in ("--netrc-file", "--cookie-file"):
+            with self.subTest(option):
+                get = self.bus.start("get", "--no-spawn", option, pipe, url)
+                writer = eventually(lambda: self.writer(pipe), "the pipe has a reader")
+                self.addCleanup(os.close, writer)
+                get.signal(signal.SIGINT)
+                self.assertEqual(get.wait(10), -signal.SIGINT, get.describe())
 
     def blocks(self, pid, number):
         """Returns whether a process has blocked a signal."""

@@ -27,17 +27,22 @@ struct CookieOptions: ParsableArguments {
         }
     }
 
-    /// Reads the file, and returns the exchange of cookies for the requests of a handler; nil without one.
+    /// Reads the cookies of the file. Waits for the writer of a named pipe.
+    func read() throws(Complaint) -> [FileCookie] {
+        guard let input else { return [] }
+        // The first run of a command that updates its file has none.
+        return try CookieFile.read(input, mayBeMissing: input == output)
+    }
+
+    /// Returns the exchange of cookies for the requests of a handler; nil without one.
     ///
     /// The exchange has another handler of the same root, so the jar stays when an interrupt removes the requests.
-    func exchange(besides handler: HandlerID) throws(Complaint) -> CookieExchange? {
+    ///
+    /// - Parameter cookies: those of the file.
+    func exchange(_ cookies: [FileCookie], besides handler: HandlerID) -> CookieExchange? {
         guard areUsed else { return nil }
-        // The first run of a command that updates its file has none.
-        let cookies = try input.map { path throws(Complaint) in
-            try CookieFile.read(path, mayBeMissing: path == output)
-        }
         let root = handler.description.prefix { $0 != "/" }
         let own = HandlerID("\(root)/cookies-\(String(UInt32.random(in: 0 ... .max), radix: 16))")
-        return CookieExchange(cookies ?? [], output: output, of: own ?? handler)
+        return CookieExchange(cookies, output: output, of: own ?? handler)
     }
 }

@@ -134,21 +134,23 @@ struct GetCommand: ParsableCommand {
                     method: request.method(body), file: output, directory: directory, names: names, tellsJSON: json
                 ).print(wanted, verbosely: messages.verbose)
             }
-            // Read while signals still end the program, since the file may be a pipe.
+            // Read while signals still end the program, since a file may be a pipe.
             let netrc = try request.netrc()
+            let cookies = try cookieFiles.read()
             let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
             let loop = try EventLoop()
             let place = try place.place()
             let bus = try privateBus(place, loop, signals, count: readsInput ? .max : wanted.count)
             defer { bus?.end() }
             return try fetch(
-                wanted, readsInput: readsInput, body, netrc, bus.map { .local($0.folder) } ?? place, bus, loop, signals)
+                wanted, readsInput: readsInput, body, netrc, cookies, bus.map { .local($0.folder) } ?? place, bus, loop,
+                signals)
         }
     }
 
     private func fetch(
-        _ wanted: [ListEntry], readsInput: Bool, _ body: [UInt8]?, _ netrc: Netrc?, _ place: BusPlace,
-        _ bus: PrivateBus?, _ loop: EventLoop, _ signals: SignalSource
+        _ wanted: [ListEntry], readsInput: Bool, _ body: [UInt8]?, _ netrc: Netrc?, _ cookies: [FileCookie],
+        _ place: BusPlace, _ bus: PrivateBus?, _ loop: EventLoop, _ signals: SignalSource
     ) throws -> ExitStatus {
         let destination = try destination(interrupt: signals.descriptor)
         let random = String(UInt32.random(in: 0 ... .max), radix: 16)
@@ -160,7 +162,7 @@ struct GetCommand: ParsableCommand {
         // A generated handler has no other users, so its request IDs need no prefix.
         let run = GetRun(
             wanted, readsInput: readsInput, handler, mark: self.naming.handler == nil ? "" : "\(random)-", request,
-            body: body, netrc: netrc, cookies: try cookieFiles.exchange(besides: handler),
+            body: body, netrc: netrc, cookies: cookieFiles.exchange(cookies, besides: handler),
             heads: try headPath.map { path throws(Complaint) in
                 try HeaderOutput(path, interrupt: signals.descriptor)
             }, jobs: course.jobs, hook: try hook.program(),
