@@ -248,6 +248,9 @@ class CommandTests(CacheTestCase):
         self.assertIn("/kept/a?...: from the cache, fresh\n", second.stderr)
         self.assertIn("/kept/b?...: from the cache, revalidated\n", second.stderr)
         self.assertRegex(second.stderr, r"earshot: 2 files, .*, 2 from the cache\n$")
+        single = self.get_command(stated)
+        self.assertRegex(single.stderr, r"^earshot: 1 file, .*, 1 from the cache\n$")
+        self.assertEqual(self.get_command("-q", stated).stderr, "")
         told = [json.loads(line) for line in self.get_command("--json", stated, stale).stdout.splitlines()]
         self.assertEqual({line["index"]: line["source"] for line in told}, {1: "cache", 2: "revalidated"})
 

@@ -182,10 +182,12 @@ final class GetRun {
                 ask: { [unowned self] in session.connection.query(.why(handler, $0)) }))
     }
 
-    /// Prints the last line of a run with several URLs, and of any run on a terminal or with -v.
+    /// Prints the last line of a run with several URLs, and of any run on a terminal or with -v. A body from the cache
+    /// is always reported, because the server may have a newer one.
     private func summarize(seconds: Double) {
         let isList = known > 1 || readsInput
-        guard isList || isVerbose || ErrorStream().isTerminal && !destination.isTerminal else { return }
+        let isCached = tally.cached > 0 && !tellsJSON
+        guard isList || isVerbose || isCached || ErrorStream().isTerminal && !destination.isTerminal else { return }
         // A single failure has its own message.
         guard isList || isInterrupted || tally.failed == 0 else { return }
         let repeats = isInterrupted && !readsInput && (isList && destination.isFolder || files.resumes)
