@@ -186,6 +186,39 @@ class ListTests(TestCase):
         self.assertTrue(self.files("partial") == {"rest": bytes(100_000) + content[100_000:], "done": bytes(300_000),
                                                   "newer": bytes(10), "fresh": content})
 
+    def test_a_complete_file_is_fetched_anew_if_only_its_entity_tag_has_changed(self):
+        """The new version has the length and the time of the old one."""
+        content, versions = {"tagged": body(1_000, "one"), "untagged": body(1_000, "one")}, {"tagged": '"1"', "untagged": None}
+        asked = []
+
+        def serve(connection):
+            while request := connection.head():
+                target = request.split(" ")[1].strip("/")
+                fields = dict(line.lower().split(": ", 1) for line in request.split("\r\n")[1:] if line)
+                asked.append((target, fields.get("if-range")))
+                known = content[target]
+                is_current = fields.get("if-range") in (None, versions[target])
+                tag = f"ETag: {versions[target]}\r\n" if versions[target] else ""
+                tag += "Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n"
+                if "range" in fields and is_current:
+                    connection.send(f"HTTP/1.1 416 R\r\n{tag}Content-Range: bytes */1000\r\nContent-Length: 0\r\n\r\n".encode())
+                else:
+                    connection.send(f"HTTP/1.1 200 OK\r\n{tag}Content-Length: 1000\r\n\r\n".encode(), known)
+
+        with ScriptedOrigin(serve) as origin:
+            urls = [f"{origin.url}/{name}" for name in content]
+            for arguments in (["-d", "tags", *urls], ["-d", "tags", *urls]):
+                got = self.get("--continue", *arguments)
+            self.assertIn("2 skipped", got.stderr)
+            content.update(tagged=body(1_000, "two"), untagged=body(1_000, "two"))
+            versions.update(tagged='"2"')
+            self.assertIn("1 skipped", self.get("--continue", "-d", "tags", *urls).stderr)
+            files = self.files("tags")
+            self.assertTrue(files == {"tagged": body(1_000, "two"), "untagged": body(1_000, "one")})
+            self.assertIn("2 skipped", self.get("--continue", "-d", "tags", *urls).stderr)
+        self.assertEqual([tag for name, tag in asked if name == "tagged"], [None, '"1"', '"1"', '"2"'])
+        self.assertEqual({tag for name, tag in asked if name == "untagged"}, {None})
+
     def test_an_interrupted_file_stays_for_continue(self):
         target = self.bus.folder / "kept-part"
         url = f"{self.origin.url}/steps/kept-part?bytes=400000"

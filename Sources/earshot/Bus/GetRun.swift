@@ -308,6 +308,7 @@ final class GetRun {
                     outcome.path = try destination.write(
                         self.body(of: outcome, body), of: item, outcome.response, modified: modified)
                 }
+                if files.resumes, let path = outcome.path { FileTag.keep(of: outcome.response, at: path) }
             } catch {
                 switch error {
                 case .lostSource:

@@ -48,6 +48,8 @@ struct ExistingFile {
     mutating func requestRest(_ fetch: inout Fetch) {
         fetch.add(field: "range: bytes=\(length)-")
         fetch.add(field: "accept-encoding: identity")
+        // The server then sends the complete body if the file is of another version, also one of the same length.
+        if let tag = FileTag.read(path) { fetch.add(field: "if-range: \(tag)") }
         digest = fetch.options.digest
         fetch.options.digest = nil
     }

@@ -18,6 +18,11 @@ class Connection:
 
     def request(self):
         """Returns the target of the next request; None at the end of the connection."""
+        head = self.head()
+        return head and head.split(" ")[1]
+
+    def head(self):
+        """Returns the head of the next request; None at the end of the connection."""
         received = b""
         while not received.endswith(b"\r\n\r\n"):
             try:
@@ -27,7 +32,7 @@ class Connection:
             if not data:
                 return None
             received += data
-        return received.split(b" ")[1].decode()
+        return received.decode()
 
     def send(self, *pieces):
         """Sends the pieces together, each in its own TLS record."""

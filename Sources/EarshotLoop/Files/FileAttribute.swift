@@ -1,0 +1,31 @@
+internal import CLinux
+internal import Glibc
+
+/// Extended attribute of files, xattr(7). File systems without attributes, and links, have none.
+public struct FileAttribute: Sendable {
+    private let name: String
+    /// Maximum length of a value in bytes. Longer ones are not read.
+    private let mostBytes: Int
+
+    public init(_ name: String, mostBytes: Int) {
+        self.name = name
+        self.mostBytes = mostBytes
+    }
+
+    /// Returns the value of a file; nil without one.
+    public func value(of path: String) -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: mostBytes)
+        let count = unsafe lgetxattr(ByteText.path(path), name, &bytes, bytes.count)
+        return count < 0 ? nil : Array(bytes[..<count])
+    }
+
+    /// Sets the value of a file, or removes it.
+    ///
+    /// - Returns: whether the file system did so.
+    @discardableResult
+    public func set(_ value: [UInt8]?, of path: String) -> Bool {
+        let path = ByteText.path(path)
+        guard let value else { return unsafe lremovexattr(path, name) == 0 }
+        return unsafe lsetxattr(path, name, value, value.count, 0) == 0
+    }
+}
