@@ -33,10 +33,14 @@ struct CoreRig {
 
     // MARK: Peers
 
-    mutating func client(_ number: UInt64, window: Int? = 256) -> ClientID {
+    mutating func client(
+        _ number: UInt64, window: Int? = 256, _ change: (inout Hello) -> Void = { _ in }
+    ) -> ClientID {
         let id = ClientID(rawValue: number)
         connect(id)
-        core.clientSaid(.hello(Hello(client: "c\(number)", window: window)), by: id, now: now)
+        var hello = Hello(client: "c\(number)", window: window)
+        change(&hello)
+        core.clientSaid(.hello(hello), by: id, now: now)
         return id
     }
 

@@ -19,10 +19,11 @@ import Testing
         #expect(whole > 100 && whole < most)
         stream.write(line, dropped: report)
         let later = read(reader).filter { !$0.isEmpty }
-        #expect(
-            later.map { String(decoding: $0, as: UTF8.self) } == [
-                "dropped \(most - whole)", String(decoding: line.dropLast(), as: UTF8.self),
-            ])
+        #expect(later.last == Array(line.dropLast()) && later.count <= 2)
+        // The report is shorter than a line, so it may fit where no line does.
+        let reports = (first + later).map { String(decoding: $0, as: UTF8.self).split(separator: " ") }
+        let dropped = reports.reduce(0) { $0 + ($1.first == "dropped" ? Int($1[1]) ?? 0 : 0) }
+        #expect(dropped == most - whole)
     }
 
     @Test func `a pipe keeps its flags, which other programs share`() throws {

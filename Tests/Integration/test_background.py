@@ -1,5 +1,6 @@
 """Background work: submit with a directory, a worker that waits, and the commands list, wait, stop, drain and cache clear."""
 
+import functools
 import json
 import os
 import pathlib
@@ -7,9 +8,9 @@ import shutil
 import signal
 import unittest
 
-from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.harness import Bus, Commands, TestCase, binary, temporary_folder
 from support.origin import Origin
-from support.processes import eventually, kill, marked
+from support.processes import Program, eventually, kill, marked
 
 
 class ListTests(TestCase):
@@ -144,7 +145,49 @@ class SubmitTests(TestCase):
             self.assertEqual(len(list((bus.folder / "out").iterdir())), 2)
             results = [json.loads(line) for line in (bus.folder / "log").read_text().splitlines() if line.startswith("{")]
             self.assertEqual(sorted(result.get("code", "") for result in results), ["", "", "http-status"])
-            self.assertEqual(bus.run("list", "submit/a").stdout, b"")
+            states = [line.split(b"\t")[0] for line in bus.run("list", "submit/a").stdout.splitlines()]
+            self.assertEqual(states, [b"held:http-status"], "only the failure stays")
+
+    def test_retry_writes_the_bodies_of_failed_requests_into_the_directory(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            failing = [f"{origin.url}/flaky/2?status=404&seed={number}" for number in range(300)]
+            (bus.folder / "list").write_text("\n".join([*failing, f"{origin.url}/bytes/50"]))
+            out, log, records = bus.folder / "out", bus.folder / "log", bus.folder / "state" / "earshot" / "background"
+            before = set(marked(bus.mark))
+            ended = functools.partial(eventually, lambda: set(marked(bus.mark)) <= before, "the process ends", 60)
+            submit = bus.run("submit", "--retries", "0", "-i", "list", "-d", "out", "--log", "log", "--handler", "submit/f",
+                             "--exec", "true {}")
+            self.assertEqual(submit.status, 0, submit.describe())
+            ended()
+            self.assertEqual((len(list(out.iterdir())), len(list(records.iterdir()))), (1, 1))
+
+            # From another directory, first one of them, which fails once more, and then all.
+            requests = [line.split()[1].decode() for line in submit.stdout.splitlines()]
+            again = Program([binary(), "retry", "submit/f", requests[0]], bus.environment, out)
+            self.assertEqual(again.wait(), 0, again.describe())
+            self.assertIn(f"writes the bodies to {out}\n", again.stderr)
+            ended()
+            self.assertEqual(len(list(out.iterdir())), 1)
+            for expected, files in ((300, 2), (299, 301)):
+                repeated = bus.run("retry", "submit/f")
+                self.assertEqual(repeated.stdout, f"repeated {expected} requests of submit/f\n".encode(), repeated.describe())
+                ended()
+                self.assertEqual(len(list(out.iterdir())), files)
+            self.assertEqual(bus.run("list", "submit/f").stdout, b"")
+            self.assertEqual(list(records.iterdir()), [], "nothing is left to repeat")
+            done = [line for line in log.read_text().splitlines() if '"status":200' in line]
+            self.assertEqual(len(done), 301, "each body once")
+
+    def test_one_more_process_at_most_waits_for_that_which_writes_the_bodies(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            before = set(marked(bus.mark))
+            submit = ("submit", "-d", "out", "--handler", "submit/g")
+            for number in range(5):
+                bus.run(*submit, f"{origin.url}/gate/g?n={number}")
+            eventually(lambda: len(set(marked(bus.mark)) - before) == 2, "the others have ended", 30)
+            origin.open_gate("g")
+            eventually(lambda: set(marked(bus.mark)) <= before, "all end", 30)
+            self.assertEqual(len(list((bus.folder / "out").iterdir())), 5)
 
     def test_a_killed_process_leaves_the_results_for_watch(self):
         with Origin() as origin, Bus(workers=1) as bus:

@@ -91,7 +91,8 @@ class LogTests(TestCase):
             get = commands.run("get", "--no-spawn", "-i", "urls", "--json")
             self.assertEqual((get.status, len(get.stdout.splitlines())), (0, 2_000), get.describe())
             serve.terminate()
-            lines = [line for line in serve.stderr.read().splitlines()]
+            with serve.stderr:
+                lines = serve.stderr.read().splitlines()
             self.assertEqual(serve.wait(30), 0)
         missed = [line for line in map(self.parsed, lines) if line.get("message", "").startswith("dropped log lines")]
         self.assertTrue(missed and all(int(line["lines"]) > 0 and line["level"] == "warning" for line in missed), lines[-5:])

@@ -76,13 +76,14 @@ public final class ClientConnection {
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
     ///     milliseconds. It also applies when the process is killed.
     ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
+    ///   - keepsFailures: whether durable failures stay on disk after they are finished, where ``retry(_:)`` repeats them.
     ///   - bodies: way of the bodies that the broker has in files.
     ///   - loop: event loop that runs the connection.
     ///   - onEvent: closure called for each event. It may call this object.
     /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` for an endpoint without `ipc://`.
     public convenience init(
         endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero,
-        finishesNone: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
+        finishesNone: Bool = false, keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
         onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         guard endpoint.hasPrefix("ipc://") else {
@@ -90,7 +91,8 @@ public final class ClientConnection {
         }
         try self.init(
             endpoints: [BusEndpoint(socket: String(endpoint.dropFirst(6)))], client: client, window: window,
-            lease: lease, finishesNone: finishesNone, bodies: bodies, loop: loop, onEvent: onEvent)
+            lease: lease, finishesNone: finishesNone, keepsFailures: keepsFailures, bodies: bodies, loop: loop,
+            onEvent: onEvent)
     }
 
     /// Starts to connect to the first of several buses that can be reached.
@@ -106,24 +108,26 @@ public final class ClientConnection {
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
     ///     milliseconds; nil for a minute over a network, and none on this machine.
     ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
+    ///   - keepsFailures: whether durable failures stay on disk after they are finished, where ``retry(_:)`` repeats them.
     ///   - bodies: way of the bodies that the broker has in files. With a bus on a network they are always pulled.
     ///   - loop: event loop that runs the connection.
     ///   - onEvent: closure called for each event. It may call this object.
     /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` if libzmq is missing.
     public convenience init(
         endpoints: [BusEndpoint], client: String? = nil, window: Int = 256, lease: Duration? = nil,
-        finishesNone: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
+        finishesNone: Bool = false, keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
         onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         try self.init(
             endpoints, sharing: nil, client: client, window: window, lease: lease, finishesNone: finishesNone,
-            bodies: bodies, loop: loop, onEvent: onEvent)
+            keepsFailures: keepsFailures, bodies: bodies, loop: loop, onEvent: onEvent)
     }
 
     /// - Parameter network: thread of libzmq; nil to start one if it is needed.
     init(
         _ endpoints: [BusEndpoint], sharing network: Network?, client: String?, window: Int, lease: Duration?,
-        finishesNone: Bool, bodies: BodyAccess, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
+        finishesNone: Bool, keepsFailures: Bool = false, bodies: BodyAccess, loop: EventLoop,
+        onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         guard !endpoints.isEmpty else {
             throw ClientError(.invalidRequest, "the list of buses is empty: give at least one address")
@@ -138,6 +142,7 @@ public final class ClientConnection {
             min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
         // A lease requires a client name.
         if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
+        hello.keepsFailures = keepsFailures
         hello.isPulling = bodies == .pull || endpoints.contains(where: \.isRemote)
         core = ClientCore(hello: hello, finishesNone: finishesNone)
         try connect()

@@ -53,6 +53,7 @@ extension BrokerCore {
         clients.open(client, leaseMilliseconds: min(lease, WireLimits.leaseSeconds * 1_000))
         clients[client].deliveries.attach(size: hello.window)
         setPulling(hello.isPulling, of: client)
+        clients[client].keepsFailures = hello.keepsFailures
         var welcome = Welcome(broker: instance, window: hello.window)
         welcome.isPulling = hello.isPulling
         if clients[client].leaseMilliseconds > 0 {

@@ -43,6 +43,8 @@ struct ClientSession {
     var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
     var chargedBytes = 0
+    /// Whether durable failures stay on disk after its acknowledgement.
+    var keepsFailures = false
     /// Whether the core has asked the shell to close it.
     var isClosing = false
 

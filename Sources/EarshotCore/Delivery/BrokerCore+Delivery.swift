@@ -256,7 +256,9 @@ extension BrokerCore {
             clients[client].deliveries.removeFirst(weight(of: due))
             ledger.deliveries.acknowledged += 1
             // A request without an owner belongs to all subscribers: the first acknowledgement frees its ID.
-            if let interest = record(of: due), interests[interest].owner == nil { unlist(interest) }
+            if let interest = record(of: due), interests[interest].owner == nil, !keepsFailure(of: interest, client) {
+                unlist(interest)
+            }
             settle(due, by: client)
         }
         chargeWindow(of: client)

@@ -328,10 +328,15 @@ extension BrokerCore {
         handlers.rest(interest, of: handler)
         if isExpired(interest) {
             orphan(interest)
-        } else if !listeners(of: handler).isEmpty {
+        } else if listeners(of: handler).contains(where: { !keepsFailure(of: interest, $0) }) {
             durables.claim(interest)
             readClaims()
         }
+    }
+
+    /// Whether a request has a failure on disk that stays after the acknowledgement of this client.
+    func keepsFailure(of interest: Int32, _ client: Int32) -> Bool {
+        clients[client].keepsFailures && durables.failure(of: interest) != nil
     }
 
     /// Leaves `resting` for `recording`, before another phase is entered.

@@ -256,6 +256,15 @@ extension HeadReader {
         }
     }
 
+    /// Parses `failures` of HELLO.
+    static func keepsFailures(_ text: HeadText) throws(WireError) -> Bool {
+        switch text {
+        case "keep": return true
+        case "take": return false
+        default: throw WireError(.badMessage, "failures must be take or keep")
+        }
+    }
+
     static func identifier(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard Ascii.isIdentifier(text.bytes) else {
             throw WireError(.badMessage, "\(name) must be 1 to \(WireLimits.identifierBytes) visible ASCII bytes")

@@ -160,6 +160,8 @@ public struct Hello: Equatable, Sendable {
     public var replies: UInt64?
     /// Whether bodies in files are read with READ. The broker then names no paths.
     public var isPulling = false
+    /// Whether durable failures stay on disk after their acknowledgement, where RETRY repeats them.
+    public var keepsFailures = false
     /// Principal that owns the session; nil for that of the connection.
     public var principal: PrincipalName?
     /// Proof that the sender is the gateway, which may name any principal. Nil from all other clients.
@@ -182,6 +184,7 @@ public struct Hello: Equatable, Sendable {
             case "token": token = try HeadReader.token(value)
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
+            case "failures": keepsFailures = try HeadReader.keepsFailures(value)
             case "principal": principal = try HeadReader.principal(value)
             case "proof": proof = try HeadReader.proof(value)
             default: break
@@ -198,6 +201,7 @@ public struct Hello: Equatable, Sendable {
         writer.field("token", token?.description)
         writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
+        writer.field("failures", if: keepsFailures, "keep")
         writer.field("principal", principal?.description)
         writer.field("proof", proof?.description)
         return writer.finished()

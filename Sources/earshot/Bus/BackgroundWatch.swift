@@ -9,6 +9,9 @@ struct BackgroundWatch {
     /// Descriptor of the log.
     private let log: Int32
 
+    /// Directory of the bodies.
+    let directory: String
+
     /// Checks the directory and opens the log before any request is submitted.
     ///
     /// - Parameters:
@@ -17,9 +20,20 @@ struct BackgroundWatch {
     init(_ handler: HandlerPattern, _ directory: String, log: String?, _ hook: HookProgram?, _ place: BusPlace)
         throws
     {
-        let directory = Folder.absolute(directory)
+        // A later process may start in another directory.
+        let words = hook?.words.enumerated().map { $0 == 0 && $1.contains("/") ? Folder.absolute($1) : $1 }
+        try self.init(
+            BackgroundRecord(
+                bus: place.arguments, handler: handler.description,
+                directory: Folder.absolute(directory), log: log.map { Folder.absolute($0) } ?? "",
+                exec: words?.joined(separator: " ") ?? ""))
+    }
+
+    /// Prepares the process of a note.
+    init(_ record: BackgroundRecord) throws {
+        directory = record.directory
         _ = try Destination.folder(directory, interrupt: -1)
-        let path = log.map { Folder.absolute($0) } ?? "/dev/null"
+        let path = record.log.isEmpty ? "/dev/null" : record.log
         let opened = unsafe open(ByteText.path(path), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
         // A child's streams must be other descriptors than 0, 1 and 2, which may be closed here.
         self.log = opened < 0 ? opened : fcntl(opened, F_DUPFD_CLOEXEC, 3)
@@ -30,8 +44,9 @@ struct BackgroundWatch {
         close(opened)
         arguments =
             [
-                "earshot", "watch", "--until-done", "--json", "--directory=\(directory)",
-            ] + place.arguments + (hook.map { ["--exec=\($0.text)"] } ?? []) + ["--", handler.description]
+                "earshot", "watch", "--until-done", "--keep-failures", "--json", "--directory=\(directory)",
+                "--noted-log=\(record.log)",
+            ] + record.bus + (record.exec.isEmpty ? [] : ["--exec=\(record.exec)"]) + ["--", record.handler]
     }
 
     /// Starts the process. It has a process group of its own, so the end of the shell does not reach it.

@@ -36,10 +36,11 @@ final class BusSession {
     ///   - patience: maximum time until the broker answers; nil for the default.
     ///   - window: maximum number of unacknowledged terminals.
     ///   - finishesNone: whether the caller acknowledges each terminal.
+    ///   - keepsFailures: whether durable failures stay on disk after their acknowledgement.
     /// - Throws: `Complaint` if no broker serves it.
     static func find(
         in place: BusPlace, client: String, patience: Duration? = nil, window: Int = 256,
-        finishesNone: Bool = false,
+        finishesNone: Bool = false, keepsFailures: Bool = false,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try place.isServed() else {
@@ -48,13 +49,14 @@ final class BusSession {
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
         return try BusSession(
             place, EventLoop(), signals, client: client, window: window, patience: patience,
-            finishesNone: finishesNone,
+            finishesNone: finishesNone, keepsFailures: keepsFailures,
             onEvent)
     }
 
     init(
         _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, client: String, window: Int,
-        patience: Duration? = nil, finishesNone: Bool = false, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
+        patience: Duration? = nil, finishesNone: Bool = false, keepsFailures: Bool = false,
+        _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
         self.place = place
         self.loop = loop
@@ -64,6 +66,7 @@ final class BusSession {
         let door = Door()
         connection = try ClientConnection(
             endpoints: place.endpoints, client: "\(client)-\(getpid())", window: window, finishesNone: finishesNone,
+            keepsFailures: keepsFailures,
             bodies: Environment.value("EARSHOT_BODIES") == "pull" ? .pull : .path, loop: loop
         ) { event in
             guard let session = door.session else { return }

@@ -16,15 +16,21 @@ final class PendingCount {
     /// Whether results arrived after the open query.
     private var isStale = false
     private var isScheduled = false
+    /// Requests whose failures stay on disk, and which therefore count as pending. At most the durable requests of the
+    /// handler.
+    private var kept: Set<RequestKey> = []
 
     init(_ pattern: HandlerPattern) {
         self.pattern = pattern
     }
 
-    /// Whether no request is pending, and all results have arrived with their bodies.
+    /// Whether no request is pending but those whose failures stay, and all results have arrived with their bodies.
     func isZero(_ session: BusSession) -> Bool {
-        value == 0 && !isAsking && !isScheduled && !session.connection.isReadingBodies
+        value.map { $0 <= kept.count } == true && !isAsking && !isScheduled && !session.connection.isReadingBodies
     }
+
+    /// Whether a failure stays on disk.
+    var hasKept: Bool { !kept.isEmpty }
 
     /// Queries the number, now or after the open query.
     func ask(_ session: BusSession) {
@@ -45,6 +51,13 @@ final class PendingCount {
             isScheduled = false
             ask(session)
         }
+    }
+
+    /// Takes note of a result, whose request may have been repeated.
+    ///
+    /// - Parameter isKept: whether it is a failure that stays on disk.
+    func ended(_ key: RequestKey, isKept: Bool) {
+        if isKept { kept.insert(key) } else { kept.remove(key) }
     }
 
     /// Takes the JSON of an answer to the query.

@@ -12,7 +12,10 @@ struct RetryCommand: ParsableCommand {
         discussion: """
             Repeats the requests whose failures wait on disk for a subscriber, as `earshot list --state failed` shows them. \
             They keep their options. A failure that a subscriber has acknowledged is gone, such as one that \
-            `earshot watch` has printed.
+            `earshot watch` has printed; --keep-failures prevents this.
+
+            Requests of `earshot submit -d` keep their directory, too: a process in the background writes the bodies to \
+            it, as after `submit`. Other results wait for `earshot watch`.
 
             A request that is not durable belongs to the command that made it. Repeat the failures of a list with \
             `earshot get -i LIST --failed FILE`, and then `earshot get -i FILE`.
@@ -46,9 +49,10 @@ struct RetryCommand: ParsableCommand {
     func run() throws {
         try conclude {
             let keys = try selected()
-            let retried = keys.isEmpty ? 0 : try retry(keys)
-            try StandardOutput().write(report(retried))
-            return retried < id.count ? .noInput : .done
+            let retried = keys.isEmpty ? [] : try retry(keys)
+            try StandardOutput().write(report(retried.count))
+            try restartWatches(of: Set(retried.map(\.handler)))
+            return retried.count < id.count ? .noInput : .done
         }
     }
 
@@ -68,13 +72,23 @@ struct RetryCommand: ParsableCommand {
         return keys
     }
 
-    /// Repeats requests and returns the number of those that the broker has accepted.
-    private func retry(_ keys: [RequestKey]) throws -> Int {
+    /// Starts the processes again that write the bodies of `earshot submit -d`.
+    private func restartWatches(of handlers: Set<HandlerID>) throws {
+        guard !handlers.isEmpty else { return }
+        let bus = try place.place().arguments
+        for record in BackgroundRecord.all() where handlers.contains(where: { record.covers($0, on: bus) }) {
+            try BackgroundWatch(record).start()
+            Complaint.say("a process in the background writes the bodies to \(record.directory)")
+        }
+    }
+
+    /// Repeats requests and returns those that the broker has accepted.
+    private func retry(_ keys: [RequestKey]) throws -> [RequestKey] {
         var open = Set(keys)
-        var count = 0
+        var repeated: [RequestKey] = []
         let session = try BusSession.find(in: place.place(), client: "retry") { session, event in
             switch event {
-            case .accepted(let key): if open.remove(key) != nil { count += 1 }
+            case .accepted(let key): if open.remove(key) != nil { repeated.append(key) }
             case .refused(let reply):
                 guard let handler = reply.handler, let request = reply.request else {
                     return session.end(Refused.complaint(reply))
@@ -93,7 +107,7 @@ struct RetryCommand: ParsableCommand {
         }
         for key in open { session.connection.retry(key) }
         try session.run { open.isEmpty }
-        return count
+        return repeated
     }
 
     private func report(_ count: Int) -> [UInt8] {

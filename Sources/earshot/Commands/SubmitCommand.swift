@@ -17,8 +17,10 @@ struct SubmitCommand: ParsableCommand {
             broker and of the machine, until its result is acknowledged or the setting durable-time has passed.
 
             With -d the requests are durable, and a process in the background writes the bodies: `earshot watch -d DIR \
-            --until-done HANDLER`. If it ends early, as at a restart of the machine or for a full disk, the results stay \
-            on disk, and the same command continues.
+            --until-done --keep-failures HANDLER`. If it ends early, as at a restart of the machine or for a full disk, \
+            the results stay on disk, and the same command continues. Requests that fail stay on disk as well: \
+            `earshot retry HANDLER` repeats them and writes their bodies to the same directory, `earshot drop HANDLER` \
+            removes them.
 
               earshot submit --handler gallery/1 https://example.org/
               earshot submit --durable --handler night/backup https://example.org/

@@ -55,6 +55,11 @@ struct WatchCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
+            let lock: BackgroundLock?
+            switch target.backgroundTurn(handler, hook.exec, try place.place()) {
+            case .taken(let taken): lock = taken
+            case .waitedFor: return .done
+            }
             var tally = Tally()
             var destination = Destination.nowhere()
             var hooks: HookRuns?
@@ -63,7 +68,7 @@ struct WatchCommand: ParsableCommand {
             // An unprinted result stays unacknowledged, so the broker redelivers a durable one to the next subscriber.
             let session = try BusSession.find(
                 in: place.place(), client: "watch", patience: target.untilDone ? Self.patience : nil,
-                finishesNone: true
+                finishesNone: true, keepsFailures: target.keepFailures
             ) {
                 session, event in
                 switch event {
@@ -74,6 +79,8 @@ struct WatchCommand: ParsableCommand {
                         tally.count(outcome)
                         let finish = { [unowned session] in
                             session.connection.finish(delivery)
+                            let isKept = target.keepFailures && outcome.staysFailed(delivery.terminal)
+                            pending?.ended(delivery.key, isKept: isKept)
                             pending?.resultArrived(session)
                         }
                         if let hooks { hooks.add(outcome, delivery.key, ended: finish) } else { finish() }
@@ -101,6 +108,7 @@ struct WatchCommand: ParsableCommand {
             try session.run {
                 hooks?.count ?? 0 == 0 && (tally.total >= count ?? .max || pending?.isZero(session) == true)
             }
+            if pending?.hasKept == false { lock?.forget() }
             return tally.status
         }
     }
@@ -191,6 +199,36 @@ struct WatchOptions: ParsableArguments {
     @Flag(help: "Exit when no request of the handler is pending.")
     var untilDone = false
 
+    @Flag(help: "Leave durable failures on disk, where `earshot retry` repeats them.")
+    var keepFailures = false
+
     @Flag(help: "Print each result as a line of JSON.")
     var json = false
+
+    /// Path of the log of a watch that `submit` or `retry` has started, to be noted for `retry`; empty without a log.
+    @Option(help: .private, completion: ShellCompletion.none)
+    var notedLog: String?
+
+    /// Whether a process may begin to write the bodies.
+    enum Turn {
+        /// It may; nil without a note.
+        case taken(BackgroundLock?)
+        /// Another process waits, and sees all requests of now.
+        case waitedFor
+    }
+
+    /// Notes a watch in the background, and waits until no other process of the same note runs.
+    func backgroundTurn(_ handler: HandlerPattern, _ exec: HookProgram?, _ place: BusPlace) -> Turn {
+        guard let notedLog, let directory else { return .taken(nil) }
+        let record = BackgroundRecord(
+            bus: place.arguments, handler: handler.description, directory: directory, log: notedLog,
+            exec: exec?.text ?? "")
+        guard let path = record.path else { return .taken(nil) }
+        do {
+            return try BackgroundLock.take(record, at: path).map { .taken($0) } ?? .waitedFor
+        } catch {
+            Complaint.say("`earshot retry` cannot start this command again: \(error)")
+            return .taken(nil)
+        }
+    }
 }

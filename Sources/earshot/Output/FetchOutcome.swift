@@ -175,3 +175,13 @@ extension FetchOutcome {
         }
     }
 }
+
+extension FetchOutcome {
+    /// Codes of failures that end a durable request for good.
+    private static let finalCodes: Set = ["removed", "cancelled", "expired", "not-stored"]
+
+    /// Whether the failure of a durable request stays on disk if the session keeps failures.
+    func staysFailed(_ terminal: Terminal) -> Bool {
+        terminal.isDurable && code.map { !Self.finalCodes.contains($0) } ?? false
+    }
+}

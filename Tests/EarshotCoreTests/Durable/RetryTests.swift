@@ -188,4 +188,69 @@ struct RetryTests {
         let json = answers.joined()
         #expect(json.contains(#""state":"held""#) && json.contains(#""code":"malformed-url""#))
     }
+
+    // MARK: Failures that stay
+
+    private static func subscribe(_ bed: inout DurableBed, _ client: ClientID) {
+        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: client) }
+    }
+
+    @Test func `a failure stays after the acknowledgement of a session that keeps failures, and comes once`() {
+        var (bed, worker) = Self.failed()
+        let keeper = bed.rig.client(2) { $0.keepsFailures = true }
+        Self.subscribe(&bed, keeper)
+        #expect(bed.rig.terminals(for: keeper) == ["h 1 malformed-url"])
+        bed.pass { $0.say(.acknowledge(1), by: keeper) }
+        #expect(bed.rig.terminals(for: keeper).isEmpty)
+        #expect(bed.disk.rows.count == 1 && bed.rig.core.ledger.requests.pending == 1)
+        #expect(bed.rig.core.ledger.requests.failed.isEmpty && bed.rig.core.ledger.isBalanced)
+        bed.pass { $0.say(Self.retry, by: keeper) }
+        #expect(bed.rig.replies(to: keeper).contains(Self.accepted))
+        bed.finishJobs(worker)
+        #expect(bed.rig.terminals(for: keeper) == ["h 1 200"])
+        bed.pass { $0.say(.acknowledge(2), by: keeper) }
+        #expect(bed.disk.rows.isEmpty && bed.rig.core.ledger.isBalanced)
+    }
+
+    @Test func `a failure that stays is claimed by the next subscriber, whose acknowledgement removes it`() {
+        var (bed, _) = Self.failed()
+        let keeper = bed.rig.client(2) { $0.keepsFailures = true }
+        Self.subscribe(&bed, keeper)
+        bed.pass { $0.say(.acknowledge(1), by: keeper) }
+        let taker = bed.rig.client(3)
+        Self.subscribe(&bed, taker)
+        #expect(bed.rig.terminals(for: taker) == ["h 1 malformed-url"])
+        bed.pass { $0.say(.acknowledge(2), by: keeper) }
+        #expect(bed.disk.rows.count == 1)
+        bed.pass { $0.say(.acknowledge(1), by: taker) }
+        #expect(bed.disk.rows.isEmpty && bed.rig.core.ledger.isBalanced && bed.rig.core.ledger.requests.pending == 0)
+    }
+
+    @Test func `a failure that another subscriber loses is not sent to the one that has acknowledged it`() {
+        var (bed, _) = Self.failed()
+        let keeper = bed.rig.client(2) { $0.keepsFailures = true }
+        let taker = bed.rig.client(3)
+        bed.pass {
+            $0.say(.subscribe(HandlerPattern("h")!), by: keeper)
+            $0.say(.subscribe(HandlerPattern("h")!), by: taker)
+        }
+        bed.pass { $0.say(.acknowledge(1), by: keeper) }
+        bed.pass { $0.core.clientLost(taker, now: $0.now) }
+        #expect(bed.rig.terminals(for: keeper).isEmpty && bed.disk.rows.count == 1)
+    }
+
+    @Test func `a session that keeps failures frees results, and removals end them for good`() {
+        var (bed, worker) = Self.failed()
+        let keeper = bed.rig.client(2) { $0.keepsFailures = true }
+        Self.subscribe(&bed, keeper)
+        bed.pass { $0.say(.acknowledge(1), by: keeper) }
+        bed.pass { rig in
+            rig.fetch("h", "2", "http://a/2", by: keeper) { $0.options.isDurable = true }
+        }
+        bed.finishJobs(worker)
+        bed.pass { $0.say(.acknowledge(2), by: keeper) }
+        #expect(bed.disk.rows.count == 1)
+        bed.pass { $0.say(.remove(HandlerPattern("h")!), by: keeper) }
+        #expect(bed.disk.rows.isEmpty && bed.rig.core.ledger.isBalanced)
+    }
 }

@@ -76,7 +76,7 @@ class Commands:
         self.environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         name, _, value = self.mark.partition("=")
         self.environment.update({name: value, "EARSHOT_RUNTIME": str(runtime), "TMPDIR": str(folder),
-                                 "XDG_CONFIG_HOME": str(folder / "config")})
+                                 "XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")})
 
     def start(self, *arguments, cwd=None):
         return Program([binary(), *arguments], self.environment, cwd or self.folder)
