@@ -113,6 +113,9 @@ extension BrokerCore {
                         json.array(schemes) { $0.value($1) }
                     }
                     json.member("http2", workers[worker].speaksHTTP2)
+                    if !workers[worker].isOwn {
+                        json.member("sandbox", workers[worker].sandbox?.description ?? "off")
+                    }
                     json.member("slots", workers[worker].slots)
                     json.member("running", workers[worker].leases.count - workers[worker].cancelling)
                     json.member("cancelling", workers[worker].cancelling + workers[worker].foreign.count)

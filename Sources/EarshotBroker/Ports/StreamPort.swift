@@ -87,6 +87,8 @@ final class StreamPort {
     /// Whether the timer for incomplete messages is set. One timer serves all shortages of memory.
     private var checksFrames = false
     private var lastNumber: UInt64 = 0
+    /// Processes that may not connect.
+    var barred = SandboxedProcesses()
     private var refused = 0
     private var nextWarning = LoopTime(nanoseconds: 0)
     /// Number of messages taken since the caller last reset it.
@@ -153,6 +155,9 @@ final class StreamPort {
 
     /// Process ID of a peer according to the kernel; 0 if unknown.
     func pid(of number: UInt64) -> Int32 { peers[number]?.pid ?? 0 }
+
+    /// Returns a separate handle for a peer's process; nil if it has ended.
+    func process(of number: UInt64) -> ProcessDescriptor? { peers[number].flatMap { processes?.living($0.pid) } }
 
     /// Kills a peer's process.
     func kill(_ number: UInt64) {
@@ -312,6 +317,11 @@ final class StreamPort {
 
     private func admit(_ descriptor: Int32) throws(SystemError) {
         guard let credentials = UnixSocket.credentials(of: descriptor) else { return UnixSocket.close(descriptor) }
+        guard !barred.contains(credentials.pid) else {
+            UnixSocket.close(descriptor)
+            refuse("a worker may not be a client")
+            return
+        }
         let isRefused = !users.permits(credentials.uid, now: loop.now)
         if isRefused {
             refuse(users.isShared ? "user \(credentials.uid) is not in the setting users" : "another user")

@@ -27,6 +27,8 @@ public struct BrokerOptions: Sendable {
     /// Number of workers that may still run attempts of an earlier broker. The broker waits up to a second for them
     /// before it assigns jobs.
     public var expectedWorkers = 0
+    /// Process IDs of the supervisor's workers, which may not be clients.
+    public var workerPids: [Int32] = []
 
     public init(runtimeFolder: String, spoolFolder: String) {
         self.runtimeFolder = runtimeFolder

@@ -42,10 +42,12 @@ extension BrokerProcess {
             bus.close(client.rawValue)
         case .worker(.send(let worker, let message)):
             if logsAttempts, case .job(let job) = message { log(job, to: worker) }
+            if case .job(let job) = message { sendFiles(of: job.route, to: worker) }
             // A worker that is full or gone loses its jobs with its connection.
             if work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { blocked(worker) }
         case .worker(.sendJob(let worker, let job, let body)):
             if logsAttempts { log(job, to: worker) }
+            sendFiles(of: job.route, to: worker)
             let head = PoolMessage.job(job).encoded()
             if work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { blocked(worker) }
         case .worker(.kill(let worker)): kill(worker)
@@ -82,6 +84,19 @@ extension BrokerProcess {
             applyLogSettings()
             supervisor?.tell(change)
         case .supervisor(.ended(let ended)): supervisor?.tell(ended)
+        }
+    }
+
+    /// Sends the files that a job names to its worker, as far as it lacks them.
+    private func sendFiles(of route: Route, to worker: WorkerID) {
+        if let (message, content, workers) = jobFiles.changedHosts(now: loop.now) {
+            // A worker that is full learns of the next change.
+            for worker in workers { _ = work.send(message.encoded(), content, to: worker) }
+        }
+        guard !route.isUsual else { return }
+        for (message, content) in jobFiles.messages(for: route, to: worker.rawValue) {
+            // A worker that is full does not accept the JOB either.
+            _ = work.send(message.encoded(), content, to: worker.rawValue)
         }
     }
 

@@ -28,8 +28,18 @@ extension BrokerProcess {
                 metadata: ["attempt": "\(completion.attempt)", "status": "\(completion.status)"])
         case .failed(let attempt, let code, _, _, _, _):
             logger.debug("an attempt failed", metadata: ["attempt": "\(attempt)", "code": "\(code)"])
-        case .ready, .holds, .progress, .slots, .pong, .bye: break
+        case .ready, .holds, .progress, .slots, .sandbox, .pong, .bye: break
         }
+    }
+
+    /// Bars a worker in a sandbox from the clients' socket, and logs the first sandbox that lacks a part.
+    func sandboxed(_ worker: UInt64, _ parts: SandboxParts) {
+        if parts.filtersCalls, let process = work.process(of: worker) { bus.barred.insert(process) }
+        guard !parts.isComplete, !hasLoggedSandbox else { return }
+        hasLoggedSandbox = true
+        logger.warning(
+            "the sandbox of the workers is incomplete",
+            metadata: ["sandbox": "\(parts)", "reason": "\(parts.error ?? "")"])
     }
 
     /// Logs a terminal when it is sent, or stored for a slow client. A repeated delivery has another line.

@@ -57,6 +57,10 @@ public final class BrokerProcess {
     /// Whether workers connected, introduced themselves or left in this pass.
     private var hasWorkerNews = false
     private var lastBody: UInt64 = 0
+    /// Files of jobs, as far as the workers have them.
+    var jobFiles: JobFiles
+    /// Whether the log has a worker without a complete sandbox.
+    var hasLoggedSandbox = false
     /// Whether each attempt is logged, and each terminal.
     private(set) var logsAttempts = false
     private(set) var logsAccess = false
@@ -104,6 +108,7 @@ public final class BrokerProcess {
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
         // The kernel kills the broker of a dead supervisor. It may hold its locks for a moment.
         let patience = options.parentPid == nil ? 0 : Self.lockMilliseconds
+        jobFiles = JobFiles(hasPredecessor: hasPredecessor)
         guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock", afterHolder: patience) else {
             throw BrokerError("a broker runs in \(options.runtimeFolder) already")
         }
@@ -143,6 +148,7 @@ public final class BrokerProcess {
         applyLogSettings()
         try applyUsers()
         if let cache { try listen(to: cache) }
+        for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map { bus.barred.insert($0) } }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
         // Processes that write to the spool are workers of an earlier broker, with or without a supervisor.
@@ -247,7 +253,11 @@ public final class BrokerProcess {
                 let message = try WorkerMessage(head: head, body: body)
                 // Before the core retries the flight.
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _) = message { places?.look() }
-                if case .ready = message { hasWorkerNews = true }
+                if case .ready(let ready) = message {
+                    hasWorkerNews = true
+                    if ready.needsFiles { jobFiles.joined(peer) }
+                }
+                if case .sandbox(let parts) = message { sandboxed(peer, parts) }
                 if case .bye = message { hasWorkerNews = true }
                 let worker = WorkerID(rawValue: peer)
                 if logsAttempts { log(message, by: worker) }
@@ -263,6 +273,7 @@ public final class BrokerProcess {
             core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let pid, let process):
             hasWorkerNews = true
+            jobFiles.left(peer)
             if process == nil { keepParts(of: WorkerID(rawValue: peer), pid: pid) }
             disconnected[WorkerID(rawValue: peer)] = process
             core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)

@@ -50,7 +50,11 @@ extension BrokerCore {
     /// Sends a worker its limits. A user's own worker decides its number of slots itself.
     mutating func sayLimits(to worker: Int32) {
         var terms = workerLimits
-        if workers[worker].isOwn { terms.slots = nil }
+        if workers[worker].isOwn {
+            terms.slots = nil
+            // It may open any file for its work.
+            terms.sandbox = 1
+        }
         workers.told(slots: terms.slots, worker)
         actions.append(.worker(.send(workers[worker].id, .limits(terms))))
     }

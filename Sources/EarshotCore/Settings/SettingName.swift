@@ -35,6 +35,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case cookieTime = "cookie-time"
     case shareBetweenUsers = "share-between-users"
     case admission
+    case sandbox
     case logLevel = "log-level"
     case accessLog = "access-log"
 
@@ -157,6 +158,10 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(
                 .word(["open", "closed"]), .permission(\.isAdmitting),
                 help: "whether new requests are accepted; `earshot drain` closes it")
+        case .sandbox:
+            .init(
+                .word(["on", "off"]), .workers(\.sandbox, 0),
+                help: "restriction of workers that start later to the files that they need")
         case .logLevel:
             .init(
                 .word(LogSeverity.allCases.map(\.rawValue)),

@@ -68,7 +68,7 @@ extension BrokerCore {
                 work.parts = [part(file, of: attempt, by: worker)]
             }
         case .bye: work = fileWork(beforeLossOf: worker)
-        case .ready, .holds, .progress, .slots, .pong: break
+        case .ready, .holds, .progress, .slots, .sandbox, .pong: break
         }
         return work
     }

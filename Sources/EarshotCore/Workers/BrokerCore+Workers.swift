@@ -94,6 +94,7 @@ extension BrokerCore {
             partTold(part, of: attempt, at: worker)
             attemptProgressed(attempt, received, total, by: worker, now: now)
         case .slots(let slots): workers.offered(slots, by: worker)
+        case .sandbox(let parts): workers.sandboxed(parts, worker)
         case .bye: workerGone(id, isDeath: false, now: now)
         }
     }

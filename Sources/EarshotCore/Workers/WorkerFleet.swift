@@ -202,6 +202,9 @@ struct WorkerFleet {
     /// Handles a change of the slots that a worker offers.
     mutating func offered(_ slots: Int, by worker: Int32) { workers[worker].offers(slots) }
 
+    /// Records the sandbox of a worker.
+    mutating func sandboxed(_ parts: SandboxParts, _ worker: Int32) { workers[worker].sandbox = parts }
+
     /// Handles the slots that LIMITS assigned to a worker; nil if the worker decides.
     mutating func told(slots: Int?, _ worker: Int32) { workers[worker].wishFor(slots) }
 

@@ -59,6 +59,8 @@ struct WorkerSession {
     var hearsDrain = false
     /// Whether it supports HTTP/2.
     var speaksHTTP2 = false
+    /// Parts of its sandbox that took effect; nil without a SANDBOX.
+    var sandbox: SandboxParts?
     /// Whether its heartbeat timer runs.
     var isWatched = false
     /// Time of a PING without an answer; nil if there is none.

@@ -29,5 +29,8 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
         }
     }
 
+    /// Whether a permission is missing.
+    public var isDenied: Bool { number == EACCES }
+
     public var description: String { unsafe "\(call): \(String(cString: strerror(number)))" }
 }

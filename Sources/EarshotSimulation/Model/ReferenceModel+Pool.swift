@@ -15,6 +15,7 @@ extension ReferenceModel {
         case .holds(let held): told(held, by: worker)
         case .progress(let attempt, _, _, let part): partTold(part, of: attempt, at: worker)
         case .slots(let slots): worker.slots = slots
+        case .sandbox: break
         case .bye: workerGone(id, isDeath: false)
         case .done(let completion):
             if let file = completion.file { files.insert(file) }

@@ -86,7 +86,7 @@ struct Replay {
         case .done(let completion): return completion.attempt
         case .failed(let attempt, _, _, _, _, _), .progress(let attempt, _, _, _): return attempt
         case .holds(let held): return held.attempt
-        case .ready, .slots, .pong, .bye: return nil
+        case .ready, .slots, .sandbox, .pong, .bye: return nil
         }
     }
 
@@ -105,7 +105,7 @@ struct Replay {
         case .holds(var held):
             held.attempt = attempt
             return .workerSaid(worker, .holds(held), body)
-        case .ready, .slots, .pong, .bye: return event
+        case .ready, .slots, .sandbox, .pong, .bye: return event
         }
     }
 }

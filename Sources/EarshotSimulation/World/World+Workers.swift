@@ -204,7 +204,7 @@ extension World {
         case .error where isOwn(number) && !workers[number].isWelcome:
             // There is no room for its schemes: its user starts another one.
             workerDies(number)
-        case .drain, .error: break
+        case .drain, .error, .file: break
         }
     }
 

@@ -65,6 +65,9 @@ public struct Route: Hashable, Sendable {
 
     public init() {}
 
+    /// Paths of its files.
+    public var files: [String] { [caFile, clientCertificate, clientKey].compactMap(\.self) }
+
     /// Whether the route is the default.
     public var isUsual: Bool { particulars == nil }
 
@@ -118,7 +121,7 @@ public struct Route: Hashable, Sendable {
         return text.string
     }
 
-    private static func path(_ text: String) throws(WireError) -> String {
+    static func path(_ text: String) throws(WireError) -> String {
         guard text.utf8.first == Ascii.slash, text.utf8.count <= WireLimits.pathBytes else {
             throw WireError(.badMessage, "a file must be an absolute path of at most \(WireLimits.pathBytes) bytes")
         }

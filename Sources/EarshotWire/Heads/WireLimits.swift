@@ -28,6 +28,10 @@ public enum WireLimits {
     public static let bodyBytes = 1 << 50
     /// Maximum length of a file's path in bytes: PATH_MAX of limits.h.
     public static let pathBytes = 4_096
+    /// Number of places for files in a worker's table. A job names three files at most, and a bus uses few certificates.
+    public static let files = 16
+    /// Maximum size of a certificate or key file in bytes: four times a system's certificate bundle.
+    public static let fileBytes = 1 << 20
     /// Maximum length of a client's coalescing key in bytes.
     public static let keyBytes = 200
     /// Maximum number of named fields in one head, including unknown ones.

@@ -3,6 +3,10 @@ public enum PoolMessage: Equatable, Sendable {
     /// Reply to READY, repeated when the limits change.
     case limits(WorkerLimits)
     case job(Job)
+    /// A file that later jobs name, for a place of the worker's table. Its content is the second frame.
+    ///
+    /// - Parameter error: Reason why the broker cannot read it; nil if the content follows.
+    case file(Int, path: String, error: String?)
     /// Raises the maximum body size of an attempt; nil removes it.
     case raise(AttemptID, maxBytes: Int?)
     /// Changes the rate of an attempt; nil removes the limit.
@@ -20,6 +24,11 @@ public enum PoolMessage: Equatable, Sendable {
         switch reader.verb {
         case "LIMITS": self = .limits(try WorkerLimits(reader))
         case "JOB": self = .job(try .decoded(reader))
+        case "FILE":
+            try reader.expectOperands(1)
+            let place = try HeadReader.integer(try reader.operand(0, "place"), in: 0...WireLimits.files, "FILE")
+            guard let path = reader.fields["path"] else { throw WireError(.badMessage, "FILE lacks its path") }
+            self = .file(place, path: try Route.path(path.string), error: reader.fields["error"]?.string)
         case "CANCEL":
             try reader.expectOperands(1)
             self = .cancel(try reader.attempt(0))
@@ -51,6 +60,12 @@ public enum PoolMessage: Equatable, Sendable {
         switch self {
         case .limits(let limits): return limits.encoded()
         case .job(let job): return job.encoded()
+        case .file(let place, let path, let error):
+            var writer = HeadWriter("FILE")
+            writer.operand(place)
+            writer.field("path", path)
+            writer.field("error", error)
+            return writer.finished()
         case .cancel(let attempt):
             var writer = HeadWriter("CANCEL")
             writer.operand(attempt)
@@ -100,6 +115,8 @@ public struct WorkerLimits: Equatable, Sendable {
     public var logLevel: Int?
     /// Whether the worker must send HOLDS for attempts of earlier brokers, some of which may be adopted.
     public var adopts = false
+    /// Whether the worker must restrict itself: 0 for yes, 1 for no, as the setting stores it.
+    public var sandbox = 1
 
     public init(broker: BrokerInstance, spool: String) {
         self.broker = broker
@@ -120,6 +137,7 @@ public struct WorkerLimits: Equatable, Sendable {
             case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
             case "address-policy": addressPolicy = value.string
             case "adoption": adopts = try HeadReader.flag(value, "adoption")
+            case "sandbox": sandbox = try HeadReader.flag(value, "sandbox") ? 0 : 1
             case "spool-free": spoolFreeBytes = try HeadReader.count(value, "spool-free")
             case "max-ratio": maxRatio = try HeadReader.integer(value, in: 0...WireLimits.ratio, "max-ratio")
             case "page-bytes": pageBytes = try HeadReader.count(value, "page-bytes")
@@ -150,6 +168,7 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("page-bytes", pageBytes)
         if let logLevel { writer.field("log-level", LogSeverity.allCases[logLevel].rawValue) }
         writer.field("adoption", if: adopts, "yes")
+        writer.field("sandbox", if: sandbox == 0, "yes")
         writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
         return writer.finished()
     }

@@ -12,6 +12,8 @@ public enum WorkerMessage: Equatable, Sendable {
     case progress(AttemptID, received: Int, total: Int?, part: BodyPart? = nil)
     /// The new number of slots, 1 to 10,000, in response to the number that the broker requested.
     case slots(Int)
+    /// Parts of the sandbox that took effect, after a LIMITS that requires one.
+    case sandbox(SandboxParts)
     /// Reply to PING.
     case pong
     /// The worker exits and holds nothing any more.
@@ -82,6 +84,7 @@ public enum WorkerMessage: Equatable, Sendable {
             try reader.expectOperands(1)
             let slots = try reader.operand(0, "number")
             return .slots(try HeadReader.integer(slots, in: 1...WireLimits.heldAttempts, "SLOTS"))
+        case "SANDBOX": return .sandbox(try SandboxParts(reader))
         case "PONG": return .pong
         case "BYE": return .bye
         default: throw WireError(.unknownVerb, "EARW/1 has no such verb for workers")
@@ -113,6 +116,7 @@ public enum WorkerMessage: Equatable, Sendable {
             var writer = HeadWriter("SLOTS")
             writer.operand(slots)
             return writer.finished()
+        case .sandbox(let parts): return parts.encoded()
         case .pong: return HeadWriter("PONG").finished()
         case .bye: return HeadWriter("BYE").finished()
         }
@@ -143,6 +147,8 @@ public struct Ready: Equatable, Sendable {
     public var hearsDrain = false
     /// Whether the worker supports HTTP/2.
     public var speaksHTTP2 = false
+    /// Whether the worker opens no files that jobs name, and needs their content by FILE.
+    public var needsFiles = false
 
     public init(slots: Int) {
         self.slots = slots
@@ -159,6 +165,7 @@ public struct Ready: Equatable, Sendable {
             case "secret": secret = try HeadReader.identifier(value, "secret")
             case "adoption": tellsHolds = try HeadReader.flag(value, "adoption")
             case "drain": hearsDrain = try HeadReader.flag(value, "drain")
+            case "files": needsFiles = try HeadReader.flag(value, "files")
             case "http2": speaksHTTP2 = try HeadReader.flag(value, "http2")
             case "holds":
                 for word in value.bytes.split(separator: Ascii.space) {
@@ -200,6 +207,7 @@ public struct Ready: Equatable, Sendable {
         writer.field("adoption", if: tellsHolds, "yes")
         writer.field("drain", if: hearsDrain, "yes")
         writer.field("http2", if: speaksHTTP2, "yes")
+        writer.field("files", if: needsFiles, "yes")
         writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
         return writer.finished()
     }

@@ -18,6 +18,8 @@ final class Names {
     // This object owns the watch, which therefore never calls it after its end.
     private lazy var watch = makeWatch { [unowned self] in ready($0, $1) }
     private var table = NameTable<AttemptID>()
+    /// The hosts file that replaced the one of the start; nil if none did.
+    var hosts: HostsFile?
     private var answered: [Answered] = []
 
     /// - Throws: `CaresError` if a name server is not an address.
@@ -32,6 +34,7 @@ final class Names {
     /// - Parameter name: Lower-case name.
     func lookUp(_ name: String, for attempt: AttemptID) -> NameAnswer? {
         if let answer = NameAnswer.special(name) { return answer }
+        if let addresses = hosts?.addresses(of: name) { return .addresses(addresses) }
         switch table.asked(name, by: attempt, now: loop.now) {
         case .known(let answer): return answer
         case .wait: return nil

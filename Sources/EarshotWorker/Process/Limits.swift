@@ -67,8 +67,8 @@ enum Limits {
     static let unknownNameLifetime = Duration.seconds(5)
     /// Cache time of a failed lookup. Short, because the failure may be transient.
     static let failedNameLifetime = Duration.seconds(1)
-    /// Maximum size of a certificate or key file, in bytes: four times a system's certificate bundle.
-    static let certificateBytes = 1 << 20
+    /// Maximum size of the file of the option `ca-file`, in bytes: seventy times a system's certificate bundle.
+    static let caFileBytes = 16 << 20
     /// Time limit of a response's header from its first byte, as a multiple of `timeout`. Without it, a server that
     /// sends one byte per `timeout` would hold a slot for days.
     static let headTimeouts = 10

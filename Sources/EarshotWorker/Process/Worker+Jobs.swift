@@ -17,7 +17,7 @@ extension Worker {
             guard phase == .serving, runs.count < slots else { throw Refusal(.workerLost) }
             // A broker sends LIMITS before its first job.
             guard link.isUp, let terms else { throw Refusal(.internalError) }
-            let plan = try TransferPlan.make(job, body, options)
+            let plan = try TransferPlan.make(job, body, options, files)
             // The proxy connects to the server, so the worker cannot check the server's address.
             guard plan.proxy == nil || !terms.addresses.isRestricting else {
                 throw Refusal(

@@ -10,6 +10,8 @@ extension Worker {
         switch message {
         case .limits(let limits): take(limits)
         case .job(let job): start(job, body)
+        case .file(_, HostsFile.path, _): names.hosts = HostsFile(body ?? [])
+        case .file(let place, let path, let error): files.put(place, path, body ?? [], error)
         case .cancel(let attempt): cancel(attempt)
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
         case .rate(let attempt, let rate): runs[attempt]?.limit(toRate: rate)
@@ -30,10 +32,16 @@ extension Worker {
             spool = try SpoolFolder(limits.spool, leastFreeBytes: limits.spoolFreeBytes)
         } catch {
             logger.error("cannot open the spool", metadata: ["error": "\(error)"])
+            endOutsideSpool(error)
+            guard phase != .stopped else { return }
         }
+        let isFirst = terms == nil
         let isSpoolElsewhere = terms.map { $0.spoolPath != limits.spool } ?? false
         terms = Terms(
             limits, spool: spool, addresses: addressPolicy(limits.addressPolicy))
+        // Later, threads may run that it would not restrict.
+        if isFirst, limits.sandbox == 0 { enterSandbox(spool: limits.spool) }
+        owesSandbox = sandbox != nil
         link.welcomed { limits.adopts ? holds(besides: limits.broker, isSpoolElsewhere: isSpoolElsewhere) : [] }
         if let wish = limits.slots {
             setSlots(wish)

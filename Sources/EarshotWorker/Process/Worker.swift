@@ -71,6 +71,12 @@ final class Worker {
     private(set) var slots: Int
     /// Whether the broker has not received the number of slots yet.
     var owesSlots = false
+    /// Files of jobs that the broker sent.
+    var files = FileTable()
+    /// Parts of this process's sandbox; nil outside one.
+    var sandbox: SandboxParts?
+    /// Whether the broker has not received the parts of the sandbox yet.
+    var owesSandbox = false
     /// Whether each attempt is logged.
     private(set) var logsAttempts = false
     let notes = JobNotes()
@@ -190,6 +196,7 @@ final class Worker {
         hashWhatCame()
         limitRedirects()
         try sendProgress()
+        if owesSandbox, let sandbox, link.sendNow(.sandbox(sandbox)) { owesSandbox = false }
         if owesSlots, link.sendNow(.slots(slots)) { owesSlots = false }
         let isPending = link.settle { ready() }
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
@@ -225,6 +232,7 @@ final class Worker {
         ready.secret = options.secret
         ready.tellsHolds = true
         ready.speaksHTTP2 = Multi.speaksHTTP2
+        ready.needsFiles = true
         ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
         return ready
     }

@@ -38,6 +38,7 @@ public final class WorkerProcess {
             unsafe getenv(name).map { unsafe String(cString: $0) }
         }
         options.mostSlots = min(options.mostSlots, most)
+        options.caFile = try options.caFile.map { try Self.held($0) }
         let signals = try SignalSource([SIGTERM, SIGINT])
         let loop = try EventLoop()
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
@@ -58,6 +59,13 @@ public final class WorkerProcess {
         try loop.run()
         if let fault = worker.fault { throw fault }
         return 0
+    }
+
+    /// Returns a path to a copy of the file in memory, which the sandbox permits to open, even after the file was replaced. Returns
+    /// the path itself of a file that cannot be read.
+    private static func held(_ path: String) throws(SystemError) -> String {
+        guard let file = try? SmallFile.read(path, most: Limits.caFileBytes) else { return path }
+        return "/proc/self/fd/\(try InheritedPipe.file(holding: file.bytes))"
     }
 
     /// Sets the variable that makes libcurl write the secrets of TLS connections to a file, before libcurl is loaded.

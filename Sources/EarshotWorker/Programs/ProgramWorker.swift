@@ -151,6 +151,8 @@ final class ProgramWorker {
         case .raise(let attempt, let maxBytes): runs[attempt]?.raise(to: maxBytes)
         // Only transfers of http and https have rates.
         case .rate: break
+        // The program opens files itself.
+        case .file: break
         case .ping: link.sendNow(.pong)
         // No jobs arrive until the next broker listens. Only the user ends this worker.
         case .drain: logger.info("the broker is shutting down; finishing running jobs and waiting for the next broker")

@@ -25,7 +25,9 @@ struct TransferPlan {
     /// Returns the plan of a job. A function, because an initializer would receive copies of all three arguments.
     ///
     /// - Throws: A refusal with the code of the first invalid field.
-    static func make(_ job: Job, _ body: [UInt8]?, _ options: WorkerOptions) throws(Refusal) -> TransferPlan {
+    static func make(
+        _ job: Job, _ body: [UInt8]?, _ options: WorkerOptions, _ files: FileTable = FileTable()
+    ) throws(Refusal) -> TransferPlan {
         let url = try parsed(job.url)
         guard url.isHTTP else { throw Refusal(.unsupportedScheme) }
         guard let port = url.port, port != 0 else { throw Refusal(.malformedURL) }
@@ -36,7 +38,7 @@ struct TransferPlan {
         }
         let proxy = try proxy(job.route.proxy, url, options)
         let isSecure = url.scheme == "https"
-        let certificates = isSecure || proxy?.kind == .https ? try Certificates(job.route) : Certificates()
+        let certificates = isSecure || proxy?.kind == .https ? try Certificates(job.route, files) : Certificates()
         // A limited stream would delay the others of its connection.
         let mayUseHTTP2 = isSecure && job.allowsHTTP2 && proxy == nil && body == nil && job.rate == nil
         return TransferPlan(
@@ -56,14 +58,12 @@ struct TransferPlan {
 
         init() {}
 
-        init(_ route: Route) throws(Refusal) {
-            authorities = try route.caFile.map { path throws(Refusal) in try CertificateFile.read(path, "ca-file") }
+        init(_ route: Route, _ files: FileTable) throws(Refusal) {
+            authorities = try route.caFile.map { path throws(Refusal) in try files.content(path, "ca-file") }
             client = try route.clientCertificate.map { path throws(Refusal) in
-                try CertificateFile.read(path, "client-certificate")
+                try files.content(path, "client-certificate")
             }
-            clientKey = try route.clientKey.map { path throws(Refusal) in
-                try CertificateFile.read(path, "client-key")
-            }
+            clientKey = try route.clientKey.map { path throws(Refusal) in try files.content(path, "client-key") }
         }
     }
 

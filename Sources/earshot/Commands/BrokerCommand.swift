@@ -30,6 +30,11 @@ struct BrokerCommand: ParsableCommand {
         help: ArgumentHelp("Workers that may still run jobs of an earlier broker.", visibility: .hidden))
     var expectedWorkers = 0
 
+    @Option(
+        name: .customLong("worker-pid"),
+        help: ArgumentHelp("Process ID of a worker, which may not be a client.", visibility: .hidden))
+    var workerPids: [Int32] = []
+
     @Option(help: ArgumentHelp("Descriptor of the channel to the supervisor.", visibility: .hidden))
     var supervisorFd: Int32?
 
@@ -53,6 +58,7 @@ struct BrokerCommand: ParsableCommand {
             options.parentPid = family.parentPid
             options.readyDescriptor = readiness.readyFd
             options.expectedWorkers = expectedWorkers
+            options.workerPids = workerPids
             options.busDescriptor = busFd
             if let supervisorFd {
                 options.supervisorDescriptor = supervisorFd

@@ -50,6 +50,7 @@ enum ChildRun {
             return ["earshot", "broker"] + family + ["--spool", options.spoolFolder]
                 + (options.cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
                 + (options.durableFolder.map { ["--durable-folder", $0] } ?? ["--no-durable"])
+                + options.workerPids.map { "--worker-pid=\($0)" }
                 + Self.numbers(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor),
                     ("--ready-fd", options.readyDescriptor), ("--bus-fd", options.busDescriptor),

@@ -144,7 +144,8 @@ final class Supervisor {
         let isCopy: Bool
         if isReady {
             // Surviving workers report the jobs of the previous broker to the next one.
-            options.expectedWorkers = posts.count { $0.role == .worker && $0.child != nil }
+            options.workerPids = posts.compactMap { $0.role == .worker ? $0.child?.pid : nil }
+            options.expectedWorkers = options.workerPids.count
             isCopy = try start(post, .broker(options), inheriting: inherited)
         } else {
             let pipe = try InheritedPipe.make()

@@ -107,11 +107,12 @@ class Bus(Commands):
     """Running `earshot serve`: `with Bus(workers=1) as bus:`.
 
     `descriptors`: limit of each process. `crashes`: whether the test expects crashes. `environment`: additional variables of
-    its processes.
+    its processes. `prefix`: command that starts the program.
     """
 
     def __init__(self, workers=2, slots=64, origin_limit=None, folder=None, arguments=(), descriptors=None,
-                 crashes=False, environment=None):
+                 crashes=False, environment=None, prefix=()):
+        self._prefix = list(prefix)
         self._owned = folder is None
         folder = folder or temporary_folder()
         super().__init__(folder / "run", folder)
@@ -129,7 +130,7 @@ class Bus(Commands):
     def __enter__(self):
         limit = ["prlimit", f"--nofile={self._descriptors}:{self._descriptors}"] if self._descriptors else []
         serve = [binary(), "serve", "--runtime", self.runtime, "--spool", self.spool, *self._options]
-        self.program = Program([*limit, *serve], self.environment, self.folder)
+        self.program = Program([*self._prefix, *limit, *serve], self.environment, self.folder)
         try:
             self.program.await_line("ready, bus ", timeout=20)
         except AssertionError:

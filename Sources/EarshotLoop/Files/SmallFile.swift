@@ -1,0 +1,84 @@
+internal import Glibc
+
+/// Content of a regular file of bounded size, and the version of the file that it belongs to.
+///
+/// Opening a FIFO does not block, and a device is not read.
+public struct SmallFile: Sendable {
+    /// Version of a file: changes when the file is replaced or written to.
+    public struct Version: Equatable, Sendable {
+        private let device: UInt
+        private let inode: UInt
+        private let size: Int
+        /// Times of the last change of the content and of the inode, in nanoseconds.
+        private let changes: [Int]
+
+        /// The version of the file at a path, following links; nil if it cannot be examined.
+        public init?(path: String) {
+            var status = stat()
+            guard unsafe stat(ByteText.path(path), &status) == 0 else { return nil }
+            self.init(status)
+        }
+
+        fileprivate init(_ status: stat) {
+            device = UInt(status.st_dev)
+            inode = UInt(status.st_ino)
+            size = Int(status.st_size)
+            changes = [status.st_mtim, status.st_ctim].map { $0.tv_sec * 1_000_000_000 + $0.tv_nsec }
+        }
+
+        /// Whether a later change would change the version. The clock of a file system advances by steps of some milliseconds, so
+        /// two changes within a step are one version.
+        fileprivate var isSettled: Bool {
+            var now = timespec()
+            guard unsafe clock_gettime(CLOCK_REALTIME, &now) == 0 else { return false }
+            let settled = now.tv_sec * 1_000_000_000 + now.tv_nsec - SmallFile.settleNanoseconds
+            return changes.allSatisfy { $0 < settled }
+        }
+    }
+
+    /// Reason why a file cannot be read.
+    public enum Fault: Error, Equatable, CustomStringConvertible {
+        case system(number: Int32)
+        case notRegular
+        case size(most: Int)
+
+        public var description: String {
+            switch self {
+            case .system(let number): unsafe String(cString: strerror(number))
+            case .notRegular: "it is not a regular file"
+            case .size(let most): "it is empty or longer than \(most) bytes"
+            }
+        }
+    }
+
+    /// Age of a change after which no other change has the same time: the granularity of FAT, the coarsest in use.
+    fileprivate static let settleNanoseconds = 2_000_000_000
+
+    public let bytes: [UInt8]
+    /// Version of the file; nil if it may not tell the next change from the last one.
+    public let version: Version?
+
+    /// Reads a file of 1 to `most` bytes.
+    public static func read(_ path: String, most: Int) throws(Fault) -> SmallFile {
+        let descriptor = unsafe open(ByteText.path(path), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
+        guard descriptor >= 0 else { throw .system(number: errno) }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { throw .system(number: errno) }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw .notRegular }
+        guard status.st_size > 0, status.st_size <= most else { throw .size(most: most) }
+        let version = Version(status)
+        var bytes = [UInt8](repeating: 0, count: Int(status.st_size))
+        var count = 0
+        while count < bytes.count {
+            let read = unsafe bytes.withUnsafeMutableBytes { place in
+                unsafe Glibc.read(descriptor, place.baseAddress?.advanced(by: count), place.count - count)
+            }
+            guard read >= 0 || errno == EINTR else { throw .system(number: errno) }
+            // The file was truncated after `fstat`.
+            guard read != 0 else { break }
+            count += max(read, 0)
+        }
+        return SmallFile(bytes: Array(bytes[..<count]), version: version.isSettled ? version : nil)
+    }
+}

@@ -1,0 +1,34 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Certificate and key files that jobs name, as the broker sent them. A worker in a sandbox cannot open them.
+struct FileTable {
+    private struct Entry {
+        let path: String
+        let content: [UInt8]
+        /// Reason why the broker cannot read the file; nil if it has.
+        let error: String?
+    }
+
+    /// Entries by place.
+    private var entries = [Entry?](repeating: nil, count: WireLimits.files)
+
+    /// Stores a file at a place, instead of the file there and an earlier version elsewhere.
+    mutating func put(_ place: Int, _ path: String, _ content: [UInt8], _ error: String?) {
+        guard entries.indices.contains(place) else { return }
+        for index in entries.indices where entries[index]?.path == path { entries[index] = nil }
+        entries[place] = Entry(path: path, content: content, error: error)
+    }
+
+    /// Returns the content of a file.
+    ///
+    /// - Parameter field: Name of the request's field, for the error.
+    /// - Throws: A refusal with the code `tls`.
+    func content(_ path: String, _ field: StaticString) throws(Refusal) -> [UInt8] {
+        guard let entry = entries.lazy.compactMap(\.self).first(where: { $0.path == path }) else {
+            throw Refusal(.tls, "Cannot read the \(field): the broker did not send it.")
+        }
+        if let error = entry.error { throw Refusal(.tls, "Cannot read the \(field): \(Printable.sentence(error)).") }
+        return entry.content
+    }
+}

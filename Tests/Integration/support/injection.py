@@ -1,0 +1,112 @@
+"""System calls in the name of another process, as code that took it over would make them: ptrace(2). Only for x86-64."""
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+
+#: Numbers of system calls, by name.
+NUMBERS = {
+    "open": 2, "close": 3, "mmap": 9, "ioctl": 16, "socket": 41, "connect": 42, "bind": 49, "listen": 50, "clone": 56, "fork": 57,
+    "execve": 59, "kill": 62, "truncate": 76, "rename": 82, "mkdir": 83, "link": 86, "unlink": 87, "symlink": 88, "chmod": 90,
+    "chown": 92, "ptrace": 101, "setuid": 105, "mount": 165, "setxattr": 188, "utimensat": 280, "perf_event_open": 298,
+    "name_to_handle_at": 303, "open_by_handle_at": 304, "setns": 308, "process_vm_readv": 310, "kexec_load": 246, "keyctl": 250,
+    "unshare": 272, "prlimit64": 302, "memfd_create": 319, "bpf": 321, "userfaultfd": 323, "pidfd_send_signal": 424,
+    "io_uring_setup": 425, "pidfd_open": 434, "clone3": 435, "pidfd_getfd": 438,
+}
+IS_SUPPORTED = platform.machine() == "x86_64"
+
+_ATTACH, _DETACH, _SINGLE_STEP, _GET_REGISTERS, _SET_REGISTERS = 16, 17, 9, 12, 13
+_NAMES = ("r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base ds es fs gs").split()
+_WALL = 0x40000000
+_ROOM = 1 << 16
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.restype = ctypes.c_long
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+
+class Injected:
+    """Process whose main thread waits in a system call: `with Injected(pid) as process: process.call("kill", other, 9)`."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def __enter__(self):
+        self._ptrace(_ATTACH)
+        self._await_stop()
+        self._saved = self._registers()
+        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
+            memory.seek(self._saved["rip"] - 2)
+            if memory.read(2) != b"\x0f\x05":
+                self._ptrace(_DETACH)
+                raise AssertionError(f"{self.pid} does not wait in a system call")
+        self._room = None
+        self._room = self.call("mmap", 0, _ROOM, 3, 0x22, -1, 0)
+        self._used = 0
+        return self
+
+    def __exit__(self, *_):
+        self._set(self._saved)
+        self._ptrace(_DETACH)
+
+    def call(self, name, *arguments):
+        """Makes a system call; text and bytes are passed by address. Returns its result, or raises OSError."""
+        self._used = 0
+        values = [self._placed(value) for value in arguments] + [0] * (6 - len(arguments))
+        registers = dict(self._saved)
+        registers.update(zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), (value % (1 << 64) for value in values)))
+        registers.update(rax=NUMBERS[name], orig_rax=(1 << 64) - 1, rip=self._saved["rip"] - 2)
+        self._set(registers)
+        self._ptrace(_SINGLE_STEP)
+        self._await_stop()
+        result = self._registers()["rax"]
+        result -= (1 << 64) if result >= 1 << 63 else 0
+        if -4096 < result < 0:
+            raise OSError(-result, os.strerror(-result))
+        return result
+
+    def outcome(self, name, *arguments):
+        """Returns the name of the error of a system call; None if it succeeded. A new descriptor is closed."""
+        try:
+            result = self.call(name, *arguments)
+        except OSError as error:
+            return errno.errorcode[error.errno]
+        if name in ("open", "socket", "pidfd_open", "open_by_handle_at", "bpf", "userfaultfd", "io_uring_setup"):
+            self.call("close", result)
+        return None
+
+    def crash(self):
+        """Makes the process execute at address 0 after the end of this context."""
+        self._saved = {**self._saved, "rip": 0, "orig_rax": (1 << 64) - 1}
+
+    def _placed(self, value):
+        if isinstance(value, int):
+            return value
+        content = value if isinstance(value, bytes) else os.fsencode(value) + b"\0"
+        place = self._room + self._used
+        self._used += (len(content) + 15) & ~15
+        with open(f"/proc/{self.pid}/mem", "wb", buffering=0) as memory:
+            memory.seek(place)
+            memory.write(content)
+        return place
+
+    def _await_stop(self):
+        _, status = os.waitpid(self.pid, _WALL)
+        if not os.WIFSTOPPED(status):
+            raise AssertionError(f"{self.pid} ended with wait status {status}")
+
+    def _registers(self):
+        buffer = ctypes.create_string_buffer(8 * len(_NAMES))
+        self._ptrace(_GET_REGISTERS, data=buffer)
+        return dict(zip(_NAMES, struct.unpack(f"<{len(_NAMES)}Q", buffer.raw)))
+
+    def _set(self, registers):
+        content = struct.pack(f"<{len(_NAMES)}Q", *(registers[name] for name in _NAMES))
+        self._ptrace(_SET_REGISTERS, data=ctypes.create_string_buffer(content, len(content)))
+
+    def _ptrace(self, request, data=None):
+        if _libc.ptrace(request, self.pid, None, data) < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"ptrace request {request} for {self.pid}: {os.strerror(number)}")

@@ -1,0 +1,264 @@
+"""A worker that executes code of a server reaches nothing but its spool, public files and the network."""
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import unittest
+
+from support.harness import Bus, TestCase, temporary_folder
+from support.injection import IS_SUPPORTED, Injected
+from support.names import NameServer
+from support.origin import Origin, body
+from support.processes import children, eventually
+
+READ, WRITE, CREATE = os.O_RDONLY, os.O_WRONLY, os.O_WRONLY | os.O_CREAT
+OTHER_USER = 65534
+
+
+def unix_address(path):
+    return struct.pack("<H", socket.AF_UNIX) + os.fsencode(path) + b"\0"
+
+
+@unittest.skipUnless(IS_SUPPORTED, "system calls are injected on x86-64 only")
+class HostileCodeTests(TestCase):
+    def setUp(self):
+        self.folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        (self.folder / ".ssh").mkdir()
+        for name in ("secret", ".ssh/id", "other-user"):
+            (self.folder / name).write_text("secret")
+            (self.folder / name).chmod(0o600)
+        if not os.geteuid():
+            os.chown(self.folder / "other-user", OTHER_USER, OTHER_USER)
+
+    def bus(self, *arguments):
+        """A bus with a cache and durable requests, whose worker has fetched something."""
+        folder = self.folder / "bus"
+        folder.mkdir()
+        stores = ["--cache-folder", self.folder / "cache", "--durable-folder", self.folder / "durable"]
+        return Bus(workers=1, folder=folder, arguments=[*stores, *arguments])
+
+    def files(self, bus):
+        """Files that this user can open, and that a worker never needs."""
+        found = [self.folder / name for name in ("secret", ".ssh/id", "cache/index.sqlite", "durable/requests.sqlite")]
+        found += [bus.runtime / "broker.lock", f"/proc/{bus.broker}/environ", f"/proc/{bus.broker}/mem", "/etc/passwd"]
+        if not os.geteuid():
+            found += [self.folder / "other-user", "/etc/shadow", "/proc/1/environ", "/root/.bashrc"]
+        return [path for path in found if os.access(path, os.R_OK) and self.opens(path)]
+
+    @staticmethod
+    def opens(path):
+        try:
+            os.close(os.open(path, READ))
+            return True
+        except OSError:
+            return False
+
+    def test_no_file_outside_can_be_opened_or_changed(self):
+        with self.bus() as bus:
+            files = self.files(bus)
+            secret = self.folder / "secret"
+            with Injected(bus.workers[0]) as worker:
+                for path in files:
+                    self.assertEqual(worker.outcome("open", path, READ, 0), "EACCES", path)
+                for path in (secret, "/dev/tty", "/proc/self/oom_score_adj"):
+                    self.assertEqual(worker.outcome("open", path, WRITE, 0), "EACCES", path)
+                for folder in (self.folder, bus.runtime, self.folder / "cache", "/tmp", "/dev/shm"):
+                    self.assertEqual(worker.outcome("open", folder / "new" if folder != "/tmp" and folder != "/dev/shm"
+                                                    else folder + "/earshot-new", CREATE, 0o600), "EACCES", folder)
+                    self.assertEqual(worker.outcome("open", folder, READ | os.O_DIRECTORY, 0), "EACCES", folder)
+                spool = bus.spool / "new"
+                for name, *arguments in (("unlink", secret), ("rename", secret, self.folder / "moved"), ("rename", secret, spool),
+                                         ("link", secret, spool), ("symlink", secret, spool), ("mkdir", self.folder / "made", 0o700),
+                                         ("unlink", bus.runtime / "work"), ("mkdir", bus.spool / "made", 0o700)):
+                    self.assertIn(worker.outcome(name, *arguments), ("EACCES", "EXDEV"), (name, arguments))
+                for name, *arguments in (("chmod", secret, 0o777), ("chown", secret, 0, 0), ("truncate", secret, 0),
+                                         ("setxattr", secret, "user.a", b"x", 1, 0), ("utimensat", -100, secret, 0, 0)):
+                    self.assertEqual(worker.outcome(name, *arguments), "EPERM", (name, arguments))
+                self.assertIsNone(worker.outcome("open", spool, CREATE, 0o600), "the spool is its own")
+                self.assertIsNone(worker.outcome("unlink", spool))
+            self.assertEqual(secret.read_text(), "secret")
+
+    def test_no_process_can_be_started_or_touched(self):
+        with self.bus() as bus:
+            broker = bus.broker
+            with Injected(bus.workers[0]) as worker:
+                vector = struct.pack("<Q", 0)
+                for name, *arguments in (("execve", "/bin/sh", vector, vector), ("fork",), ("clone", signal.SIGCHLD, 0, 0, 0, 0),
+                                         ("ptrace", 16, broker, 0, 0), ("kill", broker, 0), ("kill", -1, 0), ("kill", os.getpid(), 0),
+                                         ("process_vm_readv", broker, 0, 0, 0, 0, 0), ("pidfd_getfd", 0, 0, 0),
+                                         ("pidfd_send_signal", 0, 0, 0, 0), ("prlimit64", broker, 0, 0, 0)):
+                    self.assertEqual(worker.outcome(name, *arguments), "EPERM", (name, arguments))
+                self.assertEqual(worker.outcome("clone3", 0, 0), "ENOSYS")
+            self.assertEqual(children(bus.workers[0]), [])
+
+    def test_no_privilege_and_no_part_of_the_kernel_with_many_faults_is_reached(self):
+        with self.bus() as bus, Injected(bus.workers[0]) as worker:
+            for name, *arguments in (("unshare", 0x10000000), ("setns", 0, 0), ("mount", 0, 0, 0, 0, 0), ("setuid", os.getuid()),
+                                     ("bpf", 0, 0, 0), ("perf_event_open", 0, 0, 0, 0, 0), ("userfaultfd", 0), ("keyctl", 0, 0, 0, 0, 0),
+                                     ("io_uring_setup", 1, 0), ("kexec_load", 0, 0, 0, 0), ("open_by_handle_at", -100, 0, 0),
+                                     ("name_to_handle_at", -100, "/", 0, 0, 0), ("ioctl", 2, 0x5412, b"x"),
+                                     ("socket", socket.AF_INET, socket.SOCK_RAW, 1)):
+                self.assertEqual(worker.outcome(name, *arguments), "EPERM", (name, arguments))
+            for family in (socket.AF_PACKET, socket.AF_NETLINK, socket.AF_VSOCK, 38):
+                self.assertEqual(worker.outcome("socket", family, 2, 0), "EAFNOSUPPORT", family)
+
+    def test_it_cannot_be_a_client_of_the_bus_nor_listen(self):
+        with self.bus() as bus:
+            landlock = int(bus.status()["workers"][0]["sandbox"].split()[1])
+            with Injected(bus.workers[0]) as worker:
+                if landlock >= 4:
+                    listener = worker.call("socket", socket.AF_INET, socket.SOCK_STREAM, 0)
+                    address = struct.pack("<H", socket.AF_INET) + struct.pack(">H", 0) + socket.inet_aton("127.0.0.1") + bytes(8)
+                    self.assertEqual(worker.outcome("bind", listener, address, 16), "EACCES")
+                    worker.call("close", listener)
+                if landlock >= 6:
+                    with socket.socket(socket.AF_UNIX) as outside:
+                        name = b"\0earshot-" + os.urandom(8).hex().encode()
+                        outside.bind(name)
+                        outside.listen()
+                        inside = worker.call("socket", socket.AF_UNIX, socket.SOCK_STREAM, 0)
+                        address = struct.pack("<H", socket.AF_UNIX) + name
+                        self.assertEqual(worker.outcome("connect", inside, address, len(address)), "EPERM")
+                        worker.call("close", inside)
+                client = worker.call("socket", socket.AF_UNIX, socket.SOCK_STREAM, 0)
+                address = unix_address(bus.runtime / "bus")
+                self.assertIsNone(worker.outcome("connect", client, address, len(address)), "the kernel does not forbid it")
+                worker.call("close", client)
+            bus.program.await_line("a worker may not be a client")
+
+    def test_it_cannot_be_a_client_of_the_next_broker(self):
+        with self.bus() as bus:
+            first, (hostile,) = bus.broker, bus.workers
+            with Injected(hostile) as worker:
+                # The worker stands still, so it does not connect as a worker.
+                os.kill(first, signal.SIGKILL)
+                eventually(lambda: bus.broker != first and (bus.runtime / "bus").exists(), "another broker runs")
+                bus.status()
+                client = worker.call("socket", socket.AF_UNIX, socket.SOCK_STREAM, 0)
+                address = unix_address(bus.runtime / "bus")
+                self.assertIsNone(worker.outcome("connect", client, address, len(address)))
+                bus.program.await_line("a worker may not be a client")
+                worker.call("close", client)
+
+    def test_without_the_sandbox_the_same_calls_succeed(self):
+        with self.bus("--sandbox", "off") as bus:
+            self.assertEqual(bus.status()["workers"][0]["sandbox"], "off")
+            files = self.files(bus)
+            with Injected(bus.workers[0]) as worker:
+                for path in files:
+                    self.assertIsNone(worker.outcome("open", path, READ, 0), path)
+                self.assertIsNone(worker.outcome("open", self.folder / "new", CREATE, 0o600))
+                self.assertIsNone(worker.outcome("chmod", self.folder / "secret", 0o640))
+                self.assertIsNone(worker.outcome("kill", bus.broker, 0))
+                self.assertIsNone(worker.outcome("setuid", os.getuid()))
+
+
+class SandboxedWorkerTests(TestCase):
+    def test_the_state_of_the_sandbox_is_reported_and_logged(self):
+        with Bus(workers=1, arguments=["--log-level", "debug"]) as bus:
+            self.assertRegex(bus.status()["workers"][0]["sandbox"], r"^landlock \d+ and seccomp$")
+            status = open(f"/proc/{bus.workers[0]}/status").read()
+            self.assertIn("Seccomp:\t2", status)
+            self.assertIn("NoNewPrivs:\t1", status)
+            self.assertNotIn("sandbox of the workers is incomplete", bus.program.stderr)
+
+    def test_a_change_of_the_setting_concerns_workers_that_start_later(self):
+        with Bus(workers=1) as bus:
+            first, = bus.workers
+            self.assertEqual(bus.run("set", "sandbox", "off").status, 0)
+            self.assertRegex(bus.status()["workers"][0]["sandbox"], "^landlock")
+            os.kill(first, signal.SIGKILL)
+            eventually(lambda: [worker for worker in bus.status()["workers"] if worker["pid"] not in (0, first)
+                                and worker["sandbox"] == "off"], "another worker has no sandbox")
+
+    def test_a_spool_that_replaces_another_one_is_used_by_a_new_worker(self):
+        with Origin() as origin, Bus(workers=1, crashes=True) as bus:
+            first, = bus.workers
+            client = bus.client()
+            client.fetch("h", 1, f"{origin.url}/bytes/200000")
+            self.assertEqual(client.terminal().verb, "RESULT")
+            shutil.rmtree(bus.spool)
+            eventually(lambda: bus.workers != [first], "another worker runs")
+            client.fetch("h", 2, f"{origin.url}/bytes/200001")
+            self.assertEqual(client.terminal().verb, "RESULT")
+
+    @unittest.skipUnless(IS_SUPPORTED, "system calls are injected on x86-64 only")
+    def test_a_crash_in_the_sandbox_is_reported_and_ends_the_worker(self):
+        with Bus(workers=1, crashes=True) as bus:
+            first, = bus.workers
+            with Injected(first) as worker:
+                worker.crash()
+            bus.program.await_line(f"worker ({first}) ended with signal {signal.SIGSEGV.value}")
+
+    def test_the_certificates_of_the_bus_are_used_in_the_sandbox(self):
+        from support import certificate
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        trusted, key = certificate.self_signed(folder)
+        with Origin(certificate=(trusted, key)) as origin, Bus(workers=1, arguments=["--ca-file", trusted]) as bus:
+            client = bus.client()
+            client.fetch("h", 1, f"{origin.url}/bytes/5")
+            self.assertEqual(client.terminal().verb, "RESULT")
+            trusted.unlink()
+            client.fetch("h", 2, f"{origin.url}/bytes/6")
+            self.assertEqual(client.terminal().verb, "RESULT")
+
+    @unittest.skipIf(os.geteuid(), "only root can mount")
+    def test_a_replaced_hosts_file_counts(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        etc = shutil.copytree("/etc", folder / "etc", symlinks=True, ignore_dangling_symlinks=True)
+        hosts = etc / "hosts"
+        hosts.write_text("127.0.0.1 first.test\n")
+        mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', etc]
+        with Origin() as origin, Bus(workers=1, prefix=mount, arguments=["--dns-server", "127.0.0.1:9"]) as bus:
+            client = bus.client()
+
+            def fetch(name):
+                client.fetch("h", name, f"http://{name}:{origin.url.rpartition(':')[2]}/bytes/5", retries=0)
+                return client.terminal(timeout=30).verb
+
+            self.assertEqual(fetch("first.test"), "RESULT")
+            for name in ("second.test", "third.test"):
+                (etc / "hosts.new").write_text(f"127.0.0.1 other.test {name} # a comment\n")
+                os.replace(etc / "hosts.new", hosts)
+                eventually(lambda: fetch(name) == "RESULT", f"{name} is found", 20)
+
+    def test_a_changed_certificate_file_counts_for_the_next_request(self):
+        from support import certificate
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        (folder / "a").mkdir()
+        (folder / "b").mkdir()
+        right, key = certificate.self_signed(folder / "a")
+        wrong, _ = certificate.self_signed(folder / "b")
+        trusted = folder / "trusted.pem"
+        with Origin(certificate=(right, key)) as origin, Bus(workers=1) as bus:
+            client = bus.client()
+
+            def fetch(number):
+                client.fetch("h", number, f"{origin.url}/bytes/{number}", ca_file=trusted, retries=0)
+                answer = client.terminal()
+                return answer.verb if answer.verb == "RESULT" else answer.operands[2]
+
+            self.assertEqual(fetch(1), "tls", "it is missing")
+            for number, (source, end) in enumerate(((right, "RESULT"), (wrong, "tls"), (right, "RESULT")), 2):
+                # In place, and with the same length.
+                with open(trusted, "wb") as file:
+                    file.write(source.read_bytes().ljust(4096, b"\n"))
+                self.assertEqual(fetch(number), end)
+            os.replace(shutil.copy(wrong, folder / "new.pem"), trusted)
+            self.assertEqual(fetch(9), "tls")
+            # More files than a worker keeps.
+            for number in range(10, 50):
+                trusted = shutil.copy(right, folder / f"{number}.pem")
+                self.assertEqual(fetch(number), "RESULT")
+            trusted = folder / "10.pem"
+            self.assertEqual(fetch(51), "RESULT")
+
+
+if __name__ == "__main__":
+    unittest.main()
