@@ -25,7 +25,7 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    server {{ listen 127.0.0.1:{port} backlog=4096; root {root}; }}
+    server {{ listen {address}:{port} backlog=4096; root {root}; }}
 }}
 """
 
@@ -33,7 +33,8 @@ http {{
 class Nginx:
     """`with Nginx(folder, root) as nginx:` serves `root`; its own files go to `folder`."""
 
-    def __init__(self, folder, root):
+    def __init__(self, folder, root, address="127.0.0.1"):
+        self._address = address
         self._folder = pathlib.Path(folder)
         self._root = root
         self._program = None
@@ -49,11 +50,11 @@ class Nginx:
 
     def _begins(self):
         """Returns whether it listens at a port that was free."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        with socket.create_server((self._address, 0)) as free:
             self.port = free.getsockname()[1]
         configuration = self._folder / "nginx.conf"
         configuration.write_text(CONFIGURATION.format(
-            folder=self._folder, root=self._root, port=self.port, user="user root;" if os.geteuid() == 0 else ""))
+            folder=self._folder, root=self._root, port=self.port, address=self._address, user="user root;" if os.geteuid() == 0 else ""))
         self._program = Program(["nginx", "-e", "stderr", "-p", self._folder, "-c", configuration],
                                 environment=dict(os.environ, PATH="/usr/sbin:" + os.environ.get("PATH", "")))
         try:
@@ -72,7 +73,7 @@ class Nginx:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._address}:{self.port}"
 
     def requests(self):
         """Returns the number of requests per target. Valid after the `with`, because a request is logged after its response."""
