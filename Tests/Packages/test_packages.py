@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "Tests/Integration"))
@@ -87,6 +88,11 @@ class PackageTests(unittest.TestCase):
         self.assertIn("earshot/py.typed", names)
         code = "import earshot, earshot.blocking; print(earshot.__file__)"
         self.assertIn(".whl", run(sys.executable, "-c", code, PYTHONPATH=str(wheel)))
+        [metadata] = [name.split()[0] for name in names.splitlines() if "METADATA" in name]
+        with zipfile.ZipFile(wheel) as files:
+            fields = files.read(metadata).decode().splitlines()
+        self.assertIn("Provides-Extra: tcp", fields)
+        self.assertTrue(any(line.startswith("Requires-Dist: pyzmq") and "extra" in line for line in fields), fields)
 
 
 if __name__ == "__main__":

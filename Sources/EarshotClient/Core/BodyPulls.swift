@@ -3,7 +3,7 @@ internal import EarshotWire
 
 /// Bodies of a session that are read with READ, and the order of the READs.
 ///
-/// A session has at most `WireLimits.openReads` READs without an answer. The bodies take turns, one READ each.
+/// A session has at most ``mostReads`` READs without an answer. The bodies take turns, one READ each.
 struct BodyPulls {
     /// Step after a message of the broker.
     enum Step: Equatable {
@@ -21,9 +21,11 @@ struct BodyPulls {
 
     /// Maximum number of complete bodies that are read at a time, because each has an open file.
     private static let mostComplete = 8
+    /// Maximum number of READs without an answer, as the broker grants it.
+    var mostReads = WireLimits.openReads
     /// Maximum number of READs of growing bodies without an answer. Those of a broken attempt are answered only when
     /// the next one runs, so they must not stop the reading of other bodies.
-    private static let mostGrowingReads = WireLimits.openReads / 2
+    private var mostGrowingReads: Int { mostReads / 2 }
 
     private var pulls: [Int: BodyPull] = [:]
     /// Growing bodies, by request.
@@ -156,10 +158,10 @@ struct BodyPulls {
         while turns.count < Self.mostComplete, let file = waiting.popFirst() {
             if pulls[file] != nil { turns.append(file) }
         }
-        var room = WireLimits.openReads - growingReads.count - turns.reduce(0) { $0 + (pulls[$1]?.openReads ?? 0) }
+        var room = mostReads - growingReads.count - turns.reduce(0) { $0 + (pulls[$1]?.openReads ?? 0) }
         var idle = 0
         while room > 0 {
-            if growingReads.count < Self.mostGrowingReads, let file = growingTurns.popFirst() {
+            if growingReads.count < mostGrowingReads, let file = growingTurns.popFirst() {
                 guard let read = pulls[file]?.takeRead() else { continue }
                 growingReads.append(file)
                 noteUnread(file)

@@ -52,10 +52,11 @@ extension BrokerCore {
         let lease = clients[client].isRequestReply ? 0 : hello.leaseMilliseconds
         clients.open(client, leaseMilliseconds: min(lease, WireLimits.leaseSeconds * 1_000))
         clients[client].deliveries.attach(size: hello.window)
-        setPulling(hello.isPulling, of: client)
+        setPulling(hello, of: client)
         clients[client].keepsFailures = hello.keepsFailures
         var welcome = Welcome(broker: instance, window: hello.window)
         welcome.isPulling = hello.isPulling
+        if hello.isPulling { welcome.openReads = hello.openReads }
         if clients[client].leaseMilliseconds > 0 {
             welcome.leaseMilliseconds = clients[client].leaseMilliseconds
             welcome.token = clients[client].token

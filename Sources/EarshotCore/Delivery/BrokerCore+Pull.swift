@@ -30,9 +30,13 @@ extension BrokerCore {
         return pulls.contains(client)
     }
 
-    /// Applies `bodies` of a HELLO.
-    mutating func setPulling(_ isPulling: Bool, of client: Int32) {
-        if isPulling { pulls.open(client) } else if !pulls.isEmpty { pulls.remove(client) }
+    /// Applies `bodies` and `reads` of a HELLO.
+    mutating func setPulling(_ hello: Hello, of client: Int32) {
+        if hello.isPulling {
+            pulls.open(client, reads: hello.openReads)
+        } else if !pulls.isEmpty {
+            pulls.remove(client)
+        }
     }
 
     // MARK: Events
@@ -58,9 +62,10 @@ extension BrokerCore {
             }
             read = PullWindow.Read(message, of: stream)
         }
-        if pulls.count(of: client) >= WireLimits.openReads { dropVoidReads(of: client) }
-        guard pulls.count(of: client) < WireLimits.openReads else {
-            refuse(client, "limit", "\(WireLimits.openReads) READs have no answer yet; wait for one", .read(message))
+        let most = pulls.mostReads(of: client)
+        if pulls.count(of: client) >= most { dropVoidReads(of: client) }
+        guard pulls.count(of: client) < most else {
+            refuse(client, "limit", "\(most) READs have no answer yet; wait for one", .read(message))
             return
         }
         pulls.add(read, of: client)

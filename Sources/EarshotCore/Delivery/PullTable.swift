@@ -36,7 +36,15 @@ struct PullTable {
     // MARK: Sessions
 
     /// Adds a session, or keeps it with its closed bodies.
-    mutating func open(_ session: Int32) { if windows[session] == nil { windows[session] = PullWindow() } }
+    ///
+    /// - Parameter reads: maximum number of its READs without an answer.
+    mutating func open(_ session: Int32, reads: Int) {
+        // A resumed session has no READs.
+        windows[session, default: PullWindow()].most = reads
+    }
+
+    /// Maximum number of a session's READs without an answer.
+    func mostReads(of session: Int32) -> Int { windows[session]?.most ?? 0 }
 
     mutating func remove(_ session: Int32) {
         detach(session)

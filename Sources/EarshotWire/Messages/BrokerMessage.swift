@@ -116,6 +116,8 @@ public struct Welcome: Equatable, Sendable {
     public var replies: UInt64?
     /// Whether bodies in files are read with READ.
     public var isPulling = false
+    /// Number of READs that may have no answer.
+    public var openReads = WireLimits.openReads
     /// Absolute path of the folder of body files; nil with pulled bodies, and from an older broker.
     public var spool: String?
 
@@ -137,6 +139,7 @@ public struct Welcome: Equatable, Sendable {
             case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
+            case "reads": openReads = try HeadReader.reads(value)
             case "spool": spool = value.string
             default: break
             }
@@ -155,6 +158,7 @@ public struct Welcome: Equatable, Sendable {
         writer.field("resumed", heard.map { String($0) })
         writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
+        writer.field("reads", if: openReads != WireLimits.openReads, "\(openReads)")
         writer.field("spool", spool)
         return writer.finished()
     }

@@ -162,6 +162,8 @@ public struct Hello: Equatable, Sendable {
     public var isPulling = false
     /// Whether durable failures stay on disk after their acknowledgement, where RETRY repeats them.
     public var keepsFailures = false
+    /// Requested number of READs that may have no answer, `WireLimits.openReads` to `WireLimits.mostOpenReads`.
+    public var openReads = WireLimits.openReads
     /// Principal that owns the session; nil for that of the connection.
     public var principal: PrincipalName?
     /// Proof that the sender is the gateway, which may name any principal. Nil from all other clients.
@@ -185,6 +187,7 @@ public struct Hello: Equatable, Sendable {
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
             case "failures": keepsFailures = try HeadReader.keepsFailures(value)
+            case "reads": openReads = try HeadReader.reads(value)
             case "principal": principal = try HeadReader.principal(value)
             case "proof": proof = try HeadReader.proof(value)
             default: break
@@ -202,6 +205,7 @@ public struct Hello: Equatable, Sendable {
         writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
         writer.field("failures", if: keepsFailures, "keep")
+        writer.field("reads", if: openReads != WireLimits.openReads, "\(openReads)")
         writer.field("principal", principal?.description)
         writer.field("proof", proof?.description)
         return writer.finished()

@@ -58,6 +58,7 @@ struct WorkCommand: ParsableCommand {
             options.contentType = service.contentType
             // Requests of the program itself go to the same bus.
             options.variables["EARSHOT_RUNTIME"] = folder.path
+            options.variables["EARSHOT_BUS"] = ""
             let names = service.scheme.map { $0 + ":" }.joined(separator: " ")
             let worker = ProgramWorkerProcess(
                 options: options, logger: LineLog.logger("work", log.logLevel, form.logFormat)

@@ -11,7 +11,7 @@ struct PullTests {
         let client: ClientID
         let worker: WorkerID
 
-        init(window: Int = 256, lease: Int = 0, _ change: (inout CoreLimits) -> Void = { _ in }) {
+        init(window: Int = 256, lease: Int = 0, reads: Int = 4, _ change: (inout CoreLimits) -> Void = { _ in }) {
             var limits = CoreLimits()
             change(&limits)
             rig = CoreRig(limits: limits)
@@ -20,6 +20,7 @@ struct PullTests {
             var hello = Hello(client: "c", window: window)
             hello.isPulling = true
             hello.leaseMilliseconds = lease
+            hello.openReads = reads
             rig.say(.hello(hello), by: client)
             worker = rig.worker(9)
         }
@@ -225,6 +226,16 @@ struct PullTests {
         let second = try #require(bed.rig.jobs.first)
         bed.grow(second, to: 5)
         #expect(bed.answers == ["10"], "without bytes, since the body is another one")
+        bed.check()
+    }
+
+    @Test func `a session has as many READs as its HELLO asks for`() throws {
+        var bed = Bed(reads: 6)
+        let job = try bed.stream()
+        bed.grow(job, to: 10)
+        let waiting = (0..<6).map { BodyRead(Self.growing, offset: 100 + $0, length: 1) }
+        #expect(bed.read(waiting) == [])
+        #expect(bed.read(Self.growing, 200) == ["limit"])
         bed.check()
     }
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias
 
 from ._messages import Bodies, Fetch, Message, decimal, decode, encode, legible, matches
-from ._pulling import Pull, Pulls
+from ._pulling import MOST_OPEN_READS, OPEN_READS, Pull, Pulls
 
 MOST_LOSSES = 3
 """Maximum number of repetitions of a request whose file vanished before it could be opened."""
@@ -207,11 +207,11 @@ class Core:
 
     `window`: maximum number of unacknowledged terminals, 1 to 4096; None: the broker expects no ACK. `lease`: seconds
     for which the broker keeps the session of a broken connection, 0 to 3600. `clock`: monotonic clock in seconds.
-    `bodies`: `pull` to read bodies in files by READ. A broker may impose it.
+    `bodies`: `pull` to read bodies in files by READ. A broker may impose it. `reads`: number of READs without an answer.
     """
 
     def __init__(self, client: str, window: int | None = 256, lease: float = 0,
-                 clock: Callable[[], float] = time.monotonic, bodies: Bodies = "path") -> None:
+                 clock: Callable[[], float] = time.monotonic, bodies: Bodies = "path", reads: int = OPEN_READS) -> None:
         if window is not None and not 1 <= window <= 4096:
             raise ValueError(f"a window is from 1 to 4096, or None, not {window}")
         if not 0 <= lease <= 3600:
@@ -225,6 +225,8 @@ class Core:
             self._hello.append(("lease", f"{lease:.3f}"))
         if bodies == "pull":
             self._hello.append(("bodies", bodies))
+            if reads != OPEN_READS:
+                self._hello.append(("reads", reads))
         self._pulls = Pulls()
         self._session: str | None = None
         self._refusals = 0
@@ -411,6 +413,7 @@ class Core:
         if self.phase is not Phase.GREETING:
             return [Note("unexpected WELCOME from the broker")]
         self.phase, self._failures, self._refusals = Phase.READY, 0, 0
+        self._pulls.most = min(message.number("reads") or OPEN_READS, MOST_OPEN_READS)
         actions: list[Action] = [Greeted(message.field("broker") or "")]
         everything = [wanted for requests in self._wanted.values() for wanted in requests.values()]
         everything.sort(key=lambda wanted: wanted.order)

@@ -6,8 +6,10 @@ from ._messages import Message, encode
 
 PIECE_BYTES = 256 << 10
 """Maximum number of bytes of one READ."""
-OPEN_READS = 4
-"""Maximum number of READs of a session without an answer."""
+OPEN_READS, MOST_OPEN_READS = 4, 64
+"""Number of READs of a session that may have no answer, unless HELLO asks for more, and its maximum."""
+NETWORK_READS = 32
+"""That number over a network: 8 MiB are on their way. With the usual one a lost packet stops the flow."""
 
 
 class Pull:
@@ -41,6 +43,8 @@ class Pulls:
 
     def __init__(self) -> None:
         self._pulls: dict[int, Pull] = {}
+        self.most = OPEN_READS
+        """Number of READs that may have no answer, as WELCOME states it."""
 
     def begin(self, pull: Pull) -> None:
         self._pulls[pull.sequence] = pull
@@ -65,7 +69,7 @@ class Pulls:
 
     def reads(self) -> list[bytes]:
         """Returns the heads of the READs to send now."""
-        room = OPEN_READS - sum(len(pull.asked) for pull in self._pulls.values())
+        room = self.most - sum(len(pull.asked) for pull in self._pulls.values())
         heads = []
         for pull in self._pulls.values():
             while room > 0 and pull.unasked:

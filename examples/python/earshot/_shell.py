@@ -23,6 +23,7 @@ from ._link import Link
 from ._messages import Bodies, Fetch, FetchOptions, Message, Progress
 from ._protocol import (MOST_LOSSES, Action, Core, Deliver, DeliveryID, Discard, Drop, GiveUp, Greeted, Key, Note,
                         Phase, Refuse, Reopen, Report, Send, Settle, Store)
+from ._pulling import NETWORK_READS, OPEN_READS
 from ._results import (NOTHING, Closed, EarshotError, FetchFailed, Hold, NoBroker, Refused, Result, Terminal, in_memory,
                        terminal)
 
@@ -129,8 +130,9 @@ class Shell(abc.ABC):
         self._runtime, self._private = place.runtime, place.private
         self._buses = place.buses
         self._tunnel: _tunnel.Tunnel | None = None
+        reads = OPEN_READS
         if self._buses is not None:
-            bodies = "pull"
+            bodies, reads = "pull", NETWORK_READS
         if lease is None:
             lease = 0.0 if self._buses is None else _network.LEASE
         self._patience = timeout
@@ -138,7 +140,7 @@ class Shell(abc.ABC):
         name = "".join(c if c.isalnum() else "-" for c in program)[:32]
         # Random part of request IDs, so that requests of other connections never have the same ID.
         self._nonce = secrets.token_hex(6)
-        self._core = Core(f"{name}-{self._nonce}", window, lease, bodies=bodies)
+        self._core = Core(f"{name}-{self._nonce}", window, lease, bodies=bodies, reads=reads)
         self._most_owed = min(MOST_OWED, (window or 0) // 8)
         self._acknowledges_at_once = False
         self._last = 0

@@ -357,6 +357,7 @@ def main() -> int:
     if arguments.runtime:
         # The function's own requests go to the same bus.
         os.environ["EARSHOT_RUNTIME"] = arguments.runtime
+        os.environ.pop("EARSHOT_BUS", None)
     logging.basicConfig(format="%(levelname)s: %(message)s")
     try:
         asyncio.run(serve(function_named(arguments.function), arguments.scheme, arguments.slots, arguments.runtime))
