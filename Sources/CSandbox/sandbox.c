@@ -64,7 +64,7 @@ static const unsigned denied_calls[] = {
     // Other programs and processes.
     SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp, SYS_process_madvise,
     SYS_pidfd_getfd, SYS_pidfd_send_signal, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_tkill, SYS_setpriority, SYS_ioprio_set,
-    SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler, SYS_migrate_pages, SYS_move_pages,
+    SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_migrate_pages, SYS_move_pages,
     SYS_shmget, SYS_shmat, SYS_semget, SYS_msgget, SYS_mq_open,
 #ifdef SYS_fork
     SYS_fork, SYS_vfork,
@@ -136,6 +136,8 @@ int sandbox_filter_calls(void) {
     ADD(SKIP_UNLESS(SYS_kill, 4), ARGUMENT(0), SKIP_UNLESS(own, 1), ALLOW, FAIL(EPERM));
     ADD(SKIP_UNLESS(SYS_tgkill, 4), ARGUMENT(0), SKIP_UNLESS(own, 1), ALLOW, FAIL(EPERM));
     ADD(SKIP_UNLESS(SYS_prlimit64, 5), ARGUMENT(0), SKIP_IF(0, 2), SKIP_IF(own, 1), FAIL(EPERM), ALLOW);
+    // libzmq sets the usual policy for each of its threads, and ends the process if that fails.
+    ADD(SKIP_UNLESS(SYS_sched_setscheduler, 4), ARGUMENT(1), SKIP_UNLESS(SCHED_OTHER, 1), ALLOW, FAIL(EPERM));
     // Input that the shell behind a terminal would execute.
     ADD(SKIP_UNLESS(SYS_ioctl, 5), ARGUMENT(1), SKIP_IF(TIOCSTI, 2), SKIP_IF(TIOCLINUX, 1), ALLOW, FAIL(EPERM));
     ADD(SKIP_UNLESS(SYS_socket, 10), ARGUMENT(0), SKIP_IF(AF_UNIX, 3), SKIP_IF(AF_INET, 2), SKIP_IF(AF_INET6, 1),
