@@ -105,6 +105,21 @@ static inline int linux_connect_unix(int descriptor, const char *path, long leng
     return connect(descriptor, (const struct sockaddr *)&address, sizeof address);
 }
 
+/* connect(2) to an abstract name, which has no zero byte at its end: unix(7). */
+static inline int linux_connect_abstract(int descriptor, const char *name, long length) {
+    struct sockaddr_un address;
+    if (length < 1 || (unsigned long)length >= sizeof address.sun_path - 1) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    memcpy(address.sun_path + 1, name, (unsigned long)length);
+    return connect(
+        descriptor, (const struct sockaddr *)&address,
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (unsigned long)length));
+}
+
 /* Whether a descriptor is a listening Unix stream socket that was bound to a path. */
 static inline int linux_is_listener(int descriptor, const char *path, long length) {
     struct sockaddr_un address, found;
@@ -122,6 +137,14 @@ static inline int linux_is_listener(int descriptor, const char *path, long lengt
 /* accept4(2), which <sys/socket.h> hides without _GNU_SOURCE: non-blocking and close-on-exec. */
 static inline int linux_accept(int listener) {
     return (int)syscall(SYS_accept4, listener, (void *)0, (void *)0, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+/* TCP_NODELAY (1) and TCP_NOTSENT_LOWAT (25) of IPPROTO_TCP (6), tcp(7): no delay for small segments, and a bound for bytes that
+   wait in the kernel. The header of these names would take types away from Glibc. */
+static inline void linux_prepare_tcp(int descriptor, int unsent) {
+    int yes = 1;
+    setsockopt(descriptor, 6, 1, &yes, sizeof yes);
+    setsockopt(descriptor, 6, 25, &unsent, sizeof unsent);
 }
 
 /* SO_SNDBUF, socket(7). The kernel reserves twice as much, for its own data. */

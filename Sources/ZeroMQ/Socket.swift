@@ -71,7 +71,7 @@ public struct Socket: ~Copyable {
         guard unsafe zmq_connect(handle.pointer, endpoint) == 0 else { throw ZeroMQError("zmq_connect") }
     }
 
-    /// Stops listening at `endpoint`. Established connections remain.
+    /// Stops listening at `endpoint`. libzmq may end connections that it accepted there.
     public func unbind(_ endpoint: String) throws(ZeroMQError) {
         guard unsafe zmq_unbind(handle.pointer, endpoint) == 0 else { throw ZeroMQError("zmq_unbind") }
     }

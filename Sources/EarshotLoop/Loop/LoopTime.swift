@@ -17,6 +17,9 @@ public struct LoopTime: Comparable, Hashable, Sendable {
         return LoopTime(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
     }
 
+    /// Blocks this thread, for a process that does not serve yet.
+    public static func sleep(milliseconds: Int32) { _ = poll(nil, 0, milliseconds) }
+
     /// Returns the time `duration` later, saturated on overflow.
     public func advanced(by duration: Duration) -> LoopTime {
         let (seconds, attoseconds) = duration.components

@@ -92,6 +92,24 @@ public enum UnixSocket {
         return descriptor
     }
 
+    /// Returns a socket that is connected to the listener at an abstract name of this process.
+    ///
+    /// - Parameter name: name without its leading zero byte.
+    /// - Throws: `SystemError`; `EACCES` if another process listens there.
+    public static func connect(abstract name: String) throws(SystemError) -> Int32 {
+        let descriptor = try make()
+        guard unsafe linux_connect_abstract(descriptor, name, name.utf8.count) == 0 else {
+            let error = SystemError("connect a Unix socket")
+            Glibc.close(descriptor)
+            throw error
+        }
+        guard credentials(of: descriptor)?.pid == getpid() else {
+            Glibc.close(descriptor)
+            throw SystemError("connect a Unix socket", number: EACCES)
+        }
+        return descriptor
+    }
+
     /// Accepts the next connection. Returns nil if none is pending or the pending one has ended.
     ///
     /// - Throws: `SystemError`; `EMFILE` or `ENFILE` without a free descriptor.
@@ -177,6 +195,11 @@ public enum UnixSocket {
     /// Shuts a connection down in both directions; its descriptor stays open.
     public static func shutDown(_ descriptor: Int32) {
         shutdown(descriptor, Int32(SHUT_RDWR))
+    }
+
+    /// Ends the output of a connection; its input continues.
+    public static func endOutput(_ descriptor: Int32) {
+        shutdown(descriptor, Int32(SHUT_WR))
     }
 
     /// Closes a descriptor.

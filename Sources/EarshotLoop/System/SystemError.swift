@@ -32,5 +32,8 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
     /// Whether a permission is missing.
     public var isDenied: Bool { number == EACCES }
 
+    /// Whether a listening socket's address is in use.
+    public var isAddressInUse: Bool { number == EADDRINUSE }
+
     public var description: String { unsafe "\(call): \(String(cString: strerror(number)))" }
 }

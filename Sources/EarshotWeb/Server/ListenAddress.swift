@@ -71,58 +71,11 @@ public enum ListenAddress: Equatable, Sendable {
     }
 
     private static func listen(_ host: String, _ port: UInt16) throws(SystemError) -> (Int32, String) {
-        var four = in_addr()
-        if unsafe inet_pton(AF_INET, host, &four) == 1 {
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_port = port.bigEndian
-            address.sin_addr = four
-            let descriptor = try bind(AF_INET, &address)
-            try named(descriptor, &address)
-            return (descriptor, "http://\(host):\(UInt16(bigEndian: address.sin_port))/")
-        }
-        var address = sockaddr_in6()
-        address.sin6_family = sa_family_t(AF_INET6)
-        address.sin6_port = port.bigEndian
-        guard unsafe inet_pton(AF_INET6, host, &address.sin6_addr) == 1 else {
-            throw SystemError("parse the address", number: EINVAL)
-        }
-        let descriptor = try bind(AF_INET6, &address)
-        try named(descriptor, &address)
-        return (descriptor, "http://[\(host)]:\(UInt16(bigEndian: address.sin6_port))/")
+        guard let address = TCPSocket.Address(host) else { throw SystemError("parse the address", number: EINVAL) }
+        let (descriptor, port) = try TCPSocket.listen(address, port: port, backlog: backlog)
+        return (descriptor, "http://\(host.contains(":") ? "[\(host)]" : host):\(port)/")
     }
 
     /// Connections that may wait for accept.
     private static let backlog: Int32 = 64
-
-    private static func bind<Address>(_ family: Int32, _ address: inout Address) throws(SystemError) -> Int32 {
-        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
-        let descriptor = socket(family, kind, 0)
-        guard descriptor >= 0 else { throw SystemError("socket", number: errno) }
-        var yes: Int32 = 1
-        _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
-        let size = socklen_t(MemoryLayout<Address>.size)
-        let code = unsafe withUnsafePointer(to: &address) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe Glibc.bind(descriptor, $0, size)
-            }
-        }
-        guard code == 0, Glibc.listen(descriptor, backlog) == 0 else {
-            let error = SystemError("listen", number: errno)
-            close(descriptor)
-            throw error
-        }
-        return descriptor
-    }
-
-    /// Fills in the address to which a socket is bound.
-    private static func named<Address>(_ descriptor: Int32, _ address: inout Address) throws(SystemError) {
-        var size = socklen_t(MemoryLayout<Address>.size)
-        let code = unsafe withUnsafeMutablePointer(to: &address) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe getsockname(descriptor, $0, &size)
-            }
-        }
-        guard code == 0 else { throw SystemError("getsockname", number: errno) }
-    }
 }

@@ -1,0 +1,113 @@
+internal import CLinux
+internal import Glibc
+
+/// Stream sockets of TCP over IPv4 and IPv6. All descriptors are close-on-exec and do not block.
+///
+/// ``UnixSocket`` reads, writes and accepts, since its calls are the same for each kind of stream.
+public enum TCPSocket {
+    /// Numeric address of one end.
+    public enum Address: Hashable, Sendable, CustomStringConvertible {
+        /// Bytes in network order.
+        case four([UInt8])
+        case six([UInt8])
+
+        /// Parses a numeric address; nil for any other text.
+        public init?(_ text: String) {
+            var four = in_addr()
+            var six = in6_addr()
+            if unsafe inet_pton(AF_INET, text, &four) == 1 {
+                self = .four(unsafe withUnsafeBytes(of: &four) { unsafe [UInt8]($0) })
+            } else if unsafe inet_pton(AF_INET6, text, &six) == 1 {
+                self = .six(unsafe withUnsafeBytes(of: &six) { unsafe [UInt8]($0) })
+            } else {
+                return nil
+            }
+        }
+
+        public var description: String {
+            var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+            switch self {
+            case .four(let bytes): _ = unsafe inet_ntop(AF_INET, bytes, &text, socklen_t(text.count))
+            case .six(let bytes): _ = unsafe inet_ntop(AF_INET6, bytes, &text, socklen_t(text.count))
+            }
+            return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        }
+    }
+
+    /// Listens at an address. IPv6 addresses accept no connections of IPv4.
+    ///
+    /// - Parameters:
+    ///   - port: port; 0 selects a free one.
+    ///   - backlog: maximum number of connections that wait for accept.
+    /// - Returns: the socket, and its port.
+    public static func listen(
+        _ address: Address, port: UInt16, backlog: Int32
+    ) throws(SystemError) -> (descriptor: Int32, port: UInt16) {
+        switch address {
+        case .four(let bytes):
+            var end = sockaddr_in()
+            end.sin_family = sa_family_t(AF_INET)
+            end.sin_port = port.bigEndian
+            unsafe withUnsafeMutableBytes(of: &end.sin_addr) { unsafe $0.copyBytes(from: bytes) }
+            let descriptor = try listen(AF_INET, &end, backlog)
+            return (descriptor, UInt16(bigEndian: end.sin_port))
+        case .six(let bytes):
+            var end = sockaddr_in6()
+            end.sin6_family = sa_family_t(AF_INET6)
+            end.sin6_port = port.bigEndian
+            unsafe withUnsafeMutableBytes(of: &end.sin6_addr) { unsafe $0.copyBytes(from: bytes) }
+            let descriptor = try listen(AF_INET6, &end, backlog)
+            return (descriptor, UInt16(bigEndian: end.sin6_port))
+        }
+    }
+
+    /// Address of the other end of a connection; nil if it has ended.
+    public static func peer(of descriptor: Int32) -> Address? {
+        var storage = sockaddr_storage()
+        var size = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        let code = unsafe withUnsafeMutablePointer(to: &storage) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe getpeername(descriptor, $0, &size)
+            }
+        }
+        guard code == 0 else { return nil }
+        let family = Int32(storage.ss_family)
+        return unsafe withUnsafeBytes(of: &storage) { bytes in
+            switch family {
+            case AF_INET: .four(unsafe [UInt8](bytes[4..<8]))
+            case AF_INET6: .six(unsafe [UInt8](bytes[8..<24]))
+            default: nil
+            }
+        }
+    }
+
+    /// Sends small messages at once, and bounds the bytes that the kernel holds beyond those in flight.
+    public static func prepare(_ descriptor: Int32, unsentBytes: Int32) {
+        linux_prepare_tcp(descriptor, unsentBytes)
+    }
+
+    private static func listen<End>(_ family: Int32, _ end: inout End, _ backlog: Int32) throws(SystemError) -> Int32 {
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        let descriptor = socket(family, kind, 0)
+        guard descriptor >= 0 else { throw SystemError("socket") }
+        var yes: Int32 = 1
+        let word = socklen_t(MemoryLayout<Int32>.size)
+        _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, word)
+        if family == AF_INET6 { _ = unsafe setsockopt(descriptor, Int32(IPPROTO_IPV6), IPV6_V6ONLY, &yes, word) }
+        var size = socklen_t(MemoryLayout<End>.size)
+        let code = unsafe withUnsafeMutablePointer(to: &end) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                guard unsafe bind(descriptor, $0, size) == 0, Glibc.listen(descriptor, backlog) == 0 else {
+                    return Int32(-1)
+                }
+                return unsafe getsockname(descriptor, $0, &size)
+            }
+        }
+        guard code == 0 else {
+            let error = SystemError("listen")
+            close(descriptor)
+            throw error
+        }
+        return descriptor
+    }
+}
