@@ -138,12 +138,13 @@ let package = Package(
                 deque,
                 heap, logging,
             ]),
+        source("EarshotGateway", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", deque, logging]),
         source("EarshotClient", ["EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", deque, ordered]),
         .executableTarget(
             name: "earshot",
             dependencies: [
-                "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
-                "EarshotHTTP", "EarshotWire", "EarshotLoop",
+                "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotGateway", "EarshotClient",
+                "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ",
                 "LibCrypto", "CBuild", arguments, logging, toml,
             ],
             swiftSettings: settings),
@@ -199,8 +200,14 @@ let package = Package(
                 logging,
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
+        tests("EarshotGatewayTests", ["EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", logging]),
         tests("EarshotWebTests", ["EarshotWeb", "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire"]),
-        tests("CommandTests", ["earshot", "EarshotClient", "EarshotCore", "EarshotLoop", "EarshotWire", arguments]),
+        tests(
+            "CommandTests",
+            [
+                "earshot", "EarshotClient", "EarshotCore", "EarshotGateway", "EarshotLoop", "EarshotWire", "ZeroMQ",
+                arguments,
+            ]),
         tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),
         tests("ProtocolTests", ["EarshotCore", "EarshotHTTP", "EarshotWire"]),
         tests("TidyTests", []),

@@ -19,7 +19,10 @@ HEAD = """\
 # Remove the `#` of a line to change its setting. `kill -HUP` of `earshot serve`, or `systemctl reload`, reads the file again.
 """
 #: Defaults of lists in TOML, and an example of each.
-LISTS = {"users": ("[]", '["www-data", "@staff"]')}
+LISTS = {
+    "users": ("[]", '["www-data", "@staff"]'),
+    "listen": ("[]", '["tcp://0.0.0.0:5765", "tcp://[::1]:5765"]'),
+}
 TABLES = """
 # Rules for an origin, a host, or all hosts below a name.
 #[origin."https://example.org"]

@@ -40,6 +40,9 @@ enum Rules {
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
+        "EarshotGateway": [
+            "EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", "Logging", "Glibc", "DequeModule",
+        ],
         "EarshotClient": [
             "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", "Glibc", "DequeModule", "OrderedCollections",
             "Synchronization",
@@ -53,8 +56,9 @@ enum Rules {
         "EarshotWeb": ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Glibc"],
         "earshot-web": ["EarshotWeb", "EarshotClient", "EarshotLoop", "CBuild", "ArgumentParser", "Glibc"],
         "earshot": [
-            "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotClient", "EarshotCore",
-            "EarshotHTTP", "EarshotWire", "EarshotLoop", "LibCrypto", "CBuild", "ArgumentParser", "Logging", "TOMLKit",
+            "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotGateway", "EarshotClient",
+            "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "LibCrypto", "CBuild",
+            "ArgumentParser", "Logging", "TOMLKit",
             "Glibc", "Synchronization",
         ],
     ]
@@ -71,7 +75,7 @@ enum Rules {
         "EarshotHTTP",
         "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
-        "EarshotWeb",
+        "EarshotGateway", "EarshotWeb",
     ]
 
     /// Imports that the table above does not permit for the file's target.

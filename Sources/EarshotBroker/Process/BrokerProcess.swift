@@ -162,7 +162,8 @@ public final class BrokerProcess {
             supervisor = try SupervisorLink(
                 descriptor, loop: loop, logger: logger, onSettings: { [unowned self] in take($0) },
                 onFailures: { [unowned self] in core.childFailures = $0 },
-                onReports: { [unowned self] in core.reportEnds($0) })
+                onReports: { [unowned self] in core.reportEnds($0) },
+                onProof: { [unowned self] in core.expectGateway($0) })
         }
         places = try makePlaces()
     }

@@ -1,5 +1,6 @@
 internal import EarshotCore
 internal import EarshotLoop
+internal import EarshotWire
 internal import Logging
 
 /// Line channel to the supervisor, which reads the configuration files and outlives brokers.
@@ -10,6 +11,7 @@ internal import Logging
 /// | to the broker | all failing children: one line each, then `failing` |
 /// | to the broker | `alive`; answered by `alive` |
 /// | to the broker | `report-ends`, `ignore-ends` |
+/// | to the broker | `gateway-proof` and the proof of the gateway |
 /// | to the supervisor | the end of a request, after `report-ends` |
 /// | to the supervisor | a setting that a client changed, in the form of SET |
 /// | to the supervisor | the number of accepted workers |
@@ -29,6 +31,7 @@ final class SupervisorLink {
     private let onSettings: (Settings) -> Void
     private let onFailures: ([ChildFailure]) -> Void
     private let onReports: (Bool) -> Void
+    private let onProof: (GatewayProof) -> Void
     private var channel: LineChannel?
     private var lines: [String] = []
     /// Changes that the supervisor cannot receive yet. A later change of the same subject replaces an earlier one.
@@ -44,12 +47,14 @@ final class SupervisorLink {
 
     init(
         _ descriptor: Int32, loop: EventLoop, logger: Logger, onSettings: @escaping (Settings) -> Void,
-        onFailures: @escaping ([ChildFailure]) -> Void, onReports: @escaping (Bool) -> Void = { _ in }
+        onFailures: @escaping ([ChildFailure]) -> Void, onReports: @escaping (Bool) -> Void = { _ in },
+        onProof: @escaping (GatewayProof) -> Void = { _ in }
     ) throws(SystemError) {
         self.logger = logger
         self.onSettings = onSettings
         self.onFailures = onFailures
         self.onReports = onReports
+        self.onProof = onProof
         let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in take(line) }
         channel.onRoom = { [unowned self] in sayRest() }
         self.channel = channel
@@ -110,6 +115,8 @@ final class SupervisorLink {
         case SupervisorWord.alive: if let channel, !channel.hasBacklog { channel.send([SupervisorWord.alive]) }
         case SupervisorWord.reportEnds: onReports(true)
         case SupervisorWord.ignoreEnds: onReports(false)
+        case _ where line.hasPrefix(SupervisorWord.proof + " "):
+            if let proof = GatewayProof(String(line.dropFirst(SupervisorWord.proof.utf8.count + 1))) { onProof(proof) }
         case ChildFailure.end:
             onFailures(lines.compactMap { ChildFailure(line: $0) })
             lines = []

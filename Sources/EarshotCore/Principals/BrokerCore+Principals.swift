@@ -25,6 +25,9 @@ extension BrokerCore {
         return isLocal ? Identity(principal: principalNumber(name), mustPull: false) : nil
     }
 
+    /// Sets the proof of the gateway, which the supervisor has given to both.
+    public mutating func expectGateway(_ proof: GatewayProof) { facilities.gatewayProof = proof }
+
     /// Number of a principal, which is added if needed. The caller refers to it next.
     ///
     /// - Parameter name: nil for the administrator.

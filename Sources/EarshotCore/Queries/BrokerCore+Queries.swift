@@ -93,10 +93,11 @@ extension BrokerCore {
         json.member("requests") { writeCounts(of: requests, to: &$0) }
     }
 
-    /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, and no place is lost.
+    /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, no place is lost,
+    /// and the gateway is in no crash loop.
     private var isReady: Bool {
         !isDraining && limits.isAdmitting && workers.slotCount(of: WorkerPool.web).total > 0
-            && placeFaults.allSatisfy { $0.reason == nil }
+            && placeFaults.allSatisfy { $0.reason == nil } && !childFailures.contains { $0.role == "gateway" }
     }
 
     private func writeTimes(to json: inout JSONText) {

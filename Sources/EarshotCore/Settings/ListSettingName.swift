@@ -4,6 +4,7 @@
 /// from this table. SET does not change them.
 public enum ListSettingName: String, CaseIterable, Sendable {
     case users
+    case listen
 
     /// Text of an empty list.
     static let none = "-"
@@ -16,6 +17,7 @@ public enum ListSettingName: String, CaseIterable, Sendable {
     public var help: String {
         switch self {
         case .users: "other users of the bus, as user names, @GROUP or user IDs; a private bus without them"
+        case .listen: "addresses for clients on other machines, as tcp://ADDRESS:PORT; no such clients without them"
         }
     }
 
@@ -28,6 +30,7 @@ public enum ListSettingName: String, CaseIterable, Sendable {
     public var example: [String] {
         switch self {
         case .users: ["www-data", "@staff"]
+        case .listen: ["tcp://0.0.0.0:5765", "tcp://[::1]:5765"]
         }
     }
 

@@ -1,4 +1,4 @@
-/// Single-line messages between supervisor and broker, other than settings and crash loops.
+/// Single-line messages between the supervisor and its broker or gateway, other than settings and crash loops.
 public enum SupervisorWord {
     /// Health check of the supervisor. The broker's loop answers with the same line.
     public static let alive = "alive"
@@ -8,4 +8,8 @@ public enum SupervisorWord {
     public static let reportEnds = "report-ends"
     /// The supervisor wants no further lines about ends.
     public static let ignoreEnds = "ignore-ends"
+    /// Precedes the proof of the gateway. The supervisor sends it to each broker and to the gateway.
+    public static let proof = "gateway-proof"
+    /// The gateway accepts connections.
+    public static let listening = "listening"
 }

@@ -9,6 +9,7 @@ struct BrokerState {
         case draining = "the broker is draining"
         case closedAdmission = "the setting admission is closed"
         case lostPlace = "a directory or socket of the broker is lost"
+        case noGateway = "the gateway ends soon after each start"
         case noWorker = "no worker is ready"
     }
 
@@ -57,6 +58,7 @@ struct BrokerState {
         if self["phase"]?.text != "serving" { return .draining }
         if self["admission"]?.text == "closed" { return .closedAdmission }
         let isLost = items("faults").contains { $0.member("state")?.text == "lost" }
-        return isLost ? .lostPlace : .noWorker
+        if isLost { return .lostPlace }
+        return items("failing").contains { $0.member("role")?.text == "gateway" } ? .noGateway : .noWorker
     }
 }

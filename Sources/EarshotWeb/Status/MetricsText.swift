@@ -128,7 +128,7 @@ struct MetricsText {
             sample("earshot_place_lost", labels, isLost ? "1" : "0")
         }
         begin("earshot_crash_loops", "gauge", "Places for child processes that die soon after each start, by role.")
-        for role in ["broker", "worker"] {
+        for role in ["broker", "worker", "gateway"] {
             let count = state.items("failing").count { $0.member("role")?.text == role }
             sample("earshot_crash_loops", ["role": role], "\(count)")
         }

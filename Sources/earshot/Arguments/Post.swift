@@ -5,12 +5,23 @@ final class Post {
     enum Role: Equatable {
         case broker
         case worker
+        case gateway
 
         /// Name with an article, for messages.
         var name: String {
             switch self {
             case .broker: "the broker"
             case .worker: "a worker"
+            case .gateway: "the gateway"
+            }
+        }
+
+        /// Name in the list of crash loops.
+        var word: String {
+            switch self {
+            case .broker: "broker"
+            case .worker: "worker"
+            case .gateway: "gateway"
             }
         }
     }

@@ -16,6 +16,12 @@ struct SettingOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
+            "Addresses for clients on other machines, tcp://ADDRESS:PORT, separated by commas. (default: none)",
+            valueName: "addresses"))
+    var listen: String?
+
+    @Option(
+        help: ArgumentHelp(
             "Rule for an origin, HOST or *.HOST, such as 'example.org limit=2 spacing=0.5'; may be repeated.",
             valueName: "rule"))
     var origin: [String] = []
@@ -35,7 +41,9 @@ struct SettingOptions: ParsableArguments {
     /// Changes that the options describe.
     func changes() throws -> [SettingChange] {
         try values.given.map { try Self.change([$0.rawValue, $1]) }
-            + [users].compactMap(\.self).map { try Self.change([ListSettingName.users.rawValue, $0]) }
+            + [(ListSettingName.users, users), (.listen, listen)].compactMap { name, words in
+                try words.map { try Self.change([name.rawValue, $0]) }
+            }
             + origin.map { try Self.change([SettingName.rule] + $0.split(separator: " ").map { String($0) }) }
             + allow.map { try Self.address($0, "allow") } + deny.map { try Self.address($0, "deny") }
     }

@@ -30,6 +30,13 @@ struct ServeCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var readiness: ReadinessOptions
 
     @OptionGroup(title: "Settings") var settings: SettingOptions
+    @Option(
+        help: ArgumentHelp(
+            "File of the keys of clients on other machines. (default: keys.toml beside the configuration file)",
+            valueName: "file"),
+        completion: .file())
+    var keys: String?
+
     @OptionGroup(title: "Network") var worker: WorkerTuning
     @OptionGroup(title: "Output") var log: LogFormatOptions
 
@@ -38,6 +45,8 @@ struct ServeCommand: ParsableCommand {
 
     @Option(help: ArgumentHelp("Maximum number of workers, regardless of the settings.", visibility: .hidden))
     var mostWorkers: Int?
+
+    func validate() throws { try GivenPath.check([("--keys", keys)]) }
 
     func run() throws {
         try conclude {
@@ -56,7 +65,7 @@ struct ServeCommand: ParsableCommand {
                 folder: folder, broker: broker,
                 worker: try worker.options(WorkerOptions(workPath: folder.workPath, slots: pool.slots)),
                 configuration: configuration, logFormat: log.logFormat, readyDescriptor: readiness.readyFd,
-                owner: privateTo)
+                keysPath: keys.map(Folder.absolute) ?? KeyFile.path(settings.source), owner: privateTo)
             return try run.run(manager)
         }
     }

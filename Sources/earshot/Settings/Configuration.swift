@@ -1,5 +1,6 @@
 internal import EarshotClient
 internal import EarshotCore
+internal import EarshotGateway
 internal import EarshotLoop
 
 /// Sources of settings in ascending precedence: defaults, machine's file, user's file, environment variables, options.
@@ -67,6 +68,7 @@ struct Configuration: Sendable {
             try apply(.number(.workers, mostWorkers), Settings.Source.standard, to: &settings)
         }
         try checkUsers(of: settings)
+        try checkAddresses(of: settings)
         return settings
     }
 
@@ -129,6 +131,16 @@ struct Configuration: Sendable {
         } catch {
             let name = ListSettingName.users.rawValue
             throw Complaint(.configuration, "\(name) of \(settings.source(of: .users)): \(error.description)")
+        }
+    }
+
+    /// Checks the form of the addresses for clients on other machines.
+    private func checkAddresses(of settings: Settings) throws(Complaint) {
+        for text in settings[.listen] where GatewayAddress(text) == nil {
+            throw Complaint(
+                .configuration,
+                "\(ListSettingName.listen.rawValue) of \(settings.source(of: .listen)): \(text): give a numeric address, such as "
+                    + "tcp://0.0.0.0:\(GatewayAddress.usualPort) or tcp://[::]:\(GatewayAddress.usualPort)")
         }
     }
 

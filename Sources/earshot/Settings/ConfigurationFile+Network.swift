@@ -14,7 +14,7 @@ extension ConfigurationFile {
     ///
     /// - Throws: `Complaint` that names the file and the key.
     static func network(_ path: String) throws(Complaint) -> NetworkChoice? {
-        guard let table = try table(path) else { return nil }
+        guard let table = try TOMLFile.table(path) else { return nil }
         return try network(table, path)
     }
 

@@ -1,15 +1,11 @@
 internal import EarshotCore
 internal import EarshotWire
-internal import Glibc
 internal import TOMLKit
 
 /// TOML file of settings: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
 /// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `users = ["www-data"]`, `[address]` with
-/// `"10.0.0.0/8" = "allow"`. Only this type
-/// uses TOMLKit.
+/// `"10.0.0.0/8" = "allow"`.
 enum ConfigurationFile {
-    /// Maximum size of a file, in bytes. A file with a thousand rules has a tenth of it.
-    private static let mostBytes = 1 << 20
     /// Key of the program for requests that end: `on-complete = ["PROGRAM", "ARGUMENT"]`. It is no setting, so that no client
     /// can make the bus run a program.
     static let onComplete = "on-complete"
@@ -22,7 +18,7 @@ enum ConfigurationFile {
     ///
     /// - Throws: `Complaint` that names the file and the key.
     static func read(_ path: String) throws(Complaint) -> [SettingChange]? {
-        guard let table = try table(path) else { return nil }
+        guard let table = try TOMLFile.table(path) else { return nil }
         var changes: [SettingChange] = []
         for key in table.keys {
             guard let value = table[key] else { continue }
@@ -47,7 +43,7 @@ enum ConfigurationFile {
     ///
     /// - Throws: `Complaint` that names the file and the key.
     static func program(_ path: String) throws(Complaint) -> [String]? {
-        guard let value = try table(path)?[onComplete] else { return nil }
+        guard let value = try TOMLFile.table(path)?[onComplete] else { return nil }
         return try words(value, path)
     }
 
@@ -64,18 +60,6 @@ enum ConfigurationFile {
                     + "as [\"/usr/bin/logger\", \"-t\", \"earshot\"]")
         }
         return words.compactMap(\.self)
-    }
-
-    static func table(_ path: String) throws(Complaint) -> TOMLTable? {
-        guard let bytes = try bytes(path) else { return nil }
-        // TOMLKit stops at the first zero byte.
-        guard !bytes.contains(0) else { throw complaint(path, "the file contains a zero byte") }
-        do {
-            return try TOMLTable(string: String(decoding: bytes, as: UTF8.self))
-        } catch {
-            let fault = error as? TOMLParseError
-            throw complaint(path, fault.map { "line \($0.source.begin.line): \($0.description)" } ?? "\(error)")
-        }
     }
 
     private static func list(
@@ -147,17 +131,7 @@ enum ConfigurationFile {
         return "\(value.type)"
     }
 
-    private static func bytes(_ path: String) throws(Complaint) -> [UInt8]? {
-        do {
-            return try InputFile.contents(of: path, atMost: mostBytes)
-        } catch {
-            if case .system(ENOENT) = error { return nil }
-            if case .system(ENOTDIR) = error { return nil }
-            throw complaint(path, error.description)
-        }
-    }
-
     static func complaint(_ path: String, _ sentence: String) -> Complaint {
-        Complaint(.configuration, "\(path): \(sentence)")
+        TOMLFile.complaint(path, sentence)
     }
 }

@@ -1,5 +1,6 @@
 internal import EarshotBroker
 internal import EarshotClient
+internal import EarshotGateway
 internal import EarshotLoop
 internal import EarshotWorker
 internal import Logging
@@ -8,6 +9,8 @@ internal import Logging
 enum ChildRun {
     case broker(BrokerOptions)
     case worker(WorkerOptions)
+    /// Options, and the path of the file of keys.
+    case gateway(GatewayOptions, keys: String)
 
     /// Runs until a signal ends it.
     ///
@@ -21,6 +24,9 @@ enum ChildRun {
             case .worker(let options):
                 let logger = LineLog.logger("worker", logLevel, logFormat)
                 return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+            case .gateway(let options, _):
+                let logger = LineLog.logger("gateway", logLevel, logFormat)
+                return try GatewayProcess(options: options, logger: logger).run() == 0 ? .done : .other
             }
         } catch let error as BrokerError {
             throw Complaint(error.isPermanent ? .configuration : .cannotServe, error.description)
@@ -28,23 +34,32 @@ enum ChildRun {
             throw Complaint(error.isConfiguration ? .configuration : .cannotServe, "cannot start a worker: \(error)")
         } catch let error as WorkerRefused {
             throw Complaint(.cannotServe, error.description)
+        } catch let error as GatewayError {
+            throw Complaint(.cannotServe, error.description)
         } catch let error as SystemError where error.isLasting {
             throw Complaint(.cannotServe, "cannot serve: \(error.description)")
+        }
+    }
+
+    /// Whether the process proves to the broker, or checks, that it belongs to the supervisor. The gateway is exposed to the
+    /// network, so it must not be able to act as a worker.
+    var needsSecret: Bool {
+        switch self {
+        case .broker, .worker: true
+        case .gateway: false
         }
     }
 
     /// Returns the arguments that start the same run in another process, beginning with the name of the program. A
     /// broker receives its settings by its channel instead.
     ///
-    /// - Parameter secret: descriptor from which the process reads the secret.
+    /// - Parameter secret: descriptor from which the process reads the secret; nil for none.
     func arguments(
-        in folder: RuntimeFolder, secret: Int32, _ logLevel: Logger.Level, _ logFormat: LogFormat
+        in folder: RuntimeFolder, secret: Int32?, _ logLevel: Logger.Level, _ logFormat: LogFormat
     ) -> [String] {
-        let family = [
-            "--runtime", folder.path, "--log-level", logLevel.rawValue, "--log-format", logFormat.rawValue,
-            "--secret-fd",
-            String(secret),
-        ]
+        let family =
+            ["--runtime", folder.path, "--log-level", logLevel.rawValue, "--log-format", logFormat.rawValue]
+            + Self.numbers(("--secret-fd", secret))
         switch self {
         case .broker(let options):
             return ["earshot", "broker"] + family + ["--spool", options.spoolFolder]
@@ -61,6 +76,11 @@ enum ChildRun {
                 + (options.caFile.map { ["--ca-file=\($0)"] } ?? [])
                 + (options.tlsKeyLog.map { ["--tls-key-log=\($0)"] } ?? [])
                 + Self.numbers(("--parent-pid", options.parentPid), ("--slots", Int32(options.slots)))
+        case .gateway(let options, let keys):
+            return ["earshot", "gateway"] + family + ["--keys", keys]
+                + ["--listen", options.addresses.map(\.description).joined(separator: ",")]
+                + Self.numbers(
+                    ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor))
         }
     }
 

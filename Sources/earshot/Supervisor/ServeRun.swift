@@ -18,6 +18,8 @@ struct ServeRun {
     let logFormat: LogFormat
     /// Descriptor for the readiness message; nil for none.
     let readyDescriptor: Int32?
+    /// File of the keys of clients on other machines.
+    let keysPath: String
     /// Process ID of the only user of the bus; nil for a shared bus.
     let owner: Int32?
 
@@ -57,7 +59,7 @@ struct ServeRun {
         let plan = Supervisor.Plan(
             folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
             configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil,
-            activation: activation)
+            activation: activation, keysPath: keysPath)
         let supervisor = try Supervisor(plan, initial, hook: hook, signals)
         let count = initial[.workers] ?? 0
         supervisor.onReady = {
@@ -82,9 +84,10 @@ extension ServeRun {
         worker = WorkerOptions(workPath: start.folder.workPath, slots: pool.slots)
         configuration = Configuration(
             file: ConfigurationOptions.usualFile,
-            flags: [.number(.logLevel, LogSeverity.error.index), .list(.users, [])],
+            flags: [.number(.logLevel, LogSeverity.error.index), .list(.users, []), .list(.listen, [])],
             pool: pool,
             mostWorkers: start.mostWorkers)
+        keysPath = ""
         logFormat = .text
         readyDescriptor = start.readyDescriptor
         owner = start.owner

@@ -50,7 +50,7 @@ extension Supervisor {
     var failures: [ChildFailure] {
         posts.filter { $0.rule.isFailing && !$0.isLeaving }.map { post in
             ChildFailure(
-                role: post.role == .broker ? "broker" : "worker", deaths: post.rule.quickDeaths,
+                role: post.role.word, deaths: post.rule.quickDeaths,
                 since: post.dyingSince ?? "-",
                 lastEnd: post.obstacle ?? post.lastExit.map { Self.text(of: $0) } ?? "not started")
         }

@@ -11,7 +11,7 @@ extension Supervisor {
     func tellService() {
         guard let service else { return }
         var news: [(variable: String, value: String)] = []
-        if phase == .serving, isReady, !isServiceReady, workersTakenIn >= max(1, soundWorkers) {
+        if phase == .serving, isReady, !isServiceReady, workersTakenIn >= max(1, soundWorkers), isGatewayReady {
             isServiceReady = true
             news.append(("READY", "1"))
             askForLife()
@@ -69,7 +69,12 @@ extension Supervisor {
             return "the broker ended \(broker.deaths) times in a row, last with \(broker.lastEnd)"
         }
         let wanted = posts.count { $0.role == .worker && !$0.isLeaving }
-        let last = failures.first.map { ", \(failures.count) of them in a crash loop, last with \($0.lastEnd)" } ?? ""
+        let workers = failures.filter { $0.role == "worker" }
+        let last = workers.first.map { ", \(workers.count) of them in a crash loop, last with \($0.lastEnd)" } ?? ""
+        let gateway = failures.first { $0.role == "gateway" }.map {
+            ", gateway in a crash loop, last with \($0.lastEnd)"
+        }
         return (workersTakenIn == 0 ? "not ready: " : "serving with ") + "\(workersTakenIn) of \(wanted) workers" + last
+            + (gateway ?? "")
     }
 }

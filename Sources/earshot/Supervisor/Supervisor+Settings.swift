@@ -11,6 +11,7 @@ extension Supervisor {
         guard phase == .serving else { return }
         reloadBegan()
         defer { tellService() }
+        let listened = settings[.listen]
         do throws(Complaint) {
             let read = try plan.configuration.read()
             let hook = try plan.configuration.hook()
@@ -22,6 +23,7 @@ extension Supervisor {
         }
         tellSettings()
         fitPool()
+        fitGateway(listened: listened)
         boundMemory()
         plan.log.write(.notice, "the settings were read again")
     }
@@ -114,10 +116,11 @@ extension Supervisor {
         }
     }
 
-    /// Removes the post of a surplus worker that has ended.
+    /// Removes the post of a surplus worker, or of a gateway with other addresses, that has ended.
     func forget(_ post: Post) {
         posts.removeAll { $0 === post }
         fitPool()
+        addGateway()
         tellService()
     }
 }

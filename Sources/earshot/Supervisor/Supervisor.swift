@@ -32,6 +32,8 @@ final class Supervisor {
         let service: ServiceManager?
         /// Socket for clients that the service manager opened; nil for none.
         let activation: ActivationSocket?
+        /// File of the keys of clients on other machines.
+        let keysPath: String
     }
 
     enum Phase {
@@ -54,6 +56,10 @@ final class Supervisor {
     var settings: Settings
     /// Channel to the running broker.
     var channel: LineChannel?
+    /// Channel to the running gateway.
+    var gatewayChannel: LineChannel?
+    /// Secret with which the gateway proves itself to the present broker; nil before the first one.
+    var proof: String?
     /// Settings sent to the broker without an acknowledgement. Changes that it reports meanwhile are older.
     var unansweredSettings = 0
     /// Whether settings wait for room in the channel.
@@ -83,6 +89,8 @@ final class Supervisor {
     /// Whether a worker has been connected.
     private var hasHadWorkers = false
     private var hasSaidReady = false
+    /// Whether a gateway has accepted connections.
+    private(set) var hasListened = false
     private let signals: SignalSource
     private var failure: (any Error)?
 
@@ -97,6 +105,7 @@ final class Supervisor {
         loop = try EventLoop()
         hooks = BusHooks(hook, loop, plan.log)
         posts = [Post(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in Post(.worker) }
+        if listens { posts.append(Post(.gateway)) }
     }
 
     /// Supervises until a signal arrives and all children are gone.
@@ -128,6 +137,7 @@ final class Supervisor {
             var options = plan.worker
             if let slots = settings[.slots] { options.slots = slots }
             try start(post, .worker(options), inheriting: [])
+        case .gateway: try startGateway(post)
         }
     }
 
@@ -140,6 +150,7 @@ final class Supervisor {
         // For a fork. A new program receives them by the channel.
         options.settings = settings
         if let activation = plan.activation, activation.isInPlace { options.busDescriptor = activation.descriptor }
+        if !plan.isPrivate { renewProof() }
         let inherited = [ends.child] + [options.busDescriptor].compactMap(\.self)
         let isCopy: Bool
         if isReady {
@@ -165,6 +176,7 @@ final class Supervisor {
         }
         if !isCopy { channel.send(settings.lines + [Settings.end]) }
         channel.send(failures.map(\.line) + [ChildFailure.end])
+        if let line = proofLine { channel.send([line]) }
         // The first broker of a bus without programs gets no further line.
         if hooks.isOn { channel.send([hooks.word]) }
         self.channel = channel
@@ -175,7 +187,7 @@ final class Supervisor {
 
     /// - Returns: whether the child is a fork of this process.
     @discardableResult
-    private func start(_ post: Post, _ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> Bool {
+    func start(_ post: Post, _ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> Bool {
         var copy: ChildProcess?
         // A fork starts faster, which matters for a private bus. Other processes are new programs, so that their memory
         // layouts differ. So are replacements, because the cause of a crash may know the layout of a fork.
@@ -196,10 +208,11 @@ final class Supervisor {
 
     /// Starts this program as a new process.
     private func program(_ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> ChildProcess {
-        let secret = try InheritedPipe.holding(plan.secret)
-        defer { close(secret) }
+        let secret = run.needsSecret ? try InheritedPipe.holding(plan.secret) : nil
+        defer { if let secret { close(secret) } }
         let arguments = run.arguments(in: plan.folder, secret: secret, settings.logLevel, plan.log.format)
-        return try ChildProcess.spawn(ChildProcess.thisProgram, arguments, inheriting: [secret] + inherited)
+        return try ChildProcess.spawn(
+            ChildProcess.thisProgram, arguments, inheriting: [secret].compactMap(\.self) + inherited)
     }
 
     /// Watches the readiness pipe. An earlier exit of the broker also closes it.
@@ -217,10 +230,20 @@ final class Supervisor {
         }
     }
 
+    /// Whether clients on other machines can connect, if they may.
+    var isGatewayReady: Bool { hasListened || !listens }
+
+    /// Handles that the gateway accepts connections.
+    func gatewayListens() {
+        hasListened = true
+        sayReady()
+        tellService()
+    }
+
     /// Reports readiness once. A shared bus needs a worker for it; a private bus does not, because its workers start
     /// while the owner continues.
     private func sayReady() {
-        guard isReady, !hasSaidReady, hasHadWorkers || plan.isPrivate else { return }
+        guard isReady, !hasSaidReady, hasHadWorkers || plan.isPrivate, isGatewayReady else { return }
         hasSaidReady = true
         onReady()
     }
@@ -240,6 +263,7 @@ final class Supervisor {
             workersTakenIn = 0
             tellService()
         }
+        if post.role == .gateway { gatewayChannel = nil }
         switch phase {
         case .draining, .killing:
             if post.role == .broker {
@@ -269,7 +293,12 @@ final class Supervisor {
     /// directory, library or option is permanent before the first success, and may be repaired later. Data of a newer
     /// version is always permanent.
     private func permanentFault(_ exit: ChildProcess.Exit, of role: Post.Role) -> ExitStatus? {
-        let hasServed = role == .broker ? isReady : hasHadWorkers
+        let hasServed =
+            switch role {
+            case .broker: isReady
+            case .worker: hasHadWorkers
+            case .gateway: hasListened
+            }
         switch exit {
         case .code(ExitStatus.configuration.rawValue): return role == .broker || !hasServed ? .configuration : nil
         case .code(ExitStatus.cannotServe.rawValue): return hasServed ? nil : .cannotServe
@@ -328,11 +357,11 @@ final class Supervisor {
         }
     }
 
-    /// Stops the workers at once, by two signals. Without a broker their results have no recipient.
+    /// Stops the workers and the gateway at once, workers by two signals. Without a broker their results have no recipient.
     private func stopWorkers() {
-        for post in posts where post.role == .worker {
+        for post in posts where post.role != .broker {
             post.child?.send(SIGTERM)
-            post.child?.send(SIGINT)
+            if post.role == .worker { post.child?.send(SIGINT) }
         }
     }
 

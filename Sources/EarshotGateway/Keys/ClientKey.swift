@@ -1,0 +1,35 @@
+/// Key that may connect to the gateway.
+public struct ClientKey: Equatable, Sendable {
+    /// Kinds of peers.
+    public enum Role: String, Sendable, CaseIterable {
+        /// Requests URLs.
+        case client
+    }
+
+    /// Default of ``connections``: the processes of one machine.
+    public static let usualConnections = 64
+    /// Possible values of ``connections``.
+    public static let connectionRange = 1...4_096
+
+    public var name: KeyName
+    /// 40 characters of Z85.
+    public var publicKey: String
+    public var role: Role
+    /// Time from which the key is refused; nil for none.
+    public var expiry: KeyExpiry?
+    /// Maximum number of connections at a time; nil for ``usualConnections``.
+    public var connections: Int?
+
+    public init(
+        name: KeyName, publicKey: String, role: Role = .client, expiry: KeyExpiry? = nil, connections: Int? = nil
+    ) {
+        self.name = name
+        self.publicKey = publicKey
+        self.role = role
+        self.expiry = expiry
+        self.connections = connections
+    }
+
+    /// Whether the key is accepted at a time, in seconds since 1970.
+    public func isValid(at seconds: Int64) -> Bool { expiry.map { seconds < $0.seconds } ?? true }
+}

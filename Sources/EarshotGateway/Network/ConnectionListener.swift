@@ -1,0 +1,57 @@
+internal import EarshotLoop
+
+/// Listening socket of the gateway.
+final class ConnectionListener {
+    /// Connections that may wait for accept: those of a network whose clients reconnect at once.
+    private static let backlog: Int32 = 4_096
+    /// Time for the socket of a gateway that was just killed to be closed.
+    private static let patience = Duration.seconds(2)
+    private static let pause: Int32 = 20
+
+    let descriptor: Int32
+    /// Address with the port that the system has chosen.
+    let text: String
+    /// Called when connections wait.
+    var onCallers: () -> Void = {}
+    private let loop: EventLoop
+    private var registration: EventLoop.Registration?
+
+    /// Starts to listen. Connections wait until ``isAccepting`` is set.
+    init(_ address: GatewayAddress, loop: EventLoop) throws(SystemError) {
+        self.loop = loop
+        let end = LoopTime.read().advanced(by: Self.patience)
+        while true {
+            do throws(SystemError) {
+                let (descriptor, port) = try TCPSocket.listen(
+                    address.address, port: address.port, backlog: Self.backlog)
+                self.descriptor = descriptor
+                text = GatewayAddress.text(address.address, port)
+                return
+            } catch {
+                guard error.isAddressInUse, LoopTime.read() < end else { throw error }
+                LoopTime.sleep(milliseconds: Self.pause)
+            }
+        }
+    }
+
+    deinit {
+        isAccepting = false
+        UnixSocket.close(descriptor)
+    }
+
+    /// Whether waiting connections are reported.
+    var isAccepting = false {
+        didSet {
+            guard isAccepting != oldValue else { return }
+            if let registration { loop.remove(registration) }
+            registration = nil
+            guard isAccepting else { return }
+            // Fails only without memory; the next pause ends with another try.
+            do throws(SystemError) {
+                registration = try loop.add(descriptor, .readable) { [unowned self] _ in onCallers() }
+            } catch {
+                isAccepting = false
+            }
+        }
+    }
+}

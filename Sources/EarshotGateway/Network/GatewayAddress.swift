@@ -1,0 +1,48 @@
+public import EarshotLoop
+
+/// Address at which the gateway listens: `tcp://ADDRESS` or `tcp://ADDRESS:PORT` with a numeric address, that of IPv6 in
+/// brackets.
+public struct GatewayAddress: Hashable, Sendable, CustomStringConvertible {
+    /// Port of an address without one.
+    public static let usualPort: UInt16 = 5_765
+    private static let scheme = "tcp://"
+
+    public let address: TCPSocket.Address
+    /// Port; 0 selects a free one.
+    public let port: UInt16
+
+    /// Nil if `text` is not an address in this form.
+    public init?(_ text: String) {
+        guard text.hasPrefix(Self.scheme) else { return nil }
+        var host = text.dropFirst(Self.scheme.count)
+        var port = Self.usualPort
+        // The colons of an address of IPv6 are within the brackets.
+        if let colon = host.lastIndex(of: ":"), host.last != "]" {
+            let digits = host[host.index(after: colon)...]
+            guard !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = UInt16(digits)
+            else { return nil }
+            port = number
+            host = host[..<colon]
+        }
+        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
+        guard let address = TCPSocket.Address(String(isBracketed ? host.dropFirst().dropLast() : host)) else {
+            return nil
+        }
+        switch address {
+        case .four: guard !isBracketed else { return nil }
+        case .six: guard isBracketed else { return nil }
+        }
+        self.address = address
+        self.port = port
+    }
+
+    public var description: String { Self.text(address, port) }
+
+    /// Returns the text of an address with a port.
+    static func text(_ address: TCPSocket.Address, _ port: UInt16) -> String {
+        switch address {
+        case .four: "\(scheme)\(address):\(port)"
+        case .six: "\(scheme)[\(address)]:\(port)"
+        }
+    }
+}

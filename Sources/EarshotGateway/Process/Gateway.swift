@@ -1,0 +1,301 @@
+internal import DequeModule
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+internal import Logging
+internal import ZeroMQ
+
+/// Remote clients of a bus: accepts their connections over tcp, lets libzmq check their keys, and relays their messages
+/// to the broker.
+///
+/// ```
+/// client ══ tcp, CURVE ══ BytePump ── Unix socket ── libzmq ── RemotePeer ── Unix socket ── broker
+/// ```
+final class Gateway {
+    /// Maximum number of connections: each costs six descriptors.
+    private static let mostConnections = 4_096
+    private static let descriptorsPerConnection = 6
+    /// Descriptors for everything else.
+    private static let reservedDescriptors = 64
+    /// Maximum number of connections accepted in one pass.
+    private static let acceptsPerPass = 64
+    /// Time without accepting connections after descriptors ran out.
+    private static let pause = Duration.milliseconds(100)
+    /// Bytes of one connection that wait in the kernel unsent. A heartbeat waits behind them.
+    private static let kernelBytes: Int32 = 128 << 10
+    /// Pause between two attempts to reach the broker, and their number.
+    static let retryPause = Duration.milliseconds(50)
+    static let mostRetries = 200
+    /// Interval of the check for long messages while memory is short.
+    private static let memoryPause = Duration.seconds(1)
+
+    let loop: EventLoop
+    let busPath: String
+    /// Secret for the present broker; nil before the supervisor has sent one.
+    var proof: GatewayProof?
+    var memory = RelayMemory()
+    /// Reads pending lines of the supervisor.
+    var readProof: () -> Void = {}
+
+    private let logger: Logger
+    private let context: Context
+    private var authentication: Authentication
+    private let scratch = BytePump.Scratch()
+    /// Prefix of the abstract names of this process.
+    private let namePrefix: String
+    private let connectionLimit: Int
+    private var keys: GatewayKeys
+    private let listeners: [ConnectionListener]
+    private var hasCallers = false
+    private var gate: AdmissionGate
+    private var peers: [UInt64: RemotePeer] = [:]
+    /// Connections of each key.
+    private var connections: [KeyName: Int] = [:]
+    private var ready: Deque<UInt64> = []
+    /// Peers that are not read because of a bound.
+    private var paused: Set<UInt64> = []
+    private var checksMemory = false
+    private var lastUndelivered = 0
+    private var lastNumber: UInt64 = 0
+    private var refused = 0
+    private var nextWarning = LoopTime(nanoseconds: 0)
+    private var expiryTimer: TimerID?
+    private var acceptTimer: TimerID?
+    private var registration: EventLoop.Registration?
+
+    /// Starts libzmq's threads, and accepts connections.
+    init(
+        _ keys: GatewayKeys, _ listeners: [ConnectionListener], busPath: String, loop: EventLoop, logger: Logger
+    ) throws {
+        self.keys = keys
+        self.listeners = listeners
+        self.busPath = busPath
+        self.loop = loop
+        self.logger = logger
+        let descriptors = try ResourceLimits.raiseDescriptorLimit()
+        connectionLimit = min(
+            Self.mostConnections, max(16, descriptors - Self.reservedDescriptors) / Self.descriptorsPerConnection)
+        context = try Context.make(maximumSockets: Int32(connectionLimit) + 16)
+        authentication = try Authentication.make(in: context)
+        gate = AdmissionGate(now: loop.now)
+        var generator = SystemRandomNumberGenerator()
+        namePrefix = "earshot-gateway-\(getpid())-\(String(generator.next(), radix: 16))"
+        registration = try loop.add(authentication.descriptor, .readable) { _ in }
+        _ = loop.addHook { [unowned self] in pass() }
+        for listener in listeners {
+            listener.onCallers = { [unowned self] in hasCallers = true }
+            listener.isAccepting = true
+        }
+        awaitExpiry()
+    }
+
+    /// Replaces the keys. Connections of revoked, changed and expired keys are closed.
+    func take(_ keys: GatewayKeys) {
+        self.keys = keys
+        closeInvalid()
+        awaitExpiry()
+    }
+
+    /// Closes all connections. Precedes the end of this object.
+    func close() {
+        stopAccepting(until: nil)
+        for peer in Array(peers.values) { peer.close(nil) }
+    }
+
+    // MARK: The pass
+
+    private func pass() -> EventLoop.Rest {
+        authenticate()
+        acceptCallers()
+        for _ in 0..<ready.count {
+            guard let number = ready.popFirst(), let peer = peers[number] else { continue }
+            peer.isReady = false
+            if peer.turn() { note(peer) }
+        }
+        if memory.undelivered < lastUndelivered { for number in paused { peers[number].map(note) } }
+        lastUndelivered = memory.undelivered
+        let isPending = !ready.isEmpty || hasCallers || (try? authentication.isReadable()) == true
+        return isPending ? .none : .untilEvent
+    }
+
+    /// Gives a peer a turn in this pass or the next one.
+    func note(_ peer: RemotePeer) {
+        guard !peer.isReady, peer.phase != .closed else { return }
+        peer.isReady = true
+        ready.append(peer.number)
+    }
+
+    // MARK: Keys
+
+    private var calendarSeconds: Int64 { Int64(time(nil)) }
+
+    private func authenticate() {
+        while let request = try? authentication.next() {
+            let decision = decide(request)
+            try? authentication.answer(request, decision)
+        }
+    }
+
+    private func decide(_ request: Authentication.Request) -> Authentication.Decision {
+        // A socket asks once: it has one connection.
+        guard let number = UInt64(request.domain), let peer = peers[number], peer.phase == .handshaking else {
+            return .refused
+        }
+        gate.ended(number)
+        resumeAccepting()
+        guard let key = request.publicKey.flatMap({ keys.client($0, at: calendarSeconds) }) else {
+            refuse("a key that is unknown, revoked or expired", peer.address)
+            peer.refused()
+            return .refused
+        }
+        let most = key.connections ?? ClientKey.usualConnections
+        guard connections[key.name, default: 0] < most else {
+            refuse("more than \(most) connections of key \(key.name)", peer.address)
+            peer.refused()
+            return .busy
+        }
+        connections[key.name, default: 0] += 1
+        peer.authenticated(as: key)
+        logger.debug("client connected", metadata: ["key": "\(key.name)", "address": "\(peer.address)"])
+        return .accepted
+    }
+
+    private func closeInvalid() {
+        let now = calendarSeconds
+        for peer in Array(peers.values) {
+            guard let key = peer.key else { continue }
+            if keys.client(key.publicKey, at: now)?.name != key.name {
+                peer.close("its key was revoked or has expired")
+            }
+        }
+    }
+
+    /// Closes connections of keys when they expire. The calendar may be set, so the time is checked each hour.
+    private func awaitExpiry() {
+        if let expiryTimer { loop.cancelTimer(expiryTimer) }
+        expiryTimer = nil
+        let now = calendarSeconds
+        guard let next = keys.nextExpiry(after: now) else { return }
+        expiryTimer = loop.setTimer(after: .seconds(min(3_600, next - now))) { [unowned self] in
+            closeInvalid()
+            awaitExpiry()
+        }
+    }
+
+    // MARK: Connections
+
+    private func acceptCallers() {
+        guard hasCallers else { return }
+        hasCallers = false
+        for listener in listeners where listener.isAccepting {
+            for _ in 0..<Self.acceptsPerPass {
+                guard peers.count < connectionLimit else {
+                    refuse("more than \(connectionLimit) connections", nil)
+                    return stopAccepting(until: nil)
+                }
+                switch gate.decision(now: loop.now) {
+                case .wait(let moment): return stopAccepting(until: moment)
+                case .admit: break
+                }
+                do throws(SystemError) {
+                    guard let descriptor = try UnixSocket.accept(listener.descriptor) else { break }
+                    hasCallers = true
+                    admit(descriptor)
+                } catch {
+                    refuse("\(error)", nil)
+                    return stopAccepting(until: loop.now.advanced(by: Self.pause))
+                }
+            }
+        }
+    }
+
+    /// Leaves further connections in the kernel.
+    private func stopAccepting(until moment: LoopTime?) {
+        hasCallers = false
+        for listener in listeners { listener.isAccepting = false }
+        guard let moment, acceptTimer == nil else { return }
+        acceptTimer = loop.setTimer(at: moment) { [unowned self] in
+            acceptTimer = nil
+            resumeAccepting()
+        }
+    }
+
+    private func resumeAccepting() {
+        guard acceptTimer == nil, peers.count < connectionLimit else { return }
+        for listener in listeners { listener.isAccepting = true }
+    }
+
+    private func admit(_ descriptor: Int32) {
+        guard let address = TCPSocket.peer(of: descriptor) else { return UnixSocket.close(descriptor) }
+        lastNumber += 1
+        let number = lastNumber
+        TCPSocket.prepare(descriptor, unsentBytes: Self.kernelBytes)
+        do {
+            let name = "\(namePrefix)-\(number)"
+            let curve = try CurveEnd(number, name: name, secretKey: keys.secretKey, context, loop: loop) {
+                [unowned self] in if let peer = peers[number] { note(peer) }
+            }
+            let inner = try UnixSocket.connect(abstract: name)
+            let pump = try BytePump(remote: descriptor, inner: inner, scratch, loop: loop)
+            peers[number] = RemotePeer(number, address, pump, curve, of: self)
+        } catch {
+            UnixSocket.close(descriptor)
+            refuse("\(error)", address)
+            return stopAccepting(until: loop.now.advanced(by: Self.pause))
+        }
+        if let oldest = gate.began(number, from: address) {
+            refuse("too many handshakes of one network", address)
+            peers[oldest]?.close(nil)
+        }
+    }
+
+    /// Handles the end of a peer.
+    func closed(_ peer: RemotePeer) {
+        peers[peer.number] = nil
+        gate.ended(peer.number)
+        memory.left(peer.number)
+        paused.remove(peer.number)
+        if let name = peer.key?.name {
+            connections[name, default: 1] -= 1
+            if connections[name] == 0 { connections[name] = nil }
+            logger.debug(
+                "client disconnected",
+                metadata: ["key": "\(name)", "address": "\(peer.address)", "reason": "\(peer.fault ?? "closed")"])
+        }
+        if let fault = peer.fault { refuse(fault, peer.address) }
+        resumeAccepting()
+    }
+
+    /// Records whether a peer is not read because of a bound.
+    func setPaused(_ number: UInt64, _ isPaused: Bool) {
+        guard isPaused else {
+            paused.remove(number)
+            return
+        }
+        paused.insert(number)
+        guard !checksMemory else { return }
+        checksMemory = true
+        loop.setTimer(after: Self.memoryPause) { [unowned self] in checkMemory() }
+    }
+
+    /// Closes the connection of a client that holds memory for too long, and lets others try.
+    private func checkMemory() {
+        checksMemory = false
+        if let number = memory.overdue(now: loop.now) { peers[number]?.close("a long message that took too long") }
+        for number in paused { peers[number].map(note) }
+        guard !paused.isEmpty else { return }
+        checksMemory = true
+        loop.setTimer(after: Self.memoryPause) { [unowned self] in checkMemory() }
+    }
+
+    /// Logs refused and closed connections, at most once per second, because refused clients try again.
+    private func refuse(_ reason: String, _ address: TCPSocket.Address?) {
+        refused += 1
+        guard loop.now >= nextWarning else { return }
+        var metadata: Logger.Metadata = ["count": "\(refused)", "reason": "\(reason)"]
+        if let address { metadata["address"] = "\(address)" }
+        logger.warning("refused or closed connections", metadata: metadata)
+        refused = 0
+        nextWarning = loop.now.advanced(by: .seconds(1))
+    }
+}

@@ -1,0 +1,106 @@
+internal import EarshotCore
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+public import Logging
+internal import ZeroMQ
+
+/// A gateway process: signals, limits and privileges around a `Gateway`.
+public final class GatewayProcess {
+    /// Maximum address space in bytes: several times the bounds of all connections. It contains faults of libzmq.
+    private static let memoryBytes = 4 << 30
+
+    private let options: GatewayOptions
+    private let logger: Logger
+
+    public init(options: GatewayOptions, logger: Logger) {
+        self.options = options
+        self.logger = logger
+    }
+
+    /// Runs until SIGTERM or SIGINT. SIGHUP reads the keys again.
+    ///
+    /// Changes the signals, limits and privileges of this process permanently. Must be called on the main thread before
+    /// other threads start.
+    ///
+    /// - Returns: The exit code, 0.
+    /// - Throws: `GatewayError` if libzmq is missing or an address cannot be used; the error of `readKeys`.
+    public func run() throws -> Int32 {
+        SignalSource.ignoreBrokenPipes()
+        ProcessName.set("earshot-gateway")
+        try ParentProcess.giveUpNewPrivileges()
+        try ResourceLimits.forbidCoreDumps()
+        if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
+            logger.notice("the parent process has ended")
+            return 0
+        }
+        try ResourceLimits.limitMemory(of: getpid(), bytes: Self.memoryBytes)
+        let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
+        let loop = try EventLoop()
+        // Loads libzmq, whose files the sandbox would hide.
+        let keys = try options.readKeys()
+        let listeners = try listen(loop)
+        enterSandbox()
+        let gateway: Gateway
+        do {
+            gateway = try Gateway(keys, listeners, busPath: options.busPath, loop: loop, logger: logger)
+        } catch let error as ZeroMQError {
+            throw GatewayError("cannot serve clients on the network: \(error)")
+        }
+        let channel = try options.supervisorDescriptor.map { descriptor throws(SystemError) in
+            try LineChannel(descriptor, loop: loop) { line in Self.take(line, gateway) }
+        }
+        gateway.readProof = { channel?.takeLines() }
+        let registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
+            while let signal = signals.next() {
+                if signal == SIGHUP { readKeys(for: gateway) } else { loop.stop() }
+            }
+        }
+        defer { loop.remove(registration) }
+        for listener in listeners { logger.notice("listening", metadata: ["address": "\(listener.text)"]) }
+        channel?.send([SupervisorWord.listening])
+        try loop.run()
+        gateway.close()
+        return 0
+    }
+
+    private func listen(_ loop: EventLoop) throws(GatewayError) -> [ConnectionListener] {
+        var listeners: [ConnectionListener] = []
+        for address in options.addresses {
+            do throws(SystemError) {
+                listeners.append(try ConnectionListener(address, loop: loop))
+            } catch {
+                throw GatewayError(
+                    "cannot listen at \(address): \(error); correct `listen`, or stop the program that uses the address"
+                )
+            }
+        }
+        return listeners
+    }
+
+    /// Gives up all rights that the gateway does not need. Precedes libzmq's threads.
+    private func enterSandbox() {
+        var sandbox = Sandbox()
+        sandbox.mayConnect = false
+        sandbox.allow(.read, options.keysFolder)
+        let report = sandbox.enter()
+        if let obstacle = report.obstacle {
+            logger.warning("the gateway is not completely restricted", metadata: ["reason": "\(obstacle)"])
+        }
+    }
+
+    private func readKeys(for gateway: Gateway) {
+        do {
+            let keys = try options.readKeys()
+            gateway.take(keys)
+            logger.notice("the keys were read again", metadata: ["clients": "\(keys.count)"])
+        } catch {
+            logger.error("cannot read the keys; they stay as they are", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private static func take(_ line: String, _ gateway: Gateway) {
+        guard line.hasPrefix(SupervisorWord.proof + " ") else { return }
+        gateway.proof = GatewayProof(String(line.dropFirst(SupervisorWord.proof.utf8.count + 1)))
+    }
+}

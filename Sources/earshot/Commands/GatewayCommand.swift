@@ -1,0 +1,41 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotGateway
+internal import EarshotLoop
+internal import Logging
+
+/// `earshot gateway`: the child of the supervisor that accepts clients on other machines.
+struct GatewayCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "gateway", abstract: "Accept clients on other machines; started by `earshot serve`.",
+        shouldDisplay: false)
+
+    @OptionGroup var place: PlaceOptions
+    @Option(help: ArgumentHelp("Parent process; this process ends with it.", visibility: .hidden))
+    var parentPid: Int32?
+
+    @OptionGroup var log: LogOptions
+    @OptionGroup var form: LogFormatOptions
+
+    @Option(help: ArgumentHelp("Addresses, separated by commas.", visibility: .hidden))
+    var listen: String
+
+    @Option(help: ArgumentHelp("File of the keys.", visibility: .hidden))
+    var keys: String
+
+    @Option(help: ArgumentHelp("Descriptor of the channel to the supervisor.", visibility: .hidden))
+    var supervisorFd: Int32?
+
+    func run() throws {
+        try conclude {
+            let path = keys
+            var options = GatewayOptions(
+                addresses: listen.split(separator: ",").compactMap { GatewayAddress(String($0)) },
+                busPath: try place.folder().path + "/bus", keysFolder: KeyFile.folder(of: path)
+            ) { try KeyFile(path).keys() }
+            options.parentPid = parentPid
+            options.supervisorDescriptor = supervisorFd
+            return try ChildRun.gateway(options, keys: path).run(log.logLevel, form.logFormat)
+        }
+    }
+}

@@ -1,0 +1,251 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotGateway
+internal import EarshotLoop
+internal import Glibc
+internal import ZeroMQ
+
+/// `earshot key`: keys of the bus and of its clients on other machines.
+struct KeyCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "key",
+        abstract: "Manage the keys of clients on other machines.",
+        discussion: """
+            A bus with the setting `listen` accepts clients over tcp. Each client has a key pair of its own, and knows the \
+            public key of the bus. The bus reads changes after `kill -HUP` of `earshot serve`.
+
+              earshot key new laptop --expires 2027-01-31
+              earshot key show
+              earshot key revoke laptop
+            """,
+        subcommands: [New.self, Add.self, List.self, Revoke.self, Show.self])
+
+    /// Location of the keys.
+    struct Place: ParsableArguments {
+        @Option(
+            help: ArgumentHelp(
+                "File of the keys. (default: keys.toml beside the configuration file)", valueName: "file"),
+            completion: .file())
+        var keys: String?
+
+        @OptionGroup var settings: ConfigurationOptions
+
+        func validate() throws { try GivenPath.check([("--keys", keys)]) }
+
+        var path: String { keys.map(Folder.absolute) ?? KeyFile.path(settings) }
+    }
+
+    /// Terms of a client's key.
+    struct Terms: ParsableArguments {
+        @Option(
+            help: ArgumentHelp(
+                "Time from which the key is refused, such as 2027-01-31 or 2027-01-31T18:00:00Z, in UTC.",
+                valueName: "time"))
+        var expires: String?
+
+        @Option(
+            help: ArgumentHelp(
+                "Maximum number of connections with the key. (default: \(ClientKey.usualConnections))", valueName: "n"))
+        var connections: Int?
+
+        func validate() throws {
+            guard expires.map({ KeyExpiry($0) != nil }) ?? true else {
+                throw ValidationError(
+                    "--expires must be a date such as 2027-01-31, or a time such as 2027-01-31T18:00:00Z")
+            }
+            guard connections.map(ClientKey.connectionRange.contains) ?? true else {
+                let range = ClientKey.connectionRange
+                throw ValidationError("--connections must be \(range.lowerBound) to \(range.upperBound)")
+            }
+        }
+
+        /// Returns the key with these terms.
+        func key(_ name: KeyName, _ publicKey: String) -> ClientKey {
+            ClientKey(
+                name: name, publicKey: publicKey, expiry: expires.flatMap { KeyExpiry($0) }, connections: connections)
+        }
+    }
+
+    /// Name of a client's key.
+    struct Name: ParsableArguments {
+        @Argument(help: ArgumentHelp("Name of the client's key.", valueName: "name"))
+        var name: String
+
+        func validate() throws {
+            guard KeyName(name) != nil else { throw ValidationError("the name must be \(KeyName.bounds)") }
+        }
+
+        func value() throws(Complaint) -> KeyName {
+            guard let value = KeyName(name) else { throw Complaint(.usage, "the name must be \(KeyName.bounds)") }
+            return value
+        }
+    }
+
+    private static let reload =
+        "Reload the bus for this change: `kill -HUP` of `earshot serve`, or `systemctl reload`.\n"
+
+    struct New: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Create a key for a client, and authorize it.",
+            discussion: """
+                Writes the file for the client with the mode 0600. Copy it over a channel that keeps it secret. The \
+                bus stores the public key only.
+                """)
+
+        @OptionGroup var name: Name
+        @Option(
+            name: .shortAndLong,
+            help: ArgumentHelp("File to create for the client. (default: NAME.key)", valueName: "file"),
+            completion: .file())
+        var out: String?
+        @OptionGroup var terms: Terms
+        @OptionGroup(title: "Bus") var place: Place
+
+        func validate() throws { try GivenPath.check([("--out", out)]) }
+
+        func run() throws {
+            try conclude {
+                let name = try name.value()
+                let pair = try KeyFile.newPair()
+                let out = out ?? "\(name).key"
+                let content = """
+                    # Key of an Earshot client. Keep it secret.
+                    name = "\(name)"
+                    public-key = "\(pair.publicKey)"
+                    secret-key = "\(pair.secretKey)"
+
+                    """
+                var server = ""
+                var isCreated = false
+                do {
+                    try KeyFile.change(place.path) { file in
+                        server = try file.makeServer()
+                        try file.add(terms.key(name, pair.publicKey))
+                        try SecretFile.create(out, with: content)
+                        isCreated = true
+                    }
+                } catch {
+                    if isCreated { unsafe unlink(ByteText.path(out)) }
+                    throw error
+                }
+                try StandardOutput().write(
+                    Array(
+                        """
+                        key file    \(out)
+                        server key  \(server)
+                        The client uses both: earshot get --bus tcp://HOST:\(GatewayAddress.usualPort) --key \(out) --server-key '\(server)' URL
+                        \(KeyCommand.reload)
+                        """.utf8))
+                return .done
+            }
+        }
+    }
+
+    struct Add: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Authorize a key that a client has created.",
+            discussion: "The client keeps its secret key, and sends only the public key.")
+
+        @OptionGroup var name: Name
+        @Argument(help: ArgumentHelp("Public key of the client: 40 characters.", valueName: "public-key"))
+        var publicKey: String
+        @OptionGroup var terms: Terms
+        @OptionGroup(title: "Bus") var place: Place
+
+        func validate() throws {
+            guard CurveClient.isKey(publicKey) else {
+                throw ValidationError("the public key must have 40 characters of Z85, as `earshot key new` prints them")
+            }
+        }
+
+        func run() throws {
+            try conclude {
+                let name = try name.value()
+                try KeyFile.change(place.path) { file in
+                    try file.makeServer()
+                    try file.add(terms.key(name, publicKey))
+                }
+                try StandardOutput().write(Array(KeyCommand.reload.utf8))
+                return .done
+            }
+        }
+    }
+
+    struct List: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "List the keys of clients.",
+            discussion: "Columns: name, role, state (valid or expired), time of expiry or -, public key.")
+
+        @OptionGroup(title: "Output") var format: FormatOptions
+        @OptionGroup(title: "Bus") var place: Place
+
+        func run() throws {
+            try conclude {
+                let now = Int64(time(nil))
+                let clients = try KeyFile(place.path).clients
+                if format.json {
+                    try StandardOutput().write(clients.flatMap { Self.json($0, now) })
+                } else {
+                    let rows = clients.map { client in
+                        [
+                            client.name.description, client.role.rawValue,
+                            client.isValid(at: now) ? "valid" : "expired",
+                            client.expiry?.description ?? "-", client.publicKey,
+                        ]
+                    }
+                    try StandardOutput().write(
+                        Array(TextTable(isPadded: isatty(STDOUT_FILENO) == 1).text(rows).utf8))
+                }
+                return .done
+            }
+        }
+
+        private static func json(_ client: ClientKey, _ now: Int64) -> [UInt8] {
+            var line = JSONLine()
+            line.member("name", client.name.description)
+            line.member("role", client.role.rawValue)
+            line.member("state", client.isValid(at: now) ? "valid" : "expired")
+            if let expiry = client.expiry { line.member("expires", expiry.description) }
+            line.member("connections", client.connections ?? ClientKey.usualConnections)
+            line.member("public-key", client.publicKey)
+            return line.finished()
+        }
+    }
+
+    struct Revoke: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Remove the key of a client.",
+            discussion: "With the reload of the bus, connections of the key end at once.")
+
+        @OptionGroup var name: Name
+        @OptionGroup(title: "Bus") var place: Place
+
+        func run() throws {
+            try conclude {
+                let name = try name.value()
+                try KeyFile.change(place.path) { file in try file.revoke(name) }
+                try StandardOutput().write(Array(KeyCommand.reload.utf8))
+                return .done
+            }
+        }
+    }
+
+    struct Show: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Print the public key of the bus.",
+            discussion:
+                "Creates the key pair of the bus if there is none. Clients need the public key, which is no secret.")
+
+        @OptionGroup(title: "Bus") var place: Place
+
+        func run() throws {
+            try conclude {
+                let path = place.path
+                var key = try KeyFile(path).server?.publicKey
+                if key == nil { try KeyFile.change(path) { file in key = try file.makeServer() } }
+                try StandardOutput().write(Array(((key ?? "") + "\n").utf8))
+                return .done
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+internal import EarshotLoop
+internal import Glibc
+
+/// File with a secret key: mode 0600, complete or not there.
+enum SecretFile {
+    /// Creates a file.
+    ///
+    /// - Throws: `Complaint` if it exists or cannot be written.
+    static func create(_ path: String, with text: String) throws(Complaint) {
+        let descriptor = unsafe open(ByteText.path(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else {
+            throw errno == EEXIST
+                ? Complaint(.cannotWrite, "\(path) exists; give another file with --out")
+                : unwritable(path)
+        }
+        defer { close(descriptor) }
+        guard write(text, to: descriptor), fsync(descriptor) == 0 else {
+            let fault = unwritable(path)
+            unsafe unlink(ByteText.path(path))
+            throw fault
+        }
+    }
+
+    /// Creates a file, or replaces it. The owner of a replaced file stays, also if root replaces it.
+    static func replace(_ path: String, with text: String) throws(Complaint) {
+        let temporary = "\(path).new"
+        unsafe unlink(ByteText.path(temporary))
+        var old = stat()
+        let hasOld = unsafe stat(ByteText.path(path), &old) == 0
+        let descriptor = unsafe open(
+            ByteText.path(temporary), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else { throw unwritable(path) }
+        defer { close(descriptor) }
+        let isOwned = !hasOld || old.st_uid == geteuid() || fchown(descriptor, old.st_uid, old.st_gid) == 0
+        guard isOwned, write(text, to: descriptor), fsync(descriptor) == 0,
+            unsafe rename(ByteText.path(temporary), ByteText.path(path)) == 0
+        else {
+            let fault = unwritable(path)
+            unsafe unlink(ByteText.path(temporary))
+            throw fault
+        }
+    }
+
+    private static func write(_ text: String, to descriptor: Int32) -> Bool {
+        var bytes = Array(text.utf8)[...]
+        while !bytes.isEmpty {
+            let count = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return false }
+            bytes.removeFirst(count)
+        }
+        return true
+    }
+
+    private static func unwritable(_ path: String) -> Complaint {
+        Complaint(.cannotWrite, "cannot write \(path): \(unsafe String(cString: strerror(errno)))")
+    }
+}

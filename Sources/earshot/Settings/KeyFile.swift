@@ -1,0 +1,241 @@
+internal import EarshotClient
+internal import EarshotGateway
+internal import EarshotLoop
+internal import Glibc
+internal import TOMLKit
+internal import ZeroMQ
+
+/// File of the keys for clients on other machines: `[server]` with the key pair of the bus, and a table
+/// `[client."NAME"]` for each client.
+///
+/// Only its owner has access, since it contains the secret key of the bus.
+struct KeyFile {
+    /// Name of the file in the folder of the configuration.
+    private static let name = "keys.toml"
+    private static let head = """
+        # Keys of this bus for clients on other machines: earshot-key(1).
+        # `earshot key` writes this file again with each change. `kill -HUP` of `earshot serve` reads it again.
+
+        """
+
+    let path: String
+    /// Key pair of the bus; nil before it is created.
+    private(set) var server: CurveKeyPair?
+    /// Clients in the order of their names.
+    private(set) var clients: [ClientKey] = []
+
+    // MARK: Place
+
+    /// Returns the path of the file: beside the file of settings, if a single one is named, or else in the user's folder.
+    static func path(_ settings: ConfigurationOptions) -> String {
+        if let file = settings.file, let slash = file.lastIndex(of: "/") { return "\(file[...slash])\(name)" }
+        let own = Environment.value("XDG_CONFIG_HOME") ?? Environment.value("HOME").map { "\($0)/.config" }
+        return "\(own.map { "\($0)/earshot" } ?? "/etc/earshot")/\(name)"
+    }
+
+    /// Returns the folder of a file.
+    static func folder(of path: String) -> String {
+        path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
+    }
+
+    // MARK: Reading
+
+    /// Reads the file, if it exists.
+    ///
+    /// - Throws: `Complaint` that names the file and the key.
+    init(_ path: String) throws(Complaint) {
+        self.path = path
+        try Self.checkAccess(path)
+        guard let table = try TOMLFile.table(path) else { return }
+        for key in table.keys {
+            switch key {
+            case "server": server = try Self.pair(table[key]?.table, path)
+            case "client": clients = try Self.clients(table[key]?.table, path)
+            default: throw TOMLFile.complaint(path, "\(key): unknown key; use [server] and [client.\"NAME\"]")
+            }
+        }
+        try checkUniqueness()
+    }
+
+    /// Returns the keys for a gateway.
+    ///
+    /// - Throws: `Complaint` if the file has no key of the bus.
+    func keys() throws(Complaint) -> GatewayKeys {
+        guard let server else {
+            throw TOMLFile.complaint(
+                path, "the bus has no key for clients on the network; create it with `earshot key show`")
+        }
+        return GatewayKeys(secretKey: server.secretKey, clients: clients)
+    }
+
+    /// Throws if other users have access to the file. A missing file is no error.
+    private static func checkAccess(_ path: String) throws(Complaint) {
+        var status = stat()
+        guard unsafe stat(ByteText.path(path), &status) == 0 else {
+            guard errno == ENOENT || errno == ENOTDIR else {
+                throw TOMLFile.complaint(path, unsafe String(cString: strerror(errno)))
+            }
+            return
+        }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw TOMLFile.complaint(path, "it is no regular file") }
+        guard status.st_mode & 0o077 == 0 else {
+            throw TOMLFile.complaint(
+                path, "other users have access to the file, which holds a secret key; run `chmod 600` on it")
+        }
+    }
+
+    private static func pair(_ table: TOMLTable?, _ path: String) throws(Complaint) -> CurveKeyPair {
+        guard let table, let secretKey = table["secret-key"]?.string, CurveClient.isKey(secretKey) else {
+            throw TOMLFile.complaint(
+                path, "[server] needs secret-key with 40 characters; create the file with `earshot key show`")
+        }
+        let pair: CurveKeyPair
+        do { pair = try CurveKeyPair.of(secretKey) } catch { throw Self.unfit(error) }
+        guard table["public-key"]?.string.map({ $0 == pair.publicKey }) ?? true else {
+            throw TOMLFile.complaint(path, "[server]: public-key does not belong to secret-key; remove the line")
+        }
+        return pair
+    }
+
+    private static func clients(_ table: TOMLTable?, _ path: String) throws(Complaint) -> [ClientKey] {
+        guard let table else { throw TOMLFile.complaint(path, "client must be a table for each name") }
+        guard table.keys.count <= GatewayKeys.mostClients else {
+            throw TOMLFile.complaint(path, "there are more than \(GatewayKeys.mostClients) clients")
+        }
+        var clients: [ClientKey] = []
+        for text in table.keys.sorted() { clients.append(try client(text, table[text]?.table, path)) }
+        return clients
+    }
+
+    private static func client(_ text: String, _ table: TOMLTable?, _ path: String) throws(Complaint) -> ClientKey {
+        let place = "client.\"\(text)\""
+        guard let name = KeyName(text) else {
+            throw TOMLFile.complaint(path, "\(place): a name must be \(KeyName.bounds)")
+        }
+        guard let table, let publicKey = table["public-key"]?.string, CurveClient.isKey(publicKey) else {
+            throw TOMLFile.complaint(path, "\(place) needs public-key with 40 characters")
+        }
+        var client = ClientKey(name: name, publicKey: publicKey)
+        for key in table.keys {
+            switch key {
+            case "public-key": break
+            case "role":
+                guard let role = table[key]?.string.flatMap({ ClientKey.Role(rawValue: $0) }) else {
+                    let roles = ClientKey.Role.allCases.map(\.rawValue).joined(separator: ", ")
+                    throw TOMLFile.complaint(path, "\(place): role must be \(roles)")
+                }
+                client.role = role
+            case "expires":
+                guard let expiry = table[key]?.string.flatMap({ KeyExpiry($0) }) else {
+                    throw TOMLFile.complaint(
+                        path, "\(place): expires must be a text such as \"2027-01-31\" or \"2027-01-31T18:00:00Z\"")
+                }
+                client.expiry = expiry
+            case "connections":
+                guard let count = table[key]?.int, ClientKey.connectionRange.contains(count) else {
+                    let range = ClientKey.connectionRange
+                    throw TOMLFile.complaint(
+                        path, "\(place): connections must be \(range.lowerBound) to \(range.upperBound)")
+                }
+                client.connections = count
+            default:
+                throw TOMLFile.complaint(
+                    path, "\(place): \(key): unknown key; use public-key, role, expires, connections")
+            }
+        }
+        return client
+    }
+
+    private func checkUniqueness() throws(Complaint) {
+        var names: [String: KeyName] = [:]
+        for client in clients {
+            if let other = names.updateValue(client.name, forKey: client.publicKey) {
+                throw TOMLFile.complaint(path, "\(other) and \(client.name) have the same public-key; remove one")
+            }
+        }
+    }
+
+    private static func unfit(_ error: ZeroMQError) -> Complaint {
+        Complaint(.cannotServe, "cannot use keys of CURVE: \(error)")
+    }
+
+    // MARK: Changes
+
+    /// Changes the file under a lock, so that no concurrent change is lost.
+    static func change(_ path: String, _ body: (inout KeyFile) throws -> Void) throws {
+        try PrivateFolder.make(folder(of: path))
+        guard let lock = try LockFile.take("\(path).lock") else {
+            throw Complaint(.cannotServe, "another `earshot key` changes \(path); try again")
+        }
+        var file = try KeyFile(path)
+        try body(&file)
+        try file.write()
+        withExtendedLifetime(lock) {}
+    }
+
+    /// Creates the key pair of the bus, if there is none.
+    ///
+    /// - Returns: its public key.
+    @discardableResult
+    mutating func makeServer() throws(Complaint) -> String {
+        if let server { return server.publicKey }
+        let pair = try Self.newPair()
+        server = pair
+        return pair.publicKey
+    }
+
+    /// Adds a client.
+    ///
+    /// - Throws: `Complaint` if there is one of that name or with that key.
+    mutating func add(_ client: ClientKey) throws(Complaint) {
+        guard !clients.contains(where: { $0.name == client.name }) else {
+            throw Complaint(
+                .usage,
+                "there is a key named \(client.name); give another name, or run `earshot key revoke \(client.name)`")
+        }
+        if let other = clients.first(where: { $0.publicKey == client.publicKey }) {
+            throw Complaint(.usage, "\(other.name) has this public key; give the key of another client")
+        }
+        guard clients.count < GatewayKeys.mostClients else {
+            throw Complaint(.other, "there are \(clients.count) clients, which is the maximum; revoke some")
+        }
+        clients.append(client)
+        clients.sort { $0.name.description < $1.name.description }
+    }
+
+    /// Removes a client.
+    ///
+    /// - Throws: `Complaint` if there is none of that name.
+    mutating func revoke(_ name: KeyName) throws(Complaint) {
+        guard let index = clients.firstIndex(where: { $0.name == name }) else {
+            throw Complaint(.noInput, "there is no key named \(name); `earshot key list` shows the names")
+        }
+        clients.remove(at: index)
+    }
+
+    /// Returns a new key pair.
+    static func newPair() throws(Complaint) -> CurveKeyPair {
+        do { return try CurveKeyPair.make() } catch { throw unfit(error) }
+    }
+
+    // MARK: Writing
+
+    /// The content of the file.
+    var text: String {
+        var text = Self.head
+        if let server {
+            text += "\n[server]\npublic-key = \"\(server.publicKey)\"\nsecret-key = \"\(server.secretKey)\"\n"
+        }
+        for client in clients {
+            text += "\n[client.\"\(client.name)\"]\npublic-key = \"\(client.publicKey)\"\n"
+            if client.role != .client { text += "role = \"\(client.role.rawValue)\"\n" }
+            if let expiry = client.expiry { text += "expires = \"\(expiry)\"\n" }
+            if let connections = client.connections { text += "connections = \(connections)\n" }
+        }
+        return text
+    }
+
+    private func write() throws {
+        try SecretFile.replace(path, with: text)
+    }
+}

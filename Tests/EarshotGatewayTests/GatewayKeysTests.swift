@@ -1,0 +1,47 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotGateway
+
+/// Names, addresses and lookup of keys.
+@Suite struct GatewayKeysTests {
+    private func key(_ name: String, _ publicKey: String, expires: String? = nil) throws -> ClientKey {
+        ClientKey(
+            name: try #require(KeyName(name)), publicKey: publicKey,
+            expiry: try expires.map { try #require(KeyExpiry($0)) })
+    }
+
+    @Test func `a key is found until it expires`() throws {
+        let keys = GatewayKeys(
+            secretKey: "s", clients: [try key("a", "A"), try key("b", "B", expires: "1970-01-02")])
+        #expect(keys.client("A", at: .max)?.name.description == "a")
+        #expect(keys.client("B", at: 86_399)?.name.description == "b")
+        #expect(keys.client("B", at: 86_400) == nil)
+        #expect(keys.client("C", at: 0) == nil)
+        #expect(keys.nextExpiry(after: 0) == 86_400)
+        #expect(keys.nextExpiry(after: 86_400) == nil)
+    }
+
+    @Test func `names are those of principals`() {
+        #expect(KeyName("laptop")?.principal.description == "key:laptop")
+        #expect(KeyName(String(repeating: "a", count: 60)) != nil)
+        for text in ["", String(repeating: "a", count: 61), "a b", "a\"b", "a/b", "ü", "a\n"] {
+            #expect(KeyName(text) == nil, "\(text)")
+        }
+    }
+
+    @Test(arguments: [
+        ("tcp://0.0.0.0:5765", "tcp://0.0.0.0:5765"), ("tcp://127.0.0.1", "tcp://127.0.0.1:5765"),
+        ("tcp://[::1]:80", "tcp://[::1]:80"), ("tcp://[::]", "tcp://[::]:5765"), ("tcp://1.2.3.4:0", "tcp://1.2.3.4:0"),
+    ])
+    func `addresses are numeric`(_ text: String, _ normal: String) {
+        #expect(GatewayAddress(text)?.description == normal)
+    }
+
+    @Test(arguments: [
+        "", "tcp://", "127.0.0.1:1", "ipc:///x", "tcp://localhost:1", "tcp://*:1", "tcp://::1:80", "tcp://::1",
+        "tcp://[127.0.0.1]:1", "tcp://1.2.3.4:65536", "tcp://1.2.3.4:", "tcp://1.2.3.4:-1", "tcp://1.2.3.4:+1",
+        "tcp://[::1]:", "tcp://[::1", "tcp://1.2.3.4 :1", "tcp://[fe80::1%lo]:1",
+    ])
+    func `other addresses are refused`(_ text: String) { #expect(GatewayAddress(text) == nil) }
+}

@@ -1,0 +1,59 @@
+import EarshotLoop
+import Testing
+
+@testable import EarshotGateway
+
+/// Memory as an object, since the macros of tests take values.
+private final class Rig {
+    var memory = RelayMemory()
+    private let start = LoopTime(nanoseconds: 0)
+
+    func mayRead(_ client: UInt64, _ undelivered: Int, isBlocked: Bool = false) -> Bool {
+        memory.mayRead(client, undelivered: undelivered, isBlocked: isBlocked, now: start)
+    }
+}
+
+/// Bounds of the bytes that the gateway holds.
+@Suite struct RelayMemoryTests {
+    private let start = LoopTime(nanoseconds: 0)
+
+    @Test func `a client whose messages the broker does not read is read up to its bound`() {
+        let rig = Rig()
+        #expect(rig.mayRead(1, RelayMemory.unreadBytes - 1, isBlocked: true))
+        #expect(!rig.mayRead(1, RelayMemory.unreadBytes, isBlocked: true))
+        #expect(rig.mayRead(1, RelayMemory.unreadBytes))
+    }
+
+    @Test func `while memory is short one long message is read, and short ones are`() {
+        let rig = Rig()
+        rig.memory.changed(undelivered: RelayMemory.undeliveredOfAll)
+        let long = RelayMemory.ownBytes + 1
+        #expect(rig.mayRead(1, long))
+        #expect(!rig.mayRead(2, long))
+        #expect(rig.mayRead(3, RelayMemory.ownBytes - 1))
+        #expect(rig.mayRead(1, 0))
+        #expect(rig.mayRead(2, long))
+        #expect(!rig.mayRead(1, long))
+        rig.memory.left(2)
+        #expect(rig.mayRead(1, long))
+    }
+
+    @Test func `a long message has ten seconds while others wait`() {
+        let rig = Rig()
+        rig.memory.changed(undelivered: RelayMemory.undeliveredOfAll)
+        #expect(rig.mayRead(1, RelayMemory.ownBytes + 1))
+        #expect(rig.memory.overdue(now: start.advanced(by: .milliseconds(9_999))) == nil)
+        #expect(rig.memory.overdue(now: start.advanced(by: .seconds(10))) == 1)
+    }
+
+    @Test func `a client gets a mebibyte, and less while all have much`() {
+        let rig = Rig()
+        #expect(rig.memory.maySend(unsent: RelayMemory.unsentBytes - 1))
+        #expect(!rig.memory.maySend(unsent: RelayMemory.unsentBytes))
+        rig.memory.changed(unsent: RelayMemory.unsentOfAll)
+        #expect(rig.memory.maySend(unsent: RelayMemory.ownBytes - 1))
+        #expect(!rig.memory.maySend(unsent: RelayMemory.ownBytes))
+        rig.memory.changed(unsent: -1)
+        #expect(rig.memory.maySend(unsent: RelayMemory.ownBytes))
+    }
+}

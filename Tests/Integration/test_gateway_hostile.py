@@ -1,0 +1,192 @@
+"""Clients on other machines that are hostile, or do not read."""
+
+import collections
+import os
+import socket
+import time
+
+import zmq
+
+from support import zmtp
+from support.figures import milliseconds, tell
+from support.harness import TestCase
+from support.network import ADDRESS, Named, NetworkBus, Unreading
+from support.origin import Origin, body
+from support.processes import resident
+from support.puller import OPEN_READS, PIECE, pull
+
+IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
+MIB = 1 << 20
+
+
+def curve_greeting():
+    """Returns the greeting of a client with CURVE."""
+    return zmtp.GREETING[:10] + b"\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
+
+
+class HostileTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(NetworkBus(workers=1))
+
+    def assertAnswers(self, client, handler="h", request=1, size=1000):
+        client.fetch(handler, request, f"{self.origin.url}/bytes/{size}")
+        self.assertResult(client.terminal(), body(size))
+
+    # Hostile clients.
+
+    def hostile(self):
+        return self.bus.remote(hello=False)
+
+    def assertCut(self, client):
+        client.await_event(zmq.EVENT_DISCONNECTED)
+        self.assertAnswers(self.bus.remote(), handler=f"h{time.monotonic_ns()}")
+
+    def test_a_hello_with_a_principal_is_refused(self):
+        for fields in ({"principal": "key:other"}, {"proof": "0" * 64}, {"principal": "uid:0", "proof": "a" * 64}):
+            client = self.hostile()
+            client.say("HELLO EAR/1", client="x", window=8, **fields)
+            self.assertEqual(client.expect("ERROR").operands, ["not-authorized"])
+            self.assertCut(client)
+
+    def test_a_hello_that_cannot_be_decoded_is_refused_by_the_gateway(self):
+        client = self.hostile()
+        client.socket.send(b"HELLO EAR/1\nwindow: 8\x01\n")
+        self.assertEqual(client.expect("ERROR").fields["verb"], "HELLO")
+        self.assertCut(client)
+
+    def test_nothing_is_served_before_hello(self):
+        client = self.hostile()
+        for line in ("SET origin-limit 1", "QUERY status", "SUBSCRIBE h", "HELLOX", "hello EAR/1"):
+            client.say(line)
+            self.assertIn(client.expect("ERROR").operands[0], ("hello-required", "unknown-verb"))
+        client.say("BYE")
+        self.assertEqual(client.expect("ERROR").operands, ["hello-required"])
+
+    def test_after_bye_the_principal_of_the_next_hello_is_named_again(self):
+        client = self.bus.remote()
+        client.say("BYE")
+        self.assertEqual(client.greet(), "WELCOME")
+        self.assertEqual(client.set("origin-limit 1").operands, ["not-authorized"])
+
+    def test_messages_of_many_frames_end_the_connection(self):
+        client = self.bus.remote()
+        client.socket.send_multipart([b"QUERY ping\n", b"", b"more"])
+        self.assertCut(client)
+        client = self.hostile()
+        client.socket.send_multipart([b"x"] * 1000)
+        self.assertCut(client)
+
+    def test_a_message_that_does_not_end_is_cut_within_a_bound(self):
+        client = self.bus.remote()
+        gateway = self.bus.gateway
+        before = resident(gateway)
+        piece = bytes(MIB)
+        while not client.event(0):
+            client.socket.send(piece, zmq.SNDMORE)
+        growth = resident(gateway) - before
+        self.assertLess(growth, 64 * MIB)
+        client.cut()
+        self.assertAnswers(self.bus.remote())
+
+    def test_frames_that_are_too_long_end_the_connection(self):
+        client = self.bus.remote()
+        client.socket.send(bytes(8 * MIB))
+        self.assertCut(client)
+
+    def test_garbage_ends_the_connection(self):
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n" + bytes(64), os.urandom(4096), curve_greeting() + os.urandom(2000)):
+            with self.bus.connect() as connection:
+                try:
+                    connection.sendall(garbage)
+                except ConnectionError:
+                    continue
+                self.assertTrue(zmtp.await_end(connection, timeout=15))
+        self.assertAnswers(self.bus.remote())
+
+    def test_half_open_handshakes_do_not_disturb_a_client(self):
+        count = 10_000 if IS_LONG else 1000
+        client = self.bus.remote()
+        quiet = self.latencies(client, 200, "q")
+        held = collections.deque()
+        opened = 0
+        busy = []
+        while opened < count:
+            for _ in range(20):
+                try:
+                    connection = socket.socket()
+                    connection.setblocking(False)
+                    connection.connect_ex((ADDRESS, self.bus.port))
+                    held.append(connection)
+                except OSError:
+                    break
+                opened += 1
+            for connection in list(held)[-20:]:
+                try:
+                    connection.send(curve_greeting())
+                except OSError:
+                    pass
+            while len(held) > 500:
+                held.popleft().close()
+            busy += self.latencies(client, 5, f"b{opened}")
+        tell(f"{count} half-open handshakes: p99 {milliseconds(quiet, 99)} alone, {milliseconds(busy, 99)} beside them")
+        descriptors = len(os.listdir(f"/proc/{self.bus.gateway}/fd"))
+        self.assertLess(descriptors, 512 * 6 + 200)
+        for connection in held:
+            connection.close()
+        newcomer = self.bus.remote(hello=False)
+        self.assertEqual(newcomer.greet(), "WELCOME")
+
+    def latencies(self, client, count, name):
+        """Returns the durations of requests, one after the other."""
+        durations = []
+        for number in range(count):
+            began = time.monotonic()
+            client.fetch(name, number, f"{self.origin.url}/bytes/100?{name}{number}")
+            client.terminal()
+            durations.append(time.monotonic() - began)
+        return durations
+
+    # Backpressure.
+
+    def test_memory_is_bounded_while_a_client_does_not_read(self):
+        client = self.bus.remote()
+        client.hold()
+        client.fetch("h", 1, f"{self.origin.url}/bytes/4000000")
+        number = client.terminal().fields["seq"]
+        gateway, broker = self.bus.gateway, self.bus.broker
+        before = resident(gateway), resident(broker)
+        # libzmq reads into its own queue, so it is limited first.
+        stopped = self.bus.remote(kind=Unreading)
+        stopped.say("FETCH s 1 " + f"{self.origin.url}/bytes/4000000")
+        asked = 0
+        while asked < 2000:
+            stopped.say(f"READ 1 {asked % 3_000_000} 262144")
+            asked += 1
+        reader = self.bus.remote()
+        for turn in range(20):
+            self.assertAnswers(reader, handler="r", request=turn)
+        growth = resident(gateway) - before[0], resident(broker) - before[1]
+        tell(f"2,000 READs of a client that does not read: gateway +{growth[0] / MIB:.1f} MiB, "
+             f"broker +{growth[1] / MIB:.1f} MiB")
+        self.assertLess(growth[0], 16 * MIB)
+        self.assertLess(growth[1], 16 * MIB)
+        self.assertEqual(len(pull(client, Named(number, 4_000_000))), 4_000_000)
+
+    def test_clients_that_stopped_do_not_delay_the_others(self):
+        count = 950 if IS_LONG else 100
+        for number in range(50):
+            stopped = self.bus.remote(kind=Unreading)
+            stopped.say(f"FETCH s{number} 1 {self.origin.url}/bytes/4000000")
+            for turn in range(4 * OPEN_READS):
+                stopped.say(f"READ 1 {turn % 15 * PIECE} {PIECE}")
+        clients = [self.bus.remote() for _ in range(count)]
+        began = time.monotonic()
+        for number, client in enumerate(clients):
+            client.fetch(f"c{number}", 1, f"{self.origin.url}/bytes/1000?{number}")
+        durations = []
+        for client in clients:
+            self.assertEqual(client.terminal().verb, "RESULT")
+            durations.append(time.monotonic() - began)
+        tell(f"{count} clients beside 50 that stopped: all answered in {1000 * max(durations):.0f} ms, gateway with "
+             f"{resident(self.bus.gateway) / MIB:.0f} MiB")
