@@ -133,7 +133,7 @@ struct KeyCommand: ParsableCommand {
                         """
                         key file    \(out)
                         server key  \(server)
-                        The client uses both: earshot get --bus tcp://HOST:\(GatewayAddress.usualPort) --key \(out) --server-key '\(server)' URL
+                        The client uses both: earshot get --bus tcp://HOST:\(GatewayAddress.usualPort) --bus-key \(out) --server-key '\(server)' URL
                         \(KeyCommand.reload)
                         """.utf8))
                 return .done
