@@ -55,7 +55,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         broker.die()
     }
 
-    @Test func `a thousand requests and results arrive, in both directions in one burst`() throws {
+    @Test func `nine hundred requests and results arrive, in both directions in one burst`() throws {
         let loop = try EventLoop()
         var asked: [Fetch] = []
         let broker = try ScriptedBroker(anyPort, loop) { broker, message in
@@ -63,7 +63,7 @@ private let anyPort = "tcp://127.0.0.1:*"
             case .hello: try broker.say(welcome(1, heard: nil))
             case .fetch(let fetch):
                 asked.append(fetch)
-                guard asked.count == 1_000 else { return }
+                guard asked.count == 900 else { return }
                 for (index, fetch) in asked.enumerated() {
                     let terminal = result(fetch.request.description, sequence: UInt64(index + 1))
                     try broker.say(.terminal(terminal), body: [UInt8](repeating: 7, count: 5_000))
@@ -75,9 +75,9 @@ private let anyPort = "tcp://127.0.0.1:*"
         let connection = try connect([CurveKeys.endpoint(broker.endpoint)], loop) { event in
             if case .terminal(let delivery, let body) = event, body.count == 5_000 { keys.insert(delivery.key) }
         }
-        for number in 1...1_000 { try connection.fetch(fetch("\(number)")) }
-        #expect(try loop.run(for: patience) { keys.count == 1_000 && broker.said.last == .acknowledge(1_000) })
-        #expect(asked.map(\.request.description) == (1...1_000).map { "\($0)" })
+        for number in 1...900 { try connection.fetch(fetch("\(number)")) }
+        #expect(try loop.run(for: patience) { keys.count == 900 && broker.said.last == .acknowledge(900) })
+        #expect(asked.map(\.request.description) == (1...900).map { "\($0)" })
         broker.die()
     }
 

@@ -52,6 +52,9 @@ final class CurveLink {
         options.maximumFrameBytes = Self.frameBytes
         options.handshakeMilliseconds = Self.connectMilliseconds
         options.heartbeat = Self.heartbeat
+        // With this option libzmq would discard the unread frames of a broken connection, and abort the process (`!_more` in
+        // fq.cpp) if that happens between two frames of a message. This object sends nothing before the handshake anyway.
+        options.isImmediate = false
         // libzmq reports a failed attempt only if it plans another one, an hour later.
         options.reconnectMilliseconds = 3_600_000...3_600_000
         socket = try network.dealer(options)
