@@ -97,7 +97,8 @@ let package = Package(
             name: "CSandbox",
             cSettings: [
                 .define("_GNU_SOURCE"), .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
-                .unsafeFlags(["-fstack-protector-strong"]),
+                // Version 4 for the same reason as in CLibZMQ.
+                .unsafeFlags(["-fstack-protector-strong", "-gdwarf-4"]),
             ]),
         // Build facts that `bin/build` writes, and empty data of ICU.
         .target(name: "CBuild"),
