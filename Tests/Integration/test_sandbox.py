@@ -1,11 +1,13 @@
 """A worker that executes code of a server reaches nothing but its spool, public files and the network."""
 
 import os
+import re
 import shutil
 import signal
 import socket
 import struct
 import unittest
+from contextlib import contextmanager
 
 from support.harness import Bus, TestCase, temporary_folder
 from support.injection import IS_SUPPORTED, Injected
@@ -21,6 +23,11 @@ def unix_address(path):
     return struct.pack("<H", socket.AF_UNIX) + os.fsencode(path) + b"\0"
 
 
+def is_filtered(pid):
+    """Whether a process has a filter of system calls."""
+    return "Seccomp:\t2" in open(f"/proc/{pid}/status").read()
+
+
 @unittest.skipUnless(IS_SUPPORTED, "system calls are injected on x86-64 only")
 class HostileCodeTests(TestCase):
     def setUp(self):
@@ -34,11 +41,18 @@ class HostileCodeTests(TestCase):
             os.chown(self.folder / "other-user", OTHER_USER, OTHER_USER)
 
     def bus(self, *arguments):
-        """A bus with a cache and durable requests, whose worker has fetched something."""
+        """A bus with a cache and durable requests."""
         folder = self.folder / "bus"
         folder.mkdir()
         stores = ["--cache-folder", self.folder / "cache", "--durable-folder", self.folder / "durable"]
         return Bus(workers=1, folder=folder, arguments=[*stores, *arguments])
+
+    @contextmanager
+    def hostile(self, bus):
+        """The only worker of a bus, with injected code. A worker enters its sandbox with its first LIMITS."""
+        eventually(lambda: bus.status()["workers"][0]["sandbox"] != "off", "the worker is in its sandbox")
+        with Injected(bus.workers[0]) as injected:
+            yield injected
 
     def files(self, bus):
         """Files that this user can open, and that a worker never needs."""
@@ -60,7 +74,7 @@ class HostileCodeTests(TestCase):
         with self.bus() as bus:
             files = self.files(bus)
             secret = self.folder / "secret"
-            with Injected(bus.workers[0]) as worker:
+            with self.hostile(bus) as worker:
                 for path in files:
                     self.assertEqual(worker.outcome("open", path, READ, 0), "EACCES", path)
                 for path in (secret, "/dev/tty", "/proc/self/oom_score_adj"):
@@ -84,7 +98,7 @@ class HostileCodeTests(TestCase):
     def test_no_process_can_be_started_or_touched(self):
         with self.bus() as bus:
             broker = bus.broker
-            with Injected(bus.workers[0]) as worker:
+            with self.hostile(bus) as worker:
                 vector = struct.pack("<Q", 0)
                 for name, *arguments in (("execve", "/bin/sh", vector, vector), ("fork",), ("clone", signal.SIGCHLD, 0, 0, 0, 0),
                                          ("ptrace", 16, broker, 0, 0), ("kill", broker, 0), ("kill", -1, 0), ("kill", os.getpid(), 0),
@@ -95,7 +109,7 @@ class HostileCodeTests(TestCase):
             self.assertEqual(children(bus.workers[0]), [])
 
     def test_no_privilege_and_no_part_of_the_kernel_with_many_faults_is_reached(self):
-        with self.bus() as bus, Injected(bus.workers[0]) as worker:
+        with self.bus() as bus, self.hostile(bus) as worker:
             for name, *arguments in (("unshare", 0x10000000), ("setns", 0, 0), ("mount", 0, 0, 0, 0, 0), ("setuid", os.getuid()),
                                      ("bpf", 0, 0, 0), ("perf_event_open", 0, 0, 0, 0, 0), ("userfaultfd", 0), ("keyctl", 0, 0, 0, 0, 0),
                                      ("io_uring_setup", 1, 0), ("kexec_load", 0, 0, 0, 0), ("open_by_handle_at", -100, 0, 0),
@@ -107,8 +121,8 @@ class HostileCodeTests(TestCase):
 
     def test_it_cannot_be_a_client_of_the_bus_nor_listen(self):
         with self.bus() as bus:
-            landlock = int(bus.status()["workers"][0]["sandbox"].split()[1])
-            with Injected(bus.workers[0]) as worker:
+            with self.hostile(bus) as worker:
+                landlock = int(bus.status()["workers"][0]["sandbox"].split()[1])
                 if landlock >= 4:
                     listener = worker.call("socket", socket.AF_INET, socket.SOCK_STREAM, 0)
                     address = struct.pack("<H", socket.AF_INET) + struct.pack(">H", 0) + socket.inet_aton("127.0.0.1") + bytes(8)
@@ -131,8 +145,8 @@ class HostileCodeTests(TestCase):
 
     def test_it_cannot_be_a_client_of_the_next_broker(self):
         with self.bus() as bus:
-            first, (hostile,) = bus.broker, bus.workers
-            with Injected(hostile) as worker:
+            first = bus.broker
+            with self.hostile(bus) as worker:
                 # The worker stands still, so it does not connect as a worker.
                 os.kill(first, signal.SIGKILL)
                 eventually(lambda: bus.broker != first and (bus.runtime / "bus").exists(), "another broker runs")
@@ -159,20 +173,25 @@ class HostileCodeTests(TestCase):
 class SandboxedWorkerTests(TestCase):
     def test_the_state_of_the_sandbox_is_reported_and_logged(self):
         with Bus(workers=1, arguments=["--log-level", "debug"]) as bus:
-            self.assertRegex(bus.status()["workers"][0]["sandbox"], r"^landlock \d+ and seccomp$")
+            eventually(lambda: re.fullmatch(r"landlock \d+ and seccomp", bus.status()["workers"][0]["sandbox"]), "it is reported")
             status = open(f"/proc/{bus.workers[0]}/status").read()
             self.assertIn("Seccomp:\t2", status)
             self.assertIn("NoNewPrivs:\t1", status)
             self.assertNotIn("sandbox of the workers is incomplete", bus.program.stderr)
 
     def test_a_change_of_the_setting_concerns_workers_that_start_later(self):
-        with Bus(workers=1) as bus:
+        with Origin() as origin, Bus(workers=1) as bus:
             first, = bus.workers
             self.assertEqual(bus.run("set", "sandbox", "off").status, 0)
-            self.assertRegex(bus.status()["workers"][0]["sandbox"], "^landlock")
+            eventually(lambda: bus.status()["workers"][0]["sandbox"].startswith("landlock"), "the first worker keeps its sandbox")
             os.kill(first, signal.SIGKILL)
-            eventually(lambda: [worker for worker in bus.status()["workers"] if worker["pid"] not in (0, first)
-                                and worker["sandbox"] == "off"], "another worker has no sandbox")
+            eventually(lambda: bus.workers != [first] and [worker for worker in bus.status()["workers"] if worker["pid"] == bus.workers[0]],
+                       "another worker is connected")
+            client = bus.client()
+            client.fetch("h", 1, f"{origin.url}/bytes/1")
+            self.assertEqual(client.terminal().verb, "RESULT")
+            self.assertEqual(bus.status()["workers"][0]["sandbox"], "off")
+            self.assertFalse(is_filtered(bus.workers[0]))
 
     def test_a_spool_that_replaces_another_one_is_used_by_a_new_worker(self):
         with Origin() as origin, Bus(workers=1, crashes=True) as bus:
