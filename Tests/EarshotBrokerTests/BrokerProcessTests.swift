@@ -91,6 +91,39 @@ struct BrokerProcessTests {
         #expect(try rig.reaches { rig.spool.isEmpty })
     }
 
+    /// One write takes all parts of a pass, so no event reports room for the next one.
+    @Test func `more READs than the unsent bytes permit are answered without another event`() throws {
+        let rig = try BrokerRig()
+        let client = try rig.client {
+            $0.window = 8
+            $0.isPulling = true
+        }
+        let worker = try rig.worker()
+        let (count, bytes) = (WireLimits.openReads, WireLimits.dataBytes)
+        let text = String(repeating: "x", count: count * bytes)
+        try client.fetch("1", Self.url)
+        try #require(try rig.reaches { worker.jobs.count == 1 })
+        let job = worker.jobs[0].job
+        try rig.write(text, rig.part(of: job))
+        worker.say(.done(Self.done(job, text, file: rig.part(of: job))))
+        try #require(try rig.reaches { client.ends == ["200"] })
+        // Timers wake the broker, too.
+        try #require(
+            try rig.reaches {
+                let now = rig.broker.loop.now
+                return rig.broker.core.nextTimer.map { $0.nanoseconds - now.nanoseconds > 3_000_000_000 } ?? true
+            })
+        // The kernel takes several parts. A client that reads would wake the broker, because they share the loop.
+        client.isReading = false
+        let taken = rig.broker.bus.taken
+        client.say(together: (0..<count).map { .read(BodyRead(.terminal(1), offset: $0 * bytes, length: bytes)) })
+        let start = LoopTime.read()
+        #expect(try rig.reaches { rig.broker.bus.taken == taken + count && rig.broker.late.isEmpty })
+        #expect(LoopTime.read().since(start) < .seconds(2))
+        client.isReading = true
+        #expect(try rig.reaches { client.parts == count })
+    }
+
     @Test func `a client that takes its file gets one that is named after the attempt`() throws {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig) { $0.options.takes = true }

@@ -14,6 +14,10 @@ final class BrokerRig {
         fileprivate let stream: MessageStream
         fileprivate var received: [Message] = []
         var isEnded: Bool { stream.isEnded }
+        var isReading: Bool {
+            get { stream.isReading }
+            set { stream.isReading = newValue }
+        }
 
         fileprivate init(_ path: String, _ loop: EventLoop) throws {
             stream = try MessageStream(
@@ -44,6 +48,11 @@ final class BrokerRig {
             }
         }
 
+        /// Number of DATA messages so far.
+        var parts: Int {
+            messages.count { if case .data = $0 { true } else { false } }
+        }
+
         /// `RESULT` statuses and `FAILED` codes of the terminals so far.
         var ends: [String] {
             terminals.map { terminal, _ in
@@ -55,6 +64,12 @@ final class BrokerRig {
         }
 
         func say(_ message: ClientMessage) { say(head: message.encoded(), message.body) }
+
+        /// Sends messages in one write.
+        func say(together messages: [ClientMessage]) {
+            for message in messages { _ = stream.send(Message(head: message.encoded())) }
+            stream.flush()
+        }
 
         /// Sends a FETCH under the handler `app/list`, without retries.
         func fetch(_ request: String, _ url: String, _ change: (inout Fetch) -> Void = { _ in }) throws {
@@ -124,11 +139,13 @@ final class BrokerRig {
 
     deinit { if let hook { broker.loop.removeHook(hook) } }
 
-    func client() throws -> Client {
+    func client(_ change: (inout Hello) -> Void = { _ in }) throws -> Client {
         let client = try Client(folder + "/run/bus", broker.loop)
         peers.append(client)
         try #require(try reaches { client.stream.isOpen })
-        client.say(.hello(Hello(client: "test")))
+        var hello = Hello(client: "test")
+        change(&hello)
+        client.say(.hello(hello))
         try #require(try reaches { client.messages.count == 1 })
         return client
     }

@@ -40,7 +40,7 @@ class GatewayStartTests(TestCase):
         self.assertEqual(program.status, 73, program.describe())
 
     def test_an_invalid_address_ends_serve_with_78(self):
-        for text in ("tcp://localhost:1", "ipc:///tmp/x", "tcp://1.2.3.4:99999", "tcp://::1:5765"):
+        for text in ("tcp://localhost:1", "ipc:///bus", "tcp://1.2.3.4:99999", "tcp://::1:5765"):
             program = self.serve("--listen", text)
             self.assertEqual(program.status, 78, program.describe())
 

@@ -138,6 +138,12 @@ static int read_key(earshot_bus *bus, const char *path, const char *name, int is
         return earshot_fail(bus, EARSHOT_NO_BROKER,
                             "the key file %s is accessible to other users: run `chmod 600` on it", path);
     text[length] = 0;
+    /* The output of `earshot key show` is a public key alone. */
+    if (!is_secret && strcspn(text, " \t\r\n") == KEY_CHARACTERS && !text[KEY_CHARACTERS + strspn(text + KEY_CHARACTERS, " \t\r\n")]) {
+        memcpy(key, text, KEY_CHARACTERS);
+        key[KEY_CHARACTERS] = 0;
+        return 0;
+    }
     for (char *line; (line = strsep(&rest, "\n"));) {
         line += strspn(line, " \t");
         size_t count = strlen(name);

@@ -116,6 +116,9 @@ module Earshot
         end
         file.read(16_384).to_s
       end
+      # The output of `earshot key show` is a public key alone.
+      return text.strip if !secret && text.strip.match?(/\A\S{40}\z/)
+
       found = text.match(/^\s*#{name}\s*=\s*(["'])(.{40})\1/)
       return found[2] if found
 

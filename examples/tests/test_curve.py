@@ -81,6 +81,11 @@ class NetworkCases:
         self.assertRefused("check the address, the key", *self.relay.options(), "--server-key", keys.public(keys.client_file))
         self.assertEqual(self.origin.total, 0)
 
+    def test_the_server_key_may_be_the_output_of_key_show(self):
+        shown = self.relay.keys.folder / "shown"
+        shown.write_text(self.relay.keys.server_public + "\n")
+        self.fetch("/bytes/10", *self.relay.options(), "--server-key", shown)
+
 
 # Sets options of CURVE (48 to 50), and as a canary the identity (5), by the method that libzmq-java offers for bytes.
 SET = """

@@ -434,7 +434,7 @@ final class StreamPort {
     private func hasRoom(for kind: Kind, _ peer: Peer) -> Bool {
         if takes(kind, peer.stream) { return true }
         // Only unread output counts, not the output queued in this pass.
-        peer.stream.flush()
+        flush(peer)
         return takes(kind, peer.stream)
     }
 
@@ -445,17 +445,17 @@ final class StreamPort {
         }
     }
 
-    /// Returns whether a peer accepts messages again after `.wouldBlock`; true for a lost peer. The loop wakes up when
-    /// this changes.
+    /// Returns whether a peer accepts messages again after `.wouldBlock`; true for a lost peer. ``flush()`` may change
+    /// this, and no event follows from that. The loop wakes up when it changes later.
     func hasRoom(for number: UInt64) -> Bool {
         guard let stream = peers[number]?.stream else { return true }
-        return stream.unsentBytes <= bounds.ownBytes && stream.unsentMessages <= bounds.deliveries / 2
+        // Below the bounds of all kinds, so that such a peer is never refused again at once.
+        return stream.unsentBytes < bounds.ownBytes && stream.unsentMessages <= bounds.deliveries / 2
     }
 
     /// Returns whether a peer accepts a part of a body now; true for a lost peer.
     func takesData(for number: UInt64) -> Bool {
-        guard let stream = peers[number]?.stream else { return true }
-        return takes(.data, stream)
+        peers[number].map { hasRoom(for: .data, $0) } ?? true
     }
 
     private func takes(_ kind: Kind, _ stream: MessageStream) -> Bool {
@@ -481,8 +481,14 @@ final class StreamPort {
     func flush() {
         for peer in dirty {
             peer.isDirty = false
-            peer.stream.flush()
+            flush(peer)
         }
         dirty.removeAll(keepingCapacity: true)
+    }
+
+    private func flush(_ peer: Peer) {
+        peer.stream.flush()
+        // If all replies left, no event continues the reading.
+        if !peer.stream.isReading, !hasUnreadReplies(peer.stream) { note(peer) }
     }
 }

@@ -199,7 +199,7 @@ public final class BrokerProcess {
             return 1
         }
         bus.take { event in busEvent(event, now: now) }
-        for client in blocked.union(late) where bus.hasRoom(for: client.rawValue) {
+        for client in writableClients {
             blocked.remove(client)
             late.remove(client)
             core.clientWritable(client)
@@ -214,10 +214,16 @@ public final class BrokerProcess {
         hasWorkerNews = false
         endIfDrained()
         returnMemoryAfterBurst()
-        if bus.hasPending || work.hasPending { return .none }
+        // The flush may have made room without an event.
+        if bus.hasPending || work.hasPending || !writableClients.isEmpty { return .none }
         let timer = core.lend({ $0.nextTimer }).map { LoopTime(nanoseconds: $0.nanoseconds) }
         let next = [timer, nextDrainCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent
+    }
+
+    /// Clients that refused a message and accept messages again.
+    private var writableClients: [ClientID] {
+        blocked.isEmpty && late.isEmpty ? [] : blocked.union(late).filter { bus.hasRoom(for: $0.rawValue) }
     }
 
     /// - Returns: Number of messages that the event counts in its sender's turn.

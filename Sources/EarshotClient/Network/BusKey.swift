@@ -19,7 +19,7 @@ public struct BusKey: Hashable, Sendable, CustomStringConvertible {
     /// - Parameter path: path of a file that only its owner can read.
     /// - Throws: `ClientError` if the file is unreadable, accessible to other users, or has no key pair.
     public init(file path: String) throws(ClientError) {
-        let values = try Self.values(path, isSecret: true)
+        let values = try Self.pairs(Self.text(path, isSecret: true))
         guard let publicKey = values["public-key"], let secretKey = values["secret-key"],
             CurveClient.isKey(publicKey), CurveClient.isKey(secretKey)
         else {
@@ -44,14 +44,18 @@ public struct BusKey: Hashable, Sendable, CustomStringConvertible {
             throw ClientError(
                 .key, "the server key is neither a key of 40 characters nor a file; `earshot key show` prints it")
         }
-        guard let key = try values(text, isSecret: false)["public-key"], CurveClient.isKey(key) else {
+        let content = try self.text(text, isSecret: false)
+        // The output of `earshot key show`, or a key file.
+        let line = content.prefix { !$0.isWhitespace }
+        if CurveClient.isKey(String(line)), content.dropFirst(line.count).allSatisfy(\.isWhitespace) { return String(line) }
+        guard let key = pairs(content)["public-key"], CurveClient.isKey(key) else {
             throw ClientError(.key, "the file \(text) has no public-key of 40 characters; give the server's public key")
         }
         return key
     }
 
-    /// Returns the text values of a file.
-    private static func values(_ path: String, isSecret: Bool) throws(ClientError) -> [String: String] {
+    /// Returns the text of a file.
+    private static func text(_ path: String, isSecret: Bool) throws(ClientError) -> String {
         let descriptor = unsafe open(ByteText.path(path), O_RDONLY | O_CLOEXEC | O_NOCTTY)
         guard descriptor >= 0 else { throw unreadable(path, errno) }
         defer { close(descriptor) }
@@ -72,7 +76,7 @@ public struct BusKey: Hashable, Sendable, CustomStringConvertible {
             if read == 0 { break }
             count += read
         }
-        return pairs(String(decoding: bytes[..<count], as: UTF8.self))
+        return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
     private static func unreadable(_ path: String, _ number: Int32) -> ClientError {

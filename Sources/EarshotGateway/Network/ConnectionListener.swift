@@ -29,6 +29,7 @@ final class ConnectionListener {
                 return
             } catch {
                 guard error.isAddressInUse, LoopTime.read() < end else { throw error }
+                // Nothing runs on the loop before the gateway listens.
                 LoopTime.sleep(milliseconds: Self.pause)
             }
         }

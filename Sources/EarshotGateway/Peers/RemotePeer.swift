@@ -134,7 +134,7 @@ final class RemotePeer {
         if !wasOpen, link?.isOpen == true { hasMore = true }
         guard phase != .closed, phase != .parting else { return false }
         setReading()
-        guard pump.isRemoteEnded || pump.isInnerEnded else { return hasMore || isReadable }
+        guard pump.isRemoteEnded || pump.isInnerEnded else { return hasMore || needsTurn }
         phase = .leaving
         setTimer(Self.leavingTime) { [unowned self] in close(nil) }
         return true
@@ -143,7 +143,7 @@ final class RemotePeer {
     /// Passes the last messages to the broker.
     private func leave() -> Bool {
         // libzmq ends its side after all messages are in its queue.
-        let hasMore = takeFromClient() || isReadable
+        let hasMore = takeFromClient() || needsTurn
         guard phase == .leaving else { return false }
         // The client gets nothing more.
         while let link, link.next() != nil {}
@@ -153,7 +153,10 @@ final class RemotePeer {
         return false
     }
 
-    private var isReadable: Bool { !isBlocked && curve?.isReadable == true }
+    /// Whether libzmq has a message, or room for the held one, that its descriptor no longer reports.
+    private var needsTurn: Bool {
+        curve?.needsTurn(reads: !isBlocked, hasUnsent: held != nil && phase != .leaving) == true
+    }
 
     /// Whether the broker does not read the client's messages.
     private var isBlocked: Bool {
@@ -294,7 +297,7 @@ final class RemotePeer {
     /// Reads the client only within the bounds.
     private func setReading() {
         let isBlocked = isBlocked
-        if undelivered > Self.mostUndelivered, !isBlocked, !isReadable { return close("a message longer than any") }
+        if undelivered > Self.mostUndelivered, !isBlocked, !needsTurn { return close("a message longer than any") }
         let mayRead = gateway.memory.mayRead(
             number, undelivered: undelivered, isBlocked: isBlocked, now: gateway.loop.now)
         gateway.setPaused(number, !mayRead)

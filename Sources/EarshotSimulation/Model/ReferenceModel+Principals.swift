@@ -4,7 +4,7 @@ internal import EarshotWire
 /// Namespaces of principals: invariant 16.
 ///
 /// The model has one namespace. In it a handler of a principal is called `PRINCIPAL/NAME`, and its requests have the
-/// principal in their coalescing key. So the principals are separated without any rule, whatever the core does.
+/// principal in their coalescing key. This separates the principals without any rule that the core could share.
 extension ReferenceModel {
     /// The model's name of a handler that a client knows by `handler`.
     func qualified(_ handler: HandlerID, of client: SessionRecord) -> HandlerID {

@@ -109,7 +109,11 @@ sub _read {
     open my $file, '<', $path or $self->{fail}->("cannot read the key file $path: $!", NO_BROKER);
     $self->{fail}->("the key file $path is accessible to other users: run `chmod 600` on it", NO_BROKER)
         if $is_secret && (stat $file)[2] & 077;
-    while (my $line = <$file>) { return $2 if $line =~ /\A\s*\Q$name\E\s*=\s*(["'])(.{40})\1/ }
+    while (my $line = <$file>) {
+        # The output of `earshot key show` is a public key alone.
+        return $1 if !$is_secret && $. == 1 && $line =~ /\A(\S{40})\s*\z/;
+        return $2 if $line =~ /\A\s*\Q$name\E\s*=\s*(["'])(.{40})\1/;
+    }
     return $self->{fail}->("the key file $path has no $name of 40 characters: create one with `earshot key new`", NO_BROKER);
 }
 

@@ -145,7 +145,7 @@ def find(addresses: Addresses, key: str | os.PathLike[str] | None, server_key: s
     if len(keys) not in (1, len(addresses)):
         raise ValueError(f"{len(addresses)} buses have {len(keys)} server keys: give one for all, or one for each; "
                          "`earshot key show` prints it")
-    values = _values(key, is_secret=True)
+    values = _values(_text(key, is_secret=True))
     public, secret = values.get("public-key", ""), values.get("secret-key", "")
     if not (_is_key(public) and _is_key(secret)):
         raise NoBroker(f"the key file {key} is invalid: it needs public-key and secret-key with 40 characters each; "
@@ -171,20 +171,26 @@ def _server_key(text: str) -> str:
         if _is_key(text):
             return text
         raise ValueError("the server key is neither a key of 40 characters nor a file; `earshot key show` prints it")
-    found = _values(text, is_secret=False).get("public-key", "")
+    content = _text(text, is_secret=False)
+    # The output of `earshot key show`, or a key file.
+    found = content.strip() if _is_key(content.strip()) else _values(content).get("public-key", "")
     if not _is_key(found):
         raise NoBroker(f"the file {text} has no public-key of 40 characters; give the server's public key")
     return found
 
 
-def _values(path: str | os.PathLike[str], is_secret: bool) -> dict[str, str]:
-    """Returns the texts of a TOML file: lines `name = "text"` without escapes."""
+def _text(path: str | os.PathLike[str], is_secret: bool) -> str:
+    """Returns the content of a key file."""
     try:
         with open(pathlib.Path(path), "rb") as file:
             if is_secret and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 raise NoBroker(f"the key file {path} is accessible to other users; run `chmod 600` on it, or create a new key")
-            text = file.read(KEY_FILE_BYTES).decode(errors="replace")
+            return file.read(KEY_FILE_BYTES).decode(errors="replace")
     except OSError as error:
         raise NoBroker(f"cannot read the key file {path}: {error.strerror}") from None
+
+
+def _values(text: str) -> dict[str, str]:
+    """Returns the texts of TOML: lines `name = "text"` without escapes."""
     found = (_LINE.match(line) for line in text.splitlines())
     return {line[1]: line[2] if line[2] is not None else line[3] for line in found if line}

@@ -272,6 +272,9 @@ class BusesTests(unittest.TestCase):
             found = find("tcp://a:1,tcp://[::1]:2", keys.client_file, f"{keys.server_file},{keys.server_public}")
             self.assertEqual([str(bus) for bus in found._buses], ["tcp://a:1", "tcp://[::1]:2"])
             self.assertEqual({bus.server_key for bus in found._buses}, {keys.server_public})
+            shown = pathlib.Path(folder, "shown")
+            shown.write_text(f"{keys.server_public}\n")
+            self.assertEqual(find("tcp://a:1", keys.client_file, str(shown))._buses[0].server_key, keys.server_public)
             pathlib.Path(folder, "bad").write_text("public-key = 'x'\n")
             with self.assertRaisesRegex(earshot.NoBroker, "no public-key"):
                 find("tcp://a:1", keys.client_file, f"{folder}/bad")
