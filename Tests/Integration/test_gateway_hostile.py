@@ -10,7 +10,7 @@ import zmq
 from support import zmtp
 from support.figures import milliseconds, tell
 from support.harness import TestCase
-from support.network import ADDRESS, Named, NetworkBus, Unreading
+from support.network import Named, NetworkBus, Unreading
 from support.origin import Origin, body
 from support.processes import resident
 from support.puller import OPEN_READS, PIECE, pull
@@ -116,7 +116,7 @@ class HostileTests(TestCase):
                 try:
                     connection = socket.socket()
                     connection.setblocking(False)
-                    connection.connect_ex((ADDRESS, self.bus.port))
+                    connection.connect_ex(self.bus.address)
                     held.append(connection)
                 except OSError:
                     break

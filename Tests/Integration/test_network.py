@@ -1,10 +1,8 @@
 """Two machines: a bus on one, its client on the other, over a line with a delay of 20 ms and 1 % loss in each direction.
 
-The server is the gateway of the program, or the relay of the tests if the program has none. The strict form uses the numbers of a
-day's work and measures against curl over the same line.
+The strict form uses the numbers of a day's work and measures against curl over the same line.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -14,76 +12,21 @@ import time
 import unittest
 
 from support.figures import tell
-from support.harness import Bus, Commands, TestCase, binary, temporary_folder
+from support.harness import Commands, TestCase, binary, temporary_folder
 from support.link import NEAR_ADDRESS, Machines, obstacle
+from support.network import NetworkBus
 from support.nginx import Nginx
-from support.processes import Program, children, command, eventually
-from support.relay import Relay
+from support.processes import Program, eventually
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 MIB = 1 << 20
 CONCURRENCY = 16
+PORT = 5765
 SMALL, SMALL_BYTES = (10_000 if IS_LONG else 300), 1024
 LARGE, LARGE_BYTES = (20, 64 * MIB) if IS_LONG else (3, 3 * MIB)
 KILLS = 20 if IS_LONG else 3
 #: Seconds without any packet. Connections survive 20.
 DOWN = 5 if IS_LONG else 2
-
-
-def has_gateway():
-    return "gateway" in subprocess.run([binary(), "serve", "--help"], capture_output=True, text=True).stdout
-
-
-class GatewayServer:
-    """`earshot serve --listen`. `options()` are those of a command that uses it."""
-
-    def __init__(self, folder):
-        self._folder = folder
-        self._address = f"tcp://{NEAR_ADDRESS}:5765"
-        self.arguments = ["--listen", self._address]
-
-    def begin(self, bus):
-        self._bus = bus
-        self._key = self._folder / "far.key"
-        made = bus.run("key", "new", "far", "--out", self._key)
-        shown = bus.run("key", "show")
-        if made.status or shown.status:
-            raise AssertionError(made.describe() + shown.describe())
-        self._server_key = shown.stdout.decode().strip()
-        bus.program.signal(1)
-        bus.program.await_line("the keys were read again")
-        return contextlib.nullcontext()
-
-    def options(self):
-        return ["--bus", self._address, "--bus-key", self._key, "--server-key", self._server_key]
-
-    def kill(self):
-        """Kills it with SIGKILL. The supervisor starts another one."""
-        def found():
-            return [pid for pid in children(self._bus.supervisor) if "gateway" in command(pid)[1:2]]
-        [pid] = eventually(found, "a gateway runs", 30)
-        os.kill(pid, 9)
-        eventually(lambda: found() not in ([], [pid]), "another gateway runs", 30)
-
-
-class RelayServer:
-    """The relay of the tests, in place of a gateway."""
-
-    arguments = ()
-
-    def __init__(self, folder):
-        self._folder = folder
-
-    def begin(self, bus):
-        self._relay = Relay(bus.runtime, self._folder, host=NEAR_ADDRESS)
-        return self._relay
-
-    def options(self):
-        return self._relay.options()
-
-    def kill(self):
-        self._relay.kill()
-        self._relay.start()
 
 
 @unittest.skipIf(obstacle(), f"no network namespaces with TUN devices: {obstacle()}")
@@ -95,11 +38,8 @@ class MachinesTests(TestCase):
         self.root, self.out = self.folder / "root", self.folder / "out"
         self.root.mkdir()
         self.nginx = self.enterContext(Nginx(self.folder / "nginx", self.root, NEAR_ADDRESS))
-        kind = GatewayServer if has_gateway() and not os.environ.get("EARSHOT_RELAY") else RelayServer
-        self.server = kind(self.folder)
-        self.bus = self.enterContext(Bus(workers=2, origin_limit=CONCURRENCY, folder=self.folder,
-                                         arguments=["--no-cache", *self.server.arguments]))
-        self.enterContext(self.server.begin(self.bus))
+        self.bus = self.enterContext(NetworkBus(host=NEAR_ADDRESS, port=PORT, workers=2, origin_limit=CONCURRENCY, folder=self.folder,
+                                                arguments=["--no-cache"]))
         far = Commands(self.folder / "far", self.folder)
         del far.environment["EARSHOT_RUNTIME"]
         self.environment = far.environment
@@ -119,7 +59,7 @@ class MachinesTests(TestCase):
     def get(self, urls, *arguments):
         """Starts `earshot get` for these URLs on the far machine."""
         (self.folder / "list").write_text("\n".join(urls))
-        return self.start("get", "-i", self.folder / "list", "--json", *arguments, *self.server.options())
+        return self.start("get", "-i", self.folder / "list", "--json", *arguments, *self.bus.options())
 
     def assertAllOnce(self, program, digests):
         """Each URL was answered once, with the right body, and was fetched once."""
@@ -179,7 +119,7 @@ class MachinesTests(TestCase):
         for number in range(1, KILLS + 1):
             eventually(lambda: len(get.stdout.splitlines()) >= number * SMALL // (KILLS + 2) or not get.running,
                        f"kill {number}", 120)
-            self.server.kill()
+            self.bus.kill_gateway()
         self.assertAllOnce(get, digests)
         self.nginx_counts(digests)
 
@@ -209,7 +149,7 @@ class MachinesTests(TestCase):
 
         plain = captured("plain", "curl", "-s", "-o", "one", urls[0], "-o", "two", urls[1])
         self.assertTrue(marks[0] in plain and marks[1] in plain, "the capture has the bytes of a plain connection")
-        secret = captured("secret", binary(), "get", "-d", self.out, *self.server.options(), *urls)
+        secret = captured("secret", binary(), "get", "-d", self.out, *self.bus.options(), *urls)
         self.assertEqual((self.out / "mark-of-the-url-2").stat().st_size, 300_000)
         for mark in marks:
             self.assertNotIn(mark, secret)

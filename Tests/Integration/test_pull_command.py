@@ -16,9 +16,13 @@ MIB = 1 << 20
 class PullCommandTests(TestCase):
     def setUp(self):
         self.origin = self.enterContext(Origin())
-        self.bus = self.enterContext(Bus(workers=1))
-        self.bus.environment["EARSHOT_BODIES"] = "pull"
+        self.bus = self.pulling_bus()
         self.out = self.bus.folder / "out"
+
+    def pulling_bus(self):
+        bus = self.enterContext(Bus(workers=1))
+        bus.environment["EARSHOT_BODIES"] = "pull"
+        return bus
 
     def done(self, *arguments, **options):
         """Runs `earshot get`, which succeeds, and returns its standard output."""

@@ -47,7 +47,9 @@ public struct BusKey: Hashable, Sendable, CustomStringConvertible {
         let content = try self.text(text, isSecret: false)
         // The output of `earshot key show`, or a key file.
         let line = content.prefix { !$0.isWhitespace }
-        if CurveClient.isKey(String(line)), content.dropFirst(line.count).allSatisfy(\.isWhitespace) { return String(line) }
+        if CurveClient.isKey(String(line)), content.dropFirst(line.count).allSatisfy(\.isWhitespace) {
+            return String(line)
+        }
         guard let key = pairs(content)["public-key"], CurveClient.isKey(key) else {
             throw ClientError(.key, "the file \(text) has no public-key of 40 characters; give the server's public key")
         }

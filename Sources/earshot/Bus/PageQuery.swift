@@ -41,7 +41,10 @@ enum PageQuery {
 
 /// Refusal of a message by the broker.
 enum Refused {
-    static func complaint(_ reply: ErrorReply) -> Complaint {
-        Complaint(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))")
+    /// - Parameter status: exit status for a code without one of its own.
+    static func complaint(_ reply: ErrorReply, _ status: ExitStatus = .other) -> Complaint {
+        Complaint(
+            reply.code == "not-authorized" ? .notPermitted : status,
+            "\(reply.detail ?? "rejected by the broker") (\(reply.code))")
     }
 }

@@ -98,7 +98,7 @@ struct SetCommand: ParsableCommand {
             let session = try BusSession.find(in: place.place(), client: "set") { session, event in
                 switch event {
                 case .changed(let setting): changed = setting
-                case .refused(let reply): session.end(Complaint(.usage, reply.detail ?? reply.code))
+                case .refused(let reply): session.end(Refused.complaint(reply, .usage))
                 case .accepted, .terminal, .progress, .cancelled, .removed, .answer, .state: break
                 }
             }

@@ -83,8 +83,7 @@ enum Question {
             session, event in
             switch event {
             case .answer(_, let json): answers.append(json)
-            case .refused(let reply):
-                session.end(Complaint(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))"))
+            case .refused(let reply): session.end(Refused.complaint(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
             }
         }

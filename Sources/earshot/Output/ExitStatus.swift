@@ -23,6 +23,7 @@ enum ExitStatus: Int32, CaseIterable {
     case noInput = 66
     case noBroker = 69
     case cannotServe = 73
+    case notPermitted = 77
     case configuration = 78
     case interrupted = 130
 
@@ -80,6 +81,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .noInput: "no readable input, empty list, or no such request or program"
         case .noBroker: "no broker runs or accepts the key, or the connection to it was lost"
         case .cannotServe: "cannot start: unfit directory or library, or worker rejected"
+        case .notPermitted: "reserved for the administrator of the bus"
         case .configuration: "invalid configuration or key, or durable requests of a newer version"
         case .interrupted: "interrupted by a signal; get removes its pending requests"
         }

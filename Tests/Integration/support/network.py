@@ -1,6 +1,7 @@
 """Clients of the gateway: tcp with CURVE, by pyzmq."""
 
 import collections
+import os
 import select
 import signal
 import socket
@@ -31,14 +32,18 @@ def read_key(path):
 
 
 class NetworkBus(Bus):
-    """Bus with a gateway on loopback, and a key of the name `test`."""
+    """Bus with a gateway, usually on loopback, and a key of the name `test`."""
 
-    def __init__(self, **options):
-        self.port = free_port()
-        arguments = [*options.pop("arguments", ()), "--listen", f"tcp://{ADDRESS}:{self.port}"]
+    def __init__(self, host=ADDRESS, port=None, **options):
+        self.address = host, port or free_port()
+        self.endpoint = f"tcp://{host}:{self.address[1]}"
+        arguments = [*options.pop("arguments", ()), "--listen", self.endpoint]
         super().__init__(arguments=arguments, **options)
         self.server_key = self._key("show").strip()
         self.key = self.new_key("test", "--connections", "4096")
+        self.key_file = self.folder / "test.key"
+        self.server_file = self.folder / "server.pub"
+        self.server_file.write_bytes(self.server_key + b"\n")
 
     def _key(self, *words):
         program = self.run("key", *words)
@@ -61,17 +66,28 @@ class NetworkBus(Bus):
         self.program.await_line(f"the keys were read again clients={clients}")
 
     @property
-    def endpoint(self):
-        return f"tcp://{ADDRESS}:{self.port}"
-
-    @property
     def gateway(self):
         """The gateway's process ID, once it runs."""
         return eventually(lambda: self._pids("gateway"), "the supervisor has a gateway")[0]
 
+    def kill_gateway(self):
+        """Kills the gateway, and waits until the supervisor has started another one."""
+        killed = self.gateway
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: self.gateway != killed, "another gateway runs")
+
+    def options(self):
+        """Options of a command that uses the gateway."""
+        return ["--bus", self.endpoint, "--bus-key", self.key_file, "--server-key", self.server_file]
+
+    def variables(self):
+        """Variables of a program that uses the gateway."""
+        return {"EARSHOT_BUS": self.endpoint, "EARSHOT_BUS_KEY": str(self.key_file),
+                "EARSHOT_SERVER_KEY": self.server_key.decode()}
+
     def connect(self):
         """Returns a tcp connection to the gateway."""
-        return socket.create_connection((ADDRESS, self.port), timeout=10)
+        return socket.create_connection(self.address, timeout=10)
 
     def remote(self, kind=None, key=None, **options):
         """Returns a new client over tcp, closed at the end."""
