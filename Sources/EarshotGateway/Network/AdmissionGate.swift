@@ -17,8 +17,12 @@ struct AdmissionGate {
     static let mostHandshakes = 512
     /// Maximum number of one network: an address of IPv4, or 64 bits of IPv6.
     static let mostOfNetwork = 256
-    /// Maximum number of connections accepted in a second, of which each costs about 0.1 ms.
+    /// Maximum number of connections accepted in a second, of which each costs about 0.5 ms.
     static let mostPerSecond = 500
+    /// Maximum number accepted at once after a pause.
+    static let mostAtOnce = 50
+    private static let price = 1_000_000_000 / Int64(mostPerSecond)
+    private static let mostCredit = price * Int64(mostAtOnce)
 
     private struct Network: Hashable {
         let prefix: [UInt8]
@@ -35,7 +39,7 @@ struct AdmissionGate {
     private var networks: [Network: Deque<UInt64>] = [:]
     private var addresses: [UInt64: Network] = [:]
     /// Connections that may be accepted now, in nanoseconds of their share of a second.
-    private var credit: Int64 = 1_000_000_000
+    private var credit = mostCredit
     private var refilled: LoopTime
 
     init(now: LoopTime) { refilled = now }
@@ -46,10 +50,9 @@ struct AdmissionGate {
     /// Whether a connection may be accepted now.
     mutating func decision(now: LoopTime) -> Decision {
         guard count < Self.mostHandshakes else { return .wait(nil) }
-        let price = 1_000_000_000 / Int64(Self.mostPerSecond)
-        credit = min(1_000_000_000, credit + max(0, now.nanoseconds - refilled.nanoseconds))
+        credit = min(Self.mostCredit, credit + max(0, now.nanoseconds - refilled.nanoseconds))
         refilled = now
-        guard credit >= price else { return .wait(LoopTime(nanoseconds: now.nanoseconds + price - credit)) }
+        guard credit >= Self.price else { return .wait(LoopTime(nanoseconds: now.nanoseconds + Self.price - credit)) }
         return .admit
     }
 
@@ -57,7 +60,7 @@ struct AdmissionGate {
     ///
     /// - Returns: the connection that gives way to it; nil for none.
     mutating func began(_ number: UInt64, from address: TCPSocket.Address) -> UInt64? {
-        credit -= 1_000_000_000 / Int64(Self.mostPerSecond)
+        credit -= Self.price
         let network = Network(address)
         let oldest = networks[network].flatMap { $0.count >= Self.mostOfNetwork ? $0.first : nil }
         if let oldest { ended(oldest) }

@@ -17,8 +17,8 @@ final class Gateway {
     private static let descriptorsPerConnection = 6
     /// Descriptors for everything else.
     private static let reservedDescriptors = 64
-    /// Maximum number of connections accepted in one pass.
-    private static let acceptsPerPass = 64
+    /// Maximum number of connections accepted in one pass, between which clients have their turns.
+    private static let acceptsPerPass = 2
     /// Time without accepting connections after descriptors ran out.
     private static let pause = Duration.milliseconds(100)
     /// Bytes of one connection that wait in the kernel unsent. A heartbeat waits behind them.
