@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -145,6 +147,12 @@ static inline void linux_prepare_tcp(int descriptor, int unsent) {
     int yes = 1;
     setsockopt(descriptor, 6, 1, &yes, sizeof yes);
     setsockopt(descriptor, 6, 25, &unsent, sizeof unsent);
+}
+
+/* POLLRDHUP (0x2000), poll(2), which <poll.h> hides without _GNU_SOURCE: whether the other end sends nothing more. */
+static inline bool linux_has_hung_up(int descriptor) {
+    struct pollfd entry = {.fd = descriptor, .events = 0x2000};
+    return poll(&entry, 1, 0) > 0;
 }
 
 /* SO_SNDBUF, socket(7). The kernel reserves twice as much, for its own data. */

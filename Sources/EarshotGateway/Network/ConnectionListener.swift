@@ -2,8 +2,8 @@ internal import EarshotLoop
 
 /// Listening socket of the gateway.
 final class ConnectionListener {
-    /// Connections that may wait for accept: those of a network whose clients reconnect at once.
-    private static let backlog: Int32 = 4_096
+    /// Connections that may wait for accept: the admissions of two seconds. Clients give up after five.
+    private static let backlog: Int32 = 1_024
     /// Time for the socket of a gateway that was just killed to be closed.
     private static let patience = Duration.seconds(2)
     private static let pause: Int32 = 20

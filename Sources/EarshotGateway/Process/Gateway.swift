@@ -17,8 +17,10 @@ final class Gateway {
     private static let descriptorsPerConnection = 6
     /// Descriptors for everything else.
     private static let reservedDescriptors = 64
-    /// Maximum number of connections accepted in one pass, between which clients have their turns.
-    private static let acceptsPerPass = 2
+    /// Maximum number of connections accepted in one pass, and of those that begin a handshake. Clients have their turns
+    /// between passes.
+    private static let acceptsPerPass = 64
+    private static let admissionsPerPass = 2
     /// Time without accepting connections after descriptors ran out.
     private static let pause = Duration.milliseconds(100)
     /// Bytes of one connection that wait in the kernel unsent. A heartbeat waits behind them.
@@ -188,7 +190,8 @@ final class Gateway {
         guard hasCallers else { return }
         hasCallers = false
         for listener in listeners where listener.isAccepting {
-            for _ in 0..<Self.acceptsPerPass {
+            var admissions = Self.admissionsPerPass
+            for _ in 0..<Self.acceptsPerPass where admissions > 0 {
                 guard peers.count < connectionLimit else {
                     refuse("more than \(connectionLimit) connections", nil)
                     return stopAccepting(until: nil)
@@ -200,7 +203,13 @@ final class Gateway {
                 do throws(SystemError) {
                     guard let descriptor = try UnixSocket.accept(listener.descriptor) else { break }
                     hasCallers = true
-                    admit(descriptor)
+                    // Connections that ended while they waited cost only this.
+                    guard let address = TCPSocket.peer(of: descriptor) else {
+                        UnixSocket.close(descriptor)
+                        continue
+                    }
+                    admissions -= 1
+                    admit(descriptor, address)
                 } catch {
                     refuse("\(error)", nil)
                     return stopAccepting(until: loop.now.advanced(by: Self.pause))
@@ -225,8 +234,7 @@ final class Gateway {
         for listener in listeners { listener.isAccepting = true }
     }
 
-    private func admit(_ descriptor: Int32) {
-        guard let address = TCPSocket.peer(of: descriptor) else { return UnixSocket.close(descriptor) }
+    private func admit(_ descriptor: Int32, _ address: TCPSocket.Address) {
         lastNumber += 1
         let number = lastNumber
         TCPSocket.prepare(descriptor, unsentBytes: Self.kernelBytes)

@@ -61,8 +61,9 @@ public enum TCPSocket {
         }
     }
 
-    /// Address of the other end of a connection; nil if it has ended.
+    /// Address of the other end of a connection; nil if that end has closed it.
     public static func peer(of descriptor: Int32) -> Address? {
+        guard !linux_has_hung_up(descriptor) else { return nil }
         var storage = sockaddr_storage()
         var size = socklen_t(MemoryLayout<sockaddr_storage>.size)
         let code = unsafe withUnsafeMutablePointer(to: &storage) { pointer in

@@ -71,10 +71,10 @@ class NetworkBus(Bus):
         return eventually(lambda: self._pids("gateway"), "the supervisor has a gateway")[0]
 
     def kill_gateway(self):
-        """Kills the gateway, and waits until the supervisor has started another one."""
+        """Kills the gateway, and waits until the supervisor has started another one, for which it waits longer each time."""
         killed = self.gateway
         os.kill(killed, signal.SIGKILL)
-        eventually(lambda: self.gateway != killed, "another gateway runs")
+        eventually(lambda: self._pids("gateway") not in ([], [killed]), "another gateway runs", 60)
 
     def options(self):
         """Options of a command that uses the gateway."""
