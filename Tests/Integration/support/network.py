@@ -16,6 +16,8 @@ from .harness import Bus
 from .processes import eventually
 
 ADDRESS = "127.0.0.1"
+# For a thousand clients, each with a monitor.
+zmq.Context.instance().set(zmq.MAX_SOCKETS, 8_192)
 
 
 def free_port():
