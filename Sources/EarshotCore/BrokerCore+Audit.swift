@@ -84,7 +84,7 @@ extension BrokerCore {
                 "11: \(session.replies.kept) replies are kept for client \(client)")
         }
         for fault in clients.checkInvariants() { check(false, fault) }
-        let used = Self.principals(of: clients, handlers, quotas)
+        let used = Self.principals(of: clients, handlers, quotas, workers, pools)
         for fault in principals.checkInvariants(used: used) { check(false, fault) }
         check(clients.away.count <= limits.awayClients, "11: \(clients.away.count) clients are kept aside")
     }
@@ -311,6 +311,30 @@ extension BrokerCore {
             check(
                 workers[worker].pools.allSatisfy { pools.contains($0) && !pools[$0].isClosed },
                 "14: worker \(worker) serves a missing or closed pool")
+        }
+        auditPoolPrincipals(check)
+    }
+
+    /// A pool serves requests of its principal alone, and has workers of that principal and of the administrator. The
+    /// administrator's pools serve all.
+    private func auditPoolPrincipals(_ check: Check) {
+        for worker in workers.indices where workers[worker].isRemote {
+            let principal = workers[worker].principal
+            check(
+                workers[worker].pools.allSatisfy { $0 != WorkerPool.web && pools[$0].principal == principal },
+                "17: worker \(worker) of principal \(principal) serves another principal's pool")
+            check(
+                workers[worker].leases.values.allSatisfy { $0.part == nil && $0.orphan == nil },
+                "17: worker \(worker) of principal \(principal) has a file or an orphan")
+        }
+        for flight in flights.indices {
+            let owner = pools[pool(of: flight)].principal
+            guard owner != PrincipalTable.administrator else { continue }
+            for interest in flights.interests(of: flight) {
+                check(
+                    principal(of: interest) == owner,
+                    "17: flight \(flight) in a pool of principal \(owner) serves principal \(principal(of: interest))")
+            }
         }
     }
 

@@ -106,6 +106,9 @@ extension BrokerCore {
                 json.object { json in
                     json.member("pid", workers[worker].pid)
                     json.member("phase", workers[worker].phase.rawValue)
+                    if let name = principals.name(of: workers[worker].principal) {
+                        json.member("principal", name.description)
+                    }
                     json.member("schemes") { json in
                         let schemes = workers[worker].pools.flatMap {
                             pools[$0].scheme.map { [$0] } ?? ["http", "https"]

@@ -7,10 +7,14 @@ import Testing
 @Suite struct RelayRuleTests {
     private let proof = GatewayProof(String(repeating: "0a", count: 32)) ?? { preconditionFailure("a valid proof") }()
 
-    private func rule() throws -> RelayRule { RelayRule(principal: try #require(KeyName("laptop")).principal) }
+    private func rule(_ role: ClientKey.Role = .client) throws -> RelayRule {
+        RelayRule(role: role, principal: try #require(KeyName("laptop")).principal)
+    }
 
-    private func verdict(_ text: String) throws -> RelayRule.Verdict {
-        try rule().verdict(on: Array(text.utf8), proof: proof)
+    private func verdict(
+        _ text: String, of role: ClientKey.Role = .client, isFirst: Bool = true
+    ) throws -> RelayRule.Verdict {
+        try rule(role).verdict(on: Array(text.utf8), isFirst: isFirst, proof: proof)
     }
 
     @Test func `HELLO gets principal and proof, and keeps its terms`() throws {
@@ -57,10 +61,74 @@ import Testing
                 let index = Int.random(in: 5..<head.count, using: &generator)
                 head[index] = UInt8.random(in: 0...255, using: &generator)
             }
-            guard case .forward(let passed) = try rule().verdict(on: head, proof: proof) else { continue }
+            guard case .forward(let passed) = try rule().verdict(on: head, isFirst: true, proof: proof) else { continue }
             if let message = try? ClientMessage(head: passed), case .hello(let hello) = message {
                 #expect(hello.principal?.description == "key:laptop")
             }
         }
+    }
+
+    // MARK: Roles
+
+    @Test func `READY of a worker gets principal and proof, and no right to files`() throws {
+        let text = "READY EARW/1\nslots: 3\nschemes: x y\npid: 7\nfiles: yes\ndrain: yes\nholds: 00000000000000aa.1.1\n"
+        guard case .forward(let head) = try verdict(text, of: .worker),
+            case .ready(let ready) = try WorkerMessage(head: head)
+        else {
+            Issue.record("READY was not passed on")
+            return
+        }
+        #expect(ready.principal?.description == "key:laptop")
+        #expect(ready.proof == proof)
+        #expect(ready.slots == 3 && ready.schemes == ["x", "y"] && ready.hearsDrain && ready.holds.count == 1)
+        #expect(ready.pid == 0 && !ready.needsFiles)
+    }
+
+    @Test(arguments: ["PONG\n", "DONE a.1.1 200\n", "BYE\n", "REA", "READYX\n", "", "HELLO EAR/1\nwindow: 1\n"])
+    func `other messages of a worker pass unchanged after the first, which must be READY`(_ text: String) throws {
+        #expect(try verdict(text, of: .worker, isFirst: false) == .forward(Array(text.utf8)))
+        guard case .refuse(let head) = try verdict(text, of: .worker),
+            case .error(let code, let detail) = try PoolMessage(head: head)
+        else {
+            Issue.record("the first message was passed on: \(text)")
+            return
+        }
+        #expect(code == (text.hasPrefix("READY") ? "unknown-verb" : "not-authorized"))
+        #expect(detail != nil)
+    }
+
+    private static let secret = String(repeating: "0", count: 64)
+
+    @Test(arguments: [
+        ("READY EARW/1\nslots: 1\nschemes: x\nprincipal: key:other\n", "not-authorized"),
+        ("READY EARW/1\nslots: 1\nschemes: x\nproof: \(secret)\n", "not-authorized"),
+        ("READY EARW/1\nslots: 1\nschemes: x\nsecret: s\n", "not-authorized"),
+        ("READY EARW/1\nslots: 1\n", "not-a-child"), ("READY EARW/1\nslots: 1\nschemes: x http\n", "not-a-child"),
+        ("READY EARW/1\nslots: 1\nschemes: https\n", "not-a-child"), ("READY EARW/1\n", "bad-message"),
+        ("READY EARW/9\nslots: 1\n", "version"), ("READY\n", "bad-message"), ("READY\tEARW/1\n", "bad-message"),
+    ])
+    func `a READY for http, of another principal or malformed never reaches the broker`(
+        _ text: String, _ code: String
+    ) throws {
+        for isFirst in [true, false] {
+            guard case .refuse(let head) = try verdict(text, of: .worker, isFirst: isFirst),
+                case .error(let told, _) = try PoolMessage(head: head)
+            else {
+                Issue.record("READY was passed on: \(text)")
+                return
+            }
+            #expect(told == code)
+        }
+    }
+
+    @Test func `a client cannot say READY`() throws {
+        guard case .refuse(let head) = try verdict("READY EARW/1\nslots: 1\nschemes: x\n"),
+            case .error(let reply) = try BrokerMessage(head: head)
+        else {
+            Issue.record("READY was passed on")
+            return
+        }
+        #expect(reply.code == "not-authorized" && reply.verb == "READY")
+        #expect(reply.detail?.contains("--role worker") == true)
     }
 }

@@ -33,5 +33,9 @@ struct PortBounds {
         bytesPerMessage: 4_096)
 
     /// Workers: their slots bound their messages, and two of the longest bodies can arrive at once.
-    static func workers(frameBytes: Int) -> PortBounds { PortBounds(messages: 8_192, frameBytes: 4 * frameBytes) }
+    ///
+    /// Messages to a worker on another machine are of the kind `data`: four of the longest bodies of requests.
+    static func workers(frameBytes: Int) -> PortBounds {
+        PortBounds(messages: 8_192, dataBytes: 16 << 20, frameBytes: 4 * frameBytes)
+    }
 }

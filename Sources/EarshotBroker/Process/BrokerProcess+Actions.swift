@@ -44,12 +44,11 @@ extension BrokerProcess {
             if logsAttempts, case .job(let job) = message { log(job, to: worker) }
             if case .job(let job) = message { sendFiles(of: job.route, to: worker) }
             // A worker that is full or gone loses its jobs with its connection.
-            if work.send(message.encoded(), to: worker.rawValue) == .wouldBlock { blocked(worker) }
+            send(message.encoded(), nil, to: worker)
         case .worker(.sendJob(let worker, let job, let body)):
             if logsAttempts { log(job, to: worker) }
             sendFiles(of: job.route, to: worker)
-            let head = PoolMessage.job(job).encoded()
-            if work.send(head, bodies[body], to: worker.rawValue) == .wouldBlock { blocked(worker) }
+            send(PoolMessage.job(job).encoded(), bodies[body], to: worker)
         case .worker(.kill(let worker)): kill(worker)
         case .worker(.close(let worker)): disconnect(worker)
         case .spool(.spill(let body, let file)): spill(body, file)
@@ -100,7 +99,17 @@ extension BrokerProcess {
         }
     }
 
+    /// Sends a message to a worker. One on another machine may leave fewer bytes unread.
+    private func send(_ head: [UInt8], _ body: [UInt8]?, to worker: WorkerID) {
+        let kind: StreamPort.Kind = remoteWorkers.contains(worker.rawValue) ? .data : .reply
+        if work.send(head, body, to: worker.rawValue, as: kind) == .wouldBlock { blocked(worker) }
+    }
+
     private func disconnect(_ worker: WorkerID) {
+        guard !remoteWorkers.contains(worker.rawValue) else {
+            logger.warning("disconnected a worker of another machine")
+            return work.close(worker.rawValue)
+        }
         logger.warning(
             "disconnected a worker that the user started", metadata: ["pid": "\(work.pid(of: worker.rawValue))"])
         work.close(worker.rawValue)

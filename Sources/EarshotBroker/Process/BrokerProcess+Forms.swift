@@ -1,5 +1,6 @@
 internal import EarshotCore
 internal import EarshotWire
+internal import LibCrypto
 internal import Logging
 
 /// File work before events of workers: unfinished files are kept or removed, finished ones named, and bodies brought into
@@ -13,6 +14,11 @@ extension BrokerProcess {
     ) -> (WorkerMessage, [UInt8]?) {
         for part in work.parts { carryOut(part, by: worker, pid: self.work.pid(of: worker.rawValue)) }
         guard case .done(var completion) = message else { return (message, body) }
+        switch work.body {
+        case .none, .finished, .unwanted: break
+        case .foreign: return (FileFault.notAsSaid.failure(of: completion), body)
+        case .received(let isLarge): return received(completion, body ?? [], isLarge: isLarge, work.wishes)
+        }
         if let file = completion.file {
             guard SpoolName.isPart(file, of: completion.attempt, pid: self.work.pid(of: worker.rawValue)),
                 finish(work.body, file, &completion)
@@ -26,6 +32,26 @@ extension BrokerProcess {
             return (.done(completion), body)
         }
         return (.done(completion), spool.read(file, limit: work.wishes.inlineBytes))
+    }
+
+    /// Brings the body of a worker on another machine into the forms that its clients want. Its hash is that of the bytes,
+    /// whatever the worker said.
+    private func received(
+        _ told: Completion, _ bytes: [UInt8], isLarge: Bool, _ wishes: BodyWishes
+    ) -> (WorkerMessage, [UInt8]?) {
+        var completion = told
+        guard !bytes.isEmpty else {
+            completion.sha256 = nil
+            return (.done(completion), nil)
+        }
+        guard isLarge || wishes.file else {
+            completion.sha256 = SHA256.digest(of: bytes.span).hex
+            return (.done(completion), bytes)
+        }
+        completion.file = write(bytes)
+        completion.sha256 = completion.file ?? SHA256.digest(of: bytes.span).hex
+        guard completion.file != nil || !isLarge else { return (FileFault.unwritable.failure(of: completion), nil) }
+        return (.done(completion), isLarge && bytes.count > wishes.inlineBytes ? nil : bytes)
     }
 
     /// Does the work that precedes the loss of a worker whose process has ended.
@@ -50,7 +76,7 @@ extension BrokerProcess {
     /// - Returns: whether the file was as the completion says, which now has its name.
     private func finish(_ body: FileWork.Body, _ file: String, _ completion: inout Completion) -> Bool {
         switch body {
-        case .none, .finished(name: nil): return false
+        case .none, .foreign, .received, .finished(name: nil): return false
         case .unwanted:
             spool.remove(file)
             completion.file = nil

@@ -59,6 +59,8 @@ public final class BrokerProcess {
     private var lastBody: UInt64 = 0
     /// Files of jobs, as far as the workers have them.
     var jobFiles: JobFiles
+    /// Workers that the gateway relays.
+    var remoteWorkers: Set<UInt64> = []
     /// Whether the log has a worker without a complete sandbox.
     var hasLoggedSandbox = false
     /// Whether each attempt is logged, and each terminal.
@@ -262,7 +264,11 @@ public final class BrokerProcess {
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _) = message { places?.look() }
                 if case .ready(let ready) = message {
                     hasWorkerNews = true
-                    if ready.needsFiles { jobFiles.joined(peer) }
+                    if ready.principal != nil {
+                        remoteWorkers.insert(peer)
+                    } else if ready.needsFiles {
+                        jobFiles.joined(peer)
+                    }
                 }
                 if case .sandbox(let parts) = message { sandboxed(peer, parts) }
                 if case .bye = message { hasWorkerNews = true }
@@ -281,6 +287,7 @@ public final class BrokerProcess {
         case .lost(let peer, let pid, let process):
             hasWorkerNews = true
             jobFiles.left(peer)
+            remoteWorkers.remove(peer)
             if process == nil { keepParts(of: WorkerID(rawValue: peer), pid: pid) }
             disconnected[WorkerID(rawValue: peer)] = process
             core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)

@@ -66,7 +66,7 @@ extension BrokerCore {
         _ held: HeldAttempt, _ identity: FlightIdentity, from url: FetchURL, at worker: Int32, now: Tick
     ) {
         let start = now.advanced(byMilliseconds: -held.elapsedMilliseconds)
-        let origin = originNumber(of: url)
+        let origin = originNumber(of: url, in: WorkerPool.web)
         setTimer(governor.takeTransfer(at: origin, startedAt: start, now: now), of: origin)
         // The spacing may be over although its timer, which is stale from here on, has not fired.
         queue.originOpened(origin)

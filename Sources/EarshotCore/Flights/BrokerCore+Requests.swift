@@ -196,7 +196,7 @@ extension BrokerCore {
             throw Refusal(code: .malformedURL, detail: error.description)
         }
         // A user's own worker may disappear with the broker, and its scheme is not on disk.
-        guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme)) else {
+        guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme), of: handlers[handler].principal) else {
             throw Refusal(code: .unsupportedScheme)
         }
         guard let method = HTTPMethod(fetch.options.method), method.isAllowed,
@@ -232,7 +232,7 @@ extension BrokerCore {
         _ interest: Int32, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?, of client: ClientID
     ) {
         let flight = openFlight(
-            request, redirect: request.url.isHTTP ? options.redirect : .manual,
+            request, redirect: request.url.isHTTP ? options.redirect : .manual, in: pool(for: request.url, of: interest),
             partition: partition(of: interest, request, options), isAlone: !options.coalesces, body: body,
             mode: options.cache)
         if flight.isNew { requestHeads.add(RequestHeads.counted(request), for: .flight(flight.number), of: client) }
@@ -241,10 +241,12 @@ extension BrokerCore {
 
     /// The open flight with this key, or a new one that is queued or looked up in the cache.
     ///
-    /// - Parameter isAlone: whether to begin a new flight that no other request can join.
+    /// - Parameters:
+    ///   - pool: pool of a new flight.
+    ///   - isAlone: whether to begin a new flight that no other request can join.
     mutating func openFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, partition: String?, isAlone: Bool, body: BodyID?,
-        mode: CacheMode
+        _ request: HTTPRequest, redirect: RedirectMode, in pool: Int32 = WorkerPool.web, partition: String?,
+        isAlone: Bool, body: BodyID?, mode: CacheMode
     ) -> (number: Int32, isNew: Bool) {
         let key = FlightKey(
             request, redirect: redirect, partition: partition, alone: isAlone ? flights.nextID : nil, mode: mode)
@@ -256,7 +258,8 @@ extension BrokerCore {
             flights.tighten(flight, to: key)
             return (flight, false)
         }
-        let flight = beginFlight(request, redirect: redirect, partition: partition, key, isAlone: isAlone, body: body)
+        let flight = beginFlight(
+            request, redirect: redirect, in: pool, partition: partition, key, isAlone: isAlone, body: body)
         askCache(for: flight, request)
         if flights[flight].phase == .queued { _ = adopts(flight) }
         return (flight, true)
@@ -264,10 +267,10 @@ extension BrokerCore {
 
     /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.
     mutating func beginFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey, isAlone: Bool,
-        body: BodyID?
+        _ request: HTTPRequest, redirect: RedirectMode, in pool: Int32 = WorkerPool.web, partition: String?,
+        _ key: FlightKey, isAlone: Bool, body: BodyID?
     ) -> Int32 {
-        let scope = scopeNumber(of: request)
+        let scope = scopeNumber(of: request, in: pool)
         governor.flightJoined(scope)
         let flight = flights.begin(
             request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body)

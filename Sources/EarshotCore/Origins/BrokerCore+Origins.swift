@@ -3,18 +3,16 @@ internal import EarshotHTTP
 /// Origins: passes events to `OriginGovernor` and carries out their effects on the queue, the timers and the pools.
 extension BrokerCore {
     /// Number of the scope of a request, created if needed. The caller adds a flight to it next.
-    mutating func scopeNumber(of request: HTTPRequest) -> Int32 {
-        let origin = originNumber(of: request.url)
+    mutating func scopeNumber(of request: HTTPRequest, in pool: Int32) -> Int32 {
+        let origin = originNumber(of: request.url, in: pool)
         return governor.scope(CredentialRule.standard.scope(of: request), at: origin)
     }
 
-    /// Number of the origin of a URL, created if needed.
-    ///
-    /// - Precondition: its scheme has a pool.
-    mutating func originNumber(of url: FetchURL) -> Int32 {
-        let hash = UInt32(truncatingIfNeeded: url.originHash)
-        if let origin = governor.origin(of: url, hash: hash) { return origin }
-        guard let pool = pools.number(of: String(url.scheme)) else { preconditionFailure("\(url.scheme) has no pool") }
+    /// Number of the origin of a URL, created if needed. Equal URLs of two pools of own workers have two origins.
+    mutating func originNumber(of url: FetchURL, in pool: Int32) -> Int32 {
+        var hash = UInt32(truncatingIfNeeded: url.originHash)
+        if pool != WorkerPool.web { hash = NumberHash.of(UInt64(hash), UInt64(UInt32(bitPattern: pool))) }
+        if let origin = governor.origin(of: url, in: pool, hash: hash) { return origin }
         var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
         entry.set(limits.origins.terms(for: entry))
         pools.originAdded(to: pool)

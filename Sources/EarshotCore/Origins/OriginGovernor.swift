@@ -132,12 +132,12 @@ struct OriginGovernor {
 
     // MARK: Origins and scopes
 
-    /// Number of a URL's origin; nil if it is unknown.
+    /// Number of a URL's origin in a pool; nil if it is unknown.
     ///
-    /// - Parameter hash: hash of the origin's name.
+    /// - Parameter hash: hash of the origin's name and of the pool.
     @inline(__always)
-    func origin(of url: FetchURL, hash: UInt32) -> Int32? {
-        originNumbers.find(hash) { url.isOf(originNamed: origins[$0].name) }
+    func origin(of url: FetchURL, in pool: Int32, hash: UInt32) -> Int32? {
+        originNumbers.find(hash) { origins[$0].pool == pool && url.isOf(originNamed: origins[$0].name) }
     }
 
     /// Adds an origin.
@@ -329,7 +329,9 @@ struct OriginGovernor {
         let credentialed = scopes.indices.filter { !scopes[$0].scope.isShared }
         return originNumbers.count == origins.count && scopeNumbers.count == credentialed.count
             && origins.indices.allSatisfy { number in
-                originNumbers.find(origins[number].nameHash) { origins[$0].name == origins[number].name } == number
+                originNumbers.find(origins[number].nameHash) {
+                    origins[$0].name == origins[number].name && origins[$0].pool == origins[number].pool
+                } == number
             }
             && credentialed.allSatisfy {
                 scopeNumbers[OriginScopeKey(origin: scopes[$0].origin, scope: scopes[$0].scope)] == $0

@@ -40,7 +40,7 @@ extension BrokerCore {
     /// Handles a worker's report of its file. Another file than before starts with the first byte of another
     /// representation.
     mutating func partTold(_ told: BodyPart?, of attempt: AttemptID, at worker: Int32) {
-        guard let told, let lease = workers[worker].leases[attempt],
+        guard let told, !workers[worker].isRemote, let lease = workers[worker].leases[attempt],
             SpoolName.isPart(told.file, of: attempt, pid: Int32(clamping: workers[worker].pid))
         else { return }
         // RESULT cannot carry longer fields, so no later attempt resumes this body.
@@ -97,7 +97,7 @@ extension BrokerCore {
         of flight: Int32, as attempt: AttemptID, to worker: Int32, maxBytes: Int?
     ) -> (resume: Job.Resume, part: GrowingPart)? {
         guard let part = parts.take(flight) else { return nil }
-        guard part.bytes <= maxBytes ?? .max, let validator = part.body.validator.ifRange else {
+        guard !workers[worker].isRemote, part.bytes <= maxBytes ?? .max, let validator = part.body.validator.ifRange else {
             delete(part)
             return nil
         }

@@ -1,10 +1,11 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// Principals: the authenticated identities of clients.
+/// Principals: the authenticated identities of clients and of workers.
 ///
 /// The shell reports the local user of each connection. A HELLO may name another principal: that of the gateway, which
-/// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof.
+/// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof. The READY of a worker
+/// names one only through the gateway.
 extension BrokerCore {
     /// Principal of a session, and the form of its bodies.
     struct Identity: Equatable {
@@ -25,6 +26,13 @@ extension BrokerCore {
         return isLocal ? Identity(principal: principalNumber(name), mustPull: false) : nil
     }
 
+    /// The principal of a worker by its READY; nil if the worker may not name it. Only the gateway may name one.
+    mutating func principal(of ready: Ready) -> Int32? {
+        guard let name = ready.principal else { return ready.proof == nil ? PrincipalTable.administrator : nil }
+        guard let expected = facilities.gatewayProof, ready.proof == expected else { return nil }
+        return principalNumber(name)
+    }
+
     /// Sets the proof of the gateway, which the supervisor has given to both.
     public mutating func expectGateway(_ proof: GatewayProof) { facilities.gatewayProof = proof }
 
@@ -33,14 +41,17 @@ extension BrokerCore {
     /// - Parameter name: nil for the administrator.
     mutating func principalNumber(_ name: PrincipalName?) -> Int32 {
         guard let name else { return PrincipalTable.administrator }
-        return principals.add(name) { [clients, handlers, quotas] in Self.principals(of: clients, handlers, quotas) }
+        return principals.add(name) { [clients, handlers, quotas, workers, pools] in
+            Self.principals(of: clients, handlers, quotas, workers, pools)
+        }
     }
 
-    /// Numbers that a session, a handler or a transfer being cancelled has. O(sessions and handlers).
+    /// Numbers that a session, a handler, a transfer being cancelled, a worker or a pool has. O(sessions and handlers).
     static func principals(
-        of clients: SessionTable, _ handlers: HandlerRegistry, _ quotas: QuotaBook
+        of clients: SessionTable, _ handlers: HandlerRegistry, _ quotas: QuotaBook, _ workers: WorkerFleet,
+        _ pools: WorkerPools
     ) -> Set<Int32> {
-        let others = handlers.principals.union(quotas.principals)
+        let others = handlers.principals.union(quotas.principals).union(workers.principals).union(pools.principals)
         return clients.indices.reduce(into: others.union([PrincipalTable.administrator])) {
             $0.formUnion([clients[$1].user, clients[$1].principal])
         }

@@ -55,6 +55,7 @@ extension BrokerCore {
             // It may open any file for its work.
             terms.sandbox = 1
         }
+        if workers[worker].isRemote { terms = terms.withoutFiles }
         workers.told(slots: terms.slots, worker)
         actions.append(.worker(.send(workers[worker].id, .limits(terms))))
     }

@@ -149,6 +149,10 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of pools: one for http and https, and one per scheme that users' own workers serve, or served
     /// within `poolAbsenceMilliseconds`.
     public var pools = 64
+    /// Maximum number of workers on other machines. The choice of a worker visits all of them.
+    public var remoteWorkers = 64
+    /// Part of them that one principal may have.
+    static let remoteShare = 4
     /// Time for which requests wait for a worker of a scheme after its last one left: enough to restart a crashed one.
     public var poolAbsenceMilliseconds = 10_000
     /// Maximum hops of a redirect chain; the Fetch standard allows 20, common clients 5 to 10.

@@ -21,6 +21,11 @@ public struct FileWork: Equatable, Sendable {
         case finished(name: String?)
         /// The attempt is not this worker's: the file is removed, and the DONE reported without it.
         case unwanted
+        /// The worker is on another machine, and no file is its.
+        case foreign
+        /// The body came from another machine: the broker computes its hash, which names content of all principals. A body
+        /// larger than those in memory gets a file.
+        case received(isLarge: Bool)
     }
 
     public var parts: [Part] = []
@@ -35,12 +40,14 @@ public enum FileFault: Sendable {
     case lost
     /// The file is missing, not the worker's, or not as its DONE says.
     case notAsSaid
+    /// The spool does not take the body of a message.
+    case unwritable
 
     /// The failure that the shell reports in place of the DONE. `notAsSaid` has a detail: users' own workers get it.
     public func failure(of completion: Completion) -> WorkerMessage {
         let (code, detail): (FailureCode, String?) =
             switch self {
-            case .lost: (.spoolFailed, nil)
+            case .lost, .unwritable: (.spoolFailed, nil)
             case .notAsSaid: (.internalError, "The spool file that DONE names is missing or differs in length.")
             }
         return .failed(completion.attempt, code: code.rawValue, detail: detail, receivedBytes: completion.length)
@@ -51,6 +58,7 @@ extension BrokerCore {
     /// Returns the work on files that precedes a message. O(1), but for a BYE and a body with wishes.
     public func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
         var work = FileWork()
+        guard !workers.isRemote(worker) else { return remoteWork(before: message, by: worker) }
         switch message {
         case .done(let completion):
             work.wishes = wishes(of: completion.attempt, by: worker)
@@ -69,6 +77,19 @@ extension BrokerCore {
             }
         case .bye: work = fileWork(beforeLossOf: worker)
         case .ready, .holds, .progress, .slots, .sandbox, .pong: break
+        }
+        return work
+    }
+
+    /// Returns that of a worker on another machine, which has no files: names that it sends are ignored or refused.
+    private func remoteWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
+        var work = FileWork()
+        guard case .done(let completion) = message else { return work }
+        work.wishes = wishes(of: completion.attempt, by: worker)
+        if completion.file != nil {
+            work.body = .foreign
+        } else if holds(completion.attempt, worker) {
+            work.body = .received(isLarge: completion.length > workerLimits.inlineBytes)
         }
         return work
     }

@@ -6,12 +6,28 @@ extension BrokerCore {
     /// Accepts requests for schemes without workers until `limit`.
     public mutating func awaitOwnWorkers(until limit: Tick) { pools.awaitOwnWorkers(until: limit) }
 
-    /// Whether requests for URLs of a scheme are accepted, even if no worker is connected yet.
-    mutating func takes(_ scheme: String) -> Bool {
-        guard !pools.isOpen(scheme) else { return true }
-        guard let absence = pools.openAwaited(scheme, now: clock) else { return false }
+    /// Whether requests of a principal for URLs of a scheme are accepted, even if no worker is connected yet.
+    mutating func takes(_ scheme: String, of principal: Int32) -> Bool {
+        guard pools.open(for: scheme, of: principal) == nil else { return true }
+        guard let absence = pools.openAwaited(scheme, of: principal, now: clock) else { return false }
         setTimer(absence)
         return true
+    }
+
+    /// Number of the pool for requests of a principal.
+    ///
+    /// - Precondition: `takes` is true for the URL's scheme, or the URL is of http or https.
+    @inline(__always)
+    func pool(for url: FetchURL, of interest: Int32) -> Int32 {
+        url.isHTTP ? WorkerPool.web : ownPool(for: url, of: principal(of: interest))
+    }
+
+    @inline(never)
+    private func ownPool(for url: FetchURL, of principal: Int32) -> Int32 {
+        guard let pool = pools.open(for: String(url.scheme), of: principal) else {
+            preconditionFailure("\(url.scheme) has no pool")
+        }
+        return pool
     }
 
     @inline(__always)

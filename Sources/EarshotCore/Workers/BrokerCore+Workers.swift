@@ -127,31 +127,57 @@ extension BrokerCore {
         let id = workers[worker].id
         let web: Set = ["http", "https"]
         let schemes = Set(ready.schemes)
-        let isTrusted = secret.map { secret in ready.secret.map { isSame($0, secret) } ?? false } ?? true
-        guard schemes.isDisjoint(with: web) || isTrusted else {
-            let detail = "http and https are for the supervisor's children"
-            actions.append(.worker(.send(id, .error(code: "not-a-child", detail: detail))))
+        guard let principal = principal(of: ready) else {
+            refuse(worker, "not-authorized", "only the gateway may name the principal of a worker", isRemote: true)
             return
         }
+        let isRemote = principal != PrincipalTable.administrator
+        let isTrusted = !isRemote && (secret.map { secret in ready.secret.map { isSame($0, secret) } ?? false } ?? true)
+        guard schemes.isDisjoint(with: web) || isTrusted else {
+            refuse(worker, "not-a-child", "http and https are for the supervisor's children", isRemote: isRemote)
+            return
+        }
+        if let bound = remoteBound(of: principal) { return refuse(worker, "limit", bound, isRemote: true) }
         // Workers of http and https serve no other scheme, so that pools share no slots with the web pool.
         let isWeb = schemes.isSuperset(of: web)
-        guard let served = isWeb ? [WorkerPool.web] : pools.register(schemes.subtracting(web).sorted()) else {
-            let detail = "\(limits.pools - 1) schemes may be registered: there is no room for others"
-            actions.append(.worker(.send(id, .error(code: "limit", detail: detail))))
+        let own = schemes.subtracting(web).sorted()
+        guard let served = isWeb ? [WorkerPool.web] : pools.register(own, of: principal) else {
+            let most = isRemote ? pools.limits.pools(of: principal) : limits.pools - 1
+            let detail = "\(most) schemes may be registered: there is no room for others"
+            refuse(worker, "limit", detail, isRemote: isRemote)
             return
         }
         workers.joined(
-            worker, pools: served, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
+            worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
             speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)
         sayLimits(to: worker)
         for attempt in ready.holds where attempt.broker != instance {
-            let isTold = adoption.isOpen && ready.tellsHolds
+            let isTold = adoption.isOpen && ready.tellsHolds && !isRemote
             workers.holdsForeign(attempt, isTold: isTold, at: worker)
             if !isTold { actions.append(.worker(.send(id, .cancel(attempt)))) }
         }
         if !workers[worker].isEmpty { watch(worker, now: now) }
         // A user's own worker may serve the next broker, so it gets DRAIN only on request.
         if isDraining, !workers[worker].isOwn || ready.hearsDrain { actions.append(.worker(.send(id, .drain))) }
+    }
+
+    /// Refuses a READY. A worker of this machine may send another one; the connection of one that the gateway relays is
+    /// closed, since it takes the place of another.
+    private mutating func refuse(_ worker: Int32, _ code: String, _ detail: String, isRemote: Bool) {
+        let id = workers[worker].id
+        actions.append(.worker(.send(id, .error(code: code, detail: detail))))
+        guard isRemote else { return }
+        actions.append(.worker(.close(id)))
+        workerLost(id, now: clock)
+    }
+
+    /// Sentence about the bound that another worker of a principal would exceed; nil if there is room.
+    private func remoteBound(of principal: Int32) -> String? {
+        guard principal != PrincipalTable.administrator else { return nil }
+        let (own, all) = workers.remoteWorkers(of: principal)
+        let most = limits.remoteWorkers / CoreLimits.remoteShare
+        if own >= most { return "\(most) workers of one client may be connected" }
+        return all < limits.remoteWorkers ? nil : "\(limits.remoteWorkers) workers of other machines may be connected"
     }
 
     /// Compares two secrets in constant time, so that the duration does not reveal the first difference.

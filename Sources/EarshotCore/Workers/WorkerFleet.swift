@@ -111,6 +111,13 @@ struct WorkerFleet {
         return workers[worker].leases.contains(attempt)
     }
 
+    /// Whether a worker is on another machine.
+    @inline(__always)
+    func isRemote(_ id: WorkerID) -> Bool {
+        guard let worker = numbers[id] else { return false }
+        return workers[worker].isRemote
+    }
+
     /// Whether any worker runs this attempt, for this broker or an earlier one. O(workers).
     func isHeld(_ attempt: AttemptID) -> Bool {
         workers.indices.contains { workers[$0].leases.contains(attempt) || workers[$0].foreign.contains(attempt) }
@@ -119,6 +126,15 @@ struct WorkerFleet {
     /// Number of attempts that run or are being cancelled, without orphans. O(attempts).
     var runningAttempts: Int {
         workers.indices.reduce(0) { sum, worker in sum + workers[worker].leases.values.count { $0.orphan == nil } }
+    }
+
+    /// Principals that have workers. O(workers).
+    var principals: Set<Int32> { Set(workers.indices.map { workers[$0].principal }) }
+
+    /// Number of workers on other machines: of one principal, and in all. O(workers).
+    func remoteWorkers(of principal: Int32) -> (own: Int, all: Int) {
+        let remote = workers.indices.filter { workers[$0].isRemote }
+        return (remote.count { workers[$0].principal == principal }, remote.count)
     }
 
     /// Slots of a pool's ready workers. O(workers).
@@ -180,13 +196,16 @@ struct WorkerFleet {
     ///
     /// - Parameters:
     ///   - pools: numbers of the pools that it serves.
+    ///   - principal: principal that it belongs to.
     ///   - hearsDrain: whether a user's own worker accepts DRAIN.
     ///   - isDraining: whether it gets no jobs.
     mutating func joined(
-        _ worker: Int32, pools: [Int32], slots: Int, pid: Int, hearsDrain: Bool, speaksHTTP2: Bool, isDraining: Bool
+        _ worker: Int32, pools: [Int32], of principal: Int32, slots: Int, pid: Int, hearsDrain: Bool,
+        speaksHTTP2: Bool, isDraining: Bool
     ) {
         workers[worker].enter(isDraining ? .draining : .ready)
         workers[worker].pools = pools
+        workers[worker].principal = principal
         workers[worker].offers(slots)
         workers[worker].pid = pid
         workers[worker].hearsDrain = hearsDrain

@@ -1,7 +1,7 @@
 internal import DequeModule
 
-/// Workers that serve the same schemes: http and https, or one scheme of users' own workers. Also lists the flights
-/// that start before the queue.
+/// Workers that serve the same schemes: http and https, or one scheme of one principal's own workers. Also lists the
+/// flights that start before the queue.
 ///
 /// ```
 ///            worker registers           last worker leaves          timeout
@@ -25,8 +25,16 @@ struct WorkerPool {
     /// Number of the pool of http and https.
     static let web: Int32 = 0
 
+    /// Name of a pool of own workers: a scheme belongs to a principal.
+    struct Key: Hashable {
+        let scheme: String
+        let principal: Int32
+    }
+
     /// The only scheme; nil for http and https.
     let scheme: String?
+    /// Principal whose requests it serves. The administrator's pools also serve principals without a pool of the scheme.
+    let principal: Int32
     private(set) var phase: Phase
     /// Number of users' own workers that serve it.
     var workers = 0
@@ -39,11 +47,22 @@ struct WorkerPool {
     /// Worker that runs suspects; nil without suspects.
     var quarantine: WorkerID?
 
-    /// - Parameter scheme: nil for http and https.
-    init(scheme: String?) {
-        self.scheme = scheme
-        phase = scheme == nil ? .served : .closed
+    /// The pool of http and https.
+    init() {
+        scheme = nil
+        principal = PrincipalTable.administrator
+        phase = .served
     }
+
+    /// A pool of own workers.
+    init(_ key: Key) {
+        scheme = key.scheme
+        principal = key.principal
+        phase = .closed
+    }
+
+    /// Name of a pool of own workers; nil for http and https.
+    var key: Key? { scheme.map { Key(scheme: $0, principal: principal) } }
 
     var isClosed: Bool { if case .closed = phase { true } else { false } }
 

@@ -1,12 +1,15 @@
 internal import DequeModule
 
-/// Pools of workers by scheme, and the flights in each pool that start before the queue.
+/// Pools of workers by principal and scheme, and the flights in each pool that start before the queue.
 ///
 /// `WorkerPool` documents the phases of a pool; only this type changes them. Workers, origins and flights are known by
 /// name or number alone. A pool exists while a worker serves it or is awaited, or while it has origins.
 struct WorkerPools {
     /// Bounds of the table.
     struct Limits: Equatable {
+        /// Part of the pools that one principal other than the administrator may have.
+        private static let share = 4
+
         /// Maximum number of pools.
         var pools: Int
         /// Time for which requests wait for a worker of a scheme after its last one left.
@@ -20,6 +23,11 @@ struct WorkerPools {
         init(_ limits: CoreLimits) {
             self.init(pools: limits.pools, absenceMilliseconds: limits.poolAbsenceMilliseconds)
         }
+
+        /// Maximum number of pools of one principal.
+        func pools(of principal: Int32) -> Int {
+            principal == PrincipalTable.administrator ? pools : pools / Self.share
+        }
     }
 
     /// Timer that closes a pool without workers.
@@ -31,17 +39,16 @@ struct WorkerPools {
 
     var limits: Limits
     private var pools = Slab<WorkerPool>()
-    /// Pools by scheme.
-    private var numbers: [String: Int32]
+    /// Pools of own workers.
+    private var numbers: [WorkerPool.Key: Int32] = [:]
     /// End of the wait for users' own workers of an earlier broker; nil if there is no such wait.
     private var ownWorkersAwaitedUntil: Tick?
     private var lastSerial: UInt64 = 0
 
     init(limits: Limits) {
         self.limits = limits
-        let web = pools.insert(WorkerPool(scheme: nil))
+        let web = pools.insert(WorkerPool())
         precondition(web == WorkerPool.web, "the pool of http and https is number \(web)")
-        numbers = ["http": web, "https": web]
     }
 
     // MARK: Queries
@@ -60,12 +67,20 @@ struct WorkerPools {
 
     func contains(_ pool: Int32) -> Bool { pools.contains(pool) }
 
-    /// Returns the pool of a scheme, even a closed one.
-    @inline(__always)
-    func number(of scheme: String) -> Int32? { numbers[scheme] }
+    /// Returns the pool of a principal's scheme, even a closed one.
+    func number(of scheme: String, of principal: Int32) -> Int32? {
+        numbers[WorkerPool.Key(scheme: scheme, principal: principal)]
+    }
 
-    /// Whether the pool of a scheme exists and accepts requests.
-    func isOpen(_ scheme: String) -> Bool { numbers[scheme].map { !pools[$0].isClosed } ?? false }
+    /// Returns the open pool for requests of a principal: its own, or else the administrator's.
+    func open(for scheme: String, of principal: Int32) -> Int32? {
+        if let own = number(of: scheme, of: principal), !pools[own].isClosed { return own }
+        guard principal != PrincipalTable.administrator else { return nil }
+        return open(for: scheme, of: PrincipalTable.administrator)
+    }
+
+    /// Principals that have pools.
+    var principals: Set<Int32> { Set(numbers.keys.map(\.principal)) }
 
     /// Whether the timer with this serial is current, so that it closes the pool.
     func isAwaited(_ pool: Int32, serial: UInt64) -> Bool {
@@ -74,17 +89,34 @@ struct WorkerPools {
 
     // MARK: Workers
 
-    /// Adds a user's own worker to the pools of its schemes: to all of them, or to none if the limit is reached.
+    /// Adds an own worker of a principal to the pools of its schemes: to all of them, or to none if a limit is reached.
     ///
-    /// - Returns: the pools; nil if the limit is reached.
-    mutating func register(_ schemes: [String]) -> [Int32]? {
-        guard pools.count + schemes.count(where: { numbers[$0] == nil }) <= limits.pools else { return nil }
-        return schemes.map { scheme in
-            let pool = numbers[scheme] ?? add(scheme)
+    /// A worker of the administrator also joins the pools of its schemes in which other principals' requests wait for a
+    /// worker, since those requests may have been for it.
+    ///
+    /// - Returns: the pools; nil if a limit is reached.
+    mutating func register(_ schemes: [String], of principal: Int32) -> [Int32]? {
+        let keys = schemes.map { WorkerPool.Key(scheme: $0, principal: principal) }
+        guard hasRoom(for: keys.filter { numbers[$0] == nil }.count, of: principal) else { return nil }
+        var served = keys.map { numbers[$0] ?? add($0) }
+        if principal == PrincipalTable.administrator {
+            served += pools.indices.filter { number in
+                guard let scheme = pools[number].scheme, case .awaited = pools[number].phase else { return false }
+                return pools[number].principal != principal && schemes.contains(scheme)
+            }
+        }
+        for pool in served {
             if pools[pool].phase != .served { pools[pool].enter(.served) }
             pools[pool].workers += 1
-            return pool
         }
+        return served
+    }
+
+    private func hasRoom(for count: Int, of principal: Int32) -> Bool {
+        guard pools.count + count <= limits.pools else { return false }
+        guard principal != PrincipalTable.administrator else { return true }
+        let own = numbers.keys.count { $0.principal == principal }
+        return count == 0 || own + count <= limits.pools(of: principal)
     }
 
     /// Removes a user's own worker from a pool. A pool without workers awaits one.
@@ -99,14 +131,15 @@ struct WorkerPools {
     /// workers of an earlier broker have returned.
     mutating func awaitOwnWorkers(until limit: Tick) { ownWorkersAwaitedUntil = limit }
 
-    /// Opens a pool for a scheme without an open one.
+    /// Opens a pool for requests of a principal without an open one.
     ///
-    /// - Returns: nil if no worker is awaited or the limit is reached.
-    mutating func openAwaited(_ scheme: String, now: Tick) -> Absence? {
-        guard let end = ownWorkersAwaitedUntil, now < end, numbers[scheme] != nil || pools.count < limits.pools else {
+    /// - Returns: nil if no worker is awaited or a limit is reached.
+    mutating func openAwaited(_ scheme: String, of principal: Int32, now: Tick) -> Absence? {
+        let key = WorkerPool.Key(scheme: scheme, principal: principal)
+        guard let end = ownWorkersAwaitedUntil, now < end, numbers[key] != nil || hasRoom(for: 1, of: principal) else {
             return nil
         }
-        return awaitWorker(of: numbers[scheme] ?? add(scheme), until: end)
+        return awaitWorker(of: numbers[key] ?? add(key), until: end)
     }
 
     private mutating func awaitWorker(of pool: Int32, until end: Tick) -> Absence {
@@ -133,15 +166,15 @@ struct WorkerPools {
         dropIfIdle(pool)
     }
 
-    private mutating func add(_ scheme: String) -> Int32 {
-        let pool = pools.insert(WorkerPool(scheme: scheme))
-        numbers[scheme] = pool
+    private mutating func add(_ key: WorkerPool.Key) -> Int32 {
+        let pool = pools.insert(WorkerPool(key))
+        numbers[key] = pool
         return pool
     }
 
     private mutating func dropIfIdle(_ pool: Int32) {
         guard pools[pool].isClosed, pools[pool].origins == 0 else { return }
-        if let scheme = pools[pool].scheme { numbers[scheme] = nil }
+        if let key = pools[pool].key { numbers[key] = nil }
         pools.remove(pool)
     }
 
@@ -178,16 +211,21 @@ struct WorkerPools {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         check(pools.count <= limits.pools, "11: \(pools.count) pools")
-        check(numbers.count == pools.count + 1, "14: \(pools.count) pools have \(numbers.count) schemes")
+        check(numbers.count == pools.count - 1, "14: \(pools.count) pools have \(numbers.count) names")
         for number in pools.indices {
             let pool = pools[number]
-            guard let scheme = pool.scheme else {
+            guard let key = pool.key else {
                 check(number == WorkerPool.web && pool.phase == .served, "14: pool \(number) has no scheme")
                 continue
             }
-            check(numbers[scheme] == number, "14: \(scheme) is another pool")
+            let scheme = key.scheme
+            check(numbers[key] == number, "14: \(scheme) of principal \(key.principal) is another pool")
             check((pool.workers > 0) == (pool.phase == .served), "14: \(scheme) is \(pool.phase) by \(pool.workers)")
             check(!pool.isClosed || pool.origins > 0, "12: the closed pool of \(scheme) has no origins")
+        }
+        for principal in principals where principal != PrincipalTable.administrator {
+            let count = numbers.keys.count { $0.principal == principal }
+            check(count <= limits.pools(of: principal), "11: principal \(principal) has \(count) pools")
         }
         return faults
     }

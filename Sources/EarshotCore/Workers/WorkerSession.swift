@@ -30,6 +30,8 @@ struct WorkerSession {
     let id: WorkerID
     private(set) var phase = Phase.joining
     var pid = 0
+    /// Principal whose requests it gets; those of a worker of the administrator see `WorkerPools`.
+    var principal = PrincipalTable.administrator
     /// Numbers of the pools that it serves.
     var pools: [Int32] = []
     /// Concurrent transfers that the worker last offered.
@@ -82,6 +84,10 @@ struct WorkerSession {
     /// Whether it is a user's own worker: it serves neither http nor https, and may be any program.
     @inline(__always)
     var isOwn: Bool { !pools.contains(WorkerPool.web) }
+
+    /// Whether the gateway relays it from another machine: it has no files.
+    @inline(__always)
+    var isRemote: Bool { principal != PrincipalTable.administrator }
 
     /// Whether it has no transfers.
     var isEmpty: Bool { leases.isEmpty && foreign.isEmpty }

@@ -1,9 +1,13 @@
+public import EarshotWire
+
 /// Key that may connect to the gateway.
 public struct ClientKey: Equatable, Sendable {
     /// Kinds of peers.
     public enum Role: String, Sendable, CaseIterable {
-        /// Requests URLs.
+        /// Requests URLs: EAR/1.
         case client
+        /// Serves URLs of its own schemes: EARW/1.
+        case worker
     }
 
     /// Default of ``connections``: the processes of one machine.
@@ -15,20 +19,27 @@ public struct ClientKey: Equatable, Sendable {
     /// 40 characters of Z85.
     public var publicKey: String
     public var role: Role
+    /// Key of the client whose requests a worker gets; nil for a client.
+    public var serves: KeyName?
     /// Time from which the key is refused; nil for none.
     public var expiry: KeyExpiry?
     /// Maximum number of connections at a time; nil for ``usualConnections``.
     public var connections: Int?
 
     public init(
-        name: KeyName, publicKey: String, role: Role = .client, expiry: KeyExpiry? = nil, connections: Int? = nil
+        name: KeyName, publicKey: String, role: Role = .client, serves: KeyName? = nil, expiry: KeyExpiry? = nil,
+        connections: Int? = nil
     ) {
         self.name = name
         self.publicKey = publicKey
         self.role = role
+        self.serves = serves
         self.expiry = expiry
         self.connections = connections
     }
+
+    /// Principal of the key's sessions, or of the requests that its worker gets.
+    public var principal: PrincipalName { (serves ?? name).principal }
 
     /// Whether the key is accepted at a time, in seconds since 1970.
     public func isValid(at seconds: Int64) -> Bool { expiry.map { seconds < $0.seconds } ?? true }

@@ -1,34 +1,52 @@
 internal import EarshotWire
 
-/// Decision about each message of a remote client: only HELLO is changed, and it alone names the principal.
+/// Decision about each message of a remote peer: only HELLO and READY are changed, and they alone name the principal.
 struct RelayRule {
     /// What happens to a message.
     enum Verdict: Equatable {
         /// The broker gets this head, and the body.
         case forward([UInt8])
-        /// The client gets this head, and the connection ends.
+        /// The peer gets this head, and the connection ends.
         case refuse([UInt8])
     }
 
-    /// Principal of the client's key.
+    /// Role of the peer's key, which decides about the protocol that it may speak.
+    let role: ClientKey.Role
+    /// Principal of the peer's key.
     let principal: PrincipalName
 
     private static let hello = Array("HELLO".utf8)
+    private static let ready = Array("READY".utf8)
 
     /// Returns the decision about a message.
     ///
-    /// A HELLO that cannot be decoded is refused here, because the broker would take the connection for one of its own
-    /// user.
+    /// A HELLO or READY that cannot be decoded is refused here, because the broker would take the connection for one of
+    /// its own user.
     ///
-    /// - Parameter proof: secret of the present broker.
-    func verdict(on head: [UInt8], proof: GatewayProof) -> Verdict {
+    /// - Parameters:
+    ///   - isFirst: whether the broker got no message of the peer.
+    ///   - proof: secret of the present broker.
+    func verdict(on head: [UInt8], isFirst: Bool, proof: GatewayProof) -> Verdict {
+        switch role {
+        case .client: client(head, isFirst: isFirst, proof)
+        case .worker: worker(head, isFirst: isFirst, proof)
+        }
+    }
+
+    // MARK: Clients
+
+    private func client(_ head: [UInt8], isFirst: Bool, _ proof: GatewayProof) -> Verdict {
+        if isFirst, case .ready? = try? WorkerMessage(head: head) {
+            return refusal(
+                of: "READY", "not-authorized",
+                "a key of role client serves no schemes: create one with `earshot key new NAME --role worker`")
+        }
         guard Self.isHello(head) else { return .forward(head) }
         do throws(WireError) {
             guard case .hello(var hello) = try ClientMessage(head: head) else { return .forward(head) }
             guard hello.principal == nil, hello.proof == nil else {
                 return refusal(
-                    WireError(.badMessage, "the gateway names the principal of a key: remove principal and proof"),
-                    code: "not-authorized")
+                    of: "HELLO", "not-authorized", "the gateway names the principal of a key: remove principal and proof")
             }
             hello.principal = principal
             hello.proof = proof
@@ -36,16 +54,48 @@ struct RelayRule {
         } catch {
             // A longer verb that begins like HELLO.
             if error.code == .unknownVerb { return .forward(head) }
-            return refusal(error, code: error.code.rawValue)
+            return refusal(of: "HELLO", error.code.rawValue, error.detail)
         }
     }
 
-    private func refusal(_ error: WireError, code: String) -> Verdict {
-        var reply = ErrorReply(code: code, detail: error.detail)
-        reply.verb = "HELLO"
+    private func refusal(of verb: String, _ code: String, _ detail: String) -> Verdict {
+        var reply = ErrorReply(code: code, detail: detail)
+        reply.verb = verb
         return .refuse(BrokerMessage.error(reply).encoded())
     }
 
     /// Whether a head is a HELLO, or one that only the decoder tells from it.
     static func isHello(_ head: [UInt8]) -> Bool { head.starts(with: hello) }
+
+    // MARK: Workers
+
+    private func worker(_ head: [UInt8], isFirst: Bool, _ proof: GatewayProof) -> Verdict {
+        guard head.starts(with: Self.ready) else {
+            guard isFirst else { return .forward(head) }
+            return Self.refusal("not-authorized", "a key of role worker requests nothing: say READY EARW/1 first")
+        }
+        do throws(WireError) {
+            guard case .ready(var ready) = try WorkerMessage(head: head) else { return .forward(head) }
+            guard ready.principal == nil, ready.proof == nil, ready.secret == nil else {
+                return Self.refusal(
+                    "not-authorized", "the gateway names the principal of a key: remove principal, proof and secret")
+            }
+            guard Set(ready.schemes).isDisjoint(with: ["http", "https"]) else {
+                return Self.refusal("not-a-child", "http and https are for workers on the machine of the bus")
+            }
+            ready.principal = principal
+            ready.proof = proof
+            // A process of another machine, without files of this one.
+            ready.pid = 0
+            ready.needsFiles = false
+            return .forward(WorkerMessage.ready(ready).encoded())
+        } catch {
+            if error.code == .unknownVerb, !isFirst { return .forward(head) }
+            return Self.refusal(error.code.rawValue, error.detail)
+        }
+    }
+
+    private static func refusal(_ code: String, _ detail: String) -> Verdict {
+        .refuse(PoolMessage.error(code: code, detail: detail).encoded())
+    }
 }

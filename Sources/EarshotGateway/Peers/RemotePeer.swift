@@ -11,7 +11,7 @@ internal import ZMTP
 /// any ──key revoked, or a bound exceeded──→ closed
 /// ```
 ///
-/// Messages pass unchanged except HELLO: see ``RelayRule``. The end of one connection ends the other, and the broker
+/// Messages pass unchanged except HELLO and READY: see ``RelayRule``. The end of one connection ends the other, and the broker
 /// decides about the session by its lease.
 final class RemotePeer {
     enum Phase: Equatable {
@@ -66,6 +66,8 @@ final class RemotePeer {
     private var timer: TimerID?
     private var retry: TimerID?
     private var retries = 0
+    /// Whether the broker got a message.
+    private var isIntroduced = false
     /// Message for the broker that waits for its connection.
     private var waiting: ZMTP.Message?
     /// Message for the client that libzmq does not accept yet.
@@ -204,22 +206,26 @@ final class RemotePeer {
         guard let link else { return connect() }
         guard link.isOpen else { return }
         var forwarded = message
-        switch RelayRule(principal: key.name.principal).verdict(on: message.head, proof: proof) {
+        let rule = RelayRule(role: key.role, principal: key.principal)
+        switch rule.verdict(on: message.head, isFirst: !isIntroduced, proof: proof) {
         case .forward(let head): forwarded.head = head
         case .refuse(let head):
             waiting = nil
             if let bytes = curve?.send(ZMTP.Message(head: head, hasEnvelope: message.hasEnvelope)) {
                 change(unsent: unsent + bytes)
             }
-            return part("a HELLO that the gateway refuses")
+            return part("a message that the gateway refuses")
         }
-        if link.send(forwarded) { waiting = nil }
+        guard link.send(forwarded) else { return }
+        waiting = nil
+        isIntroduced = true
     }
 
     private func connect() {
         guard retry == nil else { return }
         do {
-            let descriptor = try UnixSocket.connect(to: gateway.busPath)
+            guard let role = key?.role else { return }
+            let descriptor = try UnixSocket.connect(to: gateway.path(of: role))
             let stream = try MessageStream(
                 descriptor, as: .dealer, frameBytes: Self.brokerFrameBytes, mostMessages: Self.waitingMessages,
                 loop: gateway.loop, onReady: { [unowned self] in note() })

@@ -32,7 +32,8 @@ final class Gateway {
     private static let memoryPause = Duration.seconds(1)
 
     let loop: EventLoop
-    let busPath: String
+    private let busPath: String
+    private let workPath: String
     /// Secret for the present broker; nil before the supervisor has sent one.
     var proof: GatewayProof?
     var memory = RelayMemory()
@@ -67,11 +68,13 @@ final class Gateway {
 
     /// Starts libzmq's threads, and accepts connections.
     init(
-        _ keys: GatewayKeys, _ listeners: [ConnectionListener], busPath: String, loop: EventLoop, logger: Logger
+        _ keys: GatewayKeys, _ listeners: [ConnectionListener], busPath: String, workPath: String, loop: EventLoop,
+        logger: Logger
     ) throws {
         self.keys = keys
         self.listeners = listeners
         self.busPath = busPath
+        self.workPath = workPath
         self.loop = loop
         self.logger = logger
         let descriptors = try ResourceLimits.raiseDescriptorLimit()
@@ -89,6 +92,14 @@ final class Gateway {
             listener.isAccepting = true
         }
         awaitExpiry()
+    }
+
+    /// Path of the broker's socket for peers of a role.
+    func path(of role: ClientKey.Role) -> String {
+        switch role {
+        case .client: busPath
+        case .worker: workPath
+        }
     }
 
     /// Replaces the keys. Connections of revoked, changed and expired keys are closed.

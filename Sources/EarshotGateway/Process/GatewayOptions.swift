@@ -4,6 +4,8 @@ public struct GatewayOptions: Sendable {
     public var addresses: [GatewayAddress]
     /// Path of the broker's socket for clients.
     public var busPath: String
+    /// Path of the broker's socket for workers.
+    public var workPath: String
     /// Reads the file of keys, at the start and after SIGHUP.
     public var readKeys: @Sendable () throws -> GatewayKeys
     /// Folder of the file of keys. The file can be replaced, so the process may read all files there.
@@ -14,12 +16,13 @@ public struct GatewayOptions: Sendable {
     public var supervisorDescriptor: Int32?
 
     public init(
-        addresses: [GatewayAddress], busPath: String, keysFolder: String,
+        addresses: [GatewayAddress], busPath: String, workPath: String, keysFolder: String,
         readKeys: @escaping @Sendable () throws -> GatewayKeys
     ) {
         self.addresses = addresses
         self.keysFolder = keysFolder
         self.busPath = busPath
+        self.workPath = workPath
         self.readKeys = readKeys
     }
 }

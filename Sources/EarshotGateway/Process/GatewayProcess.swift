@@ -43,7 +43,8 @@ public final class GatewayProcess {
         enterSandbox()
         let gateway: Gateway
         do {
-            gateway = try Gateway(keys, listeners, busPath: options.busPath, loop: loop, logger: logger)
+            gateway = try Gateway(
+                keys, listeners, busPath: options.busPath, workPath: options.workPath, loop: loop, logger: logger)
         } catch let error as ZeroMQError {
             throw GatewayError("cannot serve clients on the network: \(error)")
         }

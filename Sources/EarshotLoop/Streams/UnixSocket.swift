@@ -110,6 +110,14 @@ public enum UnixSocket {
         return descriptor
     }
 
+    /// Returns two sockets that are connected to each other.
+    public static func makePair() throws(SystemError) -> (Int32, Int32) {
+        var ends: [Int32] = [-1, -1]
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        guard unsafe socketpair(AF_UNIX, kind, 0, &ends) == 0 else { throw SystemError("socketpair") }
+        return (ends[0], ends[1])
+    }
+
     /// Accepts the next connection. Returns nil if none is pending or the pending one has ended.
     ///
     /// - Throws: `SystemError`; `EMFILE` or `ENFILE` without a free descriptor.

@@ -23,6 +23,8 @@ public enum WireLimits {
     /// Maximum bytes of a request's body, regardless of the broker's setting: four frames of this size fit into the
     /// memory for incomplete frames.
     public static let requestBodyBytes = 4 << 20
+    /// Maximum bytes of the body of a response of a worker on another machine: what the gateway relays in one frame.
+    public static let remoteBodyBytes = requestBodyBytes
     /// Maximum length of the body of a response in bytes: the maximum of the setting `spool-size`. A few lengths can be
     /// added without overflow.
     public static let bodyBytes = 1 << 50

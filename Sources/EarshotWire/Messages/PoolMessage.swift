@@ -96,7 +96,7 @@ public struct WorkerLimits: Equatable, Sendable {
     public var broker: BrokerInstance
     /// Maximum size of a body in the second frame, in decoded bytes.
     public var inlineBytes = 65_536
-    /// Absolute path of the folder for larger bodies.
+    /// Absolute path of the folder for larger bodies; empty for a worker on another machine, which has no files.
     public var spool: String
     /// Time without a message after which the broker sends PING, in seconds.
     public var heartbeatSeconds = 5
@@ -121,6 +121,18 @@ public struct WorkerLimits: Equatable, Sendable {
     public init(broker: BrokerInstance, spool: String) {
         self.broker = broker
         self.spool = spool
+    }
+
+    /// Terms of a worker on another machine: no path and no file. All bodies travel in messages, as long as the gateway
+    /// relays.
+    public var withoutFiles: WorkerLimits {
+        var terms = self
+        terms.spool = ""
+        terms.spoolFreeBytes = 0
+        terms.inlineBytes = WireLimits.remoteBodyBytes
+        terms.addressPolicy = ""
+        terms.adopts = false
+        return terms
     }
 
     init(_ reader: HeadReader) throws(WireError) {
@@ -150,8 +162,8 @@ public struct WorkerLimits: Equatable, Sendable {
             }
         }
         guard let broker else { throw WireError(.badMessage, "LIMITS lacks its broker instance") }
-        guard spool.utf8.first == Ascii.slash else {
-            throw WireError(.badMessage, "LIMITS lacks its spool, an absolute path")
+        guard spool.isEmpty || spool.utf8.first == Ascii.slash else {
+            throw WireError(.badMessage, "the spool of LIMITS must be an absolute path")
         }
         self.broker = broker
     }
@@ -160,7 +172,7 @@ public struct WorkerLimits: Equatable, Sendable {
         var writer = HeadWriter("LIMITS")
         writer.field("broker", broker.description)
         writer.field("inline-bytes", inlineBytes)
-        writer.field("spool", spool)
+        writer.field("spool", if: !spool.isEmpty, spool)
         writer.field("heartbeat", heartbeatSeconds)
         writer.field("slots", slots)
         writer.field("spool-free", if: spoolFreeBytes > 0, String(spoolFreeBytes))

@@ -149,6 +149,10 @@ public struct Ready: Equatable, Sendable {
     public var speaksHTTP2 = false
     /// Whether the worker opens no files that jobs name, and needs their content by FILE.
     public var needsFiles = false
+    /// Principal whose requests the worker gets, as the gateway states it; nil for the administrator.
+    public var principal: PrincipalName?
+    /// Secret of the gateway, required with `principal`.
+    public var proof: GatewayProof?
 
     public init(slots: Int) {
         self.slots = slots
@@ -167,6 +171,8 @@ public struct Ready: Equatable, Sendable {
             case "drain": hearsDrain = try HeadReader.flag(value, "drain")
             case "files": needsFiles = try HeadReader.flag(value, "files")
             case "http2": speaksHTTP2 = try HeadReader.flag(value, "http2")
+            case "principal": principal = try HeadReader.principal(value)
+            case "proof": proof = try HeadReader.proof(value)
             case "holds":
                 for word in value.bytes.split(separator: Ascii.space) {
                     guard let attempt = AttemptID(word) else {
@@ -209,6 +215,8 @@ public struct Ready: Equatable, Sendable {
         writer.field("http2", if: speaksHTTP2, "yes")
         writer.field("files", if: needsFiles, "yes")
         writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
+        writer.field("principal", principal?.description)
+        writer.field("proof", proof?.description)
         return writer.finished()
     }
 }

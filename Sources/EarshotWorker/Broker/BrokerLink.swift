@@ -32,7 +32,14 @@ final class BrokerLink {
     /// messages stay in the socket and exert backpressure.
     var mostWaiting = Int.max
 
-    private let path: String
+    /// Place of the broker.
+    private enum Place {
+        /// Path of its socket `work`.
+        case socket(String)
+        case tunnel(any BrokerTunnel)
+    }
+
+    private let place: Place
     private let loop: EventLoop
     private let logger: Logger
     private var phase = Phase.down
@@ -46,8 +53,17 @@ final class BrokerLink {
     private var distrust: FolderError?
 
     /// - Parameter path: Path of the broker's socket `work`.
-    init(_ path: String, loop: EventLoop, logger: Logger) {
-        self.path = path
+    convenience init(_ path: String, loop: EventLoop, logger: Logger) {
+        self.init(.socket(path), loop, logger)
+    }
+
+    /// Connects to a broker on another machine.
+    convenience init(_ tunnel: any BrokerTunnel, loop: EventLoop, logger: Logger) {
+        self.init(.tunnel(tunnel), loop, logger)
+    }
+
+    private init(_ place: Place, _ loop: EventLoop, _ logger: Logger) {
+        self.place = place
         self.loop = loop
         self.logger = logger
         connect()
@@ -71,6 +87,7 @@ final class BrokerLink {
     func welcomed(holds: () -> [HeldAttempt]) {
         guard phase == .waiting else { return }
         phase = .up
+        if case .tunnel(let tunnel) = place { tunnel.accepted() }
         introductions = Deque(holds().map { WorkerMessage.holds($0).encoded() })
         attempts = 0
     }
@@ -168,7 +185,7 @@ final class BrokerLink {
 
     /// Returns whether the runtime folder exists and belongs to this user alone. Checked for each connection, because
     /// the folder can be replaced.
-    private func isTrusted() -> Bool {
+    private func isTrusted(_ path: String) -> Bool {
         do throws(FolderError) {
             defer { distrust = nil }
             if try PrivateFolder.isOwn(around: path) { return true }
@@ -184,9 +201,14 @@ final class BrokerLink {
     }
 
     private func connect() {
-        guard isTrusted() else { return reconnectLater() }
         do throws(SystemError) {
-            let descriptor = try UnixSocket.connect(to: path)
+            let descriptor: Int32
+            switch place {
+            case .socket(let path):
+                guard isTrusted(path) else { return reconnectLater() }
+                descriptor = try UnixSocket.connect(to: path)
+            case .tunnel(let tunnel): descriptor = try tunnel.connect()
+            }
             let stream = try MessageStream(
                 descriptor, as: .dealer, frameBytes: Limits.frameBytes, mostMessages: Limits.unsentMessages, loop: loop
             ) {}

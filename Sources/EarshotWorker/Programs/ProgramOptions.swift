@@ -1,10 +1,27 @@
+public import EarshotLoop
+
+/// Way of a worker to a broker on another machine.
+public protocol BrokerTunnel: AnyObject {
+    /// Returns a new socket at whose other end a broker answers. The worker closes it.
+    func connect() throws(SystemError) -> Int32
+    /// Handles the acceptance of the worker by a broker.
+    func accepted()
+    /// Sends the last messages of the worker. The loop must not run.
+    func close()
+}
+
 /// Start options of a worker that runs a program for each job.
 public struct ProgramOptions: Sendable {
     /// Maximum number of concurrent jobs. Each needs four descriptors, and the default limit of a process is 1,024.
     public static let mostSlots = 200
 
-    /// Path of the broker's socket `work`.
+    /// Makes the way to a broker on another machine, and reports the error that ends it.
+    public typealias MakeTunnel = @Sendable (EventLoop, _ onFailure: @escaping (any Error) -> Void) -> any BrokerTunnel
+
+    /// Path of the broker's socket `work`; unused with `makeTunnel`.
     public var workPath: String
+    /// Nil for a broker of this machine.
+    public var makeTunnel: MakeTunnel?
     /// Schemes to serve, 1 to 16; see `Ready.isScheme`.
     public var schemes: [String]
     /// Number of concurrent jobs, 1 to `mostSlots`.

@@ -16,6 +16,8 @@ final class ProgramRun {
     var graceTimer: TimerID?
     /// Folder of the body's file; nil without a spool.
     let spool: SpoolFolder?
+    /// Maximum size of the body in bytes, whatever the requests allow.
+    private let mostBytes: Int
     private var output: ProgramPipe?
     private var errors: ProgramPipe?
     private var registration: EventLoop.Registration?
@@ -41,7 +43,10 @@ final class ProgramRun {
         started = loop.now
         let spool = terms.spool
         self.spool = spool
-        body = BodyStore(inlineLimit: terms.inlineBytes, wished: job.inlineBytes, maximum: job.maxBytes) {
+        mostBytes = terms.mostBytes
+        body = BodyStore(
+            inlineLimit: terms.inlineBytes, wished: job.inlineBytes, maximum: min(job.maxBytes ?? .max, mostBytes)
+        ) {
             () throws(SystemError) in
             guard let spool else { throw SystemError("no spool", number: ENOENT) }
             return try SpoolFile(SpoolName.part(of: job.attempt, pid: getpid()), in: spool)
@@ -199,7 +204,7 @@ final class ProgramRun {
     }
 
     /// Raises the maximum body size; nil removes it.
-    func raise(to maximum: Int?) { body?.raise(to: maximum) }
+    func raise(to maximum: Int?) { body?.raise(to: min(maximum ?? .max, mostBytes)) }
 
     /// Starts a thread on the unhashed rest of the body, unless one is running.
     ///

@@ -23,6 +23,8 @@ final class ProgramWorker {
         let inlineBytes: Int
         /// Nil if the folder cannot be used.
         let spool: SpoolFolder?
+        /// Maximum size of a body in bytes: that of a message, if the broker is on another machine.
+        var mostBytes = Int.max
     }
 
     /// Finished hash tasks.
@@ -49,13 +51,16 @@ final class ProgramWorker {
     private var hook: EventLoop.HookID?
 
     init(
-        _ options: ProgramOptions, loop: EventLoop, logger: Logger, onServing: @escaping () -> Void
+        _ options: ProgramOptions, _ tunnel: (any BrokerTunnel)? = nil, loop: EventLoop, logger: Logger,
+        onServing: @escaping () -> Void
     ) throws {
         self.options = options
         self.loop = loop
         self.logger = logger
         self.onServing = onServing
-        link = BrokerLink(options.workPath, loop: loop, logger: logger)
+        link =
+            tunnel.map { BrokerLink($0, loop: loop, logger: logger) }
+            ?? BrokerLink(options.workPath, loop: loop, logger: logger)
         link.mostWaiting = Limits.waitingTerminals(slots: options.slots)
         let finished = Hashed()
         hasher = try PartHasher(loop) { finished.tasks.append($0) }
@@ -84,6 +89,12 @@ final class ProgramWorker {
         loop.stop()
     }
 
+    /// Stops the loop with an error.
+    func fail(_ error: any Error) {
+        fault = fault ?? error
+        stop()
+    }
+
     // MARK: The pass
 
     private func settle() -> EventLoop.Rest {
@@ -92,8 +103,7 @@ final class ProgramWorker {
             guard phase != .stopped else { return .untilEvent }
             return isPending || !noted.isEmpty ? .none : .untilEvent
         } catch {
-            fault = error
-            stop()
+            fail(error)
             return .untilEvent
         }
     }
@@ -161,13 +171,7 @@ final class ProgramWorker {
     }
 
     private func take(_ limits: WorkerLimits) {
-        var spool: SpoolFolder?
-        do throws(SystemError) {
-            spool = try SpoolFolder(limits.spool, leastFreeBytes: limits.spoolFreeBytes)
-        } catch {
-            logger.error("cannot open the spool", metadata: ["error": "\(error)"])
-        }
-        terms = Terms(inlineBytes: limits.inlineBytes, spool: spool)
+        terms = terms(limits)
         let isNew = !link.isUp
         link.welcomed { [] }
         guard isNew else { return }
@@ -176,9 +180,22 @@ final class ProgramWorker {
         onServing()
     }
 
+    private func terms(_ limits: WorkerLimits) -> Terms {
+        guard !limits.spool.isEmpty else {
+            return Terms(inlineBytes: limits.inlineBytes, spool: nil, mostBytes: limits.inlineBytes)
+        }
+        var spool: SpoolFolder?
+        do throws(SystemError) {
+            spool = try SpoolFolder(limits.spool, leastFreeBytes: limits.spoolFreeBytes)
+        } catch {
+            logger.error("cannot open the spool", metadata: ["error": "\(error)"])
+        }
+        return Terms(inlineBytes: limits.inlineBytes, spool: spool)
+    }
+
     private func objected(_ code: String, _ detail: String) {
         logger.error("the broker reported an error", metadata: ["code": "\(code)", "detail": "\(detail)"])
-        guard !link.isUp, code == "limit" || code == "not-a-child" || code == "version" else { return }
+        guard !link.isUp, ["limit", "not-a-child", "not-authorized", "version"].contains(code) else { return }
         fault = ProgramWorkerRefused(description: "the broker does not take this worker: \(detail) (\(code))")
         stop()
     }

@@ -22,7 +22,7 @@ public final class ProgramWorkerProcess {
     ///
     /// - Returns: The exit code, 0.
     /// - Throws: Errors of the system. `FolderError` if the runtime folder does not belong to this user alone.
-    ///   `ProgramWorkerRefused` if the broker refuses the worker.
+    ///   `ProgramWorkerRefused` if the broker refuses the worker. The error of the tunnel.
     public func run() throws -> Int32 {
         SignalSource.ignoreBrokenPipes()
         ProcessName.set("earshot-work")
@@ -30,8 +30,16 @@ public final class ProgramWorkerProcess {
         let loop = try EventLoop()
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
         // folder again.
-        _ = try PrivateFolder.isOwn(around: options.workPath)
-        let worker = try ProgramWorker(options, loop: loop, logger: logger, onServing: onServing)
+        if options.makeTunnel == nil { _ = try PrivateFolder.isOwn(around: options.workPath) }
+        var served: ProgramWorker?
+        var obstacle: (any Error)?
+        let tunnel = options.makeTunnel?(loop) { error in
+            obstacle = error
+            served?.fail(error)
+        }
+        let worker = try ProgramWorker(options, tunnel, loop: loop, logger: logger, onServing: onServing)
+        served = worker
+        if let obstacle { throw obstacle }
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.next() != nil {
                 if worker.phase == .serving { worker.drain() } else { worker.stop() }
@@ -39,6 +47,7 @@ public final class ProgramWorkerProcess {
         }
         defer { loop.remove(registration) }
         try loop.run()
+        tunnel?.close()
         if let fault = worker.fault { throw fault }
         return 0
     }

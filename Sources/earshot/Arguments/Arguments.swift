@@ -1,4 +1,5 @@
 public import ArgumentParser
+public import EarshotGateway
 internal import EarshotLoop
 public import EarshotWire
 public import Logging
@@ -28,6 +29,8 @@ extension CommandLine {
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
 extension LogFormat: ExpressibleByArgument {}
+
+extension ClientKey.Role: ExpressibleByArgument {}
 
 extension HandlerID: ExpressibleByArgument {
     public static var defaultCompletionKind: CompletionKind { ShellCompletion.handler }

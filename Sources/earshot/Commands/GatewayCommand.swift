@@ -31,7 +31,8 @@ struct GatewayCommand: ParsableCommand {
             let path = keys
             var options = GatewayOptions(
                 addresses: listen.split(separator: ",").compactMap { GatewayAddress(String($0)) },
-                busPath: try place.folder().path + "/bus", keysFolder: KeyFile.folder(of: path)
+                busPath: try place.folder().path + "/bus", workPath: try place.folder().workPath,
+                keysFolder: KeyFile.folder(of: path)
             ) { try KeyFile(path).keys() }
             options.parentPid = parentPid
             options.supervisorDescriptor = supervisorFd

@@ -39,6 +39,17 @@ struct KeyCommand: ParsableCommand {
     struct Terms: ParsableArguments {
         @Option(
             help: ArgumentHelp(
+                "client: requests URLs. worker: serves URLs of its own schemes, see `earshot work`.",
+                valueName: "role"))
+        var role = ClientKey.Role.client
+
+        @Option(
+            help: ArgumentHelp(
+                "Name of the client's key whose requests a worker gets; required for role worker.", valueName: "name"))
+        var serves: String?
+
+        @Option(
+            help: ArgumentHelp(
                 "Time from which the key is refused, such as 2027-01-31 or 2027-01-31T18:00:00Z, in UTC.",
                 valueName: "time"))
         var expires: String?
@@ -49,6 +60,15 @@ struct KeyCommand: ParsableCommand {
         var connections: Int?
 
         func validate() throws {
+            guard (role == .worker) == (serves != nil) else {
+                throw ValidationError(
+                    role == .worker
+                        ? "--role worker needs --serves NAME: the key of the client whose requests the worker gets"
+                        : "--serves is for --role worker")
+            }
+            guard serves.map({ KeyName($0) != nil }) ?? true else {
+                throw ValidationError("--serves must be \(KeyName.bounds)")
+            }
             guard expires.map({ KeyExpiry($0) != nil }) ?? true else {
                 throw ValidationError(
                     "--expires must be a date such as 2027-01-31, or a time such as 2027-01-31T18:00:00Z")
@@ -62,7 +82,8 @@ struct KeyCommand: ParsableCommand {
         /// Returns the key with these terms.
         func key(_ name: KeyName, _ publicKey: String) -> ClientKey {
             ClientKey(
-                name: name, publicKey: publicKey, expiry: expires.flatMap { KeyExpiry($0) }, connections: connections)
+                name: name, publicKey: publicKey, role: role, serves: serves.flatMap { KeyName($0) },
+                expiry: expires.flatMap { KeyExpiry($0) }, connections: connections)
         }
     }
 
@@ -133,7 +154,9 @@ struct KeyCommand: ParsableCommand {
                         """
                         key file    \(out)
                         server key  \(server)
-                        The client uses both: earshot get --bus tcp://HOST:\(GatewayAddress.usualPort) --bus-key \(out) --server-key '\(server)' URL
+                        The \(terms.role) uses both: earshot \(terms.role == .client ? "get" : "work --scheme SCHEME") \
+                        --bus tcp://HOST:\(GatewayAddress.usualPort) --bus-key \(out) --server-key '\(server)' \
+                        \(terms.role == .client ? "URL" : "-- PROGRAM")
                         \(KeyCommand.reload)
                         """.utf8))
                 return .done
@@ -174,7 +197,7 @@ struct KeyCommand: ParsableCommand {
     struct List: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List the keys of clients.",
-            discussion: "Columns: name, role, state (valid or expired), time of expiry or -, public key.")
+            discussion: "Columns: name, role (of a worker with the name that it serves), state (valid or expired), time of expiry or -, public key.")
 
         @OptionGroup(title: "Output") var format: FormatOptions
         @OptionGroup(title: "Bus") var place: Place
@@ -188,7 +211,8 @@ struct KeyCommand: ParsableCommand {
                 } else {
                     let rows = clients.map { client in
                         [
-                            client.name.description, client.role.rawValue,
+                            client.name.description,
+                            client.role.rawValue + (client.serves.map { ":\($0)" } ?? ""),
                             client.isValid(at: now) ? "valid" : "expired",
                             client.expiry?.description ?? "-", client.publicKey,
                         ]
@@ -204,6 +228,7 @@ struct KeyCommand: ParsableCommand {
             var line = JSONLine()
             line.member("name", client.name.description)
             line.member("role", client.role.rawValue)
+            if let served = client.serves { line.member("serves", served.description) }
             line.member("state", client.isValid(at: now) ? "valid" : "expired")
             if let expiry = client.expiry { line.member("expires", expiry.description) }
             line.member("connections", client.connections ?? ClientKey.usualConnections)

@@ -23,6 +23,9 @@ struct WorkCommand: ParsableCommand {
             EARSHOT_HEADERS (header fields of the request, one per line), EARSHOT_MAX_BYTES (empty for no limit) and \
             EARSHOT_RUNTIME.
 
+            Over a network, with a key of role worker, bodies are at most 4 MiB, and EARSHOT_RUNTIME is that of this \
+            command's environment.
+
             A message on standard error confirms the start. The command runs until Ctrl-C, and reconnects to a new broker.
 
               earshot work --scheme sum -- sh -c 'echo "$1" | sha256sum' sum
@@ -32,7 +35,7 @@ struct WorkCommand: ParsableCommand {
     var program: [String] = []
 
     @OptionGroup(title: "Worker") var service: SchemeOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var bus: BusOptions
     @OptionGroup(title: "Output") var log: LogOptions
     @OptionGroup(title: "Output") var form: LogFormatOptions
 
@@ -44,21 +47,29 @@ struct WorkCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            let folder = try place.ownFolder(of: "work")
-            guard try BusPlace.local(folder).isServed() else {
-                throw Complaint(.noBroker, "no broker runs in \(folder.path); start one with `earshot serve`")
+            let place = try bus.place()
+            guard try place.isServed() else {
+                throw Complaint(.noBroker, "no broker runs \(place.phrase); start one with `earshot serve`")
             }
             guard let name = program.first, let path = ProgramPath.find(name) else {
                 throw Complaint(
                     .noInput, "cannot execute \(program.first ?? ""): not in PATH, or not executable; give its path")
             }
             var options = ProgramOptions(
-                workPath: folder.workPath, schemes: service.scheme, slots: service.slots, program: path,
-                arguments: program)
+                workPath: "", schemes: service.scheme, slots: service.slots, program: path, arguments: program)
             options.contentType = service.contentType
-            // Requests of the program itself go to the same bus.
-            options.variables["EARSHOT_RUNTIME"] = folder.path
-            options.variables["EARSHOT_BUS"] = ""
+            switch place {
+            case .local(let folder):
+                options.workPath = folder.workPath
+                // Requests of the program itself go to the same bus.
+                options.variables["EARSHOT_RUNTIME"] = folder.path
+                options.variables["EARSHOT_BUS"] = ""
+            case .network(let endpoints, _):
+                // The key of a worker requests nothing, so requests of the program use the bus of its environment.
+                options.makeTunnel = { loop, onFailure in
+                    WorkerTunnel(endpoints, loop: loop, onFailure: onFailure)
+                }
+            }
             let names = service.scheme.map { $0 + ":" }.joined(separator: " ")
             let worker = ProgramWorkerProcess(
                 options: options, logger: LineLog.logger("work", log.logLevel, form.logFormat)
@@ -73,6 +84,8 @@ struct WorkCommand: ParsableCommand {
         }
     }
 }
+
+extension WorkerTunnel: BrokerTunnel {}
 
 /// Options for the service of URL schemes.
 struct SchemeOptions: ParsableArguments {

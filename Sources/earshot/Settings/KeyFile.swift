@@ -125,6 +125,11 @@ struct KeyFile {
                     throw TOMLFile.complaint(path, "\(place): role must be \(roles)")
                 }
                 client.role = role
+            case "serves":
+                guard let served = table[key]?.string.flatMap({ KeyName($0) }) else {
+                    throw TOMLFile.complaint(path, "\(place): serves must be the name of a client's key")
+                }
+                client.serves = served
             case "expires":
                 guard let expiry = table[key]?.string.flatMap({ KeyExpiry($0) }) else {
                     throw TOMLFile.complaint(
@@ -140,8 +145,11 @@ struct KeyFile {
                 client.connections = count
             default:
                 throw TOMLFile.complaint(
-                    path, "\(place): \(key): unknown key; use public-key, role, expires, connections")
+                    path, "\(place): \(key): unknown key; use public-key, role, serves, expires, connections")
             }
+        }
+        guard (client.role == .worker) == (client.serves != nil) else {
+            throw TOMLFile.complaint(path, "\(place): role = \"worker\" and serves = \"NAME\" need each other")
         }
         return client
     }
@@ -229,6 +237,7 @@ struct KeyFile {
         for client in clients {
             text += "\n[client.\"\(client.name)\"]\npublic-key = \"\(client.publicKey)\"\n"
             if client.role != .client { text += "role = \"\(client.role.rawValue)\"\n" }
+            if let served = client.serves { text += "serves = \"\(served)\"\n" }
             if let expiry = client.expiry { text += "expires = \"\(expiry)\"\n" }
             if let connections = client.connections { text += "connections = \(connections)\n" }
         }

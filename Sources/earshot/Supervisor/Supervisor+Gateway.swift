@@ -18,7 +18,7 @@ extension Supervisor {
         let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in gatewaySaid(line) }
         // The gateway reads the keys by itself: a file can change at any time.
         var options = GatewayOptions(
-            addresses: settings[.listen].compactMap { GatewayAddress($0) }, busPath: "", keysFolder: ""
+            addresses: settings[.listen].compactMap { GatewayAddress($0) }, busPath: "", workPath: "", keysFolder: ""
         ) {
             GatewayKeys(secretKey: "", clients: [])
         }

@@ -4,6 +4,7 @@ import Testing
 
 /// The table of pools in isolation: each event in each phase of a pool, the limits, and the lists.
 struct WorkerPoolsTests {
+    private static let owner = PrincipalTable.administrator
     private static let now = Tick(nanoseconds: 1_000_000_000)
     private static let ownWorkersEnd = now.advanced(byMilliseconds: 500)
 
@@ -40,7 +41,7 @@ struct WorkerPoolsTests {
         var pools = WorkerPools(limits: WorkerPools.Limits(pools: limit, absenceMilliseconds: 100))
         pools.awaitOwnWorkers(until: ownWorkersEnd)
         guard phase != .absent else { return pools }
-        let served = pools.register(["s"])?.first ?? -1
+        let served = pools.register(["s"], of: Self.owner)?.first ?? -1
         // Its origins keep a closed pool in the table.
         pools.originAdded(to: served)
         if phase == .awaited || phase == .closed { _ = pools.leave(served, now: now) }
@@ -60,7 +61,7 @@ struct WorkerPoolsTests {
     }
 
     private func phase(of scheme: String, in pools: WorkerPools) -> Phase {
-        Phase(pools.number(of: scheme).map { pools[$0].phase })
+        Phase(pools.number(of: scheme, of: Self.owner).map { pools[$0].phase })
     }
 
     @Test(arguments: Event.allCases, Phase.allCases)
@@ -68,24 +69,24 @@ struct WorkerPoolsTests {
         guard let expected = Self.expected(event, phase) else { return }
         var pools = Self.pools(phase)
         #expect(self.phase(of: "s", in: pools) == phase)
-        #expect(pools.isOpen("s") == (phase == .served || phase == .awaited))
-        let number = pools.number(of: "s")
+        #expect((pools.open(for: "s", of: Self.owner) != nil) == (phase == .served || phase == .awaited))
+        let number = pools.number(of: "s", of: Self.owner)
         switch event {
-        case .register: #expect(pools.register(["s"])?.count == 1)
+        case .register: #expect(pools.register(["s"], of: Self.owner)?.count == 1)
         case .leave:
             let timer = try pools.leave(#require(number), now: Self.now)
             let absence = try #require(timer)
             #expect(absence.end == Self.now.advanced(byMilliseconds: 100))
             #expect(pools.isAwaited(absence.pool, serial: absence.serial))
         case .openAwaited:
-            let timer = pools.openAwaited("s", now: Self.now)
+            let timer = pools.openAwaited("s", of: Self.owner, now: Self.now)
             let absence = try #require(timer)
             #expect(absence.end == Self.ownWorkersEnd)
             #expect(pools.isAwaited(absence.pool, serial: absence.serial))
         case .close: try pools.close(#require(number))
         }
         #expect(self.phase(of: "s", in: pools) == expected)
-        #expect(pools.number(of: "s") == number || phase == .absent)
+        #expect(pools.number(of: "s", of: Self.owner) == number || phase == .absent)
         #expect(pools.checkInvariants() == [])
     }
 
@@ -102,13 +103,13 @@ struct WorkerPoolsTests {
 
     @Test func `a pool is awaited when its last worker leaves, and a worker that comes makes its timer stale`() throws {
         var pools = Self.pools(.served)
-        _ = pools.register(["s"])
-        let number = try #require(pools.number(of: "s"))
+        _ = pools.register(["s"], of: Self.owner)
+        let number = try #require(pools.number(of: "s", of: Self.owner))
         #expect(pools[number].workers == 2)
         #expect(pools.leave(number, now: Self.now) == nil)
         let first = pools.leave(number, now: Self.now)
         let earlier = try #require(first).serial
-        _ = pools.register(["s"])
+        _ = pools.register(["s"], of: Self.owner)
         #expect(!pools.isAwaited(number, serial: earlier))
         let second = pools.leave(number, now: Self.now)
         #expect(try #require(second).serial != earlier && !pools.isAwaited(number, serial: earlier))
@@ -117,18 +118,17 @@ struct WorkerPoolsTests {
 
     @Test func `the pool of http and https is there without workers, and is never awaited`() {
         var pools = Self.pools()
-        #expect(pools.isOpen("http") && pools.isOpen("https") && !pools.isOpen("s"))
-        #expect(pools.number(of: "http") == WorkerPool.web && pools.number(of: "https") == WorkerPool.web)
+        #expect(pools[WorkerPool.web].phase == .served && pools.open(for: "s", of: Self.owner) == nil)
         #expect(pools.leave(WorkerPool.web, now: Self.now) == nil)
         pools.originAdded(to: WorkerPool.web)
         pools.originForgotten(by: WorkerPool.web)
-        #expect(pools.count == 1 && pools.isOpen("http"))
+        #expect(pools.count == 1 && pools[WorkerPool.web].phase == .served)
         #expect(pools.checkInvariants() == [])
     }
 
     @Test func `a closed pool goes with its last origin, one without origins at once`() throws {
         var pools = Self.pools(.awaited)
-        let number = try #require(pools.number(of: "s"))
+        let number = try #require(pools.number(of: "s", of: Self.owner))
         pools.originAdded(to: number)
         pools.returned(FlightName(number: 1, id: 1), to: number)
         pools.close(number)
@@ -136,26 +136,26 @@ struct WorkerPoolsTests {
         pools.originForgotten(by: number)
         #expect(pools.count == 2)
         pools.originForgotten(by: number)
-        #expect(pools.count == 1 && pools.number(of: "s") == nil)
-        let timer = pools.openAwaited("t", now: Self.now)
+        #expect(pools.count == 1 && pools.number(of: "s", of: Self.owner) == nil)
+        let timer = pools.openAwaited("t", of: Self.owner, now: Self.now)
         let absence = try #require(timer)
         pools.originAdded(to: absence.pool)
         pools.originForgotten(by: absence.pool)
-        #expect(pools.number(of: "t") == absence.pool)
+        #expect(pools.number(of: "t", of: Self.owner) == absence.pool)
         pools.close(absence.pool)
-        #expect(pools.count == 1 && pools.number(of: "t") == nil)
+        #expect(pools.count == 1 && pools.number(of: "t", of: Self.owner) == nil)
         #expect(pools.checkInvariants() == [])
     }
 
     @Test func `a worker serves all of its schemes, or none if there are too many`() {
         var pools = Self.pools(.served, limit: 3)
-        #expect(pools.register(["s", "t", "u"]) == nil)
-        #expect(pools.number(of: "t") == nil && pools.number(of: "s").map { pools[$0].workers } == 1)
-        let served = pools.register(["s", "t"]) ?? []
+        #expect(pools.register(["s", "t", "u"], of: Self.owner) == nil)
+        #expect(pools.number(of: "t", of: Self.owner) == nil && pools.number(of: "s", of: Self.owner).map { pools[$0].workers } == 1)
+        let served = pools.register(["s", "t"], of: Self.owner) ?? []
         #expect(served.map { pools[$0].scheme } == ["s", "t"])
         #expect(served.map { pools[$0].workers } == [2, 1])
-        #expect(pools.register([]) == [])
-        #expect(pools.openAwaited("u", now: Self.now) == nil)
+        #expect(pools.register([], of: Self.owner) == [])
+        #expect(pools.openAwaited("u", of: Self.owner, now: Self.now) == nil)
         #expect(pools.count == 3 && pools.checkInvariants() == [])
         pools.limits.pools = 2
         #expect(pools.checkInvariants() == ["11: 3 pools"])
@@ -165,13 +165,13 @@ struct WorkerPoolsTests {
     func `own workers of an earlier broker are awaited for a time`(offset: Int, isOpened: Bool) {
         var pools = Self.pools()
         let now = Self.ownWorkersEnd.advanced(byMilliseconds: offset)
-        #expect((pools.openAwaited("s", now: now) != nil) == isOpened)
-        #expect(pools.isOpen("s") == isOpened)
+        #expect((pools.openAwaited("s", of: Self.owner, now: now) != nil) == isOpened)
+        #expect((pools.open(for: "s", of: Self.owner) != nil) == isOpened)
     }
 
     @Test func `without an earlier broker no own worker is awaited`() {
         var pools = WorkerPools(limits: WorkerPools.Limits(pools: 10, absenceMilliseconds: 100))
-        #expect(pools.openAwaited("s", now: Self.now) == nil && pools.count == 1)
+        #expect(pools.openAwaited("s", of: Self.owner, now: Self.now) == nil && pools.count == 1)
     }
 
     @Test func `the flight that returned last starts first, suspects start in order, accused ones before others`() {

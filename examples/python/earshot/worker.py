@@ -22,18 +22,21 @@ import pathlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from . import _place
+from . import _network, _place, _tunnel
 from ._link import Link
 from ._messages import Headers, Message, Priority, check_priority, decode_for_worker, encode
 from ._results import EarshotError, NoBroker, Refused
 
 RECONNECT_SECONDS = 0.1
-"""Seconds between two attempts to connect."""
+"""Seconds between two attempts to connect to a broker of this machine."""
+NETWORK_PATIENCE = 20.0
+"""Seconds until the first bus on a network accepts the worker."""
 SLOTS = 4
 """Default number of concurrent jobs."""
 
@@ -56,7 +59,8 @@ class Answer:
     """Response of a job, with header fields and a status."""
 
     body: bytes = b""
-    """The body. A body over the broker's `inline-bytes`, 64 KiB by default, travels as a file."""
+    """The body. A body over the broker's `inline-bytes`, 64 KiB by default, travels as a file. Over a network a body has at
+    most 4 MiB."""
     headers: Headers = ()
     """HTTP header fields, pairs of name and value: `(("content-type", "image/webp"),)`."""
     status: int = 200
@@ -99,23 +103,34 @@ class Job:
 class Worker:
     """Worker that serves schemes with a function until `stop`, also across restarts of the broker. For one event loop.
 
-    `schemes`: names such as `thumb`. `slots`: number of concurrent jobs. `runtime`: see `earshot.connect`.
+    `schemes`: names such as `thumb`. `slots`: number of concurrent jobs. `runtime`, `key`, `server_key`: see
+    `earshot.connect`. The key of a bus on a network must have the role `worker`.
+
+    Raises `ValueError` for an invalid address or key, and `NoBroker` for an unusable key file, or without pyzmq.
     """
 
     def __init__(self, function: Function, schemes: Sequence[str], slots: int = SLOTS,
-                 runtime: str | os.PathLike[str] | None = None) -> None:
+                 runtime: _network.Addresses = None, key: str | os.PathLike[str] | None = None,
+                 server_key: str | Sequence[str] | None = None) -> None:
         self._function = function
+        self._buses = _network.find(runtime, key, server_key)
+        self._tunnel: _tunnel.Tunnel | None = None
         self._ready = encode("READY", "EARW/1", fields=(("slots", slots), ("schemes", " ".join(schemes)),
                                                         ("pid", os.getpid()), ("drain", "yes")))
-        self._folder = _place.runtime_folder(runtime)
-        self._path = _place.socket_path(self._folder, "work")
+        self._path = ""
+        if self._buses is None:
+            self._folder = _place.runtime_folder(runtime)  # type: ignore[arg-type]
+            self._path = _place.socket_path(self._folder, "work")
+        else:
+            _tunnel.library()
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="earshot-job")
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._jobs: dict[str, Job] = {}
         self._link: Link | None = None
         self._inline_bytes = 0
-        self._spool = pathlib.Path()
+        self._spool: pathlib.Path | None = None
         self._is_leaving = False
+        self._was_registered = False
         self._ended: asyncio.Future[None]
         self._loop: asyncio.AbstractEventLoop
         self.registered: asyncio.Event
@@ -124,13 +139,16 @@ class Worker:
     async def run(self) -> None:
         """Serves the present broker and its successors. Returns after `stop`.
 
-        Raises `NoBroker` if no broker runs at the start, and `Refused` if the broker rejects the registration.
+        Raises `NoBroker` if no broker runs at the start or no bus of a network accepts the worker, and `Refused` if the
+        broker rejects the registration.
         """
-        if not _place.is_served(self._folder):
+        if self._buses is None and not _place.is_served(self._folder):
             raise NoBroker(f"no broker runs in {self._folder}: start one with `earshot serve`")
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         self.registered = asyncio.Event()
+        if self._buses is not None:
+            self._loop.call_later(NETWORK_PATIENCE, self._give_up)
         self._connect()
         try:
             await self._ended
@@ -147,16 +165,25 @@ class Worker:
 
     def _connect(self) -> None:
         try:
-            self._link = link = Link(self._path)
+            if self._buses is None:
+                self._link = link = Link(self._path)
+            else:
+                self._tunnel = _tunnel.Tunnel(self._buses.current, self._buses.failures)
+                self._link = link = Link(self._tunnel.end)
         except OSError:
-            self._connect_later()
+            self._connect_later(RECONNECT_SECONDS)
             return
         self._loop.add_reader(link.descriptor, self._heard)
         self._say(self._ready)
 
-    def _connect_later(self) -> None:
+    def _connect_later(self, pause: float) -> None:
         if not self._is_leaving:
-            self._loop.call_later(RECONNECT_SECONDS, lambda: None if self._ended.done() else self._connect())
+            self._loop.call_later(pause, lambda: None if self._ended.done() else self._connect())
+
+    def _give_up(self) -> None:
+        """Ends `run` if no bus has ever accepted the worker."""
+        if self._buses is not None and not self._was_registered and not self._ended.done():
+            self._ended.set_exception(NoBroker(self._buses.trouble))
 
     def _drop_link(self, linger: bool = False) -> None:
         link, self._link = self._link, None
@@ -165,6 +192,8 @@ class Worker:
         self._loop.remove_reader(link.descriptor)
         self._loop.remove_writer(link.descriptor)
         link.close(linger)
+        if self._tunnel is not None and linger:
+            self._tunnel.await_end()
 
     def _lost(self) -> None:
         """Cancels all jobs, because the next broker does not know them, and reconnects."""
@@ -172,7 +201,15 @@ class Worker:
         self.registered.clear()
         for attempt in list(self._tasks):
             self._cancel(attempt)
-        self._connect_later()
+        pause = RECONNECT_SECONDS
+        if self._buses is not None and self._tunnel is not None:
+            try:
+                pause = self._buses.failed(self._tunnel.ending, time.monotonic())
+            except NoBroker as error:
+                if not self._ended.done():
+                    self._ended.set_exception(error)
+                return
+        self._connect_later(pause)
 
     def _say(self, head: bytes, body: bytes | None = None) -> None:
         if self._link is not None:
@@ -207,7 +244,11 @@ class Worker:
             self._say(b"PONG\n")
         elif message.verb == "LIMITS":
             self._inline_bytes = message.number("inline-bytes") or 0
-            self._spool = pathlib.Path(message.field("spool") or "")
+            spool = message.field("spool")
+            self._spool = pathlib.Path(spool) if spool else None
+            self._was_registered = True
+            if self._buses is not None:
+                self._buses.connected()
             self.registered.set()
         elif message.verb == "JOB":
             self._begin(message)
@@ -293,7 +334,9 @@ class Worker:
         fields: list[tuple[str, object]] = [("length", len(answer.body)),
                                             ("sha-256", hashlib.sha256(answer.body).hexdigest())]
         body: bytes | None = answer.body or None
-        if len(answer.body) > self._inline_bytes:
+        if len(answer.body) > self._inline_bytes and self._spool is None:
+            raise JobFailed(f"a body over a network has at most {self._inline_bytes} bytes", "too-large")
+        if len(answer.body) > self._inline_bytes and self._spool is not None:
             name = f"{os.getpid()}-{attempt}.part"
             _write(self._spool / name, answer.body)
             fields.append(("file", name))
@@ -336,10 +379,10 @@ def function_named(name: str) -> Function:
     return function
 
 
-async def serve(function: Function, schemes: Sequence[str], slots: int = SLOTS,
-                runtime: str | os.PathLike[str] | None = None) -> None:
+async def serve(function: Function, schemes: Sequence[str], slots: int = SLOTS, runtime: _network.Addresses = None,
+                key: str | os.PathLike[str] | None = None, server_key: str | Sequence[str] | None = None) -> None:
     """Serves schemes until SIGINT or SIGTERM. Parameters and exceptions as in `Worker`."""
-    worker = Worker(function, schemes, slots, runtime)
+    worker = Worker(function, schemes, slots, runtime, key, server_key)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, worker.stop)
@@ -353,14 +396,20 @@ def main() -> int:
     parser.add_argument("--scheme", action="append", required=True, help="scheme to serve; may be repeated")
     parser.add_argument("--slots", type=int, default=SLOTS, help="number of concurrent jobs (default: %(default)s)")
     parser.add_argument("--runtime", help="runtime directory of the broker")
+    parser.add_argument("--bus", help="bus on a network, tcp://HOST:PORT")
+    parser.add_argument("--bus-key", help="file with the key of this worker, for --bus")
+    parser.add_argument("--server-key", help="public key of the bus, or its file")
     arguments = parser.parse_args()
+    if arguments.runtime and arguments.bus:
+        parser.error("--runtime and --bus exclude each other")
     if arguments.runtime:
         # The function's own requests go to the same bus.
         os.environ["EARSHOT_RUNTIME"] = arguments.runtime
         os.environ.pop("EARSHOT_BUS", None)
     logging.basicConfig(format="%(levelname)s: %(message)s")
     try:
-        asyncio.run(serve(function_named(arguments.function), arguments.scheme, arguments.slots, arguments.runtime))
+        asyncio.run(serve(function_named(arguments.function), arguments.scheme, arguments.slots,
+                          arguments.runtime or arguments.bus, arguments.bus_key, arguments.server_key))
     except (ImportError, ValueError) as error:
         parser.error(str(error))
     except EarshotError as error:

@@ -1,0 +1,357 @@
+"""Workers on other machines: keys of the role `worker`, the requests of one client, and bodies in messages only."""
+
+import hashlib
+import json
+import os
+import signal
+
+import zmq
+
+from support.harness import TestCase
+from support.network import NetworkBus, RemoteClient
+from support.origin import body
+from support.processes import eventually, watch_all
+from support.puller import pull
+
+MOST_BYTES = 4 << 20
+
+
+class RawWorker:
+    """Connection of a worker over tcp. `key`: (public key, secret key)."""
+
+    def __init__(self, bus, key, *fields, line="READY EARW/1"):
+        self.socket = zmq.Context.instance().socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.reconnect_ivl = -1
+        self.socket.curve_publickey, self.socket.curve_secretkey = key
+        self.socket.curve_serverkey = bus.server_key
+        self.socket.connect(bus.endpoint)
+        self.say(line, *fields)
+
+    def say(self, line, *fields, body=None):
+        frames = ["\n".join([line, *fields, ""]).encode()]
+        self.socket.send_multipart(frames if body is None else [*frames, body])
+
+    def hear(self, timeout=10):
+        """Returns the head of the next message; None after the timeout."""
+        return self.socket.recv_multipart()[0].decode() if self.socket.poll(timeout * 1000) else None
+
+    def job(self):
+        """Returns the head of the next job."""
+        while (head := self.hear()) is not None:
+            if head.startswith("JOB "):
+                return head
+        raise AssertionError("no JOB within 10 s")
+
+    def answer(self, content, *fields):
+        """Answers the next job."""
+        digest = hashlib.sha256(content).hexdigest()
+        self.say(f"DONE {self.job().split()[1]} 200", f"length: {len(content)}", f"sha-256: {digest}", *fields, body=content)
+
+    def close(self):
+        self.socket.close()
+
+
+class GatewayWorkerTests(TestCase):
+    def setUp(self):
+        self.bus = self.enterContext(NetworkBus(workers=1))
+        self.worker_key = self.bus.new_key("gpu", "--role", "worker", "--serves", "test")
+        self.bus.reload(2)
+
+    def worker(self, *fields, key=None, slots=4, line="READY EARW/1"):
+        worker = RawWorker(self.bus, key or self.worker_key, *fields, f"slots: {slots}", line=line)
+        self.addCleanup(worker.close)
+        return worker
+
+    def serving(self, *fields, **options):
+        """Returns a worker that the broker has accepted, and its LIMITS."""
+        worker = self.worker(*fields, **options)
+        limits = worker.hear()
+        self.assertTrue(limits and limits.startswith("LIMITS\n"), limits)
+        return worker, limits
+
+    def other_client(self):
+        """Returns a client with another key."""
+        key = self.bus.new_key("other")
+        self.bus.reload(3)
+        return self.bus.remote(key=key)
+
+    def assertRefusedReady(self, code, *fields, **options):
+        head = self.worker(*fields, **options).hear()
+        self.assertTrue(head and head.startswith(f"ERROR {code}\n"), head)
+        return head
+
+    # Jobs and bodies.
+
+    def test_a_remote_worker_serves_its_client_and_learns_no_path(self):
+        worker, limits = self.serving("schemes: x y")
+        for word in ("spool", str(self.bus.folder), "adoption", "address-policy"):
+            self.assertNotIn(word, limits)
+        self.assertIn(f"inline-bytes: {MOST_BYTES}\n", limits)
+        client = self.bus.remote()
+        client.fetch("h", 1, "x:one", body=b"question", method="POST", coalesce="no")
+        job = worker.job()
+        self.assertIn(" x:one\n", job)
+        self.assertIn("method: POST\n", job)
+        self.assertNotIn(str(self.bus.folder), job)
+        worker.say(f"DONE {job.split()[1]} 200", "length: 3", body=b"abc")
+        result = client.terminal()
+        self.assertResult(result, b"abc")
+        self.assertEqual(result.fields["sha-256"], hashlib.sha256(b"abc").hexdigest())
+        self.balance(self.bus.client())
+
+    def test_bodies_of_all_sizes_come_in_messages(self):
+        worker, _ = self.serving("schemes: x")
+        client = self.bus.remote()
+        client.hold()
+        for number, size in enumerate((0, 1, 65_536, 65_537, MOST_BYTES)):
+            with self.subTest(size=size):
+                client.fetch("h", number, f"x:{size}")
+                worker.answer(body(size))
+                result = client.terminal()
+                self.assertEqual((result.verb, result.fields["length"]), ("RESULT", str(size)))
+                content = result.body or b"" if size <= 65_536 else pull(client, result)
+                self.assertEqual(content, body(size))
+        client.release()
+
+    def test_a_hash_that_is_a_lie_names_no_content(self):
+        worker, _ = self.serving("schemes: x")
+        client = self.bus.remote()
+        client.hold()
+        lie = hashlib.sha256(body(100_000)).hexdigest()
+        for number, size in enumerate((1000, 100_001)):
+            client.fetch("h", number, f"x:{size}")
+            worker.say(f"DONE {worker.job().split()[1]} 200", f"length: {size}", f"sha-256: {lie}", body=body(size))
+            result = client.terminal()
+            self.assertEqual(result.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
+
+    def test_a_file_is_refused(self):
+        worker, _ = self.serving("schemes: x")
+        client = self.bus.remote()
+        client.fetch("h", 1, "x:1", stream="yes", progress="50")
+        attempt = worker.job().split()[1]
+        own = f"{self.bus.gateway}-{attempt}.part"
+        (self.bus.spool / own).write_bytes(b"secret")
+        worker.say(f"PROGRESS {attempt} 6/6", f"file: {own}")
+        worker.say(f"DONE {attempt} 200", "length: 6", f"file: {own}", f"sha-256: {hashlib.sha256(b'secret').hexdigest()}")
+        failure = client.terminal()
+        self.assertFailed(failure, "worker-failed")
+        self.assertIn("file", failure.fields["detail"])
+        self.assertEqual((self.bus.spool / own).read_bytes(), b"secret", "it is not the worker's")
+
+    # Principals.
+
+    def test_a_scheme_belongs_to_the_client_that_the_key_serves(self):
+        worker, _ = self.serving("schemes: x")
+        other, own, local = self.other_client(), self.bus.remote(), self.bus.client()
+        for client in (other, local):
+            client.fetch("h", 1, "x:1")
+            self.assertFailed(client.terminal(), "unsupported-scheme")
+            client.fetch("h", 2, "nobody:1")
+            unknown = client.terminal()
+            client.fetch("h", 3, "x:1")
+            known = client.terminal()
+            for field in ("attempts", "detail"):
+                self.assertEqual(known.fields.get(field), unknown.fields.get(field))
+        own.fetch("h", 1, "x:1")
+        worker.answer(b"own")
+        self.assertResult(own.terminal(), b"own")
+        self.assertIsNone(worker.hear(0))
+
+    def test_equal_schemes_of_two_clients_have_their_own_workers(self):
+        key = self.bus.new_key("other-gpu", "--role", "worker", "--serves", "other")
+        self.bus.reload(3)
+        first, _ = self.serving("schemes: x")
+        second, _ = self.serving("schemes: x", key=key)
+        key = self.bus.new_key("other")
+        self.bus.reload(4)
+        mine, theirs = self.bus.remote(), self.bus.remote(key=key)
+        for client in (mine, theirs):
+            client.fetch("h", 1, "x:same")
+        first.answer(b"first")
+        second.answer(b"second")
+        self.assertResult(mine.terminal(), b"first")
+        self.assertResult(theirs.terminal(), b"second")
+        rows = {row["principal"]: row["schemes"] for row in self.bus.client().query("workers")["workers"] if "principal" in row}
+        self.assertEqual(rows, {"key:test": ["x"], "key:other": ["x"]})
+
+    def test_a_worker_of_the_bus_serves_clients_without_their_own(self):
+        local = self.bus.start("work", "--runtime", self.bus.runtime, "--scheme", "x", "--", "sh", "-c", "printf local")
+        local.await_line("serving x:")
+        client = self.bus.remote()
+        client.fetch("h", 1, "x:1")
+        self.assertResult(client.terminal(), b"local")
+        worker, _ = self.serving("schemes: x")
+        client.fetch("h", 2, "x:2")
+        worker.answer(b"remote")
+        self.assertResult(client.terminal(), b"remote")
+        own = self.bus.client()
+        own.fetch("h", 1, "x:1")
+        self.assertResult(own.terminal(), b"local")
+
+    # Roles.
+
+    def test_a_worker_may_serve_neither_http_nor_https(self):
+        for schemes in ("http https", "x https", "http"):
+            self.assertRefusedReady("not-a-child", f"schemes: {schemes}")
+        self.assertRefusedReady("not-a-child")
+
+    def test_a_worker_names_no_principal_and_proves_nothing(self):
+        for field in ("principal: key:other", f"proof: {'0' * 64}", "secret: 1234"):
+            self.assertRefusedReady("not-authorized", "schemes: x", field)
+
+    def test_a_program_of_the_machine_names_no_principal_of_a_worker(self):
+        socket = zmq.Context.instance().socket(zmq.DEALER)
+        socket.linger = 0
+        self.addCleanup(socket.close)
+        socket.connect(f"ipc://{self.bus.runtime}/work")
+        socket.send(f"READY EARW/1\nslots: 1\nschemes: x\nprincipal: key:test\nproof: {'0' * 64}\n".encode())
+        self.assertTrue(socket.poll(10_000))
+        self.assertTrue(socket.recv().startswith(b"ERROR not-authorized\n"))
+
+    def test_a_client_cannot_say_READY(self):
+        client = self.bus.remote(hello=False)
+        client.say("READY EARW/1", slots="1", schemes="x")
+        answer = client.receive()
+        self.assertEqual((answer.verb, answer.operands[0]), ("ERROR", "not-authorized"))
+        self.assertIn("--role worker", answer.fields["detail"])
+
+    def test_a_worker_cannot_say_HELLO(self):
+        for line in ("HELLO EAR/1", "FETCH h 1 x:1", "QUERY ping", "DONE 00000000000000aa.1.1 200"):
+            head = self.assertRefusedReady("not-authorized", "window: 1", line=line)
+            self.assertIn("READY", head)
+        client = RemoteClient(self.bus, self.worker_key, hello=False)
+        self.addCleanup(client.close)
+        self.assertEqual(client.greet(), "not-authorized")
+
+    def test_a_connection_of_a_worker_never_becomes_one_of_a_client(self):
+        worker, _ = self.serving("schemes: x")
+        worker.say("HELLO EAR/1", "window: 8")
+        self.assertTrue(worker.hear().startswith("ERROR unknown-verb\n"))
+        eventually(lambda: not self.rows(), "the broker has disconnected it")
+
+    def rows(self):
+        return [row for row in self.bus.client().query("workers")["workers"] if "principal" in row]
+
+    def test_the_workers_and_schemes_of_a_client_are_bounded(self):
+        first, _ = self.serving("schemes: " + " ".join(f"s{number}" for number in range(16)))
+        self.assertRefusedReady("limit", "schemes: more")
+        for _ in range(15):
+            self.serving("schemes: s1")
+        self.assertRefusedReady("limit", "schemes: s1")
+        first.close()
+        eventually(lambda: len(self.rows()) == 15, "one has left")
+        self.serving("schemes: s1")
+
+    # Losses.
+
+    def test_a_killed_worker_is_replaced_in_the_middle_of_a_job(self):
+        worker, _ = self.serving("schemes: x")
+        client = self.bus.remote()
+        client.fetch("h", 1, "x:1")
+        worker.job()
+        worker.close()
+        second, _ = self.serving("schemes: x")
+        second.answer(b"second")
+        self.assertResult(client.terminal(), b"second")
+        self.assertEqual(client.rest(), [])
+
+    def test_an_unserved_scheme_is_unknown_after_ten_seconds(self):
+        worker, _ = self.serving("schemes: x")
+        client = self.bus.remote()
+        client.fetch("h", 1, "x:1")
+        worker.job()
+        worker.close()
+        self.assertFailed(client.terminal(), "unsupported-scheme")
+
+    def test_a_worker_that_sends_garbage_is_disconnected(self):
+        worker, _ = self.serving("schemes: x")
+        worker.say("NONSENSE")
+        self.assertTrue(worker.hear().startswith("ERROR unknown-verb\n"))
+        eventually(lambda: not self.rows(), "the broker has disconnected it")
+
+    # The command.
+
+    def options(self, name="gpu"):
+        return ["--bus", self.bus.endpoint, "--bus-key", str(self.bus.folder / f"{name}.key"),
+                "--server-key", self.bus.server_key.decode()]
+
+    def command(self, *program, name="gpu"):
+        return self.bus.start("work", *self.options(name), "--scheme", "x", "--", *program)
+
+    def test_the_command_serves_over_a_network(self):
+        program = self.command("sh", "-c", 'cat; printf " %s" "$1"', "sh")
+        program.await_line("serving x:")
+        client = self.bus.remote()
+        client.fetch("h", 1, "x:one", body=b"body", method="POST", coalesce="no")
+        self.assertResult(client.terminal(), b"body x:one")
+        program.signal(signal.SIGTERM)
+        self.assertEqual(program.wait(), 0, program.describe())
+        eventually(lambda: not self.rows(), "BYE has arrived")
+
+    def test_large_output_of_a_program_comes_in_a_message_and_too_much_is_told(self):
+        self.command("sh", "-c", 'head -c "${1#x:}" /dev/zero', "sh").await_line("serving x:")
+        client = self.bus.remote()
+        client.hold()
+        client.fetch("h", 1, f"x:{MOST_BYTES}")
+        self.assertEqual(pull(client, client.terminal()), bytes(MOST_BYTES))
+        client.fetch("h", 2, f"x:{MOST_BYTES + 1}")
+        self.assertFailed(client.terminal(), "too-large")
+
+    def test_a_key_of_a_client_serves_nothing(self):
+        program = self.command("cat", name="test")
+        self.assertEqual(program.wait(), 73, program.describe())
+        self.assertIn("--role worker", program.stderr)
+
+    def test_an_unknown_key_ends_the_command(self):
+        self.bus.revoke("gpu")
+        self.bus.reload(1)
+        program = self.command("cat")
+        self.assertEqual(program.wait(30), 69, program.describe())
+        self.assertIn("has not authorized the key", program.stderr)
+
+    def test_the_job_of_a_killed_gateway_runs_again_and_ends_once(self):
+        marks = self.bus.folder / "marks"
+        marks.mkdir()
+        program = self.command("sh", "-c", f'touch {marks}/$$; [ "$(ls {marks} | wc -l)" -gt 1 ] || sleep 60; printf done')
+        program.await_line("serving x:")
+        client = self.bus.client()
+        # A local session of the client's principal, which the death of the gateway does not touch.
+        acting = self.bus.client(hello=False)
+        acting.say("HELLO EAR/1", client="acting", window="8", principal="key:test")
+        acting.expect("WELCOME")
+        acting.fetch("h", 1, "x:1")
+        eventually(lambda: len(list(marks.iterdir())) == 1, "the program runs")
+        gateway = self.bus.gateway
+        [process] = watch_all([gateway])
+        os.kill(gateway, signal.SIGKILL)
+        process.await_death()
+        process.close()
+        self.assertResult(acting.terminal(), b"done")
+        self.assertEqual(acting.rest(), [])
+        self.assertEqual(len(list(marks.iterdir())), 2)
+        self.balance(client)
+
+    def test_a_killed_command_leaves_its_job_to_the_next_one(self):
+        first = self.command("sleep", "60")
+        first.await_line("serving x:")
+        client = self.bus.remote()
+        client.fetch("h", 1, "x:1")
+        eventually(lambda: self.bus.client().query("workers")["workers"][-1]["running"] == 1, "the job runs")
+        first.kill()
+        self.command("printf", "second").await_line("serving x:")
+        self.assertResult(client.terminal(), b"second")
+
+    # Keys.
+
+    def test_the_list_shows_roles(self):
+        listed = self.bus.run("key", "list", "--json")
+        rows = {row["name"]: row for row in map(json.loads, listed.stdout.splitlines())}
+        self.assertEqual((rows["gpu"]["role"], rows["gpu"]["serves"]), ("worker", "test"))
+        self.assertEqual((rows["test"]["role"], "serves" in rows["test"]), ("client", False))
+        self.assertIn("worker:test", self.bus.run("key", "list").stdout.decode())
+
+    def test_role_and_serves_need_each_other(self):
+        for words in (["--role", "worker"], ["--serves", "test"], ["--role", "worker", "--serves", "a b"], ["--role", "x"]):
+            program = self.bus.run("key", "new", "bad", *words)
+            self.assertEqual(program.status, 64, program.describe())
