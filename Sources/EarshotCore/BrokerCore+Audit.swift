@@ -322,10 +322,10 @@ extension BrokerCore {
             let principal = workers[worker].principal
             check(
                 workers[worker].pools.allSatisfy { $0 != WorkerPool.web && pools[$0].principal == principal },
-                "17: worker \(worker) of principal \(principal) serves another principal's pool")
+                "14: worker \(worker) of principal \(principal) serves another principal's pool")
             check(
                 workers[worker].leases.values.allSatisfy { $0.part == nil && $0.orphan == nil },
-                "17: worker \(worker) of principal \(principal) has a file or an orphan")
+                "14: worker \(worker) of principal \(principal) has a file or an orphan")
         }
         for flight in flights.indices {
             let owner = pools[pool(of: flight)].principal
@@ -333,7 +333,7 @@ extension BrokerCore {
             for interest in flights.interests(of: flight) {
                 check(
                     principal(of: interest) == owner,
-                    "17: flight \(flight) in a pool of principal \(owner) serves principal \(principal(of: interest))")
+                    "14: flight \(flight) in a pool of principal \(owner) serves principal \(principal(of: interest))")
             }
         }
     }

@@ -22,7 +22,8 @@ class RawWorker:
     def __init__(self, bus, key, *fields, line="READY EARW/1"):
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.linger = 0
-        self.socket.reconnect_ivl = -1
+        # Without another attempt libzmq would drop the unread messages of a connection that ends.
+        self.socket.reconnect_ivl = 3_600_000
         self.socket.curve_publickey, self.socket.curve_secretkey = key
         self.socket.curve_serverkey = bus.server_key
         self.socket.connect(bus.endpoint)
@@ -57,6 +58,7 @@ class GatewayWorkerTests(TestCase):
         self.bus = self.enterContext(NetworkBus(workers=1))
         self.worker_key = self.bus.new_key("gpu", "--role", "worker", "--serves", "test")
         self.bus.reload(2)
+        self.admin = self.bus.client()
 
     def worker(self, *fields, key=None, slots=4, line="READY EARW/1"):
         worker = RawWorker(self.bus, key or self.worker_key, *fields, f"slots: {slots}", line=line)
@@ -81,6 +83,10 @@ class GatewayWorkerTests(TestCase):
         self.assertTrue(head and head.startswith(f"ERROR {code}\n"), head)
         return head
 
+    def rows(self):
+        """Returns the entries of workers on other machines."""
+        return [row for row in self.admin.query("workers")["workers"] if "principal" in row]
+
     # Jobs and bodies.
 
     def test_a_remote_worker_serves_its_client_and_learns_no_path(self):
@@ -98,7 +104,7 @@ class GatewayWorkerTests(TestCase):
         result = client.terminal()
         self.assertResult(result, b"abc")
         self.assertEqual(result.fields["sha-256"], hashlib.sha256(b"abc").hexdigest())
-        self.balance(self.bus.client())
+        self.balance(self.admin)
 
     def test_bodies_of_all_sizes_come_in_messages(self):
         worker, _ = self.serving("schemes: x")
@@ -172,11 +178,11 @@ class GatewayWorkerTests(TestCase):
         second.answer(b"second")
         self.assertResult(mine.terminal(), b"first")
         self.assertResult(theirs.terminal(), b"second")
-        rows = {row["principal"]: row["schemes"] for row in self.bus.client().query("workers")["workers"] if "principal" in row}
+        rows = {row["principal"]: row["schemes"] for row in self.admin.query("workers")["workers"] if "principal" in row}
         self.assertEqual(rows, {"key:test": ["x"], "key:other": ["x"]})
 
     def test_a_worker_of_the_bus_serves_clients_without_their_own(self):
-        local = self.bus.start("work", "--runtime", self.bus.runtime, "--scheme", "x", "--", "sh", "-c", "printf local")
+        local = self.command("sh", "-c", "printf local", options=["--runtime", self.bus.runtime])
         local.await_line("serving x:")
         client = self.bus.remote()
         client.fetch("h", 1, "x:1")
@@ -230,9 +236,6 @@ class GatewayWorkerTests(TestCase):
         self.assertTrue(worker.hear().startswith("ERROR unknown-verb\n"))
         eventually(lambda: not self.rows(), "the broker has disconnected it")
 
-    def rows(self):
-        return [row for row in self.bus.client().query("workers")["workers"] if "principal" in row]
-
     def test_the_workers_and_schemes_of_a_client_are_bounded(self):
         first, _ = self.serving("schemes: " + " ".join(f"s{number}" for number in range(16)))
         self.assertRefusedReady("limit", "schemes: more")
@@ -276,8 +279,11 @@ class GatewayWorkerTests(TestCase):
         return ["--bus", self.bus.endpoint, "--bus-key", str(self.bus.folder / f"{name}.key"),
                 "--server-key", self.bus.server_key.decode()]
 
-    def command(self, *program, name="gpu"):
-        return self.bus.start("work", *self.options(name), "--scheme", "x", "--", *program)
+    def command(self, *program, options=None, name="gpu"):
+        started = self.bus.start("work", *(options or self.options(name)), "--scheme", "x", "--", *program)
+        # Before the end of the bus: workers outlive it.
+        self.addCleanup(started.kill)
+        return started
 
     def test_the_command_serves_over_a_network(self):
         program = self.command("sh", "-c", 'cat; printf " %s" "$1"', "sh")
@@ -315,7 +321,6 @@ class GatewayWorkerTests(TestCase):
         marks.mkdir()
         program = self.command("sh", "-c", f'touch {marks}/$$; [ "$(ls {marks} | wc -l)" -gt 1 ] || sleep 60; printf done')
         program.await_line("serving x:")
-        client = self.bus.client()
         # A local session of the client's principal, which the death of the gateway does not touch.
         acting = self.bus.client(hello=False)
         acting.say("HELLO EAR/1", client="acting", window="8", principal="key:test")
@@ -330,16 +335,16 @@ class GatewayWorkerTests(TestCase):
         self.assertResult(acting.terminal(), b"done")
         self.assertEqual(acting.rest(), [])
         self.assertEqual(len(list(marks.iterdir())), 2)
-        self.balance(client)
+        self.balance(self.admin)
 
     def test_a_killed_command_leaves_its_job_to_the_next_one(self):
-        first = self.command("sleep", "60")
+        first = self.command("sh", "-c", "while printf .; do sleep 0.05; done")
         first.await_line("serving x:")
         client = self.bus.remote()
         client.fetch("h", 1, "x:1")
-        eventually(lambda: self.bus.client().query("workers")["workers"][-1]["running"] == 1, "the job runs")
+        eventually(lambda: self.rows()[0]["running"] == 1, "the job runs")
         first.kill()
-        self.command("printf", "second").await_line("serving x:")
+        self.command("sh", "-c", "printf second").await_line("serving x:")
         self.assertResult(client.terminal(), b"second")
 
     # Keys.

@@ -67,7 +67,7 @@ struct Flight {
     /// Hash of its key.
     let keyHash: UInt32
     /// Its origin, separately for each set of credentials.
-    let scope: Int32
+    var scope: Int32
     /// Requests that wait for it directly.
     var interests = Chain()
     /// Flights that were redirected to it.

@@ -9,9 +9,26 @@ extension BrokerCore {
     /// Whether requests of a principal for URLs of a scheme are accepted, even if no worker is connected yet.
     mutating func takes(_ scheme: String, of principal: Int32) -> Bool {
         guard pools.open(for: scheme, of: principal) == nil else { return true }
-        guard let absence = pools.openAwaited(scheme, of: principal, now: clock) else { return false }
+        guard let absence = pools.openAwaited(scheme, now: clock) else { return false }
         setTimer(absence)
         return true
+    }
+
+    /// Moves requests of a principal that wait for the first worker of a scheme since the start of the broker to the
+    /// pool of its own worker. None has started, so all are in the queue. O(flights), once for each worker.
+    mutating func claim(_ scheme: String, for pool: Int32, of principal: Int32) {
+        guard let undecided = pools.undecided(scheme) else { return }
+        for flight in flights.indices where self.pool(of: flight) == undecided && flights[flight].phase == .queued {
+            let interests = flights.interests(of: flight).filter { queue.contains($0) }
+            guard let first = interests.first, self.principal(of: first) == principal else { continue }
+            for interest in interests { queue.remove(interest) }
+            let former = flights[flight].scope
+            let scope = scopeNumber(of: flights[flight].request, in: pool)
+            governor.flightJoined(scope)
+            flights[flight].scope = scope
+            leave(governor.flightLeft(former))
+            for interest in interests { enqueue(interest, for: flight) }
+        }
     }
 
     /// Number of the pool for requests of a principal.

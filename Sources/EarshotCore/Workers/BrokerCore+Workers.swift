@@ -147,6 +147,7 @@ extension BrokerCore {
             refuse(worker, "limit", detail, isRemote: isRemote)
             return
         }
+        if isRemote { for (scheme, pool) in zip(own, served) { claim(scheme, for: pool, of: principal) } }
         workers.joined(
             worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
             speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)

@@ -38,6 +38,8 @@ struct WorkerPool {
     private(set) var phase: Phase
     /// Number of users' own workers that serve it.
     var workers = 0
+    /// Whether a worker ever served it.
+    var wasServed = false
     /// Number of origins with its schemes.
     var origins = 0
     /// Flights that lost their worker. They are queued, but start first.

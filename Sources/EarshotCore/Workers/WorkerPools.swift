@@ -91,25 +91,23 @@ struct WorkerPools {
 
     /// Adds an own worker of a principal to the pools of its schemes: to all of them, or to none if a limit is reached.
     ///
-    /// A worker of the administrator also joins the pools of its schemes in which other principals' requests wait for a
-    /// worker, since those requests may have been for it.
-    ///
     /// - Returns: the pools; nil if a limit is reached.
     mutating func register(_ schemes: [String], of principal: Int32) -> [Int32]? {
         let keys = schemes.map { WorkerPool.Key(scheme: $0, principal: principal) }
-        guard hasRoom(for: keys.filter { numbers[$0] == nil }.count, of: principal) else { return nil }
-        var served = keys.map { numbers[$0] ?? add($0) }
-        if principal == PrincipalTable.administrator {
-            served += pools.indices.filter { number in
-                guard let scheme = pools[number].scheme, case .awaited = pools[number].phase else { return false }
-                return pools[number].principal != principal && schemes.contains(scheme)
-            }
-        }
-        for pool in served {
+        guard hasRoom(for: keys.count { numbers[$0] == nil }, of: principal) else { return nil }
+        return keys.map { key in
+            let pool = numbers[key] ?? add(key)
             if pools[pool].phase != .served { pools[pool].enter(.served) }
+            pools[pool].wasServed = true
             pools[pool].workers += 1
+            return pool
         }
-        return served
+    }
+
+    /// The pool of the administrator in which requests of other principals for a scheme wait since the start of the
+    /// broker, when nobody knew whose worker would come; nil if there is none.
+    func undecided(_ scheme: String) -> Int32? {
+        number(of: scheme, of: PrincipalTable.administrator).flatMap { pools[$0].wasServed ? nil : $0 }
     }
 
     private func hasRoom(for count: Int, of principal: Int32) -> Bool {
@@ -131,12 +129,12 @@ struct WorkerPools {
     /// workers of an earlier broker have returned.
     mutating func awaitOwnWorkers(until limit: Tick) { ownWorkersAwaitedUntil = limit }
 
-    /// Opens a pool for requests of a principal without an open one.
+    /// Opens the administrator's pool of a scheme without an open one. Requests of other principals wait there, too.
     ///
-    /// - Returns: nil if no worker is awaited or a limit is reached.
-    mutating func openAwaited(_ scheme: String, of principal: Int32, now: Tick) -> Absence? {
-        let key = WorkerPool.Key(scheme: scheme, principal: principal)
-        guard let end = ownWorkersAwaitedUntil, now < end, numbers[key] != nil || hasRoom(for: 1, of: principal) else {
+    /// - Returns: nil if no worker is awaited or the limit is reached.
+    mutating func openAwaited(_ scheme: String, now: Tick) -> Absence? {
+        let key = WorkerPool.Key(scheme: scheme, principal: PrincipalTable.administrator)
+        guard let end = ownWorkersAwaitedUntil, now < end, numbers[key] != nil || pools.count < limits.pools else {
             return nil
         }
         return awaitWorker(of: numbers[key] ?? add(key), until: end)

@@ -9,6 +9,19 @@ struct JobContent: Hashable, CustomStringConvertible {
     var url: String
     /// Header fields without the trailing LF.
     var fields: [UInt8]
+    /// Name of the pool of own workers, see `ReferenceModel.pool(for:of:)`; empty for the web, and for a JOB, which does not
+    /// name it. Not compared.
+    var pool: Substring = ""
+
+    static func == (one: JobContent, other: JobContent) -> Bool {
+        one.url == other.url && one.method == other.method && one.fields == other.fields
+    }
+
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(method)
+        hasher.combine(url)
+        hasher.combine(fields)
+    }
 
     init(method: String, url: String, fields: [UInt8]) {
         self.method = method
@@ -24,13 +37,19 @@ struct JobContent: Hashable, CustomStringConvertible {
 
     var description: String { "\(method) \(url)\(fields.isEmpty ? "" : " with fields")" }
 
-    var scheme: Substring { url.prefix { $0 != ":" } }
+    /// The scheme, or the pool of own workers.
+    var scheme: Substring { pool.isEmpty ? urlScheme : pool }
+
+    private var urlScheme: Substring { url.prefix { $0 != ":" } }
 
     /// Whether the supervisor's child workers serve it.
     var isOfWeb: Bool { Self.webSchemes.contains(scheme) }
 
-    /// `scheme://host:port` as written; `scheme:` without a host.
-    var origin: Substring {
+    /// `scheme://host:port` as written; `scheme:` without a host. After the pool of own workers.
+    var origin: Substring { pool.isEmpty ? urlOrigin : "\(pool) \(urlOrigin)" }
+
+    private var urlOrigin: Substring {
+        let scheme = urlScheme
         guard url.dropFirst(scheme.count).starts(with: "://") else { return url.prefix(scheme.count + 1) }
         var slashes = 0
         let end = url.utf8.firstIndex { byte in
@@ -64,7 +83,7 @@ final class FlightRecord {
         case over
     }
 
-    let content: FlightContent
+    var content: FlightContent
     /// Number in attempt IDs; nil until the first JOB.
     var id: UInt64?
     var phase = Phase.waiting

@@ -282,9 +282,10 @@ extension ReferenceModel {
             object(3, "\(content) goes to worker \(id.rawValue), which takes no work")
             return
         }
-        expect(worker.serves(content.scheme), 14, "\(content) goes to a worker of \(worker.schemes.sorted())")
         expect(job.attempt.broker == instance, 6, "\(job.attempt) names another broker")
         guard let flight = named(job.attempt.flight, content) else { return }
+        let scheme = flight.content.job.scheme
+        expect(worker.serves(scheme), 14, "\(content) of \(scheme) goes to a worker of \(worker.schemes.sorted())")
         switch flight.phase {
         case .waiting, .pausing: break
         case .running, .following, .ended, .over:
@@ -319,7 +320,7 @@ extension ReferenceModel {
         checkForm(of: job, flight)
         checkTurn(of: flight)
         let isHigh = servedClass(of: flight) == .high
-        if scopes[ScopeName(content)]?.start(flight, now: now) != true {
+        if scopes[ScopeName(flight.content.job)]?.start(flight, now: now) != true {
             object(9, "\(content) starts while its origin cools or is probed")
         }
         flight.attempts = job.attempt.attempt
@@ -327,7 +328,7 @@ extension ReferenceModel {
         flight.phase = .running(id)
         flight.maxBytes = job.maxBytes
         flight.isReturned = false
-        let origin = content.origin
+        let origin = flight.content.job.origin
         origins[origin]?.started(isHigh: isHigh, now: now)
         worker.leases[job.attempt] = PoolRecord.Lease(
             origin: origin, isHigh: isHigh, maxBytes: job.maxBytes,

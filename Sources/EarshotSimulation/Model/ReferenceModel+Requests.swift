@@ -52,7 +52,8 @@ extension ReferenceModel {
             }
         } else {
             let fields = fetch.httpFields.isEmpty ? Self.fields(of: fetch.options.cache) : fetch.httpFields
-            let job = JobContent(method: fetch.options.method, url: fetch.url, fields: fields)
+            var job = JobContent(method: fetch.options.method, url: fetch.url, fields: fields)
+            if !job.isOfWeb { job.pool = pool(for: job.scheme, of: Self.owner(of: fetch.handler).principal) }
             let redirect = job.isOfWeb ? fetch.options.redirect : .manual
             let alone = fetch.options.coalesces ? nil : request.serial
             join(request, FlightContent(job: job, redirect: redirect, key: fetch.options.key, alone: alone))
@@ -77,7 +78,7 @@ extension ReferenceModel {
         let ofHandler = requests(of: fetch.handler).count { $0.phase != .ended }
         if ofHandler > limits.requestsPerHandler { return "queue-full" }
         guard fetch.url.utf8.contains(UInt8(ascii: ":")) else { return "malformed-url" }
-        guard takes(fetch.url.prefix { $0 != ":" }) else { return "unsupported-scheme" }
+        guard takes(fetch.url.prefix { $0 != ":" }, of: Self.owner(of: fetch.handler).principal) else { return "unsupported-scheme" }
         let isShared = fetch.options.coalesces && !["GET", "HEAD"].contains(fetch.options.method)
         if isShared || fetch.options.method == "TRACE" { return "unsupported-method" }
         return fetch.httpFields.starts(with: "host:".utf8) ? "bad-header" : nil
@@ -135,11 +136,15 @@ extension ReferenceModel {
         let flight = FlightRecord(content)
         openFlights[content] = flight
         unnamedFlights[content.job, default: []].append(flight)
-        let origin = content.job.origin
-        origins[origin, default: OriginRecord(origin, limits.origins)].flightOpened(now: now)
-        scopes[ScopeName(content.job), default: ScopeRecord()].flights += 1
+        enterOrigin(content.job)
         adopt(flight)
         return (flight, true)
+    }
+
+    /// Counts an open flight at its origin.
+    func enterOrigin(_ job: JobContent) {
+        origins[job.origin, default: OriginRecord(job.origin, limits.origins)].flightOpened(now: now)
+        scopes[ScopeName(job), default: ScopeRecord()].flights += 1
     }
 
     /// Removes an open request from its flight. A flight without requests is cancelled: invariant 4.
@@ -209,6 +214,11 @@ extension ReferenceModel {
         flight.phase = .over
         openFlights[flight.content] = nil
         if let id = flight.id { flightsByID[id] = nil } else { forgetUnnamed(flight) }
+        leaveOrigin(flight)
+    }
+
+    /// Ends the count of a flight at its origin.
+    func leaveOrigin(_ flight: FlightRecord) {
         let job = flight.content.job
         scopeEnded(flight, isAnswered: false)
         let scope = ScopeName(job)

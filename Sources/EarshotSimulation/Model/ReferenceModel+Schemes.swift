@@ -4,9 +4,21 @@ internal import HeapModule
 
 /// Users' workers: service of schemes, waiting requests, and forced disconnection: invariant 14.
 extension ReferenceModel {
-    /// Returns whether requests for a scheme are accepted, possibly to wait for a worker.
-    func takes(_ scheme: Substring) -> Bool {
-        if JobContent.webSchemes.contains(scheme) || schemes[scheme]?.isDeserted == false { return true }
+    /// Name of the pool of own workers for a principal's requests: that of the principal, or else that of the
+    /// administrator.
+    func pool(for scheme: Substring, of principal: PrincipalName?) -> Substring {
+        let own = Self.pool(scheme, principal)
+        return schemes[own]?.isDeserted == false ? own : scheme
+    }
+
+    private static func pool(_ scheme: Substring, _ principal: PrincipalName?) -> Substring {
+        principal.map { "\($0) \(scheme)" } ?? scheme
+    }
+
+    /// Returns whether requests of a principal for a scheme are accepted, possibly to wait for a worker.
+    func takes(_ scheme: Substring, of principal: PrincipalName?) -> Bool {
+        if JobContent.webSchemes.contains(scheme) { return true }
+        if schemes[pool(for: scheme, of: principal)]?.isDeserted == false { return true }
         guard let end = ownWorkersAwaitedUntil, now < end else { return false }
         let absence = schemes[scheme, default: SchemeRecord()].isAwaited()
         moments.insert(Moment(at: end, subject: .deserted(scheme, absence: absence)))
@@ -24,7 +36,8 @@ extension ReferenceModel {
     func workerReady(_ ready: Ready, _ worker: PoolRecord) {
         let told = Set(ready.schemes.map { Substring($0) })
         let isOfWeb = told.isSuperset(of: JobContent.webSchemes)
-        worker.schemes = isOfWeb ? JobContent.webSchemes : told.subtracting(JobContent.webSchemes)
+        let own = told.subtracting(JobContent.webSchemes)
+        worker.schemes = isOfWeb ? JobContent.webSchemes : Set(own.map { Self.pool($0, ready.principal) })
         worker.isReady = true
         worker.isLeaving = isDraining
         worker.slots = ready.slots
@@ -34,9 +47,23 @@ extension ReferenceModel {
         worker.foreign = Set(ready.holds.filter { $0.broker != instance })
         if adoptionEnd != nil, ready.tellsHolds { worker.untold = worker.foreign }
         guard worker.isOwn else { return }
+        if let principal = ready.principal { for scheme in own { claim(scheme, of: principal) } }
         for scheme in worker.schemes { schemes[scheme, default: SchemeRecord()].workerCame() }
         let served = schemes.values.count { !$0.isDeserted }
         expect(served < limits.pools, 11, "\(served) schemes are served, with the web in \(limits.pools) pools")
+    }
+
+    /// Moves a principal's flights that wait for the first worker of any principal to the principal's own pool.
+    private func claim(_ scheme: Substring, of principal: PrincipalName) {
+        guard let record = schemes[scheme], !record.wasServed else { return }
+        for flight in openFlights.values where flight.content.job.pool == scheme && flight.phase == .waiting {
+            var owners: Set<PrincipalName?> = []
+            flight.forEachRequest { owners.insert(Self.owner(of: $0.name.handler).principal) }
+            guard owners == [principal] else { continue }
+            leaveOrigin(flight)
+            flight.content.job.pool = Self.pool(scheme, principal)
+            enterOrigin(flight.content.job)
+        }
     }
 
     /// Handles the loss of a worker: another one for its schemes is awaited for a limited time.

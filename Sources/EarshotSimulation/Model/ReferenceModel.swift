@@ -262,6 +262,8 @@ final class ReferenceModel {
             guard let worker = pool[id] else { return }
             worker.askedAt = nil
             if !worker.isReady, isTakenIn { workerReady(ready, worker) }
+            // A worker of another machine that is not taken in loses its connection.
+            if !worker.isReady, !isTakenIn, ready.principal != nil { putOut(worker) }
         case .workerSaid(let id, let message, let body): workerSaid(message, body, by: id, hasRetried: hasRetried)
         case .workerSaidNonsense(let id, let error): workerSaidNonsense(error, by: id, hasRetried: hasRetried)
         case .workerDisconnected(let id, let isAlive): workerDisconnected(id, isProcessAlive: isAlive)

@@ -1,4 +1,4 @@
-/// Model's state of a scheme served by users' workers: invariant 14.
+/// Model's state of a scheme of a principal served by users' workers: invariant 14.
 struct SchemeRecord {
     /// Number of workers that serve it.
     private(set) var workers = 0
@@ -6,9 +6,12 @@ struct SchemeRecord {
     private(set) var absence = 0
     /// Whether no worker came back in time.
     private(set) var isDeserted = false
+    /// Whether a worker ever served it.
+    private(set) var wasServed = false
 
     mutating func workerCame() {
         workers += 1
+        wasServed = true
         isDeserted = false
     }
 

@@ -30,6 +30,7 @@ struct BrokerUnderTest {
         core = BrokerCore(
             workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), facilities: facilities,
             seed: instance.rawValue)
+        core.expectGateway(Trial.proof)
         self.canary = canary
     }
 
@@ -143,6 +144,9 @@ struct BrokerUnderTest {
             return .workerSaid(id, .done(completion), body)
         case (.foreignScheme, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.schemes = (0..<Setting.mostSchemes).map { "own\($0)" }
+            return .workerSaid(id, .ready(ready), body)
+        case (.foreignPool, .workerSaid(let id, .ready(var ready), let body)) where ready.principal != nil:
+            (ready.principal, ready.proof) = (nil, nil)
             return .workerSaid(id, .ready(ready), body)
         case (.unboundedWorker, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.slots += 1

@@ -57,6 +57,9 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A user's worker gets jobs of schemes that it did not register.
     case foreignScheme = "foreign-scheme"
 
+    /// A worker of one principal serves all of them.
+    case foreignPool = "foreign-pool"
+
     /// A user's worker gets one job more than it has slots.
     case unboundedWorker = "unbounded-worker"
 
@@ -100,7 +103,7 @@ public enum Canary: String, CaseIterable, Sendable {
         // A class below `high` gets its share of an additional slot.
         case .unboundedWorker: [7, 11]
         case .purgedBeforeLease, .splicedBody: [12]
-        case .foreignScheme, .killedOwnWorker, .desertedScheme: [14]
+        case .foreignScheme, .foreignPool, .killedOwnWorker, .desertedScheme: [14]
         case .sharedGift, .lostGift: [15]
         case .foreignTerminal: [16]
         // Another principal's request counts as one's own: its ID is in use, or its file is given away.

@@ -22,6 +22,9 @@ extension World {
         try tell(.workerConnected(WorkerID(rawValue: link)))
         var ready = Ready(slots: workers[number].slots)
         ready.pid = number + 1
+        if setting.has(.principals), isOwn(number), number.isMultiple(of: 2) {
+            (ready.principal, ready.proof) = (PrincipalName("uid:\(number / 2 % 3)"), Trial.proof)
+        }
         if !workers[number].schemes.isEmpty { ready.schemes = workers[number].schemes }
         if setting.has(.foreignHolds), random.perMille(300) {
             let other = BrokerInstance(rawValue: 0xf0)

@@ -272,7 +272,7 @@ struct OriginGovernorTests {
         }
         #expect(bed.governor.origins.count == 0 && bed.governor.scopes.count == 0)
         let url = try FetchURL("http://a.example/")
-        #expect(bed.governor.origin(of: url, hash: UInt32(truncatingIfNeeded: url.originHash)) == nil)
+        #expect(bed.governor.origin(of: url, in: 7, hash: UInt32(truncatingIfNeeded: url.originHash)) == nil)
     }
 
     @Test func `a scope without flights is kept for its cool-down, up to the limit`() throws {

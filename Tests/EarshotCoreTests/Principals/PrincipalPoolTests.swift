@@ -109,21 +109,28 @@ struct PrincipalPoolTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `a principal's request to a new broker goes to the first worker that may serve it`() {
+    @Test mutating func `requests to a new broker go to the first worker that may serve them`() {
         for principal in [nil, 0] as [Int?] {
             rig = CoreRig(secret: "s")
             rig.core.expectGateway(Self.proof)
             rig.core.awaitOwnWorkers(until: rig.now.advanced(byMilliseconds: 1_000))
-            let a = client(1, of: 0)
-            rig.pass { $0.fetch("h", "1", "x:1", by: a) }
-            let other = worker(1, of: 1)
+            let (a, b) = (client(1, of: 0), client(2, of: 1))
+            rig.pass { rig in
+                for number in 1...3 { rig.fetch("h", "\(number)", "x:\(number % 2)", by: a) }
+                rig.fetch("h", "1", "x:1", by: b)
+            }
+            #expect(rig.core.audit() == [])
             let own = worker(2, of: principal)
             rig.pass()
-            let job = rig.jobs[0]
-            rig.pass { $0.done(job, by: own) }
-            #expect(rig.terminals(for: a) == ["h 1 200"])
+            let jobs = rig.jobs
+            #expect(jobs.map(\.url).sorted() == (principal == nil ? ["x:0", "x:1", "x:1"] : ["x:0", "x:1"]))
             #expect(rig.core.audit() == [])
-            for worker in [own, other] { rig.pass { $0.core.workerLost(worker, now: $0.now) } }
+            rig.pass { rig in for job in jobs { rig.done(job, by: own) } }
+            #expect(rig.terminals(for: a).sorted() == ["h 1 200", "h 2 200", "h 3 200"])
+            #expect(rig.terminals(for: b) == (principal == nil ? ["h 1 200"] : []))
+            rig.wait(milliseconds: 1_000)
+            #expect(rig.terminals(for: b) == (principal == nil ? [] : ["h 1 unsupported-scheme"]))
+            rig.pass { $0.core.workerLost(own, now: $0.now) }
             rig.wait(milliseconds: rig.core.limits.poolAbsenceMilliseconds)
             #expect(rig.core.pools.count == 1)
             #expect(rig.core.audit() == [])

@@ -41,7 +41,8 @@ struct WorkerFleetTests {
         fleet.connected(id, now: Self.now)
         #expect(fleet.count == 1 && fleet.indices.map { fleet[$0].phase } == [.joining])
         fleet.joined(
-            0, pools: [2], of: PrincipalTable.administrator, slots: 3, pid: 77, hearsDrain: true, speaksHTTP2: false, isDraining: false)
+            0, pools: [2], of: PrincipalTable.administrator, slots: 3, pid: 77, hearsDrain: true, speaksHTTP2: false,
+            isDraining: false)
         #expect(fleet[0].phase == .ready && fleet[0].pid == 77 && fleet[0].hearsDrain && !fleet[0].speaksHTTP2)
         #expect(fleet[0].isOwn && fleet.freeSlots(of: 0) == 3)
         fleet.drain(0)
@@ -482,6 +483,7 @@ extension WorkerFleet {
         _ worker: Int32, slots: Int = 8, pools: [Int32] = WorkerFleetTests.web, isDraining: Bool = false
     ) {
         joined(
-            worker, pools: pools, slots: slots, pid: 1, hearsDrain: false, speaksHTTP2: true, isDraining: isDraining)
+            worker, pools: pools, of: PrincipalTable.administrator, slots: slots, pid: 1, hearsDrain: false,
+            speaksHTTP2: true, isDraining: isDraining)
     }
 }

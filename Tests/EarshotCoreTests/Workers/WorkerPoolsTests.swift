@@ -79,7 +79,7 @@ struct WorkerPoolsTests {
             #expect(absence.end == Self.now.advanced(byMilliseconds: 100))
             #expect(pools.isAwaited(absence.pool, serial: absence.serial))
         case .openAwaited:
-            let timer = pools.openAwaited("s", of: Self.owner, now: Self.now)
+            let timer = pools.openAwaited("s", now: Self.now)
             let absence = try #require(timer)
             #expect(absence.end == Self.ownWorkersEnd)
             #expect(pools.isAwaited(absence.pool, serial: absence.serial))
@@ -137,7 +137,7 @@ struct WorkerPoolsTests {
         #expect(pools.count == 2)
         pools.originForgotten(by: number)
         #expect(pools.count == 1 && pools.number(of: "s", of: Self.owner) == nil)
-        let timer = pools.openAwaited("t", of: Self.owner, now: Self.now)
+        let timer = pools.openAwaited("t", now: Self.now)
         let absence = try #require(timer)
         pools.originAdded(to: absence.pool)
         pools.originForgotten(by: absence.pool)
@@ -155,7 +155,7 @@ struct WorkerPoolsTests {
         #expect(served.map { pools[$0].scheme } == ["s", "t"])
         #expect(served.map { pools[$0].workers } == [2, 1])
         #expect(pools.register([], of: Self.owner) == [])
-        #expect(pools.openAwaited("u", of: Self.owner, now: Self.now) == nil)
+        #expect(pools.openAwaited("u", now: Self.now) == nil)
         #expect(pools.count == 3 && pools.checkInvariants() == [])
         pools.limits.pools = 2
         #expect(pools.checkInvariants() == ["11: 3 pools"])
@@ -165,13 +165,13 @@ struct WorkerPoolsTests {
     func `own workers of an earlier broker are awaited for a time`(offset: Int, isOpened: Bool) {
         var pools = Self.pools()
         let now = Self.ownWorkersEnd.advanced(byMilliseconds: offset)
-        #expect((pools.openAwaited("s", of: Self.owner, now: now) != nil) == isOpened)
+        #expect((pools.openAwaited("s", now: now) != nil) == isOpened)
         #expect((pools.open(for: "s", of: Self.owner) != nil) == isOpened)
     }
 
     @Test func `without an earlier broker no own worker is awaited`() {
         var pools = WorkerPools(limits: WorkerPools.Limits(pools: 10, absenceMilliseconds: 100))
-        #expect(pools.openAwaited("s", of: Self.owner, now: Self.now) == nil && pools.count == 1)
+        #expect(pools.openAwaited("s", now: Self.now) == nil && pools.count == 1)
     }
 
     @Test func `the flight that returned last starts first, suspects start in order, accused ones before others`() {
