@@ -88,6 +88,9 @@ extension BrokerCore {
                 let scopes = scopes[origin, default: []]
                 json.object { json in
                     json.member("origin", governor.origins[origin].origin.description)
+                    if let name = principals.name(of: pools[governor.origins[origin].pool].principal) {
+                        json.member("principal", name.description)
+                    }
                     json.member("running", Int(governor.origins[origin].running))
                     json.member("limit", Int(governor.origins[origin].limit))
                     json.member("spacing-ms", Int(governor.origins[origin].spacingMilliseconds))

@@ -61,7 +61,9 @@ import Testing
                 let index = Int.random(in: 5..<head.count, using: &generator)
                 head[index] = UInt8.random(in: 0...255, using: &generator)
             }
-            guard case .forward(let passed) = try rule().verdict(on: head, isFirst: true, proof: proof) else { continue }
+            guard case .forward(let passed) = try rule().verdict(on: head, isFirst: true, proof: proof) else {
+                continue
+            }
             if let message = try? ClientMessage(head: passed), case .hello(let hello) = message {
                 #expect(hello.principal?.description == "key:laptop")
             }

@@ -3,14 +3,16 @@
 import hashlib
 import json
 import os
+import pathlib
 import signal
+import sys
 
 import zmq
 
 from support.harness import TestCase
 from support.network import NetworkBus, RemoteClient
 from support.origin import body
-from support.processes import eventually, watch_all
+from support.processes import Program, eventually, watch_all
 from support.puller import pull
 
 MOST_BYTES = 4 << 20
@@ -180,6 +182,11 @@ class GatewayWorkerTests(TestCase):
         self.assertResult(theirs.terminal(), b"second")
         rows = {row["principal"]: row["schemes"] for row in self.admin.query("workers")["workers"] if "principal" in row}
         self.assertEqual(rows, {"key:test": ["x"], "key:other": ["x"]})
+        for client in (mine, theirs):
+            client.fetch("h", 2, "x:same")
+        first.job(), second.job()
+        origins = [(row["origin"], row["principal"]) for row in self.admin.query("origins")["origins"]]
+        self.assertEqual(sorted(origins), [("x:", "key:other"), ("x:", "key:test")])
 
     def test_a_worker_of_the_bus_serves_clients_without_their_own(self):
         local = self.command("sh", "-c", "printf local", options=["--runtime", self.bus.runtime])
@@ -346,6 +353,24 @@ class GatewayWorkerTests(TestCase):
         first.kill()
         self.command("sh", "-c", "printf second").await_line("serving x:")
         self.assertResult(client.terminal(), b"second")
+
+    def test_a_function_in_Python_serves_over_a_network(self):
+        (self.bus.folder / "served.py").write_text("def answer(job):\n    return job.url.encode() * int(job.url[2:])\n")
+        package = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
+        program = Program([sys.executable, "-B", "-m", "earshot.worker", "served:answer", "--scheme", "x", *self.options()],
+                          cwd=self.bus.folder, environment={**os.environ, "PYTHONPATH": str(package)})
+        self.addCleanup(program.kill)
+        eventually(self.rows, "it serves")
+        client = self.bus.remote()
+        client.hold()
+        client.fetch("h", 1, "x:3")
+        self.assertResult(client.terminal(), b"x:3x:3x:3")
+        client.fetch("h", 2, "x:50000")
+        self.assertEqual(pull(client, client.terminal()), b"x:50000" * 50_000)
+        client.fetch("h", 3, "x:5000000")
+        self.assertFailed(client.terminal(), "too-large")
+        program.signal(signal.SIGTERM)
+        self.assertEqual(program.wait(), 0, program.describe())
 
     # Keys.
 

@@ -5,6 +5,7 @@ enum SentErrors {
     private static var patterns: [Regex<(Substring, Substring)>] {
         [
             /refuse\(\s*client, "([a-z-]+)"/,
+            /refuse\(\s*worker, "([a-z-]+)"/,
             /\.error\(\s*code: "([a-z-]+)"/,
             /putOut\(worker, "([a-z-]+)"/,
             /ErrorReply\(\s*code: "([a-z-]+)"/,

@@ -196,7 +196,8 @@ extension BrokerCore {
             throw Refusal(code: .malformedURL, detail: error.description)
         }
         // A user's own worker may disappear with the broker, and its scheme is not on disk.
-        guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme), of: handlers[handler].principal) else {
+        guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme), of: handlers[handler].principal)
+        else {
             throw Refusal(code: .unsupportedScheme)
         }
         guard let method = HTTPMethod(fetch.options.method), method.isAllowed,
@@ -232,7 +233,8 @@ extension BrokerCore {
         _ interest: Int32, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?, of client: ClientID
     ) {
         let flight = openFlight(
-            request, redirect: request.url.isHTTP ? options.redirect : .manual, in: pool(for: request.url, of: interest),
+            request, redirect: request.url.isHTTP ? options.redirect : .manual,
+            in: pool(for: request.url, of: interest),
             partition: partition(of: interest, request, options), isAlone: !options.coalesces, body: body,
             mode: options.cache)
         if flight.isNew { requestHeads.add(RequestHeads.counted(request), for: .flight(flight.number), of: client) }

@@ -97,7 +97,8 @@ extension BrokerCore {
         of flight: Int32, as attempt: AttemptID, to worker: Int32, maxBytes: Int?
     ) -> (resume: Job.Resume, part: GrowingPart)? {
         guard let part = parts.take(flight) else { return nil }
-        guard !workers[worker].isRemote, part.bytes <= maxBytes ?? .max, let validator = part.body.validator.ifRange else {
+        guard !workers[worker].isRemote, part.bytes <= maxBytes ?? .max, let validator = part.body.validator.ifRange
+        else {
             delete(part)
             return nil
         }

@@ -163,7 +163,7 @@ extension BrokerCore {
     }
 
     /// Refuses a READY. A worker of this machine may send another one; the connection of one that the gateway relays is
-    /// closed, since it takes the place of another.
+    /// closed, since there are few of them.
     private mutating func refuse(_ worker: Int32, _ code: String, _ detail: String, isRemote: Bool) {
         let id = workers[worker].id
         actions.append(.worker(.send(id, .error(code: code, detail: detail))))

@@ -46,7 +46,8 @@ struct RelayRule {
             guard case .hello(var hello) = try ClientMessage(head: head) else { return .forward(head) }
             guard hello.principal == nil, hello.proof == nil else {
                 return refusal(
-                    of: "HELLO", "not-authorized", "the gateway names the principal of a key: remove principal and proof")
+                    of: "HELLO", "not-authorized",
+                    "the gateway names the principal of a key: remove principal and proof")
             }
             hello.principal = principal
             hello.proof = proof

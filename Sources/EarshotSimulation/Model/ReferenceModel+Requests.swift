@@ -78,7 +78,9 @@ extension ReferenceModel {
         let ofHandler = requests(of: fetch.handler).count { $0.phase != .ended }
         if ofHandler > limits.requestsPerHandler { return "queue-full" }
         guard fetch.url.utf8.contains(UInt8(ascii: ":")) else { return "malformed-url" }
-        guard takes(fetch.url.prefix { $0 != ":" }, of: Self.owner(of: fetch.handler).principal) else { return "unsupported-scheme" }
+        guard takes(fetch.url.prefix { $0 != ":" }, of: Self.owner(of: fetch.handler).principal) else {
+            return "unsupported-scheme"
+        }
         let isShared = fetch.options.coalesces && !["GET", "HEAD"].contains(fetch.options.method)
         if isShared || fetch.options.method == "TRACE" { return "unsupported-method" }
         return fetch.httpFields.starts(with: "host:".utf8) ? "bad-header" : nil

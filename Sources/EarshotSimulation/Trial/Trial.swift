@@ -6,7 +6,9 @@ struct Trial {
     static let instance = BrokerInstance(rawValue: 0x5eed)
     /// Secret with which workers of principals come through the gateway.
     static let proof: GatewayProof = {
-        guard let proof = GatewayProof(String(repeating: "5eed", count: 16)) else { preconditionFailure("a valid proof") }
+        guard let proof = GatewayProof(String(repeating: "5eed", count: 16)) else {
+            preconditionFailure("a valid proof")
+        }
         return proof
     }()
     /// Number of events between two audits of all tables.

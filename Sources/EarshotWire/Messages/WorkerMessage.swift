@@ -214,9 +214,9 @@ public struct Ready: Equatable, Sendable {
         writer.field("drain", if: hearsDrain, "yes")
         writer.field("http2", if: speaksHTTP2, "yes")
         writer.field("files", if: needsFiles, "yes")
-        writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
         writer.field("principal", principal?.description)
         writer.field("proof", proof?.description)
+        writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
         return writer.finished()
     }
 }

@@ -197,7 +197,9 @@ struct KeyCommand: ParsableCommand {
     struct List: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List the keys of clients.",
-            discussion: "Columns: name, role (of a worker with the name that it serves), state (valid or expired), time of expiry or -, public key.")
+            discussion:
+                "Columns: name, role (of a worker with the name that it serves), state (valid or expired), time of expiry or -, public key."
+        )
 
         @OptionGroup(title: "Output") var format: FormatOptions
         @OptionGroup(title: "Bus") var place: Place

@@ -150,7 +150,9 @@ struct WorkerPoolsTests {
     @Test func `a worker serves all of its schemes, or none if there are too many`() {
         var pools = Self.pools(.served, limit: 3)
         #expect(pools.register(["s", "t", "u"], of: Self.owner) == nil)
-        #expect(pools.number(of: "t", of: Self.owner) == nil && pools.number(of: "s", of: Self.owner).map { pools[$0].workers } == 1)
+        #expect(
+            pools.number(of: "t", of: Self.owner) == nil
+                && pools.number(of: "s", of: Self.owner).map { pools[$0].workers } == 1)
         let served = pools.register(["s", "t"], of: Self.owner) ?? []
         #expect(served.map { pools[$0].scheme } == ["s", "t"])
         #expect(served.map { pools[$0].workers } == [2, 1])
