@@ -178,6 +178,29 @@ class SubmitTests(TestCase):
             done = [line for line in log.read_text().splitlines() if '"status":200' in line]
             self.assertEqual(len(done), 301, "each body once")
 
+    def test_failures_that_another_subscriber_has_do_not_end_the_process(self):
+        """The broker does not count a failure as pending while `wait` has it."""
+        with Origin() as origin, Bus(workers=1) as bus:
+            before = set(marked(bus.mark))
+            failing = [f"{origin.url}/gate/failed?bytes=200&n={number}" for number in range(2)]
+            (bus.folder / "list").write_text("\n".join([*failing, f"{origin.url}/gate/last"]))
+            submit = bus.run("submit", "-i", "list", "-d", "out", "--log", "log", "--max-bytes", "150", "--handler", "submit/h")
+            requests = [line.split()[1].decode() for line in submit.stdout.splitlines()]
+            process = set(marked(bus.mark)) - before
+            wait = bus.start("wait", "submit/h")
+            eventually(lambda: b"\t2\tsubmit/h\n" in bus.run("list", "--handlers").stdout, "both have subscribed")
+            origin.open_gate("failed")
+            for request in requests[:2]:
+                wait.await_line(f"submit/h {request} ")
+            eventually(lambda: (bus.folder / "log").read_text().count('"code":"too-large"') == 2, "the process has them, too")
+            # The process asks the broker before this command does.
+            bus.run("list", "submit/h")
+            self.assertEqual(process & set(marked(bus.mark)), process)
+            origin.open_gate("last")
+            self.assertEqual(wait.wait(), 2, wait.describe())
+            eventually(lambda: set(marked(bus.mark)) <= before, "the process ends", 30)
+            self.assertEqual(len(list((bus.folder / "out").iterdir())), 1)
+
     def test_one_more_process_at_most_waits_for_that_which_writes_the_bodies(self):
         with Origin() as origin, Bus(workers=1) as bus:
             before = set(marked(bus.mark))

@@ -10,14 +10,16 @@ final class PendingCount {
     private let pattern: HandlerPattern
     /// Number by the last answer; nil before it.
     private(set) var value: Int?
+    /// Whether requests are pending other than those in ``kept``; true before the first answer.
+    private var hasOthers = true
     /// Sum over the pages of an incomplete answer.
     private var sum = 0
     private var isAsking = false
     /// Whether results arrived after the open query.
     private var isStale = false
     private var isScheduled = false
-    /// Requests whose failures stay on disk, and which therefore count as pending. At most the durable requests of the
-    /// handler.
+    /// Requests whose failures stay on disk. They count as pending, except while another subscriber has not acknowledged
+    /// them. At most the durable requests of the handler.
     private var kept: Set<RequestKey> = []
 
     init(_ pattern: HandlerPattern) {
@@ -26,7 +28,7 @@ final class PendingCount {
 
     /// Whether no request is pending but those whose failures stay, and all results have arrived with their bodies.
     func isZero(_ session: BusSession) -> Bool {
-        value.map { $0 <= kept.count } == true && !isAsking && !isScheduled && !session.connection.isReadingBodies
+        !hasOthers && !isAsking && !isScheduled && !session.connection.isReadingBodies
     }
 
     /// Whether a failure stays on disk.
@@ -60,15 +62,47 @@ final class PendingCount {
         if isKept { kept.insert(key) } else { kept.remove(key) }
     }
 
-    /// Takes the JSON of an answer to the query.
-    func take(_ json: [UInt8], _ session: BusSession) {
+    /// Takes the JSON of an answer to one of its queries.
+    func take(_ query: Query, _ json: [UInt8], _ session: BusSession) {
         guard let answer = JSONValue(json) else { return }
+        switch query {
+        case .handlers: takeHandlers(answer, session)
+        case .requests: takeRequests(answer, session)
+        default: break
+        }
+    }
+
+    private func takeHandlers(_ answer: JSONValue, _ session: BusSession) {
         sum += HandlerRow.rows(answer).reduce(0) { $0 + $1.pending }
         if let after = answer.member("handlers-next")?.text {
             session.connection.query(.handlers, QueryPage(after: after, handler: pattern))
             return
         }
         value = sum
+        hasOthers = sum > kept.count
+        // The number may exclude some of the kept ones, so the requests themselves decide.
+        if sum > 0, !hasOthers {
+            session.connection.query(.requests, QueryPage(handler: pattern))
+        } else {
+            answered(session)
+        }
+    }
+
+    private func takeRequests(_ answer: JSONValue, _ session: BusSession) {
+        hasOthers = RequestRow.rows(answer).contains { !hasEnded($0) }
+        if !hasOthers, let after = answer.member("requests-next")?.text {
+            session.connection.query(.requests, QueryPage(after: after, handler: pattern))
+        } else {
+            answered(session)
+        }
+    }
+
+    /// Whether a request does not count as pending here.
+    private func hasEnded(_ row: RequestRow) -> Bool {
+        row.state == .delivering || row.code != nil && row.key.map { kept.contains($0) } == true
+    }
+
+    private func answered(_ session: BusSession) {
         isAsking = false
         if isStale, !isScheduled { ask(session) }
     }

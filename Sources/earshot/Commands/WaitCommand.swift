@@ -16,8 +16,8 @@ struct WaitCommand: ParsableCommand {
             The command subscribes to the handler. It acknowledges results without storing them, except durable ones: \
             these stay on disk for `earshot watch`. At most 1023 durable results can wait for that.
 
-              earshot submit --handler night/backup --durable https://example.org/dump
-              earshot wait --timeout 3600 night/backup && earshot watch -d out --count 1 night/backup
+              earshot submit --handler night/a --durable https://example.org/dump
+              earshot wait --timeout 3600 night/a && earshot watch -d out --count 1 night/a
             """)
 
     /// Window of the session. Durable results stay unacknowledged in it, and each may have an inline body of 64 KiB.
@@ -85,7 +85,7 @@ final class HandlerWait {
     func take(_ event: ClientEvent, _ session: BusSession) {
         switch event {
         case .terminal(let delivery, _): take(delivery, session)
-        case .answer(_, let json): pending.take(json, session)
+        case .answer(let query, let json): pending.take(query, json, session)
         case .refused(let reply): session.end(Refused.complaint(reply))
         case .state(.connected): pending.ask(session)
         case .accepted, .progress, .cancelled, .removed, .changed, .state: break

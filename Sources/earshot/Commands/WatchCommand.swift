@@ -90,8 +90,8 @@ struct WatchCommand: ParsableCommand {
                     } catch {
                         session.end(Complaint(.other, "\(error)"))
                     }
-                case .answer(.handlers, let json): pending?.take(json, session)
-                case .answer: Complaint.say("listening to \(handler)")
+                case .answer(.ping, _): Complaint.say("listening to \(handler)")
+                case .answer(let query, let json): pending?.take(query, json, session)
                 case .state(.connected): pending?.ask(session)
                 case .refused(let reply):
                     session.end(Complaint(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))"))

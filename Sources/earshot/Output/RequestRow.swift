@@ -33,6 +33,9 @@ struct RequestRow {
         return RequestKey(handler, id)
     }
 
+    /// State; nil for one of a newer broker.
+    var state: RequestState? { text("state").flatMap { RequestState(rawValue: $0) } }
+
     /// Principal of its handler; nil for one of the client's own.
     var principal: String? { text("principal") }
 
