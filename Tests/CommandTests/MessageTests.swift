@@ -95,6 +95,15 @@ import Testing
         }
     }
 
+    @Test func `the examples of the help stay on their lines`() {
+        let groups = Earshot.configuration.groupedSubcommands.flatMap(\.subcommands)
+        for command in [Earshot.self] + groups + CacheCommand.configuration.subcommands {
+            for line in Earshot.helpMessage(for: command, columns: 400).split(separator: "\n") {
+                #expect(line.count < 80 || !line.hasPrefix("  earshot "), "\(command): \(line)")
+            }
+        }
+    }
+
     @Test func `each option belongs to one section of the help`() {
         for name in ["redirect", "cache", "cookies", "timeout", "a-later-option"] {
             #expect(HTTPSection.contains(name) != HandlingSection.contains(name))

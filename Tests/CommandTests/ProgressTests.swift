@@ -174,7 +174,7 @@ import Testing
         ),
         (
             #"{"state":"queued","waits-for":"origin","origin":"http://h","running":5,"limit":6,"reason":"reserved"}"#,
-            "waiting: reserved"
+            "waiting: 5 of 6 transfers run, and the last is reserved for class high"
         ),
         (
             #"{"state":"backing-off","waits-for":"retry","retry-in-ms":1,"reason":"r"}"#,

@@ -108,6 +108,7 @@ private func sample(
         let text = try view().screen(columns: 100, rows: 40).map(\.text)
         #expect(text[1] == "requests  pending 4  answered 3  failed 3  removed 0")
         #expect(text[3] == "queue     high 1  normal 2  low 0  background 0")
+        #expect(text[4] == "flights   running 3  queued 1", "others only if there are any")
         #expect(text[5] == "ratios    cache - now, 50 % in all  shared - now, 20 % in all")
         #expect(text[6] == "workers   71 3/64  72 draining 0/64")
         let origins = try #require(text.firstIndex { $0.hasPrefix("  ORIGIN") })

@@ -229,6 +229,7 @@ class DownloaderTests(TestCase):
         self.assertFalse(os.path.exists(self.bus.folder / "out"))
         line = json.loads(self.done("--dry-run", "--json", "-I", urls[0]))
         self.assertEqual(line, {"method": "HEAD", "url": urls[0]})
+        self.assertEqual(self.done("--dry-run", "http://bücher.example/ü").decode(), "GET http://bücher.example/ü\n")
         self.assertEqual(self.origin.log(), [])
 
     def test_a_dry_run_reports_invalid_options_of_a_list_and_no_secrets(self):

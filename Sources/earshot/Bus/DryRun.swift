@@ -1,3 +1,5 @@
+internal import EarshotClient
+
 /// List of the requests that `earshot get` would send.
 struct DryRun {
     let method: String
@@ -32,7 +34,7 @@ struct DryRun {
                 line.member("path", path)
                 lines.add(line.finished())
             } else {
-                let shown = verbosely ? sent : URLText.discreet(sent)
+                let shown = TerminalText.escaped(verbosely ? entry.url : URLText.discreet(entry.url))
                 lines.add(Array("\(method) \(shown)\(path.map { " -> \($0)" } ?? "")\n".utf8))
             }
             tally.countSuccesses(1)

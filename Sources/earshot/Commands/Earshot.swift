@@ -14,7 +14,7 @@ struct Earshot: ParsableCommand {
 
               earshot serve                       # run the bus, until Ctrl-C
               earshot get https://example.org/    # fetch a URL to standard output
-              earshot -V                          # show the versions of program and libraries
+              earshot -V                          # versions of program and libraries
 
             Help topics, for `earshot help TOPIC`:
             \(HelpTopic.list)

@@ -21,7 +21,7 @@ struct RetryCommand: ParsableCommand {
             `earshot get -i LIST --failed FILE`, and then `earshot get -i FILE`.
 
               earshot retry night/backup              # all failures of the handler
-              earshot retry --code timeout night/     # of all handlers below night, those that timed out
+              earshot retry --code timeout night/     # timeouts of handlers below night
               earshot retry night/backup 7 8          # two requests
             """)
 

@@ -17,11 +17,11 @@ enum WaitReason {
         case "retry": return "waiting\(pause(answer, "retry-in-ms")): an attempt failed, and is repeated"
         case "spacing": return "waiting\(pause(answer, "starts-in-ms")): spacing of transfers from \(origin)"
         case "origin":
-            // With a free transfer, the broker has another reason: the last one is reserved for class high.
             guard let running = answer.member("running")?.text.flatMap({ Int($0) }),
-                let limit = answer.member("limit")?.text.flatMap({ Int($0) }), running >= limit
+                let limit = answer.member("limit")?.text.flatMap({ Int($0) })
             else { break }
-            return "waiting: \(running) of \(limit) transfers from \(origin) run"
+            guard running < limit else { return "waiting: \(running) of \(limit) transfers from \(origin) run" }
+            return "waiting: \(running) of \(limit) transfers run, and the last is reserved for class high"
         default: break
         }
         return "waiting: " + (answer.member("reason")?.text ?? wait)

@@ -225,7 +225,13 @@ struct TopView {
             Line(text: "queue     " + counts("queue", ["high", "normal", "low", "background"])),
             Line(
                 text: "flights   "
-                    + counts("flights-now", ["running", "queued", "asking", "backing-off", "following", "cancelling"])),
+                    + counts(
+                        "flights-now",
+                        // All six together exceed 80 columns.
+                        ["running", "queued"]
+                            + ["asking", "backing-off", "following", "cancelling"].filter {
+                                sample.count("flights-now.\($0)") > 0
+                            })),
             Line(
                 text: "ratios    "
                     + [
