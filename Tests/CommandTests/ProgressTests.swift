@@ -84,6 +84,7 @@ import Testing
         #expect(lines(snapshot) == ["film.iso  1.0 MiB of unknown size  1.0 MiB/s"])
         snapshot.transfers = []
         #expect(lines(snapshot) == [], "nothing has arrived")
+        #expect(ProgressText.plain(snapshot) == "nothing received yet")
     }
 
     @Test func `many files have their counts and the transfers that run`() {

@@ -40,10 +40,9 @@ struct ProgressText {
     static func plain(_ snapshot: RunSnapshot) -> String {
         var parts: [String]
         if snapshot.known == 1, !snapshot.isListing {
-            let transfer = snapshot.transfers.first
-            let size = transfer.map { Self.size($0) } ?? "0 B"
+            guard let transfer = snapshot.transfers.first else { return snapshot.waiting ?? "nothing received yet" }
             parts = [
-                [transfer?.name, transfer.flatMap { Self.percent($0) }, size].compactMap(\.self).joined(separator: " ")
+                [transfer.name, percent(transfer), size(transfer)].compactMap(\.self).joined(separator: " ")
             ]
         } else {
             parts = [counts(snapshot) + " files"]
