@@ -64,6 +64,8 @@ struct WorkerFleet {
     var limits: Limits
     private var workers = Slab<WorkerSession>()
     private var numbers: [WorkerID: Int32] = [:]
+    /// Number of workers on other machines.
+    private var remoteCount = 0
     /// Number of workers that must report an earlier broker's work before anything starts; nil if none is awaited.
     private var awaitedWorkers: Int?
 
@@ -114,7 +116,8 @@ struct WorkerFleet {
     /// Whether a worker is on another machine.
     @inline(__always)
     func isRemote(_ id: WorkerID) -> Bool {
-        guard let worker = numbers[id] else { return false }
+        // A bus without such workers pays one comparison for each message.
+        guard remoteCount > 0, let worker = numbers[id] else { return false }
         return workers[worker].isRemote
     }
 
@@ -206,6 +209,7 @@ struct WorkerFleet {
         workers[worker].enter(isDraining ? .draining : .ready)
         workers[worker].pools = pools
         workers[worker].principal = principal
+        if workers[worker].isRemote { remoteCount += 1 }
         workers[worker].offers(slots)
         workers[worker].pid = pid
         workers[worker].hearsDrain = hearsDrain
@@ -245,6 +249,7 @@ struct WorkerFleet {
     mutating func remove(_ id: WorkerID) -> Departure? {
         guard let worker = numbers.removeValue(forKey: id) else { return nil }
         let session = workers.take(worker)
+        if session.isRemote { remoteCount -= 1 }
         return Departure(
             leases: session.leasesInOrder, isolated: session.isolation?.attempt,
             wasAlone: session.leases.count + session.foreign.count == 1, pools: session.pools)

@@ -191,7 +191,7 @@ extension World {
     /// Sends a new request, and stores it for repetition after a disconnection.
     private mutating func submit(_ fetch: Fetch, for want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
         var fetch = fetch
-        if let principal = clients[number].principal, fetch.options.coalesces || fetch.url.hasPrefix("own"),
+        if let principal = clients[number].principal, fetch.options.coalesces,
             !fetch.httpFields.starts(with: "host:".utf8)
         {
             // A JOB identifies its flight, and principals share none.
