@@ -64,8 +64,8 @@ import Testing
     }
 
     @Test(arguments: [
-        (0.0, "0 B"), (999.0, "999 B"), (1000.0, "0.9 KiB"), (1536.0, "1.5 KiB"), (153_600.0, "150 KiB"),
-        (5e12, "4656 GiB"),
+        (0.0, "0 B"), (999.0, "999 B"), (1000.0, "0.97 KiB"), (1023.0, "0.99 KiB"), (1536.0, "1.5 KiB"),
+        (153_600.0, "150 KiB"), (5e12, "4656 GiB"),
     ])
     func `a size has a unit`(bytes: Double, text: String) {
         #expect(ByteSize.text(bytes) == text)

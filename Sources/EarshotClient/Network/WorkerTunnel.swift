@@ -152,7 +152,9 @@ package final class WorkerTunnel {
             if isClosing { loop.stop() } else { lost(ending) }
             return .untilEvent
         }
-        let isPending = isMoreOutward || isMoreInward || curve.needsPass(hasUnsent: outward != nil)
+        // The flush may have made room without an event.
+        let hasRoom = inward != nil && stream.unsentMessages < Self.unreadMessages
+        let isPending = isMoreOutward || isMoreInward || hasRoom || curve.needsPass(hasUnsent: outward != nil)
         return isPending ? .none : .untilEvent
     }
 
