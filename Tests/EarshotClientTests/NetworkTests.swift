@@ -151,7 +151,9 @@ private let anyPort = "tcp://127.0.0.1:*"
         let router = try context.socket(.router)
         try router.bind(anyPort)
         let connection = try connect([CurveKeys.endpoint(try router.lastEndpoint())], loop)
-        #expect(try failure(connection, loop).contains("no bus with encryption"))
+        let text = try failure(connection, loop)
+        // It depends on the first end to notice.
+        #expect(text.contains("no bus with encryption") || text.contains("rejects the handshake"), "\(text)")
     }
 
     @Test func `without a server the client tries on, and tells the address`() throws {
