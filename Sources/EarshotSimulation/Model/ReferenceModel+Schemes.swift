@@ -45,7 +45,8 @@ extension ReferenceModel {
         worker.hearsDrain = ready.hearsDrain
         if isDraining, !worker.isOwn || ready.hearsDrain { owedDrains.insert(worker.id) }
         worker.foreign = Set(ready.holds.filter { $0.broker != instance })
-        if adoptionEnd != nil, ready.tellsHolds { worker.untold = worker.foreign }
+        // What a worker of another machine holds is not adopted but cancelled.
+        if adoptionEnd != nil, ready.tellsHolds, ready.principal == nil { worker.untold = worker.foreign }
         guard worker.isOwn else { return }
         if let principal = ready.principal { for scheme in own { claim(scheme, of: principal) } }
         for scheme in worker.schemes { schemes[scheme, default: SchemeRecord()].workerCame() }
