@@ -54,14 +54,16 @@ extension BrokerCore {
         if let absence { setTimer(absence.end, .lonely(pool: absence.pool, absence: absence.serial)) }
     }
 
-    /// Closes a pool that was without workers for too long. Queues its flights that back off or wait for a cool-down,
-    /// so that they fail too. O(scopes).
+    /// Closes a pool that was without workers for too long. Queues its flights that back off or wait for a cool-down or
+    /// a quota, so that they fail too. O(scopes and principals).
     mutating func close(pool: Int32) {
         pools.close(pool)
         for flight in flights.pauses.keys.sorted() where self.pool(of: flight) == pool {
             enqueue(flight: flight)
         }
         for scope in governor.closedScopes(of: pool) { queue.scopeOpened(scope) }
+        // A failure needs no room in the quota of transfers.
+        for principal in quotas.principals.sorted() { queue.quotaOpened(principal) }
     }
 
     /// Fails queued requests of a closed pool, at most `refusalsPerPass` in one pass. Requests of clients with a full
