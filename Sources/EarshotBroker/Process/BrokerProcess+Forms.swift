@@ -34,8 +34,8 @@ extension BrokerProcess {
         return (.done(completion), spool.read(file, limit: work.wishes.inlineBytes))
     }
 
-    /// Brings the body of a worker on another machine into the forms that its clients want. Its hash is that of the bytes,
-    /// whatever the worker said.
+    /// Brings the body of a worker on another machine into the forms that its clients want. The broker computes
+    /// the hash and ignores that of DONE.
     private func received(
         _ told: Completion, _ bytes: [UInt8], isLarge: Bool, _ wishes: BodyWishes
     ) -> (WorkerMessage, [UInt8]?) {

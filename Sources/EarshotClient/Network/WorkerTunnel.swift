@@ -2,7 +2,7 @@ package import EarshotLoop
 internal import EarshotWire
 internal import ZMTP
 
-/// Way of a worker to a bus on a network: a pair of sockets, of which the worker has one end. It speaks ZMTP there as with
+/// Connection of a worker to a bus on a network: a pair of sockets, of which the worker has one end. It speaks ZMTP there as with
 /// a broker of its machine. The tunnel passes the messages on by libzmq.
 ///
 /// ```

@@ -105,7 +105,7 @@ struct WorkerPools {
     }
 
     /// The pool of the administrator in which requests of other principals for a scheme wait since the start of the
-    /// broker, when nobody knew whose worker would come; nil if there is none.
+    /// broker, when the principal of the next worker was unknown; nil if there is none.
     func undecided(_ scheme: String) -> Int32? {
         number(of: scheme, of: PrincipalTable.administrator).flatMap { pools[$0].wasServed ? nil : $0 }
     }

@@ -16,7 +16,7 @@ final class ProgramRun {
     var graceTimer: TimerID?
     /// Folder of the body's file; nil without a spool.
     let spool: SpoolFolder?
-    /// Maximum size of the body in bytes, whatever the requests allow.
+    /// Maximum size of the body in bytes, also if the requests allow more.
     private let mostBytes: Int
     private var output: ProgramPipe?
     private var errors: ProgramPipe?
