@@ -138,6 +138,56 @@ import Testing
         }
     }
 
+    @Test func `further connections share the READs of complete bodies, and others carry those of a lost one`() {
+        var core = core(lease: true)
+        func reads(_ core: inout ClientCore) -> [[Int]] {
+            var reads = [[Int]](repeating: [], count: 3)
+            for action in core.passEnded() {
+                switch action {
+                case .send(.read(let read)): reads[0].append(read.offset / piece)
+                case .read(let read, let connection): reads[connection].append(read.offset / piece)
+                default: break
+                }
+            }
+            return reads
+        }
+        _ = core.fetch(fetch("1"))
+        _ = core.received(pulled("1", 1, 17 * piece))
+        #expect(reads(&core) == [[0, 1, 2, 3], [], []])
+        // Connection 2 opens first. Connection 1 is not open, so it gets no READ.
+        core.pulls.open(2, reads: 3)
+        #expect(reads(&core) == [[], [], [4, 5, 6]])
+        core.pulls.open(1, reads: 2)
+        #expect(reads(&core) == [[], [7, 8], []])
+        // The answer makes room on the connection of its READ.
+        _ = core.received(data(1, 5 * piece), count: piece)
+        #expect(reads(&core) == [[], [], [9]])
+        core.pulls.close(2)
+        #expect(reads(&core) == [[], [], []])
+        for offset in [0, 1, 2, 3, 7] { _ = core.received(data(1, offset * piece), count: piece) }
+        #expect(reads(&core) == [[4, 6, 9, 10], [11], []])
+        // With the session's connection all READs are void.
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        _ = core.received(greeting(1, lease: true, heard: 1_000))
+        #expect(reads(&core) == [[4, 6, 8, 9], [], []])
+    }
+
+    @Test func `further connections are wanted while many bytes of complete bodies have no READ`() {
+        var core = core(lease: true)
+        _ = core.fetch(streaming("1"))
+        _ = core.received(grown("1", 100 * piece))
+        #expect(!core.pulls.wantsConnections, "growing bodies use the session's connection")
+        for number in 2...5 {
+            #expect(!core.pulls.wantsConnections)
+            _ = core.fetch(fetch("\(number)"))
+            _ = core.received(pulled("\(number)", UInt64(number), 4 * piece))
+        }
+        #expect(core.pulls.wantsConnections)
+        _ = core.passEnded()
+        #expect(!core.pulls.wantsConnections)
+    }
+
     @Test func `bodies take turns, and many of them do not have more than eight files`() {
         var core = core()
         for number in 1...12 {

@@ -30,8 +30,6 @@ public final class ClientConnection {
     private static let frameBytes = 1 << 30
     /// Maximum messages in the stream that the kernel has not taken. Later ones wait in `outbox`.
     private static let unsentMessages = 1_000
-    /// Head bytes reserved for fields that a repetition adds: `asked`, or another priority.
-    private static let addedBytes = 64
     /// Errors of this process rather than of the broker: a later attempt cannot succeed.
     private static let obstacles: Set<Int32> = [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENAMETOOLONG]
 
@@ -43,6 +41,8 @@ public final class ClientConnection {
     private var network: Network?
     /// Replaced with each connection, so that no bytes of the old one survive.
     private var link: ClientLink?
+    /// Connections that read bodies beside `link`; nil without large bodies.
+    private var bodyConnections: BodyConnections?
     private var outbox = Deque<(head: [UInt8], body: [UInt8]?)>()
     private var reports: Deque<ClientEvent> = []
     private var hook: EventLoop.HookID?
@@ -64,39 +64,16 @@ public final class ClientConnection {
     /// the folder of temporary files.
     public var bodyFolder: String?
     /// Whether reading is paused. The delivery window is the backpressure: the broker keeps further terminals.
-    public var isPaused = false { didSet { link?.setReading(!isPaused) } }
+    public var isPaused = false {
+        didSet {
+            link?.setReading(!isPaused)
+            bodyConnections?.isPaused = isPaused
+        }
+    }
     /// Error that ended the connection for good; nil while it runs.
     public private(set) var failure: (any Error)?
     /// Sentence about the last failed connection to a bus on a network; nil without one.
     public var trouble: String? { endpoints.trouble.map { $1.sentence($0) } }
-
-    /// Starts to connect to a broker. The broker may start later.
-    ///
-    /// - Parameters:
-    ///   - endpoint: `ipc://` and the path of the broker's socket `bus`.
-    ///   - client: name of this client in the broker's status, 1 to 64 visible ASCII bytes.
-    ///   - window: maximum unacknowledged terminals, 1 to 4,096.
-    ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
-    ///     milliseconds. It also applies when the process is killed.
-    ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
-    ///   - keepsFailures: whether durable failures stay on disk after they are finished, where ``retry(_:)`` repeats them.
-    ///   - bodies: way of the bodies that the broker has in files.
-    ///   - loop: event loop that runs the connection.
-    ///   - onEvent: closure called for each event. It may call this object.
-    /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` for an endpoint without `ipc://`.
-    public convenience init(
-        endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero,
-        finishesNone: Bool = false, keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
-        onEvent: @escaping (ClientEvent) -> Void
-    ) throws {
-        guard endpoint.hasPrefix("ipc://") else {
-            throw ClientError(.invalidRequest, "the endpoint is invalid: use ipc:// and a path")
-        }
-        try self.init(
-            endpoints: [BusEndpoint(socket: String(endpoint.dropFirst(6)))], client: client, window: window,
-            lease: lease, finishesNone: finishesNone, keepsFailures: keepsFailures, bodies: bodies, loop: loop,
-            onEvent: onEvent)
-    }
 
     /// Starts to connect to the first of several buses that can be reached.
     ///
@@ -169,6 +146,7 @@ public final class ClientConnection {
         flush()
         if !farewell.isEmpty { link?.linger(milliseconds: Self.farewellMilliseconds) }
         link = nil
+        bodyConnections = nil
         // Waits until BYE is sent, unless other connections share the thread.
         network = nil
     }
@@ -195,33 +173,6 @@ public final class ClientConnection {
     func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) {
         setClock()
         carryOut(core.fetch(fetch, inPlaceOf: old))
-    }
-
-    /// Checks a request against the limits of the protocol.
-    ///
-    /// - Throws: `ClientError` if the request exceeds a limit.
-    static func check(_ fetch: Fetch) throws(ClientError) {
-        guard (1...WireLimits.urlBytes).contains(fetch.url.utf8.count),
-            fetch.url.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f })
-        else {
-            throw ClientError(
-                .invalidRequest,
-                "the URL is invalid: use 1 to \(WireLimits.urlBytes) bytes of UTF-8 without spaces and control characters"
-            )
-        }
-        let mostBytes = WireLimits.headBytes - addedBytes
-        guard hasShortHead(fetch) || ClientMessage.fetch(fetch).encoded().count <= mostBytes else {
-            throw ClientError(.invalidRequest, "the header fields are too long: use at most \(mostBytes) bytes")
-        }
-        guard fetch.body?.count ?? 0 <= WireLimits.requestBodyBytes else {
-            throw ClientError(
-                .invalidRequest, "the request body is too long: use at most \(WireLimits.requestBodyBytes) bytes")
-        }
-    }
-
-    /// Returns whether the head is far below its limit, without encoding it.
-    private static func hasShortHead(_ fetch: Fetch) -> Bool {
-        fetch.url.utf8.count + fetch.httpFields.count + fetch.options.textBytes <= WireLimits.headBytes / 2
     }
 
     /// Cancels a request. ``ClientEvent/cancelled(_:)`` follows, also for an unknown request.
@@ -326,15 +277,48 @@ public final class ClientConnection {
     private func pass() -> EventLoop.Rest {
         setClock()
         if case .remote(let remote)? = link, remote.advance() { carryOut(core.linkOpened()) }
-        let isAll = takeMessages()
+        let areAllTaken = takeMessages()
+        let isAll = takeBodies() && areAllTaken
         defer { if !retired.isEmpty { retired = [] } }
         // A paused connection whose peer has hung up is not read to its end.
         if let link, link.isEnded || link.isHungUp && isPaused { disconnect() }
         while let event = reports.popFirst() { onEvent(event) }
+        chooseBodyConnections()
         carryOut(core.passEnded())
         flush()
-        let needsPass = link?.needsPass(hasUnsent: !outbox.isEmpty) ?? false
+        var needsPass = link?.needsPass(hasUnsent: !outbox.isEmpty) ?? false
+        if bodyConnections?.flush() == true { needsPass = true }
         return isAll && reports.isEmpty && !needsPass ? .untilEvent : .none
+    }
+
+    /// Processes up to `messagesPerPass` messages of the connections that read bodies.
+    ///
+    /// - Returns: whether no message is left.
+    private func takeBodies() -> Bool {
+        guard let bodyConnections else { return true }
+        for _ in 0..<Self.messagesPerPass {
+            guard !isPaused, let (actions, body) = bodyConnections.next(&core) else { return true }
+            carryOut(actions, body: body)
+        }
+        return false
+    }
+
+    /// Opens connections for large bodies over a network, and closes them when they are not used.
+    private func chooseBodyConnections() {
+        if let bodyConnections {
+            bodyConnections.note(hasBodies: core.pulls.delaysTerminals)
+            guard bodyConnections.token != core.token || bodyConnections.isIdle else { return }
+            self.bodyConnections = nil
+            core.pulls.closeOthers()
+        }
+        guard let token = core.token, let network,
+            case .remote(let address, let key, let serverKey) = endpoints.current.kind,
+            core.phase == .ready, core.pulls.wantsConnections
+        else { return }
+        bodyConnections = BodyConnections(client: core.hello.client, token: token, loop: loop) {
+            try CurveLink(address, key, serverKey: serverKey, usesIPv6: endpoints.usesIPv6, network, loop: loop)
+        }
+        bodyConnections?.isPaused = isPaused
     }
 
     /// Processes up to `messagesPerPass` messages.
@@ -360,6 +344,7 @@ public final class ClientConnection {
         while let action = actions.popLast() {
             switch action {
             case .send(let message): outbox.append((message.encoded(), message.body))
+            case .read(let read, let connection): bodyConnections?.send(read, over: connection)
             case .deliver(let delivery): reports.append(.terminal(delivery, body: body))
             case .report(let report): reports.append(event(report, body))
             case .reconnect: disconnect()
@@ -460,6 +445,7 @@ public final class ClientConnection {
     private func disconnect(_ ending: LinkEnding? = nil) {
         guard let old = link else { return }
         link = nil
+        bodyConnections = nil
         if let greetingTimer { loop.cancelTimer(greetingTimer) }
         greetingTimer = nil
         outbox.removeAll()

@@ -21,8 +21,8 @@ struct BodyPull {
     private var next = 0
     /// Parts whose READ had no answer, or a short one.
     private var again: [Range<Int>] = []
-    /// Parts with a READ that has no answer yet.
-    private var asked: [Range<Int>] = []
+    /// Parts with a READ that has no answer yet, and the numbers of its connections.
+    private var asked: [(part: Range<Int>, connection: Int)] = []
 
     /// Begins a growing body.
     init(file: Int, _ progress: Progress) {
@@ -42,12 +42,15 @@ struct BodyPull {
         available = delivery.terminal.response?.length ?? 0
     }
 
-    /// Number of READs without an answer.
-    var openReads: Int { asked.count }
+    /// Connection of each READ without an answer.
+    var openReads: [Int] { asked.map(\.connection) }
+
+    /// Number of bytes without a READ that has or awaits an answer.
+    var unreadBytes: Int { again.reduce(available - next) { $0 + $1.count } }
 
     /// Number of bytes that have arrived without a gap.
     var received: Int {
-        min(next, asked.lazy.map(\.lowerBound).min() ?? next, again.lazy.map(\.lowerBound).min() ?? next)
+        min(next, asked.lazy.map(\.part.lowerBound).min() ?? next, again.lazy.map(\.lowerBound).min() ?? next)
     }
 
     /// Whether all bytes of a complete body have arrived.
@@ -86,13 +89,15 @@ struct BodyPull {
     }
 
     /// Records that the READs without an answer are void.
-    mutating func detach() {
-        again += asked
-        asked = []
+    ///
+    /// - Parameter connection: connection of these READs; nil for all.
+    mutating func detach(_ connection: Int? = nil) {
+        again += asked.lazy.filter { connection == nil || $0.connection == connection }.map(\.part)
+        asked.removeAll { connection == nil || $0.connection == connection }
     }
 
-    /// Returns the next READ; nil if each available byte has one.
-    mutating func takeRead() -> BodyRead? {
+    /// Returns the next READ for a connection; nil if each available byte has one.
+    mutating func takeRead(over connection: Int = 0) -> BodyRead? {
         let part: Range<Int>
         if let index = again.indices.min(by: { again[$0].lowerBound < again[$1].lowerBound }) {
             part = again.remove(at: index)
@@ -102,7 +107,7 @@ struct BodyPull {
         } else {
             return nil
         }
-        asked.append(part)
+        asked.append((part, connection))
         guard let delivery else {
             return BodyRead(
                 .request(key.handler, key.request), offset: part.lowerBound, length: part.count,
@@ -115,8 +120,8 @@ struct BodyPull {
     ///
     /// - Returns: the number of bytes to store; nil if no READ with this offset is open.
     mutating func take(_ count: Int, at offset: Int) -> Int? {
-        guard let index = asked.firstIndex(where: { $0.lowerBound == offset }) else { return nil }
-        let part = asked.remove(at: index)
+        guard let index = asked.firstIndex(where: { $0.part.lowerBound == offset }) else { return nil }
+        let part = asked.remove(at: index).part
         let count = min(count, part.count)
         if count < part.count { again.append(part.dropFirst(count)) }
         return count

@@ -3,7 +3,8 @@ internal import EarshotWire
 
 /// Bodies of a session that are read with READ, and the order of the READs.
 ///
-/// A session has at most ``mostReads`` READs without an answer. The bodies take turns, one READ each.
+/// A session has at most ``mostReads`` READs without an answer. The bodies take turns, one READ each. Further connections
+/// have numbers from 1 and READs of complete bodies only.
 struct BodyPulls {
     /// Step after a message of the broker.
     enum Step: Equatable {
@@ -23,6 +24,10 @@ struct BodyPulls {
     private static let mostComplete = 8
     /// Maximum number of READs without an answer, as the broker grants it.
     var mostReads = WireLimits.openReads
+    /// Maximum number of READs without an answer of each further connection; 0 for one that is not open.
+    private var readsOfOthers: [Int] = []
+    /// Bytes without a READ for which further connections are useful.
+    private static let usefulBytes = 4 << 20
     /// Maximum number of READs of growing bodies without an answer. Those of a broken attempt are answered only when
     /// the next one runs, so they must not stop the reading of other bodies.
     private var mostGrowingReads: Int { mostReads / 2 }
@@ -46,6 +51,12 @@ struct BodyPulls {
 
     /// Whether a terminal waits for the bytes of its body.
     var delaysTerminals: Bool { !complete.isEmpty }
+
+    /// Whether further connections would shorten the reading of complete bodies.
+    var wantsConnections: Bool {
+        guard !complete.isEmpty else { return false }
+        return complete.values.reduce(0) { $0 + (pulls[$1]?.unreadBytes ?? 0) } >= Self.usefulBytes
+    }
 
     /// Whether there is no body.
     var isEmpty: Bool { pulls.isEmpty }
@@ -136,8 +147,10 @@ struct BodyPulls {
         return sequences
     }
 
-    /// Handles the loss of the connection: the READs without an answer are void.
+    /// Handles the loss of the session's connection, with which the others are closed: the READs without an answer are
+    /// void.
     mutating func detach() {
+        readsOfOthers = []
         for file in pulls.keys { pulls[file]?.detach() }
         for file in growingReads { noteUnread(file) }
         growingReads = []
@@ -149,33 +162,55 @@ struct BodyPulls {
         return complete.keys.sorted().compactMap { lose($0) }
     }
 
+    // MARK: Further connections
+
+    /// Handles the WELCOME of a further connection.
+    ///
+    /// - Parameter reads: number of its READs that may have no answer.
+    mutating func open(_ connection: Int, reads: Int) {
+        readsOfOthers += Array(repeating: 0, count: max(0, connection - readsOfOthers.count))
+        readsOfOthers[connection - 1] = reads
+    }
+
+    /// Handles the end of a further connection. Others carry its READs.
+    mutating func close(_ connection: Int) {
+        guard readsOfOthers.indices.contains(connection - 1) else { return }
+        readsOfOthers[connection - 1] = 0
+        for file in turns { pulls[file]?.detach(connection) }
+    }
+
+    /// Closes all further connections.
+    mutating func closeOthers() { for number in readsOfOthers.indices { close(number + 1) } }
+
     // MARK: READs
 
-    /// Returns the READs to send now.
-    mutating func reads() -> [BodyRead] {
-        var reads: [BodyRead] = []
+    /// Returns the READs to send now, with the numbers of their connections.
+    mutating func reads() -> [(read: BodyRead, connection: Int)] {
+        var reads: [(read: BodyRead, connection: Int)] = []
         if pulls.isEmpty { return reads }
         while turns.count < Self.mostComplete, let file = waiting.popFirst() {
             if pulls[file] != nil { turns.append(file) }
         }
-        var room = mostReads - growingReads.count - turns.reduce(0) { $0 + (pulls[$1]?.openReads ?? 0) }
+        // Of each connection.
+        var room = [mostReads - growingReads.count] + readsOfOthers
+        for file in turns { for connection in pulls[file]?.openReads ?? [] { room[connection] -= 1 } }
         var idle = 0
-        while room > 0 {
-            if growingReads.count < mostGrowingReads, let file = growingTurns.popFirst() {
+        while let connection = room.indices.max(by: { room[$0] < room[$1] }), room[connection] > 0 {
+            if room[0] > 0, growingReads.count < mostGrowingReads, let file = growingTurns.popFirst() {
                 guard let read = pulls[file]?.takeRead() else { continue }
                 growingReads.append(file)
                 noteUnread(file)
-                reads.append(read)
-                room -= 1
+                reads.append((read, 0))
+                room[0] -= 1
             } else if idle < turns.count, let file = turns.popFirst() {
                 turns.append(file)
-                guard let read = pulls[file]?.takeRead() else {
+                guard let read = pulls[file]?.takeRead(over: connection) else {
                     idle += 1
                     continue
                 }
                 idle = 0
-                reads.append(read)
-                room -= 1
+                reads.append((read, connection))
+                room[connection] -= 1
             } else {
                 break
             }

@@ -4,6 +4,8 @@ internal import EarshotWire
 enum ClientAction: Equatable {
     /// Send over the current connection; discarded with it.
     indirect case send(ClientMessage)
+    /// Send over a further connection; discarded with it.
+    case read(BodyRead, connection: Int)
     /// Deliver the terminal, with the body that came in its message, to the consumer.
     case deliver(Delivery)
     /// Store the first `count` bytes of the message's body in the file with this number, which may be new.

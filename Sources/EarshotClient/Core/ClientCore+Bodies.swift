@@ -44,7 +44,10 @@ extension ClientCore {
     /// Returns the READs to send, and the files that are not needed any more.
     mutating func readOn() -> [ClientAction] {
         var actions = pulls.takeDiscarded().map { ClientAction.discard(file: $0) }
-        if phase == .ready { for read in pulls.reads() { actions += say(.read(read)) } }
+        guard phase == .ready else { return actions }
+        for (read, connection) in pulls.reads() {
+            actions += connection == 0 ? say(.read(read)) : [.read(read, connection: connection)]
+        }
         return actions
     }
 

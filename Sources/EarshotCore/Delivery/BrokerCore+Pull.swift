@@ -30,10 +30,13 @@ extension BrokerCore {
         return pulls.contains(client)
     }
 
-    /// Applies `bodies` and `reads` of a HELLO.
+    /// Applies `bodies`, `reads` and `bodies-of` of a HELLO.
     mutating func setPulling(_ hello: Hello, of client: Int32) {
         if hello.isPulling {
             pulls.open(client, reads: hello.openReads)
+            pulls.setSource(hello.bodiesOf, of: client)
+            // An unknown session and one of another principal are treated alike, so that guessing reveals nothing.
+            if bodyOwner(of: client) == nil { pulls.setSource(nil, of: client) }
         } else if !pulls.isEmpty {
             pulls.remove(client)
         }
@@ -143,6 +146,7 @@ extension BrokerCore {
         case .void: break
         case .awaited: pulls.park(read, of: client)
         case .present(let body):
+            if let owner = bodyOwner(of: client), owner != client { pulls.noteActivity(of: owner) }
             let data = BodyData(read.message.body, offset: read.message.offset, generation: body.generation)
             let rest = read.message.offset < body.bytes ? body.bytes - read.message.offset : 0
             let isOther = read.stream != nil && read.generation.map { $0 != body.generation } ?? false
@@ -176,10 +180,20 @@ extension BrokerCore {
         pulls.drop(of: client) { void.contains($0) }
     }
 
+    /// The session whose terminals name the bodies that a client reads: its own, or the one in `bodies-of` of its HELLO.
+    /// Nil if that one has ended or is not of the same principal.
+    private func bodyOwner(of client: Int32) -> Int32? {
+        guard let token = pulls.source(of: client) else { return client }
+        guard let owner = clients.number(of: token), pulls.contains(owner),
+            clients[owner].principal == clients[client].principal
+        else { return nil }
+        return owner
+    }
+
     /// Body in a file of a terminal that was sent and not acknowledged.
     private func pulledBody(of sequence: UInt64, to client: Int32) -> Readable? {
-        guard !pulls.isClosed(sequence, to: client) else { return nil }
-        switch clients[client].deliveries.entry(sequence)?.place {
+        guard let owner = bodyOwner(of: client), !pulls.isClosed(sequence, to: owner) else { return nil }
+        switch clients[owner].deliveries.entry(sequence)?.place {
         case .memory(let interest):
             guard !interests[interest].isWarm, let response = outcomes[outcomeNumber(of: interest)].response,
                 response.spilled == nil, let file = response.file

@@ -46,6 +46,12 @@ struct PullTable {
     /// Maximum number of a session's READs without an answer.
     func mostReads(of session: Int32) -> Int { windows[session]?.most ?? 0 }
 
+    /// Session whose bodies a session reads; nil if it reads its own.
+    func source(of session: Int32) -> SessionToken? { windows[session]?.source }
+
+    /// Lets a session read the bodies of another one. A session that is resumed can read its own again.
+    mutating func setSource(_ source: SessionToken?, of session: Int32) { windows[session]?.source = source }
+
     mutating func remove(_ session: Int32) {
         detach(session)
         windows[session] = nil
@@ -95,6 +101,9 @@ struct PullTable {
     mutating func close(_ sequences: some Sequence<UInt64>, to session: Int32) { windows[session]?.close(sequences) }
 
     mutating func acknowledged(_ sequence: UInt64, by session: Int32) { windows[session]?.acknowledged(sequence) }
+
+    /// Records that another connection has read a body of a session.
+    mutating func noteActivity(of session: Int32) { windows[session]?.noteActivity() }
 
     /// Whether a session has read anything since the last call.
     mutating func takeActivity(of session: Int32) -> Bool { windows[session]?.takeActivity() ?? false }

@@ -39,6 +39,8 @@ struct PullWindow {
 
     /// Maximum number of READs without an answer, as the WELCOME states it.
     var most = WireLimits.openReads
+    /// Session whose bodies are read; nil for the session's own.
+    var source: SessionToken?
     /// READs that can be answered, in order.
     private(set) var ready: Deque<Read> = []
     /// READs of growing bodies that lack the first requested byte.
@@ -47,7 +49,7 @@ struct PullWindow {
     private(set) var closed: Set<UInt64> = []
     /// Whether the socket refused a DATA and has not become writable since.
     private(set) var isBlocked = false
-    /// Whether the session has read anything since the last call of `takeActivity`.
+    /// Whether the bodies of the session were read since the last call of `takeActivity`.
     private(set) var isActive = false
 
     /// Number of READs without an answer.
@@ -104,7 +106,9 @@ struct PullWindow {
         closed = closed.filter { $0 > sequence }
     }
 
-    /// Whether the session has read anything since the last call.
+    mutating func noteActivity() { isActive = true }
+
+    /// Whether the bodies of the session were read since the last call.
     mutating func takeActivity() -> Bool {
         defer { isActive = false }
         return isActive

@@ -118,6 +118,8 @@ public struct Welcome: Equatable, Sendable {
     public var isPulling = false
     /// Number of READs that may have no answer.
     public var openReads = WireLimits.openReads
+    /// Whether the connection reads the bodies of the session that its HELLO names.
+    public var readsOther = false
     /// Absolute path of the folder of body files; nil with pulled bodies, and from an older broker.
     public var spool: String?
 
@@ -140,6 +142,7 @@ public struct Welcome: Equatable, Sendable {
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
             case "reads": openReads = try HeadReader.reads(value)
+            case "bodies-of": readsOther = try HeadReader.flag(value, "bodies-of")
             case "spool": spool = value.string
             default: break
             }
@@ -159,6 +162,7 @@ public struct Welcome: Equatable, Sendable {
         writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
         writer.field("reads", if: openReads != WireLimits.openReads, "\(openReads)")
+        writer.field("bodies-of", if: readsOther, "yes")
         writer.field("spool", spool)
         return writer.finished()
     }

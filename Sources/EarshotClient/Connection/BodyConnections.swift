@@ -1,0 +1,134 @@
+internal import DequeModule
+internal import EarshotLoop
+internal import EarshotWire
+internal import ZMTP
+
+/// Further connections of a session over a network, which read its bodies. If packets are lost, one TCP connection carries
+/// less than the network.
+///
+/// ```
+/// connecting ──handshake──→ greeting ──WELCOME──→ reading ──lost, or an unexpected message──→ closed
+///     └───────────────────────┴──lost, or no permission──────────────────────────────────────↑
+/// ```
+///
+/// A closed connection is not opened again: the others carry its READs. The owner replaces this object with the session,
+/// and drops it after a time without bodies.
+final class BodyConnections {
+    /// Number of connections beside that of the session.
+    private static let count = 3
+    /// Number of READs without an answer that each connection asks for. Half of them are used: the broker may still count
+    /// READs that a message on the session's connection makes void.
+    private static let openReads = 32
+    /// Time without bodies after which the connections are closed.
+    private static let idleTime = Duration.seconds(10)
+
+    private final class Connection {
+        let link: CurveLink
+        /// Whether WELCOME was received.
+        var isReading = false
+        var outbox: Deque<[UInt8]>
+
+        init(_ link: CurveLink, hello: [UInt8]) {
+            self.link = link
+            outbox = [hello]
+        }
+    }
+
+    let token: SessionToken
+    private let loop: EventLoop
+    /// Connections by number from 1; nil for a closed one. Number 0 is the session's.
+    private var connections: [Connection?] = [nil]
+    private var idleTimer: TimerID?
+    /// Whether there was no body for a time.
+    private(set) var isIdle = false
+    /// Whether messages are read.
+    var isPaused = false {
+        didSet { if isPaused != oldValue { for case let each? in connections { each.link.isReading = !isPaused } } }
+    }
+
+    /// Starts to connect. Connections that cannot be created are missing.
+    ///
+    /// - Parameters:
+    ///   - client: name of the client in the broker's status.
+    ///   - token: that of the session.
+    ///   - link: creates a connection to the bus of the session.
+    init(client: String?, token: SessionToken, loop: EventLoop, link: () throws -> CurveLink) {
+        self.token = token
+        self.loop = loop
+        var hello = Hello(client: client, window: 1)
+        hello.isPulling = true
+        hello.openReads = Self.openReads
+        hello.bodiesOf = token
+        let head = ClientMessage.hello(hello).encoded()
+        for _ in 0..<Self.count { connections.append((try? link()).map { Connection($0, hello: head) }) }
+    }
+
+    deinit { if let idleTimer { loop.cancelTimer(idleTimer) } }
+
+    /// Measures the time without bodies.
+    func note(hasBodies: Bool) {
+        if hasBodies, let timer = idleTimer {
+            loop.cancelTimer(timer)
+            idleTimer = nil
+        } else if !hasBodies, idleTimer == nil {
+            idleTimer = loop.setTimer(after: Self.idleTime) { [unowned self] in isIdle = true }
+        }
+    }
+
+    /// Handles the next event of a connection.
+    ///
+    /// - Returns: actions of the core, and the body of the message; nil without an event.
+    func next(_ core: inout ClientCore) -> (actions: [ClientAction], body: [UInt8])? {
+        for (number, connection) in connections.enumerated() {
+            guard let connection else { continue }
+            _ = connection.link.advance()
+            if let message = connection.link.next() {
+                if let actions = handle(message, number, connection, &core) { return (actions, message.body ?? []) }
+            } else if connection.link.ending == nil || connection.link.needsPass(hasUnsent: false) {
+                continue
+            }
+            connections[number] = nil
+            core.pulls.close(number)
+            return ([], [])
+        }
+        return nil
+    }
+
+    /// - Returns: actions of the core; nil for an unexpected message.
+    private func handle(
+        _ message: ZMTP.Message, _ number: Int, _ connection: Connection, _ core: inout ClientCore
+    ) -> [ClientAction]? {
+        switch try? BrokerMessage(head: message.head) {
+        case .welcome(let welcome) where welcome.readsOther && !connection.isReading:
+            connection.isReading = true
+            core.pulls.open(number, reads: welcome.openReads / 2)
+            return []
+        case .data(let data): return core.dataReceived(data, count: message.body?.count ?? 0)
+        // The answer to another READ means that this program miscounted, so its READs take another connection.
+        case .error(let reply) where reply.verb == "READ" && reply.code == "unknown-body":
+            return core.readRefused(reply)
+        // The broker drains, or a later version says more.
+        case .goodbye, nil: return []
+        default: return nil
+        }
+    }
+
+    /// Sends a READ over a connection. It is lost with the connection.
+    func send(_ read: BodyRead, over number: Int) {
+        connections[number]?.outbox.append(ClientMessage.read(read).encoded())
+    }
+
+    /// Sends queued messages as far as libzmq takes them.
+    ///
+    /// - Returns: whether an event is pending that no descriptor reports.
+    func flush() -> Bool {
+        var isPending = false
+        for case let connection? in connections {
+            while let head = connection.outbox.first, connection.link.send(ZMTP.Message(head: head)) {
+                connection.outbox.removeFirst()
+            }
+            if connection.link.needsPass(hasUnsent: !connection.outbox.isEmpty) { isPending = true }
+        }
+        return isPending
+    }
+}
