@@ -10,7 +10,7 @@ import time
 
 from support.figures import tell
 from support.harness import Bus, Commands, TestCase, temporary_folder
-from support.network import NetworkBus
+from support.network import Forwarder, NetworkBus
 from support.origin import Origin, body
 from support.processes import children, eventually, reset_peak, resident, resident_peak
 from support.relay import Keys
@@ -283,6 +283,46 @@ class RemoteSizeTests(RemoteTestCase):
         self.done("get", "-d", "out", *(f"{self.origin.url}/bytes/{size}" for size in sizes))
         for size in sizes:
             self.assertEqual((self.user.folder / f"out/{size}").read_bytes(), body(size))
+
+
+class BodyConnectionTests(RemoteTestCase):
+    """Further connections that read large bodies."""
+
+    SIZE = 32 * MIB
+
+    def assertFetches(self, forwarder, size=SIZE):
+        before = self.origin.total
+        url = f"{self.origin.url}/bytes/{size}?{forwarder.endpoint}"
+        program = self.user.run("get", "-o", "out", *forwarder.options(), url, timeout=60)
+        self.assertEqual(program.status, 0, program.describe())
+        self.assertTrue((self.user.folder / "out").read_bytes() == body(size))
+        self.assertEqual(self.origin.total, before + 1, "the URL was fetched twice")
+
+    def test_a_large_body_opens_three_more_and_a_small_one_none(self):
+        with Forwarder(self.bus) as forwarder:
+            self.assertFetches(forwarder)
+            self.assertEqual(forwarder.connections, 4)
+        with Forwarder(self.bus) as forwarder:
+            self.assertFetches(forwarder, 2 * MIB)
+            self.assertEqual(forwarder.connections, 1)
+
+    def test_others_carry_the_parts_of_a_lost_one(self):
+        for cuts in ({3: 2 * MIB}, {2: 1000, 3: 3 * MIB, 4: MIB}):
+            with self.subTest(cuts=cuts), Forwarder(self.bus, cuts) as forwarder:
+                self.assertFetches(forwarder)
+                self.assertEqual(forwarder.connections, 4, "a lost one is not replaced")
+
+    def test_the_loss_of_the_session_connection_ends_them_and_the_body_goes_on(self):
+        with Forwarder(self.bus, {1: 3 * MIB}) as forwarder:
+            self.assertFetches(forwarder)
+            self.assertGreaterEqual(forwarder.connections, 5)
+
+    def test_a_key_that_permits_no_more_connections_reads_over_one(self):
+        self.bus.new_key("narrow", "--connections", "1")
+        self.bus.reload(2)
+        self.bus.key_file = self.bus.folder / "narrow.key"
+        with Forwarder(self.bus) as forwarder:
+            self.assertFetches(forwarder)
 
 
 class RemoteFaultTests(RemoteTestCase):

@@ -204,6 +204,65 @@ class Recorder:
                     near.sendall(part)
 
 
+class Forwarder:
+    """Passes connections on to the gateway, and ends some of them. `cuts`: bytes from the gateway after which a connection ends, by
+    its number from 1."""
+
+    def __init__(self, bus, cuts=None):
+        self.bus = bus
+        self.cuts = cuts or {}
+        self.connections = 0
+
+    def __enter__(self):
+        self._listener = socket.create_server((ADDRESS, 0))
+        self.endpoint = f"tcp://{ADDRESS}:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        # Ends accept(), which close() alone does not.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def options(self):
+        """Options of a command that uses the gateway through this object."""
+        return ["--bus", self.endpoint, "--bus-key", self.bus.key_file, "--server-key", self.bus.server_file]
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._connect, args=(near, self.cuts.get(self.connections)), daemon=True).start()
+
+    def _connect(self, near, cut):
+        with near, self.bus.connect() as far:
+            far.settimeout(None)
+            back = threading.Thread(target=self._carry, args=(far, near, cut), daemon=True)
+            back.start()
+            self._carry(near, far, None)
+            back.join()
+
+    @staticmethod
+    def _carry(source, target, rest):
+        while True:
+            try:
+                part = source.recv(65536 if rest is None else min(65536, rest))
+                target.sendall(part)
+            except OSError:
+                part = b""
+            rest = None if rest is None else rest - len(part)
+            if not part or rest == 0:
+                for end in (source, target):
+                    try:
+                        end.shutdown(socket.SHUT_RDWR)
+                    except OSError:
+                        pass
+                return
+
+
 class Named:
     """Terminal of which only number and length are known."""
 
