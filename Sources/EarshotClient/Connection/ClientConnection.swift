@@ -297,7 +297,7 @@ public final class ClientConnection {
     private func takeBodies() -> Bool {
         guard let bodyConnections else { return true }
         for _ in 0..<Self.messagesPerPass {
-            guard !isPaused, let (actions, body) = bodyConnections.next(&core) else { return true }
+            guard let (actions, body) = bodyConnections.next(&core) else { return true }
             carryOut(actions, body: body)
         }
         return false
