@@ -365,6 +365,11 @@ class StopTests(TestCase):
             client.fetch("drain", 3, f"{origin.url}/bytes/8")
             self.assertFailed(client.terminal(), "stopping")
             self.assertTrue(drain.running)
+            for command in ("get", "submit"):
+                held = bus.start(command, f"{origin.url}/bytes/9")
+                held.await_line("the bus accepts no new requests; they wait until")
+                held.signal(signal.SIGINT)
+                self.assertEqual(held.wait(10), 130)
             origin.open_gate("first")
             self.assertEqual({message.operands[1:3] == ["2", "200"] for message in client.terminals(2)}, {True, False})
             self.assertEqual(drain.wait(30), 0, drain.describe())

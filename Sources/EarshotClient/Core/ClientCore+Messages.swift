@@ -127,6 +127,10 @@ extension ClientCore {
             if isRefusedByDraining {
                 requests[key]?.wasSaid = false
                 requests[key]?.number = .max
+                if !isRefusing {
+                    isRefusing = true
+                    return [.report(.state(.draining))]
+                }
             }
             return []
         }

@@ -72,6 +72,8 @@ struct ClientCore {
     var milliseconds = 0
     var phase = Phase.apart
     var isDraining = false
+    /// Whether the broker has refused a request of this connection because it accepts none.
+    var isRefusing = false
     var requests: [RequestKey: OpenRequest] = [:]
     var lastOrder: UInt64 = 0
     /// Replaced requests whose terminals may still arrive, with the number of the message that proves the replacement
@@ -133,6 +135,7 @@ struct ClientCore {
         let wasApart = phase == .apart
         phase = .apart
         isDraining = false
+        isRefusing = false
         if notices.isFull { token = nil }
         pulls.detach()
         let lost = token == nil ? endSession() : []
@@ -195,6 +198,13 @@ struct ClientCore {
             if !isDraining { actions += sayRequest(key) }
         }
         return actions
+    }
+
+    /// Whether requests wait for the next broker, because this one accepts none. O(requests).
+    var areRequestsHeld: Bool {
+        guard isDraining || isRefusing else { return false }
+        return requests.values.contains { $0.number == .max && $0.waitsFor == nil }
+            || awaited.contains { if case .submission = $0.what { true } else { false } }
     }
 
     // MARK: Calls of the consumer

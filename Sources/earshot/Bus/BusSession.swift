@@ -29,6 +29,7 @@ final class BusSession {
     private var registration: EventLoop.Registration?
     private var patienceTimer: TimerID?
     private var noticeTimer: TimerID?
+    private var refusalTimer: TimerID?
 
     /// Connects to the broker of `place`.
     ///
@@ -112,18 +113,27 @@ final class BusSession {
     private func stateChanged(_ state: ClientState) {
         switch state {
         case .connected:
-            for timer in [patienceTimer, noticeTimer].compactMap(\.self) { loop.cancelTimer(timer) }
-            patienceTimer = nil
-            noticeTimer = nil
+            for timer in [patienceTimer, noticeTimer, refusalTimer].compactMap(\.self) { loop.cancelTimer(timer) }
+            (patienceTimer, noticeTimer, refusalTimer) = (nil, nil, nil)
             if case .network = place { patience = max(patience, Self.networkPatience) }
         case .apart: beginToWait()
-        case .draining: break
+        case .draining: noteRefusal()
         case .incompatible:
             end(
                 Complaint(
                     .noBroker,
                     "the broker \(place.phrase) has another protocol version; restart it with the version of this program"
                 ))
+        }
+    }
+
+    /// Says why requests make no progress, unless they end first.
+    private func noteRefusal() {
+        guard refusalTimer == nil else { return }
+        refusalTimer = loop.setTimer(after: Self.silence) { [unowned self] in
+            guard connection.areRequestsHeld else { return }
+            beforeMessage?()
+            Complaint.say("the bus accepts no new requests; they wait until `earshot serve` starts again")
         }
     }
 
