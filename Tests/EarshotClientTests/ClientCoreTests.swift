@@ -360,6 +360,30 @@ import Testing
         #expect(sent(core.received(welcome(3))).isEmpty)
     }
 
+    @Test func `a refused submission waits for the next broker, although a query was answered`() {
+        var core = ready()
+        var posted = fetch("1")
+        posted.options.subscribes = false
+        posted.options.method = "POST"
+        _ = core.fetch(posted)
+        _ = core.query(.ping)
+        var refusal = result("1", sequence: 0)
+        refusal.outcome = .failed(Terminal.Failure(code: "stopping"))
+        #expect(core.received(.terminal(refusal)) == [.report(.state(.draining))])
+        #expect(core.received(.answer(.ping)) == [.report(.answered(.ping))])
+        #expect(core.areRequestsHeld)
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [.fetch(posted)])
+        #expect(!core.areRequestsHeld)
+        // This one takes it. It is not idempotent, so it is not repeated.
+        _ = core.query(.ping)
+        _ = core.received(.answer(.ping))
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(3))) == [])
+    }
+
     @Test func `a watched terminal is delivered without a request of ours`() {
         var core = ready()
         _ = core.subscribe(.handler(handler))

@@ -365,15 +365,38 @@ class StopTests(TestCase):
             client.fetch("drain", 3, f"{origin.url}/bytes/8")
             self.assertFailed(client.terminal(), "stopping")
             self.assertTrue(drain.running)
-            for command in ("get", "submit"):
-                held = bus.start(command, f"{origin.url}/bytes/9")
+            for command in (["get"], ["submit", "--durable"]):
+                held = bus.start(*command, f"{origin.url}/bytes/9")
                 held.await_line("the bus accepts no new requests; they wait until")
                 held.signal(signal.SIGINT)
                 self.assertEqual(held.wait(10), 130)
+            refused = bus.run("submit", f"{origin.url}/bytes/9")
+            self.assertEqual((refused.status, refused.stdout), (69, b""))
+            self.assertIn("the bus accepts no new requests; repeat the command after", refused.stderr)
             origin.open_gate("first")
             self.assertEqual({message.operands[1:3] == ["2", "200"] for message in client.terminals(2)}, {True, False})
             self.assertEqual(drain.wait(30), 0, drain.describe())
             self.assertEqual(bus.program.wait(10), 0)
+
+    def test_a_submission_that_a_draining_bus_refuses_reaches_the_next_one(self):
+        folder = temporary_folder()
+        with Origin() as origin:
+            with Bus(workers=1, folder=folder) as bus:
+                client = bus.client()
+                client.fetch("drain", 1, f"{origin.url}/gate/first")
+                origin.await_running(1)
+                drain = bus.start("drain")
+                eventually(lambda: client.settings()["admission"][0] == "closed", "admission is closed")
+                held = bus.start("submit", "--durable", f"{origin.url}/bytes/9")
+                held.await_line("the bus accepts no new requests; they wait until")
+                origin.open_gate("first")
+                client.terminal()
+                self.assertEqual(drain.wait(30), 0, drain.describe())
+                self.assertEqual(bus.program.wait(10), 0)
+                self.assertTrue(held.running)
+                with Bus(workers=1, folder=folder):
+                    self.assertEqual(held.wait(30), 0, held.describe())
+                    eventually(lambda: origin.total == 2, "the server has got the request")
 
     def test_an_interrupted_drain_leaves_admission_closed(self):
         with Origin() as origin, Bus(workers=1) as bus:

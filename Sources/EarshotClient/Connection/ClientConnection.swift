@@ -60,7 +60,7 @@ public final class ClientConnection {
     public var isPulling: Bool { core.isPulling }
     /// Whether a terminal has arrived whose body is still being read. Answers of the broker can overtake it.
     public var isReadingBodies: Bool { core.pulls.delaysTerminals }
-    /// Whether requests wait for the next broker, because this one accepts none. O(requests).
+    /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
     public var areRequestsHeld: Bool { core.areRequestsHeld }
     /// Preferred folder for the unnamed files of such bodies, so that they can be moved to their destination; nil for
     /// the folder of temporary files.

@@ -127,10 +127,12 @@ extension ClientCore {
             if isRefusedByDraining {
                 requests[key]?.wasSaid = false
                 requests[key]?.number = .max
-                if !isRefusing {
-                    isRefusing = true
-                    return [.report(.state(.draining))]
+                if let index = awaited.firstIndex(where: { $0.what.submitted == key }) {
+                    awaited[index].isRefused = true
+                    awaited[index].wasSaid = false
                 }
+                defer { isRefusing = true }
+                return isDraining || isRefusing ? [] : [.report(.state(.draining))]
             }
             return []
         }
@@ -185,7 +187,7 @@ extension ClientCore {
         // Messages are processed in order: the answer to a query proves that earlier submissions arrived. It does not
         // prove that durable ones are on disk.
         let earlier = awaited[..<index].filter { entry in
-            if case .submission(let fetch) = entry.what { fetch.options.isDurable } else { true }
+            if case .submission(let fetch) = entry.what { fetch.options.isDurable || entry.isRefused } else { true }
         }
         awaited.replaceSubrange(...index, with: earlier)
         return !isBarrier

@@ -26,6 +26,7 @@ extension ClientCore {
     mutating func sayQuestion(_ index: Int) -> [ClientAction] {
         let actions = say(awaited[index].what.message)
         awaited[index].number = said
+        awaited[index].isRefused = false
         // A message that is held back leaves later, without another call of this function.
         awaited[index].wasSaid = awaited[index].wasSaid || phase == .ready
         guard case .submission(let fetch) = awaited[index].what, !fetch.options.isDurable else { return actions }
@@ -163,7 +164,7 @@ extension ClientCore {
                 guard !isAnswered else { return false }
                 actions.append(.report(.removed(pattern, count: 0)))
             // A durable submission may not be on disk. It is idempotent and therefore repeated.
-            case .submission(let fetch): return !fetch.options.isDurable
+            case .submission(let fetch): return !fetch.options.isDurable && !question.isRefused
             case .retry, .query, .setting: return false
             }
             return true

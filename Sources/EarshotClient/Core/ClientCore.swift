@@ -55,6 +55,8 @@ struct ClientCore {
         var number: UInt64
         /// Whether it was sent, in any session.
         var wasSaid: Bool
+        /// Whether a broker that accepts no requests has refused this submission, which waits for the next broker.
+        var isRefused = false
     }
 
     /// Number of messages without an answer after which the core sends a ping.
@@ -200,11 +202,10 @@ struct ClientCore {
         return actions
     }
 
-    /// Whether requests wait for the next broker, because this one accepts none. O(requests).
+    /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
     var areRequestsHeld: Bool {
-        guard isDraining || isRefusing else { return false }
-        return requests.values.contains { $0.number == .max && $0.waitsFor == nil }
-            || awaited.contains { if case .submission = $0.what { true } else { false } }
+        if awaited.contains(where: \.isRefused) { return true }
+        return (isDraining || isRefusing) && requests.values.contains { $0.number == .max && $0.waitsFor == nil }
     }
 
     // MARK: Calls of the consumer

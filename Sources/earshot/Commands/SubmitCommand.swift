@@ -93,9 +93,24 @@ struct SubmitCommand: ParsableCommand {
             var refused: Set<RequestID> = []
             var accepted: Set<RequestID> = []
             var isTaken = false
+            var isRefusing = false
             let session = try BusSession.find(in: place.place(), client: "submit") { session, event in
                 switch event {
-                case .answer: isTaken = true
+                case .answer(_, let json):
+                    isTaken = true
+                    // The broker does not answer a refused request without `durable`.
+                    if !isDurable, isRefusing || Self.isClosed(json) {
+                        session.end(
+                            Complaint(
+                                .noBroker,
+                                "the bus accepts no new requests; repeat the command after `earshot set admission open`, or after its next start"
+                            ))
+                    }
+                case .state(.draining): isRefusing = true
+                // The next broker has got the refused requests, which an answer to a later message proves.
+                case .state(.connected) where isRefusing:
+                    (isRefusing, isTaken) = (false, false)
+                    session.connection.query(.settings)
                 case .accepted(let key) where key.handler == handler: accepted.insert(key.request)
                 case .terminal(let delivery, _) where delivery.key.handler == handler:
                     // Without a subscription a terminal arrives only for a rejected request.
@@ -103,6 +118,8 @@ struct SubmitCommand: ParsableCommand {
                     Complaint.say(outcome.sentence(verbosely: true))
                     if refused.insert(delivery.key.request).inserted { tally.count(outcome) }
                     session.connection.finish(delivery)
+                // Settings are reserved for the administrator. The order of the answers proves the same.
+                case .refused(let reply) where reply.verb == "QUERY": isTaken = true
                 case .refused(let reply):
                     let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
                     guard let request = reply.request else { return session.end(Complaint(.other, sentence)) }
@@ -131,9 +148,10 @@ struct SubmitCommand: ParsableCommand {
                 try session.connection.fetch(fetch)
                 asked.append(name)
             }
-            session.connection.query(.ping)
+            session.connection.query(.settings)
             try session.run {
-                isTaken && (!isDurable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
+                isTaken && !session.connection.areRequestsHeld
+                    && (!isDurable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
             }
             let taken = asked.filter { !refused.contains($0) }
             if !taken.isEmpty { try mover?.start() }
@@ -143,6 +161,14 @@ struct SubmitCommand: ParsableCommand {
             lines.flush()
             if let obstacle = lines.obstacle { throw Self.complaint(obstacle, handler, taken.count) }
             return tally.status
+        }
+    }
+
+    /// Returns whether settings of the broker include a closed admission.
+    private static func isClosed(_ json: [UInt8]) -> Bool {
+        guard case .array(let settings)? = JSONValue(json)?.member("settings") else { return false }
+        return settings.contains {
+            $0.member("name")?.text == "admission" && $0.member("value")?.text == "closed"
         }
     }
 
