@@ -21,8 +21,8 @@ struct SessionTable {
 
     /// Facts about a session change in place; its phase, connection and lease only through the other methods.
     subscript(session: Int32) -> ClientSession {
-        @inline(__always) _read { yield sessions[session] }
-        @inline(__always) _modify { yield &sessions[session] }
+        _read { yield sessions[session] }
+        _modify { yield &sessions[session] }
     }
 
     /// Copy of the records that shares their storage, for a closure that runs while the core changes.

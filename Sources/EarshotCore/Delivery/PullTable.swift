@@ -12,10 +12,10 @@ struct PullTable {
     private var readers: [Int32: Set<Int32>] = [:]
 
     /// Whether no session pulls bodies.
-    var isEmpty: Bool { @inline(__always) get { windows.isEmpty } }
+    var isEmpty: Bool { windows.isEmpty }
 
     /// Whether READs can be answered.
-    var isBehind: Bool { @inline(__always) get { !turns.isEmpty } }
+    var isBehind: Bool { !turns.isEmpty }
 
     func contains(_ session: Int32?) -> Bool { session.map { windows[$0] != nil } ?? false }
 

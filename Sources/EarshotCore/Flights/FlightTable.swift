@@ -25,8 +25,8 @@ struct FlightTable {
 
     /// Facts about a flight change in place; its phase, key, requests and redirects only through the other methods.
     subscript(flight: Int32) -> Flight {
-        @inline(__always) _read { yield flights[flight] }
-        @inline(__always) _modify { yield &flights[flight] }
+        _read { yield flights[flight] }
+        _modify { yield &flights[flight] }
     }
 
     var count: Int { flights.count }

@@ -50,7 +50,6 @@ struct HandlerEntry {
 
     var key: HandlerKey { HandlerKey(principal, id) }
 
-    @inline(__always)
     var isNamed: Bool { if case .named = phase { true } else { false } }
 
     var isPurging: Bool { if case .purging = phase { true } else { false } }

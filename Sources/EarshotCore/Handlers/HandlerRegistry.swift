@@ -35,7 +35,7 @@ struct HandlerRegistry {
     // MARK: Queries
 
     subscript(handler: Int32) -> HandlerEntry {
-        @inline(__always) _read { yield handlers[handler] }
+        _read { yield handlers[handler] }
     }
 
     var count: Int { handlers.count }

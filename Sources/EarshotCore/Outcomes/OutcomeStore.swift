@@ -98,7 +98,7 @@ struct OutcomeStore {
             && waitingFiles.isEmpty && waitingBytes == 0 && files.isEmpty
     }
 
-    subscript(number: Int32) -> Outcome { @inline(__always) _read { yield outcomes[number] } }
+    subscript(number: Int32) -> Outcome { _read { yield outcomes[number] } }
 
     func contains(_ number: Int32) -> Bool { outcomes.contains(number) }
 

@@ -91,7 +91,6 @@ struct QuotaBook {
     }
 
     /// The transfers of all principals; nil if none is bounded.
-    @inline(__always)
     var snapshot: Snapshot? {
         limits.transfers == 0 || uses.isEmpty ? nil : Snapshot(transfers: limits.transfers, uses: uses)
     }

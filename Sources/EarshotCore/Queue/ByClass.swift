@@ -7,8 +7,8 @@ struct ByClass<Element> {
     init(repeating value: Element) { values = InlineArray(repeating: value) }
 
     subscript(priority: PriorityClass) -> Element {
-        @inline(__always) _read { yield values[Int(priority.rawValue)] }
-        @inline(__always) _modify { yield &values[Int(priority.rawValue)] }
+        _read { yield values[Int(priority.rawValue)] }
+        _modify { yield &values[Int(priority.rawValue)] }
     }
 
     func allSatisfy(_ isMatch: (Element) -> Bool) -> Bool { values.indices.allSatisfy { isMatch(values[$0]) } }

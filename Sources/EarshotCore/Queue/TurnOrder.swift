@@ -16,7 +16,6 @@ struct TurnOrder {
     var count: Int { turns.count }
 
     /// The line with the next turn.
-    @inline(__always)
     var first: Int32? { turns.first?.line }
 
     func contains(_ line: Int32) -> Bool { position(of: line) != nil }

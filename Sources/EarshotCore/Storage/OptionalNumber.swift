@@ -4,11 +4,10 @@ struct OptionalNumber: Equatable {
     /// -1 for nil.
     private var number: Int32
 
-    @inline(__always)
     init(wrappedValue: Int32?) { number = wrappedValue ?? -1 }
 
     var wrappedValue: Int32? {
-        @inline(__always) get { number < 0 ? nil : number }
-        @inline(__always) set { number = newValue ?? -1 }
+        get { number < 0 ? nil : number }
+        set { number = newValue ?? -1 }
     }
 }

@@ -20,7 +20,6 @@
         unsafe isTaken.deallocate()
     }
 
-    @inline(__always)
     func contains(_ index: Int) -> Bool { index >= 0 && index < capacity ? unsafe isTaken[index] : false }
 
     /// Stores a record at an empty place.
@@ -48,11 +47,11 @@
 
     /// Accesses the record at a place.
     subscript(index: Int) -> Element {
-        @inline(__always) unsafeAddress {
+        unsafeAddress {
             precondition(contains(index), "record is not in use")
             return unsafe UnsafePointer(records + index)
         }
-        @inline(__always) unsafeMutableAddress {
+        unsafeMutableAddress {
             precondition(contains(index), "record is not in use")
             return unsafe records + index
         }

@@ -66,8 +66,8 @@ struct Slab<Element> {
 
     /// Accesses a record in place. The number must be in use.
     subscript(index: Int32) -> Element {
-        @inline(__always) _read { yield storage[Int(index)] }
-        @inline(__always) _modify {
+        _read { yield storage[Int(index)] }
+        _modify {
             makeUnique()
             yield &storage[Int(index)]
         }
@@ -76,7 +76,6 @@ struct Slab<Element> {
     /// All numbers in use, for audits and reports. O(bound).
     var indices: [Int32] { (0..<Int32(bound)).filter { contains($0) } }
 
-    @inline(__always)
     private mutating func makeUnique() {
         if !isKnownUniquelyReferenced(&storage) { storage = storage.copied() }
     }

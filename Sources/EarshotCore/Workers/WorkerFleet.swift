@@ -77,7 +77,7 @@ struct WorkerFleet {
     // are inlined.
 
     subscript(worker: Int32) -> WorkerSession {
-        @inline(__always) _read { yield workers[worker] }
+        _read { yield workers[worker] }
     }
 
     var count: Int { workers.count }

@@ -54,7 +54,7 @@ struct WorkerPools {
     // MARK: Queries
 
     subscript(pool: Int32) -> WorkerPool {
-        @inline(__always) _read { yield pools[pool] }
+        _read { yield pools[pool] }
     }
 
     var count: Int { pools.count }

@@ -82,11 +82,9 @@ struct WorkerSession {
     }
 
     /// Whether it is a user's own worker: it serves neither http nor https, and may be any program.
-    @inline(__always)
     var isOwn: Bool { !pools.contains(WorkerPool.web) }
 
     /// Whether the gateway relays it from another machine: it has no files.
-    @inline(__always)
     var isRemote: Bool { principal != PrincipalTable.administrator }
 
     /// Whether it has no transfers.

@@ -41,7 +41,6 @@ struct URLAuthority {
     }
 
     /// Finds user information, host and end of the authority that begins at `start`.
-    @inline(__always)
     static func split(
         _ bytes: Span<UInt8>, from start: Int
     ) throws(FetchURL.ParseError) -> (userinfo: Range<Int>, host: Range<Int>, end: Int) {

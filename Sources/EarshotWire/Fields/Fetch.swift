@@ -101,7 +101,6 @@ extension Fetch {
 
 extension HeadReader {
     /// URL as its sender wrote it, percent-escaped where it is not UTF-8.
-    @inline(__always)
     func url(_ index: Int) throws(WireError) -> String {
         let url = try operand(index, "URL").escapedString
         guard url.utf8.count <= WireLimits.urlBytes else {
@@ -132,7 +131,6 @@ extension Fetch.Options {
     /// and the check of the document derive from the table.
     ///
     /// Inlined with its visitor, so that a visit is straight-line code without calls.
-    @inline(__always)
     static func visit(_ options: inout Self, _ visitor: inout some FieldVisitor) throws(WireError) {
         try visitor.field(
             "priority", &options.priority, usual.priority, ClassForm(), .handling,
@@ -230,7 +228,6 @@ extension Fetch.Options {
     }
 
     /// Reads a field. Unknown fields are ignored, because a later version may define them.
-    @inline(__always)
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) {
         var reader = FieldReader(name, value)
         try Self.visit(&self, &reader)

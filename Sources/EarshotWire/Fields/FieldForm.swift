@@ -21,7 +21,6 @@ extension FieldForm {
 
 /// Flag: `yes` or `no`.
 struct FlagForm: FieldForm {
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> Bool { try HeadReader.flag(text, name) }
 
     func write(_ value: Bool, _ name: String, to writer: inout HeadWriter) { writer.field(name, value ? "yes" : "no") }
@@ -31,7 +30,6 @@ struct FlagForm: FieldForm {
 
 /// Enumeration with one word for each value.
 struct WordForm<Value: RawRepresentable<String> & CaseIterable & Hashable>: FieldForm {
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> Value {
         guard let value = Value(rawValue: text.string) else { throw error(name) }
         return value
@@ -50,7 +48,6 @@ struct WordForm<Value: RawRepresentable<String> & CaseIterable & Hashable>: Fiel
 
 /// Priority class.
 struct ClassForm: FieldForm {
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> PriorityClass {
         try HeadReader.priorityClass(text)
     }
@@ -60,7 +57,6 @@ struct ClassForm: FieldForm {
 
 /// Time in seconds, greater than 0, stored in milliseconds.
 struct SecondsForm: FieldForm {
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> Int { try HeadReader.milliseconds(text, name) }
 
     func write(_ value: Int, _ name: String, to writer: inout HeadWriter) { writer.field(name, seconds: value) }
@@ -70,12 +66,10 @@ struct SecondsForm: FieldForm {
 struct NumberForm: FieldForm {
     private let range: ClosedRange<Int>
 
-    @inline(__always)
     init(_ range: ClosedRange<Int>) {
         self.range = range
     }
 
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> Int {
         try HeadReader.integer(text, in: range, name)
     }
@@ -85,7 +79,6 @@ struct NumberForm: FieldForm {
 
 /// HTTP method.
 struct MethodForm: FieldForm {
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard Ascii.isIdentifier(text.bytes) else { throw WireError(.badMessage, "\(name) must be an HTTP method") }
         return text.string
@@ -97,7 +90,6 @@ struct MethodForm: FieldForm {
 
 /// Identifier: up to 64 visible ASCII bytes.
 struct IdentifierForm: FieldForm {
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String { try HeadReader.identifier(text, name) }
 
     func write(_ value: String, _ name: String, to writer: inout HeadWriter) { writer.field(name, value) }
@@ -106,7 +98,6 @@ struct IdentifierForm: FieldForm {
 
 /// Coalescing key of a client: up to 200 visible ASCII bytes.
 struct KeyForm: FieldForm {
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard (1...WireLimits.keyBytes).contains(text.bytes.count), text.bytes.allSatisfy(Ascii.isVisible) else {
             throw WireError(.badMessage, "\(name) must be 1 to \(WireLimits.keyBytes) visible ASCII bytes")
@@ -120,7 +111,6 @@ struct KeyForm: FieldForm {
 
 /// SHA-256 with the prefix `sha-256=` on the wire, stored without it.
 struct DigestForm: FieldForm {
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
         guard text.bytes.starts(with: "sha-256=".utf8) else {
             throw WireError(.badMessage, "\(name) must have the form sha-256=HEX")
@@ -136,20 +126,16 @@ struct DigestForm: FieldForm {
 struct OptionalForm<Form: FieldForm>: FieldForm {
     private let form: Form
 
-    @inline(__always)
     init(_ form: Form) {
         self.form = form
     }
 
-    @inline(__always)
     func read(_ text: HeadText, _ name: String) throws(WireError) -> Form.Value? { try form.read(text, name) }
 
-    @inline(__always)
     func write(_ value: Form.Value?, _ name: String, to writer: inout HeadWriter) {
         if let value { form.write(value, name, to: &writer) }
     }
 
-    @inline(__always)
     func textBytes(_ value: Form.Value?) -> Int { value.map { form.textBytes($0) } ?? 0 }
     var words: [String] { form.words }
 }

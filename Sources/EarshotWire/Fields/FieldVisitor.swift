@@ -1,6 +1,5 @@
 extension FieldVisitor {
     /// Visits a field without a command-line option.
-    @inline(__always)
     mutating func field<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole
     ) throws(WireError) {
@@ -37,13 +36,11 @@ struct FieldReader: FieldVisitor {
     /// Whether the table contains the name.
     private(set) var isDone = false
 
-    @inline(__always)
     init(_ name: HeadText, _ text: HeadText) {
         self.name = name
         self.text = text
     }
 
-    @inline(__always)
     mutating func field<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
@@ -54,13 +51,11 @@ struct FieldReader: FieldVisitor {
     }
 
     /// Does nothing. The caller tries the route's fields last, because few requests have any.
-    @inline(__always)
     mutating func route(_ route: inout Route) {}
 }
 
 /// Writes the fields that differ from their defaults.
 extension HeadWriter: FieldVisitor {
-    @inline(__always)
     mutating func field<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
@@ -68,7 +63,6 @@ extension HeadWriter: FieldVisitor {
         if value != usual { form.write(value, name, to: &self) }
     }
 
-    @inline(__always)
     mutating func route(_ route: inout Route) { route.write(to: &self) }
 }
 
@@ -76,7 +70,6 @@ extension HeadWriter: FieldVisitor {
 struct ContentHasher: FieldVisitor {
     var hasher: Hasher
 
-    @inline(__always)
     mutating func field<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
@@ -84,7 +77,6 @@ struct ContentHasher: FieldVisitor {
         if role == .content { hasher.combine(value) }
     }
 
-    @inline(__always)
     mutating func route(_ route: inout Route) { hasher.combine(route) }
 }
 
@@ -92,7 +84,6 @@ struct ContentHasher: FieldVisitor {
 struct ContentCheck: FieldVisitor {
     private(set) var isUsual = true
 
-    @inline(__always)
     mutating func field<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
@@ -100,7 +91,6 @@ struct ContentCheck: FieldVisitor {
         if role == .content, value != usual { isUsual = false }
     }
 
-    @inline(__always)
     mutating func route(_ route: inout Route) { isUsual = isUsual && route.isUsual }
 }
 
@@ -108,7 +98,6 @@ struct ContentCheck: FieldVisitor {
 struct TextCounter: FieldVisitor {
     private(set) var byteCount = 0
 
-    @inline(__always)
     mutating func field<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
@@ -116,7 +105,6 @@ struct TextCounter: FieldVisitor {
         byteCount += form.textBytes(value)
     }
 
-    @inline(__always)
     mutating func route(_ route: inout Route) { byteCount += route.isUsual ? 0 : route.canonical.utf8.count }
 }
 

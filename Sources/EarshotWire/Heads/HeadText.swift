@@ -59,13 +59,11 @@ struct HeadText {
     }
 
     /// Inlined, because the length of a literal is a constant and distinguishes nearly all names.
-    @inline(__always)
     static func == (text: HeadText, name: String) -> Bool {
         name.utf8.count == text.count && text.isSpelled(name)
     }
 
     /// Enables `switch` over names.
-    @inline(__always)
     static func ~= (name: String, text: HeadText) -> Bool { text == name }
 
     private func isSpelled(_ name: String) -> Bool {

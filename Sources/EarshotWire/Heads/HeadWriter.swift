@@ -69,7 +69,6 @@ struct HeadWriter {
         return bytes
     }
 
-    @inline(__always)
     private static func begin(_ name: String, in output: inout OutputSpan<UInt8>) {
         let utf8 = name.utf8
         let name = utf8.span
