@@ -1,20 +1,28 @@
-"""Runs the integration tests: python3 all_tests.py [--long | --slice] [-k PATTERN]…
+"""Runs the integration tests: python3 all_tests.py [--long | --slice] [--libzmq] [-k PATTERN]…
 
 Most tests wait for a lease to expire or for a slow server. Therefore one module per processor, and one more, run concurrently,
 each in its own process. Modules that compare times run alone, after the others.
 
 With EARSHOT_LONG=1 many tests use larger numbers and check the documented times, which hold on an otherwise idle machine.
 `--long` sets it and runs the modules that read it, one after the other; `--slice` runs only a few short tests of them.
+
+`--libzmq` puts libzmq between the programs and their brokers: `support/interposer.py`. `--libzmq-slice` runs only a few tests so.
+EARSHOT_ZMQ_PYTHON names the interpreter whose pyzmq is used.
 """
 
 import argparse
+import collections
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
+
+from support.interposer import Interposer, build
 
 HERE = pathlib.Path(__file__).parent
 ALONE = {"test_fairness", "test_flood", "test_purge", "test_readers", "test_removal", "test_retry_after",
@@ -24,67 +32,107 @@ SLICE = {"test_crashes": ["test_50_transfers_of_a_killed_worker"],
          "test_removal": ["test_a_removal_cuts_its_running_transfers"],
          "test_stream": ["test_who_comes_half_way_reads_what_is_there"],
          "test_waiters": ["test_"]}
+# Tests of every kind of message and of ended processes, with libzmq between programs and brokers.
+LIBZMQ_SLICE = {"test_coalescing": ["test_"]}
 # Longest first, so that no long module remains at the end.
 LONGEST = ["test_hang", "test_crash_loop", "test_resume", "test_bounds", "test_adoption", "test_leases", "test_failures",
            "test_fetch", "test_http2", "test_stream", "test_own_workers", "test_supervisor", "test_readme", "test_decompression"]
 NO_TESTS = 5  # Exit status of later Pythons if no test matches the pattern.
 
 
-def run(module, patterns):
+class Carried:
+    """Counts of libzmq's processes, one for each module. `library`: result of `build`; nil without libzmq."""
+
+    def __init__(self, library):
+        self._library = library
+        self._counts = collections.Counter()
+        self._versions = set()
+
+    @contextlib.contextmanager
+    def variables(self):
+        """Variables for a module, while its process runs."""
+        if not self._library:
+            yield {}
+            return
+        with Interposer(self._library, os.environ.get("EARSHOT_ZMQ_PYTHON")) as interposer:
+            yield interposer.variables()
+            version, counts = interposer.end()
+        self._counts += counts
+        self._versions.add(version)
+
+    def report(self):
+        """Prints the counts. Fails unless both kinds of connections went through libzmq."""
+        if not self._library:
+            return
+        print(f"{' and '.join(sorted(self._versions))}:", ", ".join(f"{count} {name}" for name, count in sorted(self._counts.items())))
+        if not (self._counts["work connections"] and self._counts["bus connections"]):
+            sys.exit("FAILED: no connection of a worker, or none of a client, went through libzmq")
+
+
+def run(module, patterns, carried):
     """Runs a module's tests. Returns its name, success, number of tests, seconds, and output."""
     began = time.monotonic()
     chosen = [word for pattern in patterns for word in ("-k", pattern)]
-    done = subprocess.run([sys.executable, "-B", "-m", "unittest", "-v", *chosen, module], cwd=HERE, text=True,
-                          errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    with carried.variables() as variables:
+        done = subprocess.run([sys.executable, "-B", "-m", "unittest", "-v", *chosen, module], cwd=HERE, text=True,
+                              env={**os.environ, **variables}, errors="replace", stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False)
     ran = re.search(r"^Ran (\d+) tests?", done.stdout, re.MULTILINE)
     passed = done.returncode in (0, NO_TESTS)
     return module, passed, int(ran[1]) if ran else 0, time.monotonic() - began, done.stdout
 
 
-def modules(options):
-    """Returns the modules to run, the longest first."""
+def jobs(options):
+    """Returns modules with patterns of tests to run, the longest first."""
+    if options.tests:
+        return [(module, [pattern]) for module, patterns in options.tests.items() for pattern in patterns]
     found = [path for path in HERE.glob("test_*.py") if not options.long or "EARSHOT_LONG" in path.read_text()]
-    names = SLICE if options.slice else [path.stem for path in found]
-    return sorted(names, key=lambda name: (LONGEST.index(name) if name in LONGEST else len(LONGEST), name))
+    names = sorted((path.stem for path in found),
+                   key=lambda name: (LONGEST.index(name) if name in LONGEST else len(LONGEST), name))
+    return [(name, options.patterns) for name in names]
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("-k", dest="patterns", action="append", default=[], help="only tests with this in their name")
     options.add_argument("--long", action="store_true", help="only modules with strict tests, in their strict form")
-    options.add_argument("--slice", action="store_true", help="only a few of the strict tests")
+    options.add_argument("--slice", dest="tests", action="store_const", const=SLICE, help="only a few of the strict tests")
+    options.add_argument("--libzmq", action="store_true", help="with libzmq between programs and brokers")
+    options.add_argument("--libzmq-slice", dest="tests", action="store_const", const=LIBZMQ_SLICE, help="a few tests with libzmq")
     options = options.parse_args()
-    patterns, alone = options.patterns, ALONE
-    if options.long or options.slice:
+    is_strict = options.long or options.tests is SLICE
+    if is_strict:
         os.environ["EARSHOT_LONG"] = "1"
-        alone = modules(options)
-    failed, tests, began = [], 0, time.monotonic()
+    has_libzmq = options.libzmq or options.tests is LIBZMQ_SLICE
+    failed, tests, skipped, began = [], 0, [], time.monotonic()
 
     def report(result):
         nonlocal tests
         module, passed, count, seconds, said = result
         tests += count
+        skipped.extend(re.findall(r"\.\.\. skipped ['\"](.*)['\"]$", said, re.MULTILINE))
         if not passed:
             failed.append(module)
+        elif options.tests and not count:
+            failed.append(f"{module} (no such test)")
         if count or not passed:
             print(f"{said.rstrip()}\n-- {module}: {'passed' if passed else 'FAILED'}, {count} in {seconds:.1f} s\n", flush=True)
 
-    with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
-        beside = [pool.submit(run, module, patterns) for module in modules(options) if module not in alone]
-        for result in concurrent.futures.as_completed(beside):
-            report(result.result())
-    for module in modules(options):
-        if options.slice:
-            for pattern in SLICE[module]:
-                result = run(module, [pattern])
-                report(result)
-                if not result[2]:
-                    failed.append(f"{module} ({pattern}: no such test)")
-        elif module in alone:
-            report(run(module, patterns))
-    print(f"{tests} tests in {time.monotonic() - began:.0f} s", flush=True)
+    with tempfile.TemporaryDirectory(prefix="ear-") as folder:
+        carried = Carried(build(folder) if has_libzmq else None)
+        alone = [job for job in jobs(options) if is_strict or job[0] in ALONE]
+        with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
+            beside = [pool.submit(run, *job, carried) for job in jobs(options) if job not in alone]
+            for result in concurrent.futures.as_completed(beside):
+                report(result.result())
+        for job in alone:
+            report(run(*job, carried))
+    for reason, count in sorted(collections.Counter(skipped).items()):
+        print(f"{count} skipped: {reason}")
+    print(f"{tests} tests in {time.monotonic() - began:.0f} s, {len(skipped)} of them skipped", flush=True)
     if not tests:
-        sys.exit(f"no test has {' or '.join(patterns)} in its name")
+        sys.exit(f"no test has {' or '.join(options.patterns)} in its name")
+    carried.report()
     if failed:
         sys.exit(f"FAILED: {' '.join(sorted(failed))}")
 

@@ -77,6 +77,8 @@ class Commands:
         name, _, value = self.mark.partition("=")
         self.environment.update({name: value, "EARSHOT_RUNTIME": str(runtime), "TMPDIR": str(folder),
                                  "XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")})
+        if library := os.environ.get("INTERPOSER_LIBRARY"):
+            self.environment["LD_PRELOAD"] = library
 
     def start(self, *arguments, cwd=None):
         return Program([binary(), *arguments], self.environment, cwd or self.folder)
