@@ -137,25 +137,27 @@ class _Link:
         """Passes messages on. Returns whether some may be left for the next turn."""
         for end in (self._program, self._broker):
             end.hear(self._server.counts)
-        # Both directions again after any message: receiving and sending may clear the signal of a descriptor.
         moved = self._pass(self._program, self._broker) + self._pass(self._broker, self._program)
-        if moved:
+        # Any call for a socket clears the signal of its descriptor. So the last call for each asks for its state.
+        program, broker = self._program.state(), self._broker.state()
+        if moved or program.has_message and broker.has_room or broker.has_message and program.has_room:
             return True
-        for end, other in ((self._program, self._broker), (self._broker, self._program)):
-            if end.has_ended and (other.has_ended or not end.has_message()):
-                self._server.forget(self)
-                self._program.close()
-                self._broker.close()
-                break
+        if program.has_ended and not program.has_message or broker.has_ended and not broker.has_message:
+            self._server.forget(self)
+            self._program.close()
+            self._broker.close()
         return False
 
     def _pass(self, source, target):
         count = 0
-        while count < _TURN and target.has_room() and (frames := source.receive()) is not None:
+        while count < _TURN and target.state().has_room and (frames := source.receive()) is not None:
             target.send(frames)
             count += 1
         self._server.counts["messages"] += count
         return count
+
+
+_State = collections.namedtuple("_State", "has_message has_room has_ended")
 
 
 class _End:
@@ -183,12 +185,10 @@ class _End:
             else:
                 counts["handshakes"] += 1
 
-    def has_room(self):
-        """Whether it takes a message. An end without a peer takes and drops all."""
-        return self.has_ended or self._socket.getsockopt(zmq.EVENTS) & zmq.POLLOUT
-
-    def has_message(self):
-        return self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN
+    def state(self):
+        events = self._socket.getsockopt(zmq.EVENTS)
+        # An end without a peer takes and drops all messages.
+        return _State(bool(events & zmq.POLLIN), self.has_ended or bool(events & zmq.POLLOUT), self.has_ended)
 
     def receive(self):
         try:
