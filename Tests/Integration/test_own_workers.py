@@ -1,5 +1,7 @@
 """Workers for users' own schemes, played over raw sockets: the broker's reaction to their messages."""
 
+import collections
+import concurrent.futures
 import time
 
 import zmq
@@ -36,6 +38,21 @@ class OwnWorker:
             raise AssertionError(f"no JOB but {head}")
         return head.split()[1]
 
+    def serve(self, content, number):
+        """Serves this number of jobs. Returns how often each URL was one. `content`: returns the content of a URL."""
+        served = collections.Counter()
+        while served.total() < number:
+            verb, *operands = self.hear().partition("\n")[0].split(" ")
+            if verb == "JOB":
+                attempt, url = operands
+                served[url] += 1
+                self.say(f"DONE {attempt} 200", f"length: {len(content(url))}", body=content(url))
+            elif verb == "PING":
+                self.say("PONG")
+            else:
+                raise AssertionError(f"no JOB but {verb}")
+        return served
+
     def close(self):
         self._socket.close()
 
@@ -66,6 +83,21 @@ class OwnWorkerTests(TestCase):
                 code = b"200" if wanted == "RESULT" else b"protocol-error"
                 self.assertTrue(head.startswith(b"%s h %d %s\n" % (wanted.encode(), excess, code)), head[:80])
         self.client.say("ACK 3")
+        self.balance(self.client)
+
+    def test_a_DEALER_of_libzmq_serves_several_jobs_at_a_time(self):
+        def content(url):
+            return url.encode() * 1_000
+        worker = self.worker("back")
+        urls = [f"back:{number}-" + "x" * (number % 40) for number in range(300)]
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            served = thread.submit(worker.serve, content, len(urls))
+            for number, url in enumerate(urls):
+                self.client.fetch("h", number, url)
+            for _ in urls:
+                terminal = self.client.terminal()
+                self.assertResult(terminal, content(urls[int(terminal.operands[1])]))
+            self.assertEqual(served.result(), {url: 1 for url in urls})
         self.balance(self.client)
 
     def test_the_answer_to_HEAD_has_no_body(self):
