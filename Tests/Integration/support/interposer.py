@@ -24,8 +24,9 @@ from zmq.utils.monitor import parse_monitor_message
 from .processes import Program
 
 _SUPPORT = pathlib.Path(__file__).resolve().parent
-#: Messages that may wait in each socket and direction, so that a receiver that does not read stops its sender.
-_WAITING = 64
+#: Messages that may wait in each socket and direction, so that a receiver that does not read stops its sender: the default of
+#: libzmq. If they wait when a peer hangs up, libzmq drops all that it has not read from it.
+_WAITING = 1000
 #: Messages of one direction in one turn of a connection.
 _TURN = 64
 #: libzmq connects again after this time, in milliseconds, and reports that it will. That report follows the last messages.
