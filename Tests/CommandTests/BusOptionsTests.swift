@@ -46,6 +46,13 @@ import Testing
         }
     }
 
+    @Test func `a public key may begin with a hyphen`() throws {
+        let key = "-1sz<d4XPi<48Vs(pPK7o(Dct43Ri8)Arrm*QyE6"
+        let options = try BusOptions.parse(["--server-key", key, "--bus", "tcp://a:1"])
+        #expect(options.serverKey == key)
+        #expect(options.bus == "tcp://a:1")
+    }
+
     @Test(arguments: [
         (["--bus", "tcp://a:1", "--runtime", "/run"], "exclude each other"), (["--bus", ""], "the value is empty"),
         (["--server-key", ""], "the value is empty"), (["--bus-key", ""], "the path is empty"),

@@ -18,7 +18,9 @@ struct BusOptions: ParsableArguments {
         help: ArgumentHelp("File with the key of this client, for --bus.", valueName: "file"), completion: .file())
     var busKey: String?
 
+    // A key may begin with a hyphen.
     @Option(
+        parsing: .unconditional,
         help: ArgumentHelp(
             "Public key of the bus, or its file; for several buses one for all, or one each.", valueName: "key"),
         completion: .file())
