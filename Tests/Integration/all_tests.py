@@ -32,10 +32,10 @@ SLICE = {"test_crashes": ["test_50_transfers_of_a_killed_worker"],
          "test_removal": ["test_a_removal_cuts_its_running_transfers"],
          "test_stream": ["test_who_comes_half_way_reads_what_is_there"],
          "test_waiters": ["test_"]}
-# Modules of a few seconds with libzmq between programs and brokers: deaths of each process, bodies of each kind, removals, clients
+# Short modules with libzmq between programs and brokers: deaths of each process, bodies of each kind, removals, clients
 # with many requests, durable requests, `earshot work`, and the gateway.
 LIBZMQ_SLICE = {module: ["test_"] for module in (
-    "test_durable", "test_programs", "test_isolation", "test_pull", "test_crashes", "test_lists", "test_stream", "test_remote",
+    "test_remote", "test_isolation", "test_durable", "test_stream", "test_programs", "test_lists", "test_crashes", "test_pull",
     "test_coalescing", "test_pull_command")}
 # Longest first, so that no long module remains at the end.
 LONGEST = ["test_hang", "test_crash_loop", "test_resume", "test_bounds", "test_adoption", "test_leases", "test_failures",

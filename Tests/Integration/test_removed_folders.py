@@ -142,8 +142,8 @@ class RuntimeFolderTests(Case):
             client = bus.client()
             client.query("ping")
             # Cache and durable storage create their files beside the loop. A file created meanwhile would stop rmtree.
-            names = ["cache/cache.lock", "cache/index.sqlite-wal", "cache/salt", "cache/bodies",
-                     "durable/durable.lock", "durable/requests.sqlite-wal", "durable/bodies"]
+            names = ["cache/cache.lock", "cache/index.sqlite-wal", "cache/index.sqlite-shm", "cache/salt", "cache/bodies",
+                     "durable/durable.lock", "durable/requests.sqlite-wal", "durable/requests.sqlite-shm", "durable/bodies"]
             eventually(lambda: all((bus.runtime / name).exists() for name in names), "the stores are open")
             shutil.rmtree(bus.runtime)
             self.await_fault(client, "bus", "restored")
