@@ -150,10 +150,12 @@ class RemoteClient(Client):
 
 
 class Recorder:
-    """Passes one connection on to the gateway, and keeps all bytes."""
+    """Passes one connection on to the gateway, and keeps all bytes. `change`: called with each part that the client sends; returns
+    the part that the gateway gets."""
 
-    def __init__(self, bus):
+    def __init__(self, bus, change=lambda part: part):
         self.bus = bus
+        self._change = change
         self.sent = b""
         self.received = b""
 
@@ -198,10 +200,16 @@ class Recorder:
                     return
                 if source is near:
                     self.sent += part
-                    far.sendall(part)
+                    part, target = self._change(part), far
                 else:
                     self.received += part
-                    near.sendall(part)
+                    target = near
+                try:
+                    target.sendall(part)
+                except OSError:
+                    near.close()
+                    far.close()
+                    return
 
 
 class Forwarder:
