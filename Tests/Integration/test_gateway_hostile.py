@@ -178,6 +178,21 @@ class HostileTests(TestCase):
         self.assertLess(growth[1], 16 * MIB)
         self.assertEqual(len(pull(client, Named(number, 4_000_000))), 4_000_000)
 
+    def test_a_client_that_reads_late_gets_each_of_thousands_of_small_terminals(self):
+        """libzmq takes a number of messages, so that the gateway holds one until there is room."""
+        count = 4000
+        client = self.bus.remote(kind=Unreading, window=4096)
+        client.hold()
+        url = f"{self.origin.url}/drip?bytes=10&seconds=1"
+        for number in range(count):
+            client.fetch("late", number, url)
+        with self.bus.client() as watcher:
+            self.await_requests(watcher, pending=0)
+        self.assertAnswers(self.bus.remote())
+        terminals = client.terminals(count, timeout=60)
+        self.assertEqual([int(terminal.fields["seq"]) for terminal in terminals], list(range(1, count + 1)))
+        self.assertEqual({terminal.verb for terminal in terminals}, {"RESULT"})
+
     def test_clients_that_stopped_do_not_delay_the_others(self):
         count = 950 if IS_LONG else 100
         _, most = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
