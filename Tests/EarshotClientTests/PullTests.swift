@@ -267,6 +267,35 @@ import Testing
         #expect(sent(core.passEnded()) == [read(1, 0, piece), read(1, piece, piece)])
     }
 
+    /// Found by the fuzz target `reader`: the broker refused READs of other bodies with `limit`, so these were lost too.
+    @Test func `READs of a lost body count until they are answered or its terminal is acknowledged`() throws {
+        var core = core()
+        for request in ["1", "2"] { _ = core.fetch(fetch(request)) }
+        _ = core.received(pulled("1", 1, 9 * piece))
+        #expect(sent(core.passEnded()).count == 4)
+        _ = core.received(pulled("2", 2, 9 * piece))
+        #expect(core.passEnded() == [])
+        var refusal = ErrorReply(code: "unknown-body")
+        (refusal.verb, refusal.sequence) = ("READ", 1)
+        let lost = try #require(delivery(core.received(.error(refusal))))
+        #expect(sent(core.passEnded()) == [read(2, 0, piece)])
+        _ = core.received(.error(refusal))
+        _ = core.received(data(1, 2 * piece), count: piece)
+        #expect(sent(core.passEnded()) == [read(2, piece, piece), read(2, 2 * piece, piece)])
+        core.finish(lost.id)
+        #expect(sent(core.passEnded()) == [.acknowledge(1), read(2, 3 * piece, piece)])
+    }
+
+    /// Found by the fuzz target `reader`: the second body replaced the first one, whose file stayed open.
+    @Test func `a body of a terminal without a number is lost, because no READ can name it`() throws {
+        var core = core()
+        for request in ["1", "2"] {
+            _ = core.fetch(fetch(request))
+            #expect(isLost(core.received(pulled(request, 0, 100)).first))
+            #expect(core.pulls.isEmpty && core.passEnded() == [])
+        }
+    }
+
     @Test func `a body in memory ends a growing one`() {
         var core = core()
         _ = core.fetch(streaming("1"))

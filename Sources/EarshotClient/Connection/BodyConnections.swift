@@ -106,7 +106,7 @@ final class BodyConnections {
         case .data(let data): return core.dataReceived(data, count: message.body?.count ?? 0)
         // The answer to another READ means that this program miscounted, so its READs take another connection.
         case .error(let reply) where reply.verb == "READ" && reply.code == "unknown-body":
-            return core.readRefused(reply)
+            return core.readRefused(reply, over: number)
         // The broker drains, or a later version says more.
         case .goodbye, nil: return []
         default: return nil

@@ -7,6 +7,13 @@ internal import EarshotWire
 ///    └────────────────→ (discarded)
 /// ```
 struct BodyPull {
+    /// A READ without an answer.
+    struct OpenRead {
+        let part: Range<Int>
+        /// Number of its connection.
+        let connection: Int
+    }
+
     /// Number of the file for its bytes.
     let file: Int
     /// Latest progress of the request; nil for a body that did not grow.
@@ -21,8 +28,8 @@ struct BodyPull {
     private var next = 0
     /// Parts whose READ had no answer, or a short one.
     private var again: [Range<Int>] = []
-    /// Parts with a READ that has no answer yet, and the numbers of its connections.
-    private var asked: [(part: Range<Int>, connection: Int)] = []
+    /// READs without an answer.
+    private(set) var openReads: [OpenRead] = []
 
     /// Begins a growing body.
     init(file: Int, _ progress: Progress) {
@@ -42,15 +49,9 @@ struct BodyPull {
         available = delivery.terminal.response?.length ?? 0
     }
 
-    /// Connection of each READ without an answer.
-    var openReads: [Int] { asked.map(\.connection) }
-
-    /// Number of bytes without a READ that has or awaits an answer.
-    var unreadBytes: Int { again.reduce(available - next) { $0 + $1.count } }
-
     /// Number of bytes that have arrived without a gap.
     var received: Int {
-        min(next, asked.lazy.map(\.part.lowerBound).min() ?? next, again.lazy.map(\.lowerBound).min() ?? next)
+        min(next, openReads.lazy.map(\.part.lowerBound).min() ?? next, again.lazy.map(\.lowerBound).min() ?? next)
     }
 
     /// Whether all bytes of a complete body have arrived.
@@ -92,8 +93,8 @@ struct BodyPull {
     ///
     /// - Parameter connection: connection of these READs; nil for all.
     mutating func detach(_ connection: Int? = nil) {
-        again += asked.lazy.filter { connection == nil || $0.connection == connection }.map(\.part)
-        asked.removeAll { connection == nil || $0.connection == connection }
+        again += openReads.lazy.filter { connection == nil || $0.connection == connection }.map(\.part)
+        openReads.removeAll { connection == nil || $0.connection == connection }
     }
 
     /// Returns the next READ for a connection; nil if each available byte has one.
@@ -107,7 +108,7 @@ struct BodyPull {
         } else {
             return nil
         }
-        asked.append((part, connection))
+        openReads.append(OpenRead(part: part, connection: connection))
         guard let delivery else {
             return BodyRead(
                 .request(key.handler, key.request), offset: part.lowerBound, length: part.count,
@@ -120,8 +121,8 @@ struct BodyPull {
     ///
     /// - Returns: the number of bytes to store; nil if no READ with this offset is open.
     mutating func take(_ count: Int, at offset: Int) -> Int? {
-        guard let index = asked.firstIndex(where: { $0.part.lowerBound == offset }) else { return nil }
-        let part = asked.remove(at: index).part
+        guard let index = openReads.firstIndex(where: { $0.part.lowerBound == offset }) else { return nil }
+        let part = openReads.remove(at: index).part
         let count = min(count, part.count)
         if count < part.count { again.append(part.dropFirst(count)) }
         return count

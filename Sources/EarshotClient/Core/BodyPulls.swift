@@ -45,6 +45,9 @@ struct BodyPulls {
     private var turns: Deque<Int> = []
     /// Complete bodies that are not being read yet.
     private var waiting: Deque<Int> = []
+    /// READs without an answer whose bodies are lost, by sequence number. The broker counts them until it has answered
+    /// them or received the ACK.
+    private var void: [UInt64: [BodyPull.OpenRead]] = [:]
     private var lastFile = 0
     /// Files that are not needed any more.
     private var discarded: [Int] = []
@@ -106,9 +109,13 @@ struct BodyPulls {
     mutating func received(_ data: BodyData, count: Int) -> [Step] {
         switch data.body {
         case .terminal(let sequence):
-            guard let file = complete[sequence], let stored = pulls[file]?.take(count, at: data.offset) else {
+            guard let file = complete[sequence] else {
+                if let index = void[sequence]?.firstIndex(where: { $0.part.lowerBound == data.offset }) {
+                    void[sequence]?.remove(at: index)
+                }
                 return []
             }
+            guard let stored = pulls[file]?.take(count, at: data.offset) else { return [] }
             // The broker has fewer bytes than it announced.
             if stored == 0 { return [lose(sequence)].compactMap(\.self) }
             return [.store(file: file, offset: data.offset, count: stored)] + deliverIfWhole(file)
@@ -127,11 +134,23 @@ struct BodyPulls {
         }
     }
 
-    /// Handles the refusal of a READ.
-    mutating func refused(_ reply: ErrorReply) -> Step {
-        if let sequence = reply.sequence { return lose(sequence) ?? .none }
+    /// Handles the refusal of a READ on a connection.
+    mutating func refused(_ reply: ErrorReply, over connection: Int = 0) -> Step {
+        if let sequence = reply.sequence {
+            let step = lose(sequence) ?? .none
+            // This reply answers the first one.
+            if let index = void[sequence]?.firstIndex(where: { $0.connection == connection }) {
+                void[sequence]?.remove(at: index)
+            }
+            return step
+        }
         if let handler = reply.handler, let request = reply.request { discard(growing: RequestKey(handler, request)) }
         return .none
+    }
+
+    /// Handles the ACK of terminals, which makes the READs of their bodies void.
+    mutating func acknowledged(_ sequence: UInt64) {
+        if !void.isEmpty { void = void.filter { $0.key > sequence } }
     }
 
     /// Stops reading bodies of cancelled or removed requests.
@@ -154,12 +173,15 @@ struct BodyPulls {
         for file in pulls.keys { pulls[file]?.detach() }
         for file in growingReads { noteUnread(file) }
         growingReads = []
+        void = [:]
     }
 
     /// Handles the end of the session, with which all bodies are lost.
     mutating func endSession() -> [Step] {
         for key in growing.keys.map({ $0 }) { discard(growing: key) }
-        return complete.keys.sorted().compactMap { lose($0) }
+        let steps = complete.keys.sorted().compactMap { lose($0) }
+        void = [:]
+        return steps
     }
 
     // MARK: Further connections
@@ -177,6 +199,7 @@ struct BodyPulls {
         guard readsOfOthers.indices.contains(connection - 1) else { return }
         readsOfOthers[connection - 1] = 0
         for file in turns { pulls[file]?.detach(connection) }
+        void = void.mapValues { $0.filter { $0.connection != connection } }
     }
 
     /// Closes all further connections.
@@ -193,7 +216,8 @@ struct BodyPulls {
         }
         // Of each connection.
         var room = [mostReads - growingReads.count] + readsOfOthers
-        for file in turns { for connection in pulls[file]?.openReads ?? [] { room[connection] -= 1 } }
+        for file in turns { for read in pulls[file]?.openReads ?? [] { room[read.connection] -= 1 } }
+        for reads in void.values { for read in reads { room[read.connection] -= 1 } }
         var idle = 0
         while let connection = room.indices.max(by: { room[$0] < room[$1] }), room[connection] > 0 {
             if room[0] > 0, growingReads.count < mostGrowingReads, let file = growingTurns.popFirst() {
@@ -237,9 +261,9 @@ struct BodyPulls {
     }
 
     private mutating func lose(_ sequence: UInt64) -> Step? {
-        guard let file = complete.removeValue(forKey: sequence), let delivery = pulls[file]?.delivery else {
-            return nil
-        }
+        guard let file = complete.removeValue(forKey: sequence), let pull = pulls[file], let delivery = pull.delivery
+        else { return nil }
+        if !pull.openReads.isEmpty { void[sequence] = pull.openReads }
         discard(file)
         return .lose(delivery)
     }

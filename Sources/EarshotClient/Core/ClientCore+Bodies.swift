@@ -14,7 +14,9 @@ extension ClientCore {
         }
         // The consumer drops results of other programs under a shared handler.
         let isWanted = delivery.fetch != nil || subscriptions.contains { $0.matches(delivery.key.handler) }
-        return isWanted ? carryOut(pulls.ended(delivery)) : [.deliver(delivery.lost())]
+        // No READ can name a terminal without a number.
+        let isReadable = isWanted && delivery.id.sequence > 0
+        return isReadable ? carryOut(pulls.ended(delivery)) : [.deliver(delivery.lost())]
     }
 
     mutating func progressReceived(_ progress: Progress) -> [ClientAction] {
@@ -34,7 +36,10 @@ extension ClientCore {
         carryOut(pulls.received(data, count: count))
     }
 
-    mutating func readRefused(_ reply: ErrorReply) -> [ClientAction] { carryOut([pulls.refused(reply)]) }
+    /// - Parameter connection: number of the connection of the refused READ.
+    mutating func readRefused(_ reply: ErrorReply, over connection: Int = 0) -> [ClientAction] {
+        carryOut([pulls.refused(reply, over: connection)])
+    }
 
     /// Stops reading bodies of cancelled or removed requests.
     mutating func dropBodies(where isRemoved: (RequestKey) -> Bool) {

@@ -192,6 +192,7 @@ struct ClientCore {
 
     private mutating func acknowledge() -> [ClientAction] {
         guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
+        pulls.acknowledged(sequence)
         var actions = say(.acknowledge(sequence))
         for key in waiting {
             guard let waitsFor = requests[key]?.waitsFor, waitsFor <= sequence else { continue }
