@@ -49,6 +49,9 @@ struct BodyPull {
         available = delivery.terminal.response?.length ?? 0
     }
 
+    /// Number of bytes without a READ that has or awaits an answer.
+    var unreadBytes: Int { again.reduce(available - next) { $0 + $1.count } }
+
     /// Number of bytes that have arrived without a gap.
     var received: Int {
         min(next, openReads.lazy.map(\.part.lowerBound).min() ?? next, again.lazy.map(\.lowerBound).min() ?? next)
