@@ -15,6 +15,8 @@ final class PoolRecord {
         let isResuming: Bool
         /// Whether an earlier broker assigned it and no request of this broker has adopted it.
         var isOrphan = false
+        /// Principal whose quota of transfers it uses; nil for the administrator, and for an attempt of an earlier broker.
+        var principal: PrincipalName?
         /// Start according to the earlier broker's JOB, and the time of the worker's report.
         var held: (start: Tick, told: Tick)?
         var flight: FlightRecord?

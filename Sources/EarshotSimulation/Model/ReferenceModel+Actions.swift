@@ -333,7 +333,7 @@ extension ReferenceModel {
         worker.leases[job.attempt] = PoolRecord.Lease(
             origin: origin, isHigh: isHigh, maxBytes: job.maxBytes,
             content: flight.content, isResuming: job.resume != nil,
-            flight: flight)
+            principal: principal(of: flight), flight: flight)
         checkPart(of: job, flight, at: worker)
     }
 
@@ -402,15 +402,12 @@ extension ReferenceModel {
         expect(
             isHigh || slots.lower < slots.total - slots.total / 4, 7,
             "\(job) starts beside \(slots.lower) of \(slots.total), the rest is kept for high")
-    }
-
-    /// Whether a flight may wait for the quota of its principal. The model does not count the transfers of principals; the
-    /// core's audit does.
-    private func mayBeAtQuota(_ flight: FlightRecord) -> Bool {
-        guard limits.transfersPerUser > 0 else { return false }
-        var isOfUser = false
-        flight.forEachRequest { isOfUser = isOfUser || Self.owner(of: $0.name.handler).principal != nil }
-        return isOfUser
+        guard !isReturned, let principal = principal(of: flight) else { return }
+        let transfers = transfersOfPrincipals()
+        expect(
+            !isFull(principal, transfers), 11,
+            "\(job) starts beside \(transfers[principal] ?? 0) transfers of \(principal), which may have \(limits.transfersPerUser)",
+            kind: "a user's transfer beyond the quota")
     }
 
     /// Returns the highest class among a flight's requests whose owner can be served; nil without one.
@@ -432,12 +429,14 @@ extension ReferenceModel {
         guard !pool.values.contains(where: { $0.isolation != nil }),
             !openFlights.values.contains(where: { $0.phase == .waiting && $0.isSuspect })
         else { return violation }
+        let transfers = transfersOfPrincipals()
         for flight in openFlights.values where flight.phase == .waiting && !flight.isSuspect {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,
                 let priority = servedClass(of: flight),
                 let origin = origins[flight.content.job.origin], origin.mustStart(now: now),
-                let (total, free, lower) = slots[flight.content.job.scheme], free > 0, !mayBeAtQuota(flight)
+                let (total, free, lower) = slots[flight.content.job.scheme], free > 0
             else { continue }
+            if let principal = principal(of: flight), isFull(principal, transfers) { continue }
             let isHigh = priority == .high
             expect(
                 !origin.hasRoom(isHigh) || !(isHigh || lower < total - total / 4), 1,

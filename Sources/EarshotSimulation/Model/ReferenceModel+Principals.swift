@@ -8,7 +8,11 @@ internal import EarshotWire
 extension ReferenceModel {
     /// The model's name of a handler that a client knows by `handler`.
     func qualified(_ handler: HandlerID, of client: SessionRecord) -> HandlerID {
-        client.principal.flatMap { HandlerID("\($0)/\(handler)") } ?? handler
+        Self.qualified(handler, of: client.principal)
+    }
+
+    static func qualified(_ handler: HandlerID, of principal: PrincipalName?) -> HandlerID {
+        principal.flatMap { HandlerID("\($0)/\(handler)") } ?? handler
     }
 
     private func qualified(_ pattern: HandlerPattern, of client: SessionRecord) -> HandlerPattern {
@@ -67,6 +71,34 @@ extension ReferenceModel {
             false
         }
     }
+
+    // MARK: The quota of transfers
+
+    /// Principal of a flight, which no other principal shares; nil for the administrator.
+    func principal(of flight: FlightRecord) -> PrincipalName? {
+        var principal: PrincipalName?
+        flight.forEachRequest { principal = principal ?? Self.owner(of: $0.name.handler).principal }
+        return principal
+    }
+
+    /// Attempts of each principal that occupy a slot, including those being cancelled. O(leases), 0 without a quota.
+    func transfersOfPrincipals() -> [PrincipalName: Int] {
+        guard limits.transfersPerUser > 0 else { return [:] }
+        var transfers: [PrincipalName: Int] = [:]
+        for worker in pool.values {
+            for lease in worker.leases.values {
+                if let principal = lease.principal { transfers[principal, default: 0] += 1 }
+            }
+        }
+        return transfers
+    }
+
+    /// Whether a principal is at its quota.
+    func isFull(_ principal: PrincipalName, _ transfers: [PrincipalName: Int]) -> Bool {
+        limits.transfersPerUser > 0 && transfers[principal, default: 0] >= limits.transfersPerUser
+    }
+
+    // MARK: Terminals
 
     /// Invariant 16: a terminal that is not due to a client must not be due to one of another principal.
     func checkForeign(_ terminal: Terminal, to client: SessionRecord) {

@@ -63,6 +63,12 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A user's worker gets one job more than it has slots.
     case unboundedWorker = "unbounded-worker"
 
+    /// A user gets one transfer more than its quota.
+    case unboundedUser = "unbounded-user"
+
+    /// A user gets one transfer less than its quota.
+    case starvedUser = "starved-user"
+
     /// A user's worker is killed instead of disconnected.
     case killedOwnWorker = "killed-own-worker"
 
@@ -88,7 +94,7 @@ public enum Canary: String, CaseIterable, Sendable {
     public var invariants: Set<Int> {
         switch self {
         case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .lostReply, .inventedFullDisk,
-            .answerBeforeRequest:
+            .answerBeforeRequest, .starvedUser:
             [1]
         case .terminalAfterRemoval: [2]
         case .secondAttempt, .unheardWorkers: [3]
@@ -99,7 +105,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .sharedDeadline, .crowdedSuspect: [8]
         case .originOverLimit, .unspacedStarts: [9]
         case .uncountedAcknowledgement: [10]
-        case .unboundedClient, .ignoredFullDisk: [11]
+        case .unboundedClient, .unboundedUser, .ignoredFullDisk: [11]
         // A class below `high` gets its share of an additional slot.
         case .unboundedWorker: [7, 11]
         case .purgedBeforeLease, .splicedBody: [12]
