@@ -1,4 +1,4 @@
-/// Deliberate fault of the simulated disk. The run must fail with its invariant's number.
+/// Deliberate fault of the simulated disk. The run must fail with the number of one of its invariants.
 public enum DurableCanary: String, CaseIterable, Sendable {
     /// A request is confirmed as stored but is not stored.
     case unwritten
@@ -8,7 +8,15 @@ public enum DurableCanary: String, CaseIterable, Sendable {
     case exchanged
     /// A repeated request is deleted with its failure.
     case unkept
+    /// Some requests of users belong to the administrator of the next broker.
+    case disowned
 
-    /// Invariant that it violates.
-    public var invariant: Int { 1 }
+    /// Invariants of which it violates one first.
+    public var invariants: Set<Int> {
+        switch self {
+        case .unwritten, .exchanged, .unkept, .disowned: [1]
+        // A request that reappears is delivered again, or accepted after its removal.
+        case .unforgotten: [1, 2]
+        }
+    }
 }

@@ -5,6 +5,8 @@ internal import EarshotWire
 struct DurableWorld {
     private struct Client {
         let window: Int
+        /// Principal; nil for the administrator.
+        let principal: PrincipalName?
         var sequence: UInt64 = 0
         var acknowledged: UInt64 = 0
         var heard: [RequestName] = []
@@ -12,6 +14,8 @@ struct DurableWorld {
         var isFull: Bool { sequence - acknowledged >= UInt64(window) }
     }
 
+    /// Principals of clients. Their handlers have the same names, so each name exists in several namespaces.
+    private static let principals = [nil, PrincipalName("uid:1001"), PrincipalName("uid:1002")]
     private static let handlers = (0..<6).compactMap { HandlerID("d/h\($0)") }
 
     private var random: SeededGenerator
@@ -94,18 +98,18 @@ struct DurableWorld {
         try restart()
         try settle()
         let owed = promises.open
-        let claimer = connect(window: 4_096)
-        core.clientSaid(.subscribe(.subtree(Self.root)), by: claimer, now: now)
+        let claimers = Self.principals.map { connect(window: 4_096, of: $0) }
+        for claimer in claimers { core.clientSaid(.subscribe(.subtree(Self.root)), by: claimer, now: now) }
         try settle()
-        let heard = clients[claimer]?.heard ?? []
+        let heard = claimers.flatMap { clients[$0]?.heard ?? [] }
         guard Set(owed).isSubset(of: heard) else {
             throw Violation(1, "\(Set(owed).subtracting(heard)) were accepted and are not told to who claims them")
         }
         report.claimed += heard.count
-        acknowledgeAll(claimer)
+        for claimer in claimers { acknowledgeAll(claimer) }
         try settle()
         guard disk.rows.isEmpty else { throw Violation(12, "\(disk.rows.count) rows are left") }
-        lose(claimer)
+        for claimer in claimers { lose(claimer) }
         try settle()
         guard core.isIdle, core.ledger.isBalanced else { throw Violation(10, "something is left: \(core.ledger)") }
         guard spool.terminals.isEmpty, spool.bodies.isEmpty, contents.isEmpty else {
@@ -152,9 +156,10 @@ struct DurableWorld {
 
     private mutating func carryOut(_ action: Action) throws(Violation) {
         switch action {
-        case .client(.send(_, .accepted(let handler, let request))):
+        case .client(.send(let id, .accepted(let handler, let request))):
             report.accepted += 1
-            let name = RequestName(handler: handler, request: request)
+            let name = RequestName(
+                handler: ReferenceModel.qualified(handler, of: clients[id]?.principal), request: request)
             try promises.accepted(name, isOnDisk: disk.hasRow(of: name))
         case .client(.deliver(let id, let terminal, let body)):
             try told(terminal, content(of: terminal, body), to: id)
@@ -198,9 +203,10 @@ struct DurableWorld {
         switch asked {
         case .storeResult(_, let result):
             disk.ask(asked, content: result.body.flatMap { contents[$0] } ?? result.file.flatMap { spool.bodies[$0] })
-        case .store(let id, _, _, let head):
+        case .store(let id, let principal, _, let head):
             if case .fetch(let fetch)? = try? ClientMessage(head: head) {
-                promises.given(RequestName(handler: fetch.handler, request: fetch.request), id)
+                let handler = ReferenceModel.qualified(fetch.handler, of: principal)
+                promises.given(RequestName(handler: handler, request: fetch.request), id)
             }
             disk.ask(asked, content: nil)
         case .readResult, .reopen, .forget: disk.ask(asked, content: nil)
@@ -218,6 +224,8 @@ struct DurableWorld {
         guard let client = clients[id] else { throw Violation(2, "a client that is gone is told something") }
         // Terminals behind an unreadable one are not delivered.
         guard terminal.sequence == client.sequence + 1 else { return }
+        var terminal = terminal
+        terminal.handler = ReferenceModel.qualified(terminal.handler, of: client.principal)
         try promises.told(terminal, content, to: id)
         clients[id]?.sequence = terminal.sequence
         clients[id]?.heard.append(RequestName(handler: terminal.handler, request: terminal.request))
@@ -229,15 +237,15 @@ struct DurableWorld {
         guard let client = someClient() else { return }
         let names = promises.names
         var name: RequestName?
-        if !names.isEmpty, random.perMille(300) { name = names[random.below(names.count)] }
+        if !names.isEmpty, random.perMille(300) { name = own(names[random.below(names.count)], client) }
         if name == nil {
-            lastName += 1
             let handler = Self.handlers[random.below(Self.handlers.count)]
-            name = RequestID("\(lastName)").map { RequestName(handler: handler, request: $0) }
+            name = RequestID("\(lastName + 1)").map { own(RequestName(handler: handler, request: $0), client) }
         }
         guard let name else { return }
+        if promises.url(of: name) == nil { lastName += 1 }
         let url = promises.url(of: name) ?? "http://o\(lastName % 4).test/\(lastName)"
-        var fetch = Fetch(handler: name.handler, request: name.request, url: url)
+        var fetch = Fetch(handler: Self.plain(name), request: name.request, url: url)
         fetch.options.isDurable = true
         fetch.options.retries = 1
         fetch.options.subscribes = random.perMille(500)
@@ -321,7 +329,7 @@ struct DurableWorld {
     private mutating func retry() {
         guard let client = someClient() else { return }
         for name in promises.names where random.perMille(700) {
-            core.clientSaid(.retry(name.handler, name.request), by: client, now: now)
+            core.clientSaid(.retry(Self.plain(name), name.request), by: client, now: now)
         }
     }
 
@@ -329,12 +337,12 @@ struct DurableWorld {
         guard let client = someClient() else { return }
         let names = promises.names
         guard !names.isEmpty else { return }
-        let name = names[random.below(names.count)]
+        let name = own(names[random.below(names.count)], client)
         if random.perMille(800) {
-            core.clientSaid(.cancel(name.handler, name.request), by: client, now: now)
+            core.clientSaid(.cancel(Self.plain(name), name.request), by: client, now: now)
             closed(name, by: client)
         } else {
-            core.clientSaid(.remove(.handler(name.handler)), by: client, now: now)
+            core.clientSaid(.remove(.handler(Self.plain(name))), by: client, now: now)
             for other in names where other.handler == name.handler { closed(other, by: client) }
         }
     }
@@ -349,6 +357,15 @@ struct DurableWorld {
         Set(clients.filter { $0.key != client && $0.value.isFull }.keys)
     }
 
+    /// The request of a client's principal with the same handler and ID.
+    private func own(_ name: RequestName, _ client: ClientID) -> RequestName {
+        let handler = ReferenceModel.qualified(Self.plain(name), of: clients[client]?.principal)
+        return RequestName(handler: handler, request: name.request)
+    }
+
+    /// Handler of a request on the wire.
+    private static func plain(_ name: RequestName) -> HandlerID { ReferenceModel.owner(of: name.handler).handler }
+
     private mutating func leave() {
         if let client = someClient() { lose(client) }
     }
@@ -359,12 +376,17 @@ struct DurableWorld {
     }
 
     @discardableResult
-    private mutating func connect(window: Int? = nil) -> ClientID {
+    private mutating func connect() -> ClientID {
+        let window = random.perMille(400) ? 1 + random.below(3) : 4_096
+        return connect(window: window, of: Self.principals[random.below(Self.principals.count)])
+    }
+
+    private mutating func connect(window: Int, of principal: PrincipalName?) -> ClientID {
         let id = ClientID(rawValue: number())
-        guard clients.count < 6 else { return id }
-        let window = window ?? (random.perMille(400) ? 1 + random.below(3) : 4_096)
-        clients[id] = Client(window: window)
-        core.clientConnected(id, isRequestReply: false, token: SessionToken(high: 0, low: id.rawValue))
+        guard clients.count < 9 else { return id }
+        clients[id] = Client(window: window, principal: principal)
+        core.clientConnected(
+            id, isRequestReply: false, token: SessionToken(high: 0, low: id.rawValue), user: principal)
         core.clientSaid(.hello(Hello(client: nil, window: window)), by: id, now: now)
         return id
     }
@@ -398,10 +420,11 @@ struct DurableWorld {
         core.calendarSeconds = calendar
         for (id, row) in rows {
             let entry = DurableEntry(
-                id: id, acceptedAt: row.acceptedAt, head: row.head, hasResult: row.result != nil, failure: row.failure)
+                id: id, acceptedAt: row.acceptedAt, head: row.head, principal: disk.owner(of: row, id),
+                hasResult: row.result != nil, failure: row.failure)
             core.durableRestored(entry, now: now)
         }
         connectWorker()
-        for _ in 0..<3 { connect() }
+        for _ in 0..<5 { connect() }
     }
 }

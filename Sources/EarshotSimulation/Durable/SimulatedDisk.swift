@@ -5,7 +5,9 @@ internal import EarshotWire
 /// A kill loses queued and unconfirmed requests, and keeps written rows.
 struct SimulatedDisk {
     struct Row {
+        /// With the principal, as in the model.
         var name: RequestName
+        var principal: PrincipalName?
         var tag: String?
         var acceptedAt: Int64
         var head: [UInt8]
@@ -45,6 +47,11 @@ struct SimulatedDisk {
         self.canary = canary
     }
 
+    /// Name of the principal of a row, for a new broker.
+    func owner(of row: Row, _ id: DurableID) -> String? {
+        canary == .disowned && id.rawValue % 8 == 0 ? nil : row.principal?.description
+    }
+
     var isQuiet: Bool { waiting.isEmpty && answers.isEmpty }
 
     func hasRow(of name: RequestName) -> Bool { counts[name] != nil }
@@ -67,14 +74,16 @@ struct SimulatedDisk {
 
     private mutating func carryOut(_ action: Action.Durable, _ content: String?) {
         switch action {
-        case .store(let id, _, let acceptedAt, let head):
+        case .store(let id, let principal, let acceptedAt, let head):
             guard !isFull, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
                 answers.append(.refused(id))
                 return
             }
             if canary != .unwritten || id.rawValue % 8 != 0 {
-                let name = RequestName(handler: fetch.handler, request: fetch.request)
-                rows[id] = Row(name: name, tag: fetch.options.tag, acceptedAt: acceptedAt, head: head)
+                let handler = ReferenceModel.qualified(fetch.handler, of: principal)
+                let name = RequestName(handler: handler, request: fetch.request)
+                rows[id] = Row(
+                    name: name, principal: principal, tag: fetch.options.tag, acceptedAt: acceptedAt, head: head)
                 counts[name, default: 0] += 1
             }
             answers.append(.stored(id))
