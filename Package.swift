@@ -30,7 +30,12 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 /// Built only for `bin/fuzz`, which links it with libFuzzer: it has no main function.
 let fuzzing =
     Context.environment["EARSHOT_FUZZ"] == nil
-    ? [] : [source("EarshotFuzz", ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression"])]
+    ? []
+    : [
+        source(
+            "EarshotFuzz",
+            ["EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression"])
+    ]
 
 let package = Package(
     name: "earshot",

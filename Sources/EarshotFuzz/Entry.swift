@@ -1,6 +1,7 @@
 internal import Glibc
 
-/// Fuzz target from the environment variable EARSHOT_FUZZ_TARGET: `wire`, the default, `core`, `stream` or `decoder`.
+/// Fuzz target from the environment variable EARSHOT_FUZZ_TARGET: `wire`, the default, `core`, `pull`, `reader`,
+/// `gateway`, `stream` or `decoder`.
 private let target = environment("EARSHOT_FUZZ_TARGET") ?? "wire"
 
 /// Whether EARSHOT_FUZZ_CANARY requests an artificial trap, to show that the fuzzer reports finds.
@@ -16,6 +17,9 @@ public func fuzz(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = unsafe [UInt8](UnsafeBufferPointer(start: start, count: count))
     switch target {
     case "core": CoreTarget.run(bytes)
+    case "pull": PullTarget.run(bytes)
+    case "reader": ReaderTarget.run(bytes)
+    case "gateway": GatewayTarget.run(bytes)
     case "stream": StreamTarget.run(bytes)
     case "decoder": DecoderTarget.run(bytes)
     default: WireTarget.run(bytes)

@@ -48,7 +48,10 @@ enum Rules {
             "Synchronization",
         ],
         "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
-        "EarshotFuzz": ["EarshotCore", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression", "Glibc"],
+        "EarshotFuzz": [
+            "EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression",
+            "Glibc",
+        ],
         "earshot-lab": [
             "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "LibCrypto",
             "ArgumentParser", "Glibc",

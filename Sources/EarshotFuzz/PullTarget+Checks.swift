@@ -1,0 +1,74 @@
+internal import EarshotWire
+
+@testable internal import EarshotCore
+
+/// Checks of READs after each step, and at the end.
+extension PullTarget {
+    /// READs that the core holds for a client.
+    func core(_ peer: Int) -> [PullWindow.Read] {
+        core.clients.number(of: peers[peer].id).map { core.pulls.reads(of: $0) } ?? []
+    }
+
+    /// Serial of an open request; nil if there is none.
+    func serial(_ handler: HandlerID, _ request: RequestID, _ peer: Int) -> UInt64? {
+        guard let client = core.clients.number(of: peers[peer].id),
+            let number = core.handlers.number(of: core.key(handler, of: client)),
+            let interest = core.listedInterest(request, of: number), core.interests[interest].phase == .open,
+            !core.isPurged(interest)
+        else { return nil }
+        return core.interests[interest].serial
+    }
+
+    func check() {
+        let faults = core.audit()
+        precondition(faults.isEmpty, "\(faults)")
+        for peer in peers.indices {
+            let held = core(peer)
+            precondition(held.count <= peers[peer].most, "\(held.count) READs, more than \(peers[peer].most)")
+        }
+    }
+
+    /// Lets the core answer all that it can, and checks that no other READ waits.
+    mutating func settle() {
+        (isRefusing, losesPieces) = (false, false)
+        for peer in peers { core.clientWritable(peer.id) }
+        var passes = 0
+        repeat {
+            pass()
+            passes += 1
+            precondition(passes < 1_000, "the core does not come to rest")
+        } while core.pulls.isBehind
+        check()
+        for peer in peers.indices { settle(peer) }
+    }
+
+    private func settle(_ peer: Int) {
+        guard let client = core.clients.number(of: peers[peer].id) else { return }
+        let held = core(peer)
+        for read in held {
+            guard let stream = read.stream else { preconditionFailure("a READ of a complete body waits: \(held)") }
+            precondition(hasLostPieces || !hasBytes(for: read, stream), "\(read) waits for bytes that are there")
+        }
+        for open in peers[peer].open where !held.contains(where: { $0.message == open.read }) {
+            switch open.read.body {
+            case .terminal(let sequence):
+                precondition(core.pulls.isClosed(sequence, to: client), "\(open.read) has no answer")
+            case .request(let handler, let request):
+                let isVoid = open.mayBeVoid || serial(handler, request, peer).map { $0 != open.serial } ?? true
+                precondition(isVoid, "\(open.read) has no answer")
+            }
+        }
+    }
+
+    /// Whether the growing body has bytes for a READ that waits.
+    private func hasBytes(for read: PullWindow.Read, _ stream: PullWindow.Read.Stream) -> Bool {
+        guard core.interests.contains(stream.interest), core.interests[stream.interest].serial == stream.serial,
+            core.interests[stream.interest].phase == .open
+        else { return false }
+        let flight = core.leaf(ofOpen: stream.interest)
+        guard case .running(let worker) = core.flights[flight].phase,
+            let lease = core.workers[worker].leases[core.attempt(of: flight)], lease.part != nil
+        else { return false }
+        return lease.receivedBytes > read.message.offset
+    }
+}

@@ -1,0 +1,434 @@
+internal import EarshotWire
+
+@testable internal import EarshotCore
+
+/// Fuzz target: a core whose clients read bodies with READ, in sessions with leases, and whose workers report growing
+/// and complete bodies. Each byte is a choice.
+///
+/// Each READ has at most one answer. It names the same body and offset, and at most the requested bytes and those that
+/// the worker reported. No answer follows an ACK, the reply to a removal, or the loss of the connection. A READ without
+/// an answer waits for bytes of a growing body.
+struct PullTarget {
+    /// Maximum number of steps per input, so that inputs stay fast.
+    private static let steps = 300
+    private static let handlers = ["h", "h/1", "g"].compactMap { HandlerID($0) }
+    private static let requests = ["1", "2", "3"].compactMap { RequestID($0) }
+    private static let codes = ["reset", "timeout", "too-large", "worker-failed", "cancelled"]
+
+    /// A client: its connection and the READs that it has sent.
+    struct Peer {
+        var id: ClientID
+        /// Token of the session.
+        var token: SessionToken
+        /// Letter of the user in URLs and names of files.
+        let user: Character
+        let pulls: Bool
+        /// Maximum number of READs without an answer.
+        var most = 0
+        var open: [OpenRead] = []
+        /// READs of lost bodies, which will be refused.
+        var lost: [BodyReference] = []
+        /// Received terminals by number, except those that were in a file.
+        var terminals: [UInt64: (handler: HandlerID, request: RequestID, length: Int)] = [:]
+        var last: UInt64 = 0
+        var acknowledged: UInt64 = 0
+    }
+
+    /// A READ without an answer.
+    struct OpenRead {
+        let read: BodyRead
+        /// Serial of the request whose body grows.
+        var serial: UInt64?
+        /// Whether the client has unsubscribed meanwhile.
+        var mayBeVoid = false
+    }
+
+    struct Attempt {
+        let id: AttemptID
+        let worker: Int
+        let user: Character
+    }
+
+    var core: BrokerCore
+    private var choices: ByteSource
+    private var now = Tick(nanoseconds: 0)
+    var peers: [Peer] = []
+    private var workers: [WorkerID] = []
+    private var attempts: [Attempt] = []
+    private var lastPeer: UInt64 = 0
+    private var lastBody: UInt64 = 0
+    /// Bytes of each file, as reported by a worker, and its user.
+    private var files: [String: (bytes: Int, user: Character)] = [:]
+    private var bodies: [BodyID: (bytes: Int, user: Character)] = [:]
+    var isRefusing = false
+    var losesPieces = false
+    var hasLostPieces = false
+    /// READ that is being said.
+    private var said: BodyRead?
+    /// Whether a READ is being said that no decoder accepts.
+    private var isMalformed = false
+    /// Client whose CANCEL or REMOVE is being said.
+    private var remover: Int?
+
+    static func run(_ bytes: [UInt8]) {
+        var target = PullTarget(bytes)
+        for _ in 0..<steps where !target.choices.isEmpty {
+            target.step()
+            target.check()
+        }
+        target.settle()
+    }
+
+    private init(_ bytes: [UInt8]) {
+        choices = ByteSource(bytes)
+        var limits = CoreLimits()
+        limits.requests = 64
+        limits.origins.limit = 4
+        limits.purgesPerPass = 1
+        limits.departuresPerPass = 1
+        limits.readsPerPass = 2
+        limits.waitingBytes = 2_000
+        limits.waitingTerminalBytes = 2_000
+        var facilities = Facilities()
+        facilities.identify = { FlightIdentity(high: 0, low: $0.reduce(5) { $0 &* 31 &+ UInt64($1) }) }
+        core = BrokerCore(
+            workerLimits: WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool"), secret: nil,
+            limits: limits, facilities: facilities, seed: 1)
+        for (user, pulls) in [("a", true), ("a", true), ("b", true), ("a", false)] as [(Character, Bool)] {
+            peers.append(
+                Peer(id: ClientID(rawValue: 0), token: SessionToken(high: 0, low: 0), user: user, pulls: pulls))
+            connect(peers.count - 1, resumes: false)
+        }
+        for index in 0..<2 {
+            workers.append(WorkerID(rawValue: 0))
+            connectWorker(index)
+        }
+        pass()
+    }
+
+    // MARK: Steps
+
+    private mutating func step() {
+        let kind = choices.byte()
+        let peer = choices.number(peers.count)
+        switch kind % 20 {
+        case 0, 1: fetch(peer)
+        case 2, 3, 4, 5: read(peer)
+        case 6, 7, 8: progress()
+        case 9, 10: done()
+        case 11: failed()
+        case 12:
+            let sequence = peers[peer].acknowledged + UInt64(choices.number(4))
+            if sequence <= peers[peer].last {
+                peers[peer].acknowledged = max(sequence, peers[peer].acknowledged)
+                peers[peer].open.removeAll {
+                    if case .terminal(let number) = $0.read.body { number <= sequence } else { false }
+                }
+            }
+            say(.acknowledge(sequence), peer)
+        case 13: remove(.cancel(handler(), request()), peer)
+        case 14:
+            let pattern = HandlerPattern(choices.flag() ? "h/*" : handler().description)
+            if let pattern { remove(.remove(pattern), peer) }
+        case 15:
+            core.clientLost(peers[peer].id, now: now)
+            connect(peer, resumes: choices.flag())
+        case 16:
+            isRefusing.toggle()
+            if !isRefusing { for peer in peers { core.clientWritable(peer.id) } }
+        case 17: losesPieces.toggle()
+        case 18:
+            let handler = handler()
+            if choices.flag() { return say(.subscribe(.handler(handler)), peer) }
+            say(.unsubscribe(.handler(handler)), peer)
+            for index in peers[peer].open.indices { peers[peer].open[index].mayBeVoid = true }
+        default:
+            let choice = choices.byte()
+            if choice & 1 == 0 {
+                now = now.advanced(byMilliseconds: Int(choice) * 20)
+            } else {
+                let index = Int(choice / 2) % workers.count
+                attempts.removeAll { $0.worker == index }
+                core.workerLost(workers[index], now: now)
+                connectWorker(index)
+            }
+        }
+        // Several events can be in one pass.
+        if kind < 200 { pass() }
+    }
+
+    private mutating func handler() -> HandlerID { Self.handlers[choices.number(Self.handlers.count)] }
+
+    private mutating func request() -> RequestID { Self.requests[choices.number(Self.requests.count)] }
+
+    private mutating func fetch(_ peer: Int) {
+        var fetch = Fetch(
+            handler: handler(), request: request(), url: "http://o/\(peers[peer].user)\(choices.number(4))")
+        let options = choices.byte()
+        fetch.options.streams = options & 1 == 1
+        fetch.options.replacesHandler = options % 16 == 14
+        fetch.options.subscribes = options % 16 != 12
+        say(.fetch(fetch), peer)
+    }
+
+    private mutating func read(_ peer: Int) {
+        let form = choices.byte()
+        let body: BodyReference =
+            form & 1 == 0
+            ? .terminal(peers[peer].acknowledged &+ UInt64(form >> 6)) : .request(handler(), request())
+        var read = BodyRead(body, offset: choices.size(), length: choices.size())
+        if form & 2 != 0, let attempt = choices.element(of: attempts) { read.generation = Generation(attempt.id) }
+        let bytes = ClientMessage.read(read).encoded()
+        do throws(WireError) {
+            guard case .read(let decoded) = try ClientMessage(head: bytes) else { return }
+            read = decoded
+        } catch {
+            carryOut()
+            isMalformed = true
+            core.clientSaidNonsense(error, by: peers[peer].id, now: now)
+            carryOut()
+            isMalformed = false
+            return
+        }
+        carryOut()
+        var open = OpenRead(read: read)
+        if case .request(let handler, let request) = body { open.serial = serial(handler, request, peer) }
+        peers[peer].open.append(open)
+        said = read
+        say(.read(read), peer)
+        carryOut()
+        said = nil
+    }
+
+    private mutating func remove(_ message: ClientMessage, _ peer: Int) {
+        carryOut()
+        remover = peer
+        say(message, peer)
+        carryOut()
+        remover = nil
+    }
+
+    private mutating func say(_ message: ClientMessage, _ peer: Int) {
+        core.clientSaid(message, by: peers[peer].id, now: now)
+    }
+
+    private mutating func report(_ message: WorkerMessage, _ attempt: Attempt) {
+        lastBody += 1
+        core.workerSaid(message, body: BodyID(rawValue: lastBody), by: workers[attempt.worker], now: now)
+    }
+
+    private mutating func progress() {
+        guard let attempt = choices.element(of: attempts) else { return }
+        let received = choices.size()
+        let file = "9-\(attempt.id).part"
+        files[file] = (max(files[file]?.bytes ?? 0, received), attempt.user)
+        let part = choices.number(8) == 0 ? nil : BodyPart(file: file, httpFields: [])
+        let total = choices.flag() ? nil : received
+        report(.progress(attempt.id, received: received, total: total, part: part), attempt)
+    }
+
+    private mutating func done() {
+        guard let index = attempts.isEmpty ? nil : choices.number(attempts.count) else { return }
+        let attempt = attempts.remove(at: index)
+        var completion = Completion(attempt: attempt.id, status: choices.number(8) == 0 ? 503 : 200)
+        completion.length = min(choices.size(), WireLimits.bodyBytes)
+        let letters = String(repeating: "ab", count: 20) + (attempt.user == "a" ? "aaaaaaaa" : "bbbbbbbb")
+        let digits = String(completion.length, radix: 16)
+        completion.sha256 = letters + String(repeating: "0", count: 16 - digits.count) + digits
+        if choices.number(4) != 0 { completion.file = completion.sha256 }
+        if let file = completion.file { files[file] = (completion.length, attempt.user) }
+        bodies[BodyID(rawValue: lastBody + 1)] = (completion.length, attempt.user)
+        report(.done(completion), attempt)
+    }
+
+    private mutating func failed() {
+        guard let index = attempts.isEmpty ? nil : choices.number(attempts.count) else { return }
+        let attempt = attempts.remove(at: index)
+        report(
+            .failed(attempt.id, code: Self.codes[choices.number(Self.codes.count)], detail: nil, receivedBytes: 0),
+            attempt)
+    }
+
+    // MARK: Connections
+
+    private mutating func connect(_ peer: Int, resumes: Bool) {
+        lastPeer += 1
+        peers[peer].id = ClientID(rawValue: lastPeer)
+        peers[peer].open = []
+        peers[peer].lost = []
+        let token = SessionToken(high: 0, low: lastPeer)
+        core.clientConnected(
+            peers[peer].id, isRequestReply: false, token: token,
+            user: peers[peer].user == "a" ? nil : PrincipalName("uid:7"))
+        var hello = Hello(client: "c", window: peer == 0 ? 3 : 8)
+        hello.isPulling = peers[peer].pulls
+        hello.openReads = WireLimits.openReads + peer
+        hello.leaseMilliseconds = 2_000
+        hello.token = resumes ? peers[peer].token : nil
+        carryOut()
+        say(.hello(hello), peer)
+        carryOut()
+    }
+
+    private mutating func connectWorker(_ index: Int) {
+        lastPeer += 1
+        workers[index] = WorkerID(rawValue: lastPeer)
+        core.workerConnected(workers[index], now: now)
+        var ready = Ready(slots: 3)
+        ready.pid = 9
+        core.workerSaid(.ready(ready), body: nil, by: workers[index], now: now)
+    }
+
+    // MARK: The pass
+
+    mutating func pass() {
+        core.timePassed(now: now)
+        core.dispatch(now: now)
+        carryOut()
+    }
+
+    private mutating func carryOut() {
+        while true {
+            let actions = core.takeActions()
+            if actions.isEmpty { return }
+            var refused: Set<ClientID> = []
+            for action in actions { carryOut(action, &refused) }
+        }
+    }
+
+    private mutating func carryOut(_ action: Action, _ refused: inout Set<ClientID>) {
+        switch action {
+        case .client(.deliver(let client, let terminal, _)):
+            guard take(terminal.sequence, by: client, &refused), let peer = index(of: client) else { return }
+            let length = terminal.response?.length ?? 0
+            if peers[peer].pulls, case .terminal(let told)? = try? BrokerMessage(head: terminal.encoded()) {
+                precondition(told.response?.file == nil, "a session that pulls gets the path of a file")
+                precondition(!terminal.hasFile || told.response?.isPulled == true, "a body that cannot be read")
+            }
+            peers[peer].terminals[terminal.sequence] = (terminal.handler, terminal.request, length)
+            dropVoid(peer, terminal.handler, terminal.request)
+        case .client(.deliverWaiting(let client, let sequence, _)): _ = take(sequence, by: client, &refused)
+        case .client(.sendPiece(let client, let piece)): send(piece, to: client)
+        case .client(.send(let client, let message)):
+            if let peer = index(of: client) { received(message, peer) }
+        case .client(.close(let client, _)): if let peer = index(of: client) { peers[peer].open = [] }
+        case .spool(.spill(let body, let file)): files[file] = bodies[body]
+        case .worker(.send(let worker, .job(let job))):
+            guard let index = workers.firstIndex(of: worker) else { return }
+            attempts.append(
+                Attempt(id: job.attempt, worker: index, user: job.url.contains("/a") ? "a" : "b"))
+        default: return
+        }
+    }
+
+    private func index(of client: ClientID) -> Int? { peers.firstIndex { $0.id == client } }
+
+    private mutating func take(_ sequence: UInt64, by client: ClientID, _ refused: inout Set<ClientID>) -> Bool {
+        guard !refused.contains(client) else { return false }
+        guard !isRefusing else {
+            refused.insert(client)
+            core.deliveryRefused(sequence, by: client)
+            return false
+        }
+        core.deliveryTaken(sequence, by: client, now: now)
+        if let peer = index(of: client) { peers[peer].last = max(peers[peer].last, sequence) }
+        return true
+    }
+
+    private mutating func received(_ message: BrokerMessage, _ peer: Int) {
+        switch message {
+        case .welcome(let welcome):
+            peers[peer].most = welcome.openReads
+            if let token = welcome.token { peers[peer].token = token }
+            if welcome.heard == nil {
+                (peers[peer].last, peers[peer].acknowledged, peers[peer].terminals) = (0, 0, [:])
+            }
+        case .data(let data): answer(data, 0, peer)
+        case .error(let reply) where reply.verb == "READ": refused(reply, peer)
+        case .cancelled(let handler, let request) where remover == peer:
+            drop(peer) { $0 == handler && $1 == request }
+        case .removed(let pattern, _) where remover == peer: drop(peer) { handler, _ in pattern.matches(handler) }
+        default: return
+        }
+    }
+
+    // MARK: Answers
+
+    private mutating func send(_ piece: BodyPiece, to client: ClientID) {
+        guard let peer = index(of: client) else { preconditionFailure("DATA for \(client), which has gone") }
+        precondition((1...WireLimits.dataBytes).contains(piece.length), "\(piece.length) bytes in a DATA")
+        let end = piece.data.offset.addingReportingOverflow(piece.length)
+        guard let file = files[piece.file] else { preconditionFailure("\(piece.file) is no file of a worker") }
+        precondition(
+            !end.overflow && end.partialValue <= file.bytes,
+            "bytes up to \(end.partialValue) of \(piece.file), which has \(file.bytes)")
+        precondition(file.user == peers[peer].user, "the body of another user")
+        guard let index = place(of: piece.data, peer) else {
+            preconditionFailure("DATA \(piece.data) without a READ, but \(peers[peer].open)")
+        }
+        precondition(piece.length <= peers[peer].open[index].read.length, "more bytes than the READ asked for")
+        if isRefusing {
+            core.pieceRefused(piece, by: client)
+        } else if losesPieces {
+            hasLostPieces = true
+            if case .terminal = piece.data.body {
+                peers[peer].lost.append(piece.data.body)
+                peers[peer].open.remove(at: index)
+            }
+            core.pieceLost(piece, by: client, now: now)
+        } else {
+            answer(piece.data, piece.length, peer)
+        }
+    }
+
+    private func place(of data: BodyData, _ peer: Int) -> Int? {
+        peers[peer].open.firstIndex { $0.read.body == data.body && $0.read.offset == data.offset }
+    }
+
+    private mutating func answer(_ data: BodyData, _ length: Int, _ peer: Int) {
+        guard let index = place(of: data, peer) else {
+            preconditionFailure("DATA \(data) without a READ, but \(peers[peer].open)")
+        }
+        if length == 0, case .terminal(let sequence) = data.body, let terminal = peers[peer].terminals[sequence] {
+            precondition(data.offset >= terminal.length, "the end at \(data.offset) of \(terminal.length)")
+        }
+        peers[peer].open.remove(at: index)
+    }
+
+    private mutating func refused(_ reply: ErrorReply, _ peer: Int) {
+        guard !isMalformed else { return }
+        let body: BodyReference
+        if let sequence = reply.sequence {
+            body = .terminal(sequence)
+        } else if let handler = reply.handler, let request = reply.request {
+            body = .request(handler, request)
+        } else {
+            preconditionFailure("\(reply) names no body")
+        }
+        if let index = peers[peer].lost.firstIndex(of: body) {
+            peers[peer].lost.remove(at: index)
+            return
+        }
+        precondition(said?.body == body, "\(reply) answers no READ")
+        if reply.code == "limit" { precondition(core(peer).count == peers[peer].most, "the limit is too low") }
+        peers[peer].open.removeLast()
+    }
+
+    private mutating func drop(_ peer: Int, where isRemoved: (HandlerID, RequestID) -> Bool) {
+        let terminals = peers[peer].terminals
+        peers[peer].open.removeAll {
+            switch $0.read.body {
+            case .terminal(let sequence): terminals[sequence].map { isRemoved($0.handler, $0.request) } ?? false
+            case .request(let handler, let request): isRemoved(handler, request)
+            }
+        }
+    }
+
+    /// Drops the READs of a growing body that ended.
+    private mutating func dropVoid(_ peer: Int, _ handler: HandlerID, _ request: RequestID) {
+        let serial = serial(handler, request, peer)
+        peers[peer].open.removeAll {
+            $0.read.body == .request(handler, request) && (serial == nil || $0.serial != serial)
+        }
+    }
+}

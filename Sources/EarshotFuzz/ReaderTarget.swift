@@ -1,0 +1,311 @@
+internal import EarshotWire
+
+@testable internal import EarshotClient
+
+/// Fuzz target: the core of a client that reads bodies with READ, with a broker that sends any messages. Each byte is a
+/// choice.
+///
+/// Bytes are stored only in answer to a READ, within the requested part and the announced length. A delivered body has
+/// all of its bytes. The READs without an answer stay within the number that the broker granted. Each file is delivered
+/// or closed once.
+struct ReaderTarget {
+    /// Maximum number of steps per input, so that inputs stay fast.
+    private static let steps = 300
+    private static let handlers = ["h", "h/1"].compactMap { HandlerID($0) }
+    private static let requests = ["1", "2", "3"].compactMap { RequestID($0) }
+    private static let verbs = ["READ", "FETCH", "READ", nil]
+    private static let codes = ["unknown-body", "limit", "bad-message", "hello-required", "session-in-use"]
+
+    /// A file of the shell.
+    private struct File {
+        /// Parts that were stored.
+        var parts: [Range<Int>] = []
+        var isClosed = false
+    }
+
+    private var core: ClientCore
+    private var choices: ByteSource
+    /// READs without an answer.
+    private var reads: [BodyRead] = []
+    /// READs of growing bodies that a terminal ended. The core may have ignored that terminal.
+    private var void: [BodyRead] = []
+    private var most = WireLimits.openReads
+    private var files: [Int: File] = [:]
+    /// Announced length of each body.
+    private var lengths: [BodyReference: Int] = [:]
+    /// Requests of terminals.
+    private var keys: [UInt64: RequestKey] = [:]
+    private var deliveries: [Delivery] = []
+    private var lastSequence: UInt64 = 0
+    private var lastBroker: UInt64 = 0
+
+    static func run(_ bytes: [UInt8]) {
+        var target = ReaderTarget(bytes)
+        for _ in 0..<steps where !target.choices.isEmpty { target.step() }
+        target.end()
+    }
+
+    private init(_ bytes: [UInt8]) {
+        choices = ByteSource(bytes)
+        var hello = Hello(client: "c")
+        hello.isPulling = true
+        hello.leaseMilliseconds = 1_000
+        hello.openReads = 64
+        core = ClientCore(hello: hello, finishesNone: choices.flag())
+        carryOut(core.linkOpened())
+        welcome()
+    }
+
+    // MARK: Steps
+
+    private mutating func step() {
+        let kind = choices.byte()
+        switch kind % 18 {
+        case 0: fetch()
+        case 1, 2: terminal()
+        case 3, 4: progress()
+        case 5, 6, 7: data()
+        case 8, 9: answerRead()
+        case 10: error()
+        case 11:
+            let key = RequestKey(handler(), request())
+            drop { $0 == key }
+            carryOut(core.cancel(key))
+        case 12:
+            let handler = handler()
+            drop { $0.handler == handler }
+            if let actions = core.remove(.handler(handler)) { carryOut(actions) }
+        case 13:
+            carryOut(
+                core.received(
+                    choices.flag() ? .cancelled(handler(), request()) : .removed(.handler(handler()), count: 1)))
+        case 14:
+            let pattern = HandlerPattern.handler(handler())
+            carryOut(choices.flag() ? core.subscribe(pattern) : core.unsubscribe(pattern))
+        case 15: if let delivery = choices.element(of: deliveries) { finish(delivery) }
+        case 16: reconnect()
+        default: raw()
+        }
+        // Several messages can be in one pass.
+        if kind < 200 { endPass() }
+    }
+
+    private mutating func endPass() { carryOut(core.passEnded()) }
+
+    /// A broker drops the READs of removed requests.
+    private mutating func drop(where isRemoved: (RequestKey) -> Bool) {
+        let keys = keys
+        void { if case .terminal(let sequence) = $0.body { keys[sequence].map(isRemoved) ?? false } else { false } }
+    }
+
+    /// Moves READs to those that need no answer.
+    private mutating func void(where isVoid: (BodyRead) -> Bool) {
+        void += reads.filter(isVoid)
+        reads.removeAll(where: isVoid)
+    }
+
+    private mutating func handler() -> HandlerID { Self.handlers[choices.number(Self.handlers.count)] }
+
+    private mutating func request() -> RequestID { Self.requests[choices.number(Self.requests.count)] }
+
+    private mutating func generation() -> Generation? { Generation("1.\(choices.number(3))") }
+
+    private mutating func welcome() {
+        if choices.number(4) == 0 { lastBroker += 1 }
+        var welcome = Welcome(broker: BrokerInstance(rawValue: lastBroker + 1), window: 256)
+        let form = choices.byte()
+        welcome.isPulling = form % 8 != 7
+        welcome.openReads = WireLimits.openReads + Int(form >> 4)
+        welcome.token = form & 8 == 0 ? SessionToken(high: 0, low: 1) : nil
+        let isResumed = form & 1 == 1 && core.token != nil
+        welcome.heard = isResumed ? core.said : nil
+        if !isResumed { (lastSequence, lengths) = (0, [:]) }
+        most = welcome.openReads
+        carryOut(core.received(.welcome(welcome)))
+    }
+
+    private mutating func fetch() {
+        var fetch = Fetch(handler: handler(), request: request(), url: "http://o/\(choices.number(3))")
+        let options = choices.byte()
+        fetch.options.streams = options & 3 != 0
+        fetch.options.replacesHandler = options % 16 == 14
+        carryOut(core.fetch(Shared(fetch)))
+    }
+
+    private mutating func terminal() {
+        var response = Terminal.Response(url: "http://o/")
+        response.isPulled = choices.number(8) != 0
+        response.file = choices.number(16) == 0 ? "/etc/passwd" : nil
+        response.length = choices.size()
+        response.generation = generation()
+        let sequence = choices.number(8) == 0 ? UInt64(choices.byte()) : lastSequence + 1
+        let isNew = sequence == lastSequence + 1
+        if isNew { lastSequence = sequence }
+        let terminal = Terminal(
+            handler: handler(), request: request(), sequence: sequence, outcome: .result(status: 200, response))
+        let known = isNew ? 0 : lengths[.terminal(sequence)] ?? 0
+        lengths[.terminal(sequence)] = max(known, response.length)
+        if isNew { keys[sequence] = RequestKey(terminal.handler, terminal.request) }
+        void { $0.body == .request(terminal.handler, terminal.request) }
+        say(.terminal(terminal))
+    }
+
+    private mutating func progress() {
+        var progress = Progress(handler: handler(), request: request(), received: choices.size(), total: nil)
+        progress.generation = choices.number(8) == 0 ? nil : generation()
+        progress.file = choices.number(16) == 0 ? "/etc/passwd" : nil
+        let body = BodyReference.request(progress.handler, progress.request)
+        lengths[body] = max(lengths[body] ?? 0, progress.received)
+        say(.progress(progress))
+    }
+
+    private mutating func data() {
+        let body: BodyReference =
+            choices.flag() ? .terminal(UInt64(choices.number(8))) : .request(handler(), request())
+        let data = BodyData(body, offset: choices.size(), generation: choices.flag() ? generation() : nil)
+        answer(data, count: min(choices.size(), 1 << 20))
+    }
+
+    /// Answers a READ, completely or in part.
+    private mutating func answerRead() {
+        guard let read = choices.element(of: reads) else { return }
+        let form = choices.byte()
+        let count = form < 160 ? read.length : min(read.length, choices.size())
+        answer(BodyData(read.body, offset: read.offset, generation: read.generation), count: count)
+    }
+
+    private mutating func answer(_ data: BodyData, count: Int) {
+        // The core forgets the READs of a discarded body, so the last one counts.
+        let isNamed = { (read: BodyRead) in read.body == data.body && read.offset == data.offset }
+        let read =
+            reads.lastIndex(where: isNamed).map { reads.remove(at: $0) }
+            ?? void.lastIndex(where: isNamed).map { void.remove(at: $0) }
+        carryOut(core.received(.data(data), count: count), count: count, of: read)
+    }
+
+    private mutating func error() {
+        var reply = ErrorReply(code: Self.codes[choices.number(Self.codes.count)])
+        reply.verb = Self.verbs[choices.number(Self.verbs.count)]
+        if choices.flag() {
+            reply.sequence = UInt64(choices.number(8))
+        } else if choices.flag() {
+            (reply.handler, reply.request) = (handler(), request())
+        }
+        if reply.verb == "READ", let sequence = reply.sequence,
+            let index = reads.firstIndex(where: { $0.body == .terminal(sequence) })
+        {
+            reads.remove(at: index)
+        }
+        say(.error(reply))
+    }
+
+    private mutating func raw() {
+        let count = choices.number(64)
+        let head = (0..<count).map { _ in choices.byte() }
+        do throws(WireError) {
+            let message = try BrokerMessage(head: head)
+            // Those are in the other steps, with the books that they need.
+            switch message {
+            case .data, .terminal, .progress, .welcome: return
+            default: carryOut(core.received(message))
+            }
+        } catch {
+            guard error.code != .unknownVerb else { return }
+            let fragment = BrokerFragment(head: head)
+            if let sequence = fragment.sequence, sequence == lastSequence + 1 { lastSequence = sequence }
+            carryOut(core.received(malformed: fragment, error))
+        }
+    }
+
+    private mutating func say(_ message: BrokerMessage) { carryOut(core.received(message)) }
+
+    private mutating func finish(_ delivery: Delivery) {
+        if choices.flag(), let actions = core.askAgain(delivery) { return carryOut(actions) }
+        core.finish(delivery.id)
+    }
+
+    private mutating func reconnect() {
+        (reads, void) = ([], [])
+        carryOut(core.linkLost())
+        carryOut(core.linkOpened())
+        if choices.number(4) != 0 { welcome() }
+    }
+
+    // MARK: Actions
+
+    private mutating func carryOut(_ actions: [ClientAction], count: Int = 0, of read: BodyRead? = nil) {
+        for action in actions {
+            switch action {
+            case .send(.read(let read)): sent(read)
+            case .send(.acknowledge(let last)):
+                void { if case .terminal(let sequence) = $0.body { sequence <= last } else { false } }
+            case .send(.hello): break
+            case .store(let file, let offset, let stored):
+                store(stored, of: count, at: offset, in: file, read)
+            case .deliver(let delivery):
+                precondition(
+                    delivery.terminal.response?.file != "/etc/passwd" || !core.isPulling, "a path of the broker")
+                deliveries.append(delivery)
+            case .deliverReceived(let delivery, let file):
+                check(files[file] ?? File(), of: delivery)
+                close(file)
+                deliveries.append(delivery)
+            case .reportGrowth(let progress, let file):
+                precondition(progress.received >= 0 && files[file]?.isClosed != true, "growth of a closed file")
+            case .report(.progress(let progress)):
+                precondition(progress.file == nil || !core.isPulling, "a path of the broker")
+            case .discard(let file): close(file)
+            case .send, .report: break
+            case .reconnect:
+                (reads, void) = ([], [])
+                carryOut(core.linkLost())
+                carryOut(core.linkOpened())
+            }
+        }
+        if deliveries.count > 64 { deliveries.removeFirst(deliveries.count - 64) }
+    }
+
+    private mutating func sent(_ read: BodyRead) {
+        precondition((1...WireLimits.dataBytes).contains(read.length), "\(read) has a wrong length")
+        let end = read.offset.addingReportingOverflow(read.length)
+        precondition(
+            read.offset >= 0 && !end.overflow && end.partialValue <= lengths[read.body] ?? 0,
+            "\(read) is beyond \(lengths[read.body] ?? 0)")
+        reads.append(read)
+        let complete = reads.count { if case .terminal = $0.body { true } else { false } }
+        precondition(complete <= most, "\(complete) READs of complete bodies, more than \(most)")
+    }
+
+    private mutating func store(_ stored: Int, of count: Int, at offset: Int, in file: Int, _ read: BodyRead?) {
+        guard let read else { preconditionFailure("\(stored) bytes are stored without a READ") }
+        precondition(
+            read.offset == offset && (1...read.length).contains(stored) && stored <= count,
+            "\(stored) of \(count) bytes at \(offset) for \(read)")
+        precondition(files[file]?.isClosed != true, "file \(file) is closed")
+        files[file, default: File()].parts.append(offset..<offset + stored)
+    }
+
+    private func check(_ file: File, of delivery: Delivery) {
+        var end = 0
+        for part in file.parts.sorted(by: { $0.lowerBound < $1.lowerBound }) {
+            if part.lowerBound > end { break }
+            end = max(end, part.upperBound)
+        }
+        let length = delivery.terminal.response?.length ?? 0
+        precondition(end == length && !file.isClosed, "\(end) of \(length) bytes are delivered")
+    }
+
+    private mutating func close(_ file: Int) {
+        precondition(files[file]?.isClosed != true, "file \(file) is closed twice")
+        files[file, default: File()].isClosed = true
+    }
+
+    /// Ends the session: no file stays open.
+    private mutating func end() {
+        core.token = nil
+        carryOut(core.linkLost())
+        carryOut(core.passEnded())
+        precondition(core.pulls.isEmpty, "a body outlives its session")
+        for (number, file) in files { precondition(file.isClosed, "file \(number) is not closed") }
+    }
+}
