@@ -64,6 +64,60 @@ import ZeroMQ
         #expect(try KeyFile(path).server?.publicKey == serverKey)
     }
 
+    /// toml++ ends the process at a header without a name.
+    @Test(arguments: [
+        "[\n", "[[", "[ \t[ \n", "[#]", "[.a]", "[=]", "[\u{e4}]", "a = 1\r[\n", "\u{feff}[", "[server]\n  [[\r\n",
+    ])
+    func `a header without a name is refused`(_ text: String) throws {
+        let line = text.hasPrefix("[server]") ? 2 : 1
+        #expect(try fault(text)?.sentence?.hasSuffix(": line \(line): a name must follow the bracket") == true)
+        #expect(throws: Complaint.self) { _ = try TOMLFile.table(folder.file("other.toml", text)) }
+    }
+
+    @Test(arguments: ["[ server ]\n", "[\"a\"]", "['a']", "[a.b]", "[-_9]", "a = [\n  [1, 2],\n]", "# [\n", "a = '[ '"])
+    func `a header with a name is read`(_ text: String) {
+        #expect(TOMLFile.firstNamelessHeader(Array(text.utf8)) == nil)
+    }
+
+    @Test func `a changed file is refused, or means what it says when it is written again`() throws {
+        let text = """
+            [server]
+            secret-key = "\(serverSecret)"
+            public-key = "\(serverKey)"
+            [client."lap:top@x"]
+            public-key = "\(publicKey)"
+            expires = "2027-01-31T18:00:00Z"
+            connections = 3
+            [client.worker]
+            public-key = '\(serverKey)'
+            role = "worker"
+            serves = "lap:top@x" # a comment
+
+            """
+        #expect(try KeyFile(file(text)).clients.count == 2)
+        var generator = SystemRandomNumberGenerator()
+        var accepted = 0
+        for _ in 0..<5_000 {
+            var bytes = Array(text.utf8)
+            for _ in 0..<Int.random(in: 1...4, using: &generator) {
+                let place = Int.random(in: 0..<bytes.count, using: &generator)
+                switch Int.random(in: 0..<4, using: &generator) {
+                case 0: bytes[place] = UInt8.random(in: 0...255, using: &generator)
+                case 1: bytes.remove(at: place)
+                case 2: bytes.insert(bytes[Int.random(in: 0..<bytes.count, using: &generator)], at: place)
+                default: bytes.removeLast(min(bytes.count - 1, Int.random(in: 0..<60, using: &generator)))
+                }
+            }
+            let changed = String(decoding: bytes, as: UTF8.self)
+            guard let read = try? KeyFile(file(changed)) else { continue }
+            accepted += 1
+            let again = try KeyFile(file(read.text))
+            #expect(again.clients == read.clients && again.server == read.server, "\(changed)")
+            #expect(read.clients.allSatisfy { ($0.role == .worker) == ($0.serves != nil) }, "\(changed)")
+        }
+        #expect(accepted > 0)
+    }
+
     @Test(arguments: [0o640, 0o604, 0o660, 0o777] as [UInt32])
     func `a file that others can read is refused`(_ mode: UInt32) throws {
         let complaint = try fault("", mode: mode)
