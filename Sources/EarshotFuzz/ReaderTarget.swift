@@ -240,6 +240,7 @@ struct ReaderTarget {
             case .send(.acknowledge(let last)):
                 void { if case .terminal(let sequence) = $0.body { sequence <= last } else { false } }
             case .send(.hello): break
+            case .read: preconditionFailure("no further connection is open")
             case .store(let file, let offset, let stored):
                 store(stored, of: count, at: offset, in: file, read)
             case .deliver(let delivery):
