@@ -224,10 +224,13 @@ class RemoteSourceTests(RemoteTestCase):
 
     def test_a_program_that_serves_a_scheme_uses_its_own_bus(self):
         self.user.environment.update(self.bus.variables())
-        self.user.start("work", "--runtime", self.bus.runtime, "--scheme", "x", "--",
-                        "sh", "-c", 'echo "[$EARSHOT_BUS] $EARSHOT_RUNTIME"').await_line("serving x:")
+        work = self.user.start("work", "--runtime", self.bus.runtime, "--scheme", "x", "--",
+                               "sh", "-c", 'echo "[$EARSHOT_BUS] $EARSHOT_RUNTIME"')
+        work.await_line("serving x:")
         got = self.user.run("get", "x:y")
         self.assertEqual((got.status, got.stdout.decode()), (0, f"[] {self.bus.runtime}\n"), got.describe())
+        work.signal(signal.SIGTERM)
+        self.assertEqual(work.wait(), 0, work.describe())
 
     def test_libzmq_is_loaded_only_for_a_network_and_its_absence_is_told(self):
         url = f"{self.origin.url}/bytes/1"
