@@ -6,8 +6,8 @@ internal import EarshotWire
 /// choice.
 ///
 /// Bytes are stored only in answer to a READ, within the requested part and the announced length. A delivered body has
-/// all of its bytes. The READs without an answer stay within the number that the broker granted. Each file is delivered
-/// or closed once.
+/// all of its bytes. The READs without an answer stay within the number that the broker granted to each connection. Each
+/// file is delivered or closed once.
 struct ReaderTarget {
     /// Maximum number of steps per input, so that inputs stay fast.
     private static let steps = 300
@@ -15,6 +15,12 @@ struct ReaderTarget {
     private static let requests = ["1", "2", "3"].compactMap { RequestID($0) }
     private static let verbs = ["READ", "FETCH", "READ", nil]
     private static let codes = ["unknown-body", "limit", "bad-message", "hello-required", "session-in-use"]
+
+    /// A READ and the number of its connection, 0 for that of the session.
+    private struct Sent {
+        let read: BodyRead
+        let connection: Int
+    }
 
     /// A file of the shell.
     private struct File {
@@ -26,10 +32,12 @@ struct ReaderTarget {
     private var core: ClientCore
     private var choices: ByteSource
     /// READs without an answer.
-    private var reads: [BodyRead] = []
+    private var reads: [Sent] = []
     /// READs of growing bodies that a terminal ended. The core may have ignored that terminal.
     private var void: [BodyRead] = []
     private var most = WireLimits.openReads
+    /// The same of each further connection; empty for one that is not open.
+    private var mostOfOthers: [Int: Int] = [:]
     private var files: [Int: File] = [:]
     /// Announced length of each body.
     private var lengths: [BodyReference: Int] = [:]
@@ -60,7 +68,7 @@ struct ReaderTarget {
 
     private mutating func step() {
         let kind = choices.byte()
-        switch kind % 18 {
+        switch kind % 20 {
         case 0: fetch()
         case 1, 2: terminal()
         case 3, 4: progress()
@@ -68,13 +76,9 @@ struct ReaderTarget {
         case 8, 9: answerRead()
         case 10: error()
         case 11:
-            let key = RequestKey(handler(), request())
-            drop { $0 == key }
-            carryOut(core.cancel(key))
+            carryOut(core.cancel(RequestKey(handler(), request())))
         case 12:
-            let handler = handler()
-            drop { $0.handler == handler }
-            if let actions = core.remove(.handler(handler)) { carryOut(actions) }
+            if let actions = core.remove(.handler(handler())) { carryOut(actions) }
         case 13:
             carryOut(
                 core.received(
@@ -84,6 +88,8 @@ struct ReaderTarget {
             carryOut(choices.flag() ? core.subscribe(pattern) : core.unsubscribe(pattern))
         case 15: if let delivery = choices.element(of: deliveries) { finish(delivery) }
         case 16: reconnect()
+        case 17: openOrClose()
+        case 18: refuseElsewhere()
         default: raw()
         }
         // Several messages can be in one pass.
@@ -100,8 +106,8 @@ struct ReaderTarget {
 
     /// Moves READs to those that need no answer.
     private mutating func void(where isVoid: (BodyRead) -> Bool) {
-        void += reads.filter(isVoid)
-        reads.removeAll(where: isVoid)
+        void += reads.lazy.map(\.read).filter(isVoid)
+        reads.removeAll { isVoid($0.read) }
     }
 
     private mutating func handler() -> HandlerID { Self.handlers[choices.number(Self.handlers.count)] }
@@ -119,7 +125,7 @@ struct ReaderTarget {
         welcome.token = form & 8 == 0 ? SessionToken(high: 0, low: 1) : nil
         let isResumed = form & 1 == 1 && core.token != nil
         welcome.heard = isResumed ? core.said : nil
-        if !isResumed { (lastSequence, lengths) = (0, [:]) }
+        if !isResumed { (lastSequence, lengths, keys) = (0, [:], [:]) }
         most = welcome.openReads
         carryOut(core.received(.welcome(welcome)))
     }
@@ -143,9 +149,9 @@ struct ReaderTarget {
         if isNew { lastSequence = sequence }
         let terminal = Terminal(
             handler: handler(), request: request(), sequence: sequence, outcome: .result(status: 200, response))
-        let known = isNew ? 0 : lengths[.terminal(sequence)] ?? 0
-        lengths[.terminal(sequence)] = max(known, response.length)
-        if isNew { keys[sequence] = RequestKey(terminal.handler, terminal.request) }
+        // The core ignores a number that it has received, so any of the lengths may count.
+        lengths[.terminal(sequence)] = max(lengths[.terminal(sequence)] ?? 0, response.length)
+        if keys[sequence] == nil { keys[sequence] = RequestKey(terminal.handler, terminal.request) }
         void { $0.body == .request(terminal.handler, terminal.request) }
         say(.terminal(terminal))
     }
@@ -168,7 +174,7 @@ struct ReaderTarget {
 
     /// Answers a READ, completely or in part.
     private mutating func answerRead() {
-        guard let read = choices.element(of: reads) else { return }
+        guard let read = choices.element(of: reads)?.read else { return }
         let form = choices.byte()
         let count = form < 160 ? read.length : min(read.length, choices.size())
         answer(BodyData(read.body, offset: read.offset, generation: read.generation), count: count)
@@ -178,7 +184,7 @@ struct ReaderTarget {
         // The core forgets the READs of a discarded body, so the last one counts.
         let isNamed = { (read: BodyRead) in read.body == data.body && read.offset == data.offset }
         let read =
-            reads.lastIndex(where: isNamed).map { reads.remove(at: $0) }
+            reads.lastIndex { isNamed($0.read) }.map { reads.remove(at: $0).read }
             ?? void.lastIndex(where: isNamed).map { void.remove(at: $0) }
         carryOut(core.received(.data(data), count: count), count: count, of: read)
     }
@@ -192,11 +198,43 @@ struct ReaderTarget {
             (reply.handler, reply.request) = (handler(), request())
         }
         if reply.verb == "READ", let sequence = reply.sequence,
-            let index = reads.firstIndex(where: { $0.body == .terminal(sequence) })
+            let index = reads.firstIndex(where: { $0.read.body == .terminal(sequence) && $0.connection == 0 })
         {
             reads.remove(at: index)
         }
         say(.error(reply))
+    }
+
+    /// Opens or closes a further connection.
+    private mutating func openOrClose() {
+        let number = 1 + choices.number(3)
+        let form = choices.byte()
+        if form & 1 == 0 {
+            guard core.phase == .ready, core.token != nil, mostOfOthers[number] == nil else { return }
+            mostOfOthers[number] = 1 + Int(form >> 4)
+            core.pulls.open(number, reads: 1 + Int(form >> 4))
+        } else {
+            close(connection: number)
+        }
+    }
+
+    private mutating func close(connection number: Int) {
+        mostOfOthers[number] = nil
+        core.pulls.close(number)
+        reads.removeAll { $0.connection == number }
+    }
+
+    /// Refuses a READ of a further connection.
+    private mutating func refuseElsewhere() {
+        guard let refused = choices.element(of: reads), refused.connection > 0,
+            case .terminal(let sequence) = refused.read.body
+        else { return }
+        let index = reads.firstIndex { $0.connection == refused.connection && $0.read.body == refused.read.body }
+        if let index { reads.remove(at: index) }
+        var reply = ErrorReply(code: "unknown-body")
+        reply.verb = "READ"
+        reply.sequence = sequence
+        carryOut(core.readRefused(reply, over: refused.connection))
     }
 
     private mutating func raw() {
@@ -225,7 +263,7 @@ struct ReaderTarget {
     }
 
     private mutating func reconnect() {
-        (reads, void) = ([], [])
+        (reads, void, mostOfOthers) = ([], [], [:])
         carryOut(core.linkLost())
         carryOut(core.linkOpened())
         if choices.number(4) != 0 { welcome() }
@@ -236,11 +274,19 @@ struct ReaderTarget {
     private mutating func carryOut(_ actions: [ClientAction], count: Int = 0, of read: BodyRead? = nil) {
         for action in actions {
             switch action {
-            case .send(.read(let read)): sent(read)
+            case .send(.read(let read)): sent(read, 0)
+            case .read(let read, let connection): sent(read, connection)
             case .send(.acknowledge(let last)):
                 void { if case .terminal(let sequence) = $0.body { sequence <= last } else { false } }
-            case .send(.hello): break
-            case .read: preconditionFailure("no further connection is open")
+            case .send(.hello):
+                // A new connection, or a session that the broker does not know. The shell closes the further connections.
+                void { _ in true }
+                mostOfOthers = [:]
+            // These make READs void.
+            case .send(.cancel(let handler, let request)): drop { $0 == RequestKey(handler, request) }
+            case .send(.remove(let pattern)): drop { pattern.matches($0.handler) }
+            case .send(.fetch(let fetch)) where fetch.options.replacesHandler:
+                drop { $0.handler == fetch.handler }
             case .store(let file, let offset, let stored):
                 store(stored, of: count, at: offset, in: file, read)
             case .deliver(let delivery):
@@ -258,7 +304,7 @@ struct ReaderTarget {
             case .discard(let file): close(file)
             case .send, .report: break
             case .reconnect:
-                (reads, void) = ([], [])
+                (reads, void, mostOfOthers) = ([], [], [:])
                 carryOut(core.linkLost())
                 carryOut(core.linkOpened())
             }
@@ -266,15 +312,18 @@ struct ReaderTarget {
         if deliveries.count > 64 { deliveries.removeFirst(deliveries.count - 64) }
     }
 
-    private mutating func sent(_ read: BodyRead) {
+    private mutating func sent(_ read: BodyRead, _ connection: Int) {
         precondition((1...WireLimits.dataBytes).contains(read.length), "\(read) has a wrong length")
         let end = read.offset.addingReportingOverflow(read.length)
         precondition(
             read.offset >= 0 && !end.overflow && end.partialValue <= lengths[read.body] ?? 0,
             "\(read) is beyond \(lengths[read.body] ?? 0)")
-        reads.append(read)
-        let complete = reads.count { if case .terminal = $0.body { true } else { false } }
-        precondition(complete <= most, "\(complete) READs of complete bodies, more than \(most)")
+        reads.append(Sent(read: read, connection: connection))
+        let complete = reads.count {
+            if case .terminal = $0.read.body { $0.connection == connection } else { false }
+        }
+        let most = connection == 0 ? most : mostOfOthers[connection] ?? 0
+        precondition(complete <= most, "\(complete) READs over connection \(connection), more than \(most)")
     }
 
     private mutating func store(_ stored: Int, of count: Int, at offset: Int, in file: Int, _ read: BodyRead?) {

@@ -180,7 +180,7 @@ struct BodyPulls {
     mutating func endSession() -> [Step] {
         for key in growing.keys.map({ $0 }) { discard(growing: key) }
         let steps = complete.keys.sorted().compactMap { lose($0) }
-        void = [:]
+        (void, readsOfOthers) = ([:], [])
         return steps
     }
 
