@@ -343,7 +343,7 @@ struct PullTarget {
             if welcome.heard == nil {
                 (peers[peer].last, peers[peer].acknowledged, peers[peer].terminals) = (0, 0, [:])
             }
-        case .data(let data): answer(data, 0, peer)
+        case .data(let data): answerEmpty(data, peer)
         case .error(let reply) where reply.verb == "READ": refused(reply, peer)
         case .cancelled(let handler, let request) where remover == peer:
             drop(peer) { $0 == handler && $1 == request }
@@ -363,10 +363,15 @@ struct PullTarget {
             !end.overflow && end.partialValue <= file.bytes,
             "bytes up to \(end.partialValue) of \(piece.file), which has \(file.bytes)")
         precondition(file.user == peers[peer].user, "the body of another user")
-        guard let index = place(of: piece.data, peer) else {
+        // READs of the same part may be answered in any order, and DATA without bytes names none of them.
+        let exact = peers[peer].open.firstIndex { $0.read == piece.read.message }
+        guard let index = exact ?? place(of: piece.data, peer) else {
             preconditionFailure("DATA \(piece.data) without a READ, but \(peers[peer].open)")
         }
-        precondition(piece.length <= peers[peer].open[index].read.length, "more bytes than the READ asked for")
+        precondition(
+            piece.data.body == piece.read.message.body && piece.data.offset == piece.read.message.offset,
+            "DATA \(piece.data) for \(piece.read)")
+        precondition(piece.length <= piece.read.message.length, "more bytes than the READ asked for")
         if isRefusing {
             core.pieceRefused(piece, by: client)
         } else if losesPieces {
@@ -377,7 +382,7 @@ struct PullTarget {
             }
             core.pieceLost(piece, by: client, now: now)
         } else {
-            answer(piece.data, piece.length, peer)
+            peers[peer].open.remove(at: index)
         }
     }
 
@@ -385,11 +390,11 @@ struct PullTarget {
         peers[peer].open.firstIndex { $0.read.body == data.body && $0.read.offset == data.offset }
     }
 
-    private mutating func answer(_ data: BodyData, _ length: Int, _ peer: Int) {
+    private mutating func answerEmpty(_ data: BodyData, _ peer: Int) {
         guard let index = place(of: data, peer) else {
             preconditionFailure("DATA \(data) without a READ, but \(peers[peer].open)")
         }
-        if length == 0, case .terminal(let sequence) = data.body, let terminal = peers[peer].terminals[sequence] {
+        if case .terminal(let sequence) = data.body, let terminal = peers[peer].terminals[sequence] {
             precondition(data.offset >= terminal.length, "the end at \(data.offset) of \(terminal.length)")
         }
         peers[peer].open.remove(at: index)

@@ -440,7 +440,8 @@ extension ReferenceModel {
             let isHigh = priority == .high
             expect(
                 !origin.hasRoom(isHigh) || !(isHigh || lower < total - total / 4), 1,
-                "\(flight.content.job), \(priority.name), waits while \(free) of \(total) slots are free")
+                "\(flight.content.job), \(priority.name), waits while \(free) of \(total) slots are free",
+                kind: "a request waits while slots are free")
         }
         return violation
     }
