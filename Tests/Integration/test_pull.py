@@ -133,6 +133,25 @@ class PullTests(TestCase):
         terminal = follower.follow()
         self.assertEqual(follower.finish(terminal), content)
         self.assertEqual(follower.starts, [terminal.fields["generation"]])
+        # The last READ may have crossed the terminal: the broker refuses it, because the request has ended.
+        rest = client.rest()
+        for message in rest:
+            self.assertError(message, "unknown-body", verb="READ", handler="h", request="1")
+        self.assertLessEqual(len(rest), 1)
+
+    def test_the_terminal_ends_the_read_that_waits(self):
+        self.origin.publish("f", 2_000_000, plan=lambda number, start: {"held": 1_000_000})
+        client = self.puller()
+        client.fetch("h", 1, f"{self.origin.url}/parts/f", stream="yes")
+        follower = Follower(client, "h", 1)
+        follower.follow(1_000_000)
+        client.query("ping")  # The READ beyond these bytes has arrived.
+        self.origin.open_gate("f")
+        answers = [client.receive()]
+        while not answers[-1].is_terminal:
+            answers.append(client.receive())
+        data = [message for message in answers if message.verb == "DATA"]
+        self.assertLessEqual(len(data), 1, "one READ has one answer")
         self.assertEqual(client.rest(), [])
 
     def test_progress_names_a_generation_and_no_path(self):
