@@ -49,14 +49,21 @@ extension PullTarget {
             guard let stream = read.stream else { preconditionFailure("a READ of a complete body waits: \(held)") }
             precondition(hasLostPieces || !hasBytes(for: read, stream), "\(read) waits for bytes that are there")
         }
-        for open in peers[peer].open where !held.contains(where: { $0.message == open.read }) {
-            switch open.read.body {
-            case .terminal(let sequence):
-                precondition(core.pulls.isClosed(sequence, to: client), "\(open.read) has no answer")
-            case .request(let handler, let request):
-                let isVoid = open.mayBeVoid || serial(handler, request, peer).map { $0 != open.serial } ?? true
-                precondition(isVoid, "\(open.read) has no answer")
-            }
+        // READs of the same part may be answered in any order, and DATA without bytes does not tell which one it answers.
+        var unnamed = held.map(\.message)
+        for open in peers[peer].open where !isVoid(open, peer, client) {
+            guard let index = unnamed.firstIndex(where: { $0.body == open.read.body && $0.offset == open.read.offset })
+            else { preconditionFailure("\(open.read) has no answer") }
+            unnamed.remove(at: index)
+        }
+    }
+
+    /// Whether a READ needs no answer, because its body can no longer be read.
+    private func isVoid(_ open: OpenRead, _ peer: Int, _ client: Int32) -> Bool {
+        switch open.read.body {
+        case .terminal(let sequence): core.pulls.isClosed(sequence, to: client)
+        case .request(let handler, let request):
+            open.mayBeVoid || serial(handler, request, peer).map { $0 != open.serial } ?? true
         }
     }
 
