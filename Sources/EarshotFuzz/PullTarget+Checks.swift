@@ -43,7 +43,7 @@ extension PullTarget {
     }
 
     private func settle(_ peer: Int) {
-        guard let client = core.clients.number(of: peers[peer].id) else { return }
+        guard core.clients.number(of: peers[peer].id) != nil else { return }
         let held = core(peer)
         for read in held {
             guard let stream = read.stream else { preconditionFailure("a READ of a complete body waits: \(held)") }
@@ -51,7 +51,7 @@ extension PullTarget {
         }
         // READs of the same part may be answered in any order, and DATA without bytes does not tell which one it answers.
         var unnamed = held.map(\.message)
-        for open in peers[peer].open where !isVoid(open, peer, client) {
+        for open in peers[peer].open where !isVoid(open, peer) {
             guard let index = unnamed.firstIndex(where: { $0.body == open.read.body && $0.offset == open.read.offset })
             else { preconditionFailure("\(open.read) has no answer") }
             unnamed.remove(at: index)
@@ -59,9 +59,10 @@ extension PullTarget {
     }
 
     /// Whether a READ needs no answer, because its body can no longer be read.
-    private func isVoid(_ open: OpenRead, _ peer: Int, _ client: Int32) -> Bool {
+    private func isVoid(_ open: OpenRead, _ peer: Int) -> Bool {
         switch open.read.body {
-        case .terminal(let sequence): core.pulls.isClosed(sequence, to: client)
+        case .terminal(let sequence):
+            core.clients.number(of: peers[owner(peer)].id).map { core.pulls.isClosed(sequence, to: $0) } ?? true
         case .request(let handler, let request):
             open.mayBeVoid || serial(handler, request, peer).map { $0 != open.serial } ?? true
         }

@@ -23,6 +23,8 @@ struct PullTarget {
         /// Letter of the user in URLs and names of files.
         let user: Character
         let pulls: Bool
+        /// Whether it reads the bodies of the first client's terminals instead of its own.
+        var readsOther = false
         /// Maximum number of READs without an answer.
         var most = 0
         var open: [OpenRead] = []
@@ -121,8 +123,10 @@ struct PullTarget {
             let sequence = peers[peer].acknowledged + UInt64(choices.number(4))
             if sequence <= peers[peer].last {
                 peers[peer].acknowledged = max(sequence, peers[peer].acknowledged)
-                peers[peer].open.removeAll {
-                    if case .terminal(let number) = $0.read.body { number <= sequence } else { false }
+                for reader in peers.indices where owner(reader) == peer {
+                    peers[reader].open.removeAll {
+                        if case .terminal(let number) = $0.read.body { number <= sequence } else { false }
+                    }
                 }
             }
             say(.acknowledge(sequence), peer)
@@ -131,8 +135,14 @@ struct PullTarget {
             let pattern = HandlerPattern(choices.flag() ? "h/*" : handler().description)
             if let pattern { remove(.remove(pattern), peer) }
         case 15:
-            core.clientLost(peers[peer].id, now: now)
-            connect(peer, resumes: choices.flag())
+            let choice = choices.byte()
+            reconnect(peer, resumes: choice & 1 != 0, reads: choice & 2 != 0)
+            // A session of the first client that is not resumed has another token.
+            if peer == 0, choice & 1 == 0 {
+                for reader in peers.indices where owner(reader) != reader {
+                    reconnect(reader, resumes: true, reads: choice & 4 != 0)
+                }
+            }
         case 16:
             isRefusing.toggle()
             if !isRefusing { for peer in peers { core.clientWritable(peer.id) } }
@@ -175,7 +185,7 @@ struct PullTarget {
         let form = choices.byte()
         let body: BodyReference =
             form & 1 == 0
-            ? .terminal(peers[peer].acknowledged &+ UInt64(form >> 6)) : .request(handler(), request())
+            ? .terminal(peers[owner(peer)].acknowledged &+ UInt64(form >> 6)) : .request(handler(), request())
         var read = BodyRead(body, offset: choices.size(), length: choices.size())
         if form & 2 != 0, let attempt = choices.element(of: attempts) { read.generation = Generation(attempt.id) }
         let bytes = ClientMessage.read(read).encoded()
@@ -251,7 +261,15 @@ struct PullTarget {
 
     // MARK: Connections
 
-    private mutating func connect(_ peer: Int, resumes: Bool) {
+    /// Client whose terminals name the bodies that a client reads.
+    func owner(_ peer: Int) -> Int { peers[peer].readsOther ? 0 : peer }
+
+    private mutating func reconnect(_ peer: Int, resumes: Bool, reads: Bool) {
+        core.clientLost(peers[peer].id, now: now)
+        connect(peer, resumes: resumes, reads: reads)
+    }
+
+    private mutating func connect(_ peer: Int, resumes: Bool, reads: Bool = false) {
         lastPeer += 1
         peers[peer].id = ClientID(rawValue: lastPeer)
         peers[peer].open = []
@@ -265,6 +283,7 @@ struct PullTarget {
         hello.openReads = WireLimits.openReads + peer
         hello.leaseMilliseconds = 2_000
         hello.token = resumes ? peers[peer].token : nil
+        hello.bodiesOf = reads && peer != 0 ? peers[0].token : nil
         carryOut()
         say(.hello(hello), peer)
         carryOut()
@@ -339,6 +358,8 @@ struct PullTarget {
         switch message {
         case .welcome(let welcome):
             peers[peer].most = welcome.openReads
+            peers[peer].readsOther = welcome.readsOther
+            precondition(!welcome.readsOther || peers[peer].user == peers[0].user, "the session of another user")
             if let token = welcome.token { peers[peer].token = token }
             if welcome.heard == nil {
                 (peers[peer].last, peers[peer].acknowledged, peers[peer].terminals) = (0, 0, [:])
@@ -394,7 +415,7 @@ struct PullTarget {
         guard let index = place(of: data, peer) else {
             preconditionFailure("DATA \(data) without a READ, but \(peers[peer].open)")
         }
-        if case .terminal(let sequence) = data.body, let terminal = peers[peer].terminals[sequence] {
+        if case .terminal(let sequence) = data.body, let terminal = peers[owner(peer)].terminals[sequence] {
             precondition(data.offset >= terminal.length, "the end at \(data.offset) of \(terminal.length)")
         }
         peers[peer].open.remove(at: index)
@@ -421,10 +442,14 @@ struct PullTarget {
 
     private mutating func drop(_ peer: Int, where isRemoved: (HandlerID, RequestID) -> Bool) {
         let terminals = peers[peer].terminals
-        peers[peer].open.removeAll {
-            switch $0.read.body {
-            case .terminal(let sequence): terminals[sequence].map { isRemoved($0.handler, $0.request) } ?? false
-            case .request(let handler, let request): isRemoved(handler, request)
+        for reader in peers.indices where owner(reader) == peer || reader == peer {
+            let readsRemoved = owner(reader) == peer
+            peers[reader].open.removeAll {
+                switch $0.read.body {
+                case .terminal(let sequence):
+                    readsRemoved && terminals[sequence].map { isRemoved($0.handler, $0.request) } ?? false
+                case .request(let handler, let request): reader == peer && isRemoved(handler, request)
+                }
             }
         }
     }

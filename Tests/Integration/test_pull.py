@@ -31,6 +31,14 @@ class PullTests(TestCase):
         client.fetch(handler, request, f"{self.origin.url}/bytes/{size}", **fields)
         return client.terminal()
 
+    def halfway(self):
+        """Returns a client that has read the first half of a growing body. The rest comes once the gate `f` is open."""
+        self.origin.publish("f", 2_000_000, plan=lambda number, start: {"held": 1_000_000})
+        client = self.puller()
+        client.fetch("h", 1, f"{self.origin.url}/parts/f", stream="yes")
+        Follower(client, "h", 1).follow(1_000_000)
+        return client
+
     def assertError(self, message, code, **fields):
         self.assertEqual((message.verb, message.operands), ("ERROR", [code]), message)
         for name, value in fields.items():
@@ -140,11 +148,7 @@ class PullTests(TestCase):
         self.assertLessEqual(len(rest), 1)
 
     def test_the_terminal_ends_the_read_that_waits(self):
-        self.origin.publish("f", 2_000_000, plan=lambda number, start: {"held": 1_000_000})
-        client = self.puller()
-        client.fetch("h", 1, f"{self.origin.url}/parts/f", stream="yes")
-        follower = Follower(client, "h", 1)
-        follower.follow(1_000_000)
+        client = self.halfway()
         client.query("ping")  # The READ beyond these bytes has arrived.
         self.origin.open_gate("f")
         answers = [client.receive()]
@@ -193,11 +197,7 @@ class PullTests(TestCase):
         self.assertEqual(follower.finish(terminal), other.content)
 
     def test_a_read_of_a_removed_request_is_not_answered(self):
-        self.origin.publish("f", 2_000_000, plan=lambda number, start: {"held": 1_000_000})
-        client = self.puller()
-        client.fetch("h", 1, f"{self.origin.url}/parts/f", stream="yes")
-        follower = Follower(client, "h", 1)
-        follower.follow(1_000_000)
+        client = self.halfway()
         client.remove("h")
         self.origin.open_gate("f")
         self.assertEqual([m for m in client.rest() if m.verb != "PROGRESS"], [])

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import time
+import unittest
 
 from support.figures import tell
 from support.harness import Bus, Commands, TestCase, temporary_folder
@@ -319,6 +320,17 @@ class BodyConnectionTests(RemoteTestCase):
         with Forwarder(self.bus, {1: 3 * MIB}) as forwarder:
             self.assertFetches(forwarder)
             self.assertGreaterEqual(forwarder.connections, 5)
+
+    @unittest.skipUnless(IS_LONG, "waits for ten seconds")
+    def test_they_are_closed_after_ten_seconds_without_bodies(self):
+        with Forwarder(self.bus) as forwarder:
+            get = self.user.start("get", "-i", "-", "-d", "out", *forwarder.options())
+            for number in (1, 2):
+                get.write(f"{self.origin.url}/bytes/{self.SIZE}?{number}\n".encode(), ends=False)
+                eventually(lambda: forwarder.connections == 1 + 3 * number, "three more connections", 30)
+                eventually(lambda: forwarder.live == 1, "they are closed", 30)
+            get.write(b"")
+            self.assertEqual(get.wait(10), 0, get.describe())
 
     def test_a_key_that_permits_no_more_connections_reads_over_one(self):
         self.bus.new_key("narrow", "--connections", "1")

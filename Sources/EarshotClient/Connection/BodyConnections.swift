@@ -98,7 +98,14 @@ final class BodyConnections {
     private func handle(
         _ message: ZMTP.Message, _ number: Int, _ connection: Connection, _ core: inout ClientCore
     ) -> [ClientAction]? {
-        switch try? BrokerMessage(head: message.head) {
+        let decoded: BrokerMessage
+        do throws(WireError) {
+            decoded = try BrokerMessage(head: message.head)
+        } catch {
+            // A later version says more. A malformed message may have been the answer to a READ.
+            return error.code == .unknownVerb ? [] : nil
+        }
+        switch decoded {
         case .welcome(let welcome) where welcome.readsOther && !connection.isReading:
             connection.isReading = true
             core.pulls.open(number, reads: welcome.openReads / 2)
@@ -107,8 +114,8 @@ final class BodyConnections {
         // The answer to another READ means that this program miscounted, so its READs take another connection.
         case .error(let reply) where reply.verb == "READ" && reply.code == "unknown-body":
             return core.readRefused(reply, over: number)
-        // The broker drains, or a later version says more.
-        case .goodbye, nil: return []
+        // The broker drains.
+        case .goodbye: return []
         default: return nil
         }
     }

@@ -2,8 +2,8 @@ package import EarshotLoop
 internal import EarshotWire
 internal import ZMTP
 
-/// Connection of a worker to a bus on a network: a pair of sockets, of which the worker has one end. It speaks ZMTP there as with
-/// a broker of its machine. The tunnel passes the messages on by libzmq.
+/// Connection of a worker to a bus on a network: a pair of sockets, of which the worker has one end. It speaks ZMTP
+/// there as with a broker of its machine. The tunnel passes the messages on by libzmq.
 ///
 /// ```
 /// waiting ──pause over──→ connecting ──handshake──→ open

@@ -129,8 +129,6 @@ extension Fetch.Options {
     /// The table of options: name, property, default, form, role and help. The role says whether two requests that
     /// differ in the option are different requests. Reader, writer, fingerprint, durable storage, command-line option
     /// and the check of the document derive from the table.
-    ///
-    /// Inlined with its visitor, so that a visit is straight-line code without calls.
     static func visit(_ options: inout Self, _ visitor: inout some FieldVisitor) throws(WireError) {
         try visitor.field(
             "priority", &options.priority, usual.priority, ClassForm(), .handling,

@@ -103,7 +103,7 @@ struct SubmitCommand: ParsableCommand {
                         session.end(
                             Complaint(
                                 .noBroker,
-                                "the bus accepts no new requests; repeat the command after `earshot set admission open`, or after its next start"
+                                "the bus accepts no new requests and may have refused these; repeat the command after `earshot set admission open`, or after its next start"
                             ))
                     }
                 case .state(.draining): isRefusing = true

@@ -220,6 +220,7 @@ class Forwarder:
         self.bus = bus
         self.cuts = cuts or {}
         self.connections = 0
+        self.live = 0
 
     def __enter__(self):
         self._listener = socket.create_server((ADDRESS, 0))
@@ -247,11 +248,13 @@ class Forwarder:
 
     def _connect(self, near, cut):
         with near, self.bus.connect() as far:
+            self.live += 1
             far.settimeout(None)
             back = threading.Thread(target=self._carry, args=(far, near, cut), daemon=True)
             back.start()
             self._carry(near, far, None)
             back.join()
+            self.live -= 1
 
     @staticmethod
     def _carry(source, target, rest):

@@ -76,9 +76,12 @@ class Program:
             raise AssertionError(f"no line with '{part}' on {stream} {when}\n{self.describe()}")
         return line
 
-    def write(self, data):
+    def write(self, data, ends=True):
+        """Writes to its standard input, and closes it unless more follows."""
         self._process.stdin.write(data)
-        self._process.stdin.close()
+        self._process.stdin.flush()
+        if ends:
+            self._process.stdin.close()
 
     def signal(self, number):
         self._process.send_signal(number)
