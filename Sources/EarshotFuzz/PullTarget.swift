@@ -385,7 +385,7 @@ struct PullTarget {
             "bytes up to \(end.partialValue) of \(piece.file), which has \(file.bytes)")
         precondition(file.user == peers[peer].user, "the body of another user")
         // READs of the same part may be answered in any order, and DATA without bytes names none of them.
-        let exact = peers[peer].open.firstIndex { $0.read == piece.read.message }
+        let exact = place(peer) { $0 == piece.read.message }
         guard let index = exact ?? place(of: piece.data, peer) else {
             preconditionFailure("DATA \(piece.data) without a READ, but \(peers[peer].open)")
         }
@@ -408,7 +408,13 @@ struct PullTarget {
     }
 
     private func place(of data: BodyData, _ peer: Int) -> Int? {
-        peers[peer].open.firstIndex { $0.read.body == data.body && $0.read.offset == data.offset }
+        place(peer) { $0.body == data.body && $0.offset == data.offset }
+    }
+
+    /// Place of a READ that an answer may be for. Of several, one that must be answered goes first.
+    private func place(_ peer: Int, where isMeant: (BodyRead) -> Bool) -> Int? {
+        let open = peers[peer].open
+        return open.firstIndex { isMeant($0.read) && !$0.mayBeVoid } ?? open.firstIndex { isMeant($0.read) }
     }
 
     private mutating func answerEmpty(_ data: BodyData, _ peer: Int) {
