@@ -16,6 +16,9 @@ extension ReferenceModel {
         return awaited.count == 0 && pool.values.allSatisfy { !$0.isReady || $0.isOwn || $0.foreign.isEmpty }
     }
 
+    /// Whether workers are still to come before anything starts.
+    var awaitsWorkers: Bool { awaited.map { $0.count > 0 } ?? false }
+
     /// Called at the end of a pass. Once all expected workers have connected, workers that die later are not awaited
     /// again.
     func countWorkers() {

@@ -5,6 +5,11 @@ internal import EarshotWire
 extension World {
     mutating func workerStarts(_ number: Int) throws(Violation) {
         guard !workers[number].isAlive || workers[number].link == nil else { return }
+        // The kernel reports a lost connection and a death before the next connection of the process or its successor.
+        // A new broker that awaits its workers thus counts none of them twice.
+        if trial.model.awaitsWorkers, workers[number].known.contains(where: { links[$0] != nil }) {
+            return plan(random.around(20_000_000), .workerStarts(number))
+        }
         if !workers[number].isAlive {
             workers[number] = SimulatedWorker()
             workers[number].isAlive = true
