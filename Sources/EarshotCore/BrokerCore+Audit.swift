@@ -96,7 +96,7 @@ extension BrokerCore {
         check(
             handlers.subscribedClients.allSatisfy { clients.contains($0) }, "12: subscriptions of a client that is gone"
         )
-        var references: [Int32: Int] = [:]
+        var references: [Handle<HandlerEntry>: Int] = [:]
         for interest in interests.indices { references[interests[interest].handler, default: 0] += 1 }
         for number in outcomes.waiting.indices { references[outcomes.waiting[number].handler, default: 0] += 1 }
         for handler in handlers.indices {
@@ -221,7 +221,7 @@ extension BrokerCore {
     }
 
     private func auditOutcomes(_ check: Check) {
-        var holders: [Int32: Int] = [:]
+        var holders: [Handle<WaitingTerminal>: Int] = [:]
         for client in clients.indices {
             for due in clients[client].deliveries.entries {
                 if case .file(let number) = due.place { holders[number, default: 0] += 1 }
@@ -265,8 +265,8 @@ extension BrokerCore {
     }
 
     private func auditWorkers(_ check: Check) {
-        var running = [Int32: Int]()
-        var lower = [Int32: Int]()
+        var running = [Handle<OriginEntry>: Int]()
+        var lower = [Handle<OriginEntry>: Int]()
         for fault in workers.checkInvariants() + pools.checkInvariants() { check(false, fault) }
         auditRates(check)
         for worker in workers.indices {
@@ -299,7 +299,7 @@ extension BrokerCore {
             let awaited = Timer.Subject.lonely(pool: number, absence: serial)
             check(timers.unordered.contains { $0.subject == awaited }, "14: awaited pool \(scheme) has no timer")
         }
-        var counts = [Int32: Int]()
+        var counts = [Handle<WorkerPool>: Int]()
         for origin in governor.origins.indices { counts[governor.origins[origin].pool, default: 0] += 1 }
         for number in pools.indices {
             let count = counts[number, default: 0]
@@ -357,7 +357,9 @@ extension BrokerCore {
         }
     }
 
-    private func auditOrigins(_ running: [Int32: Int], _ lower: [Int32: Int], _ check: Check) {
+    private func auditOrigins(
+        _ running: [Handle<OriginEntry>: Int], _ lower: [Handle<OriginEntry>: Int], _ check: Check
+    ) {
         for fault in governor.checkInvariants() { check(false, fault) }
         let flightCounts = Dictionary(grouping: flights.indices) { flights[$0].scope }.mapValues(\.count)
         for scope in governor.scopes.indices {

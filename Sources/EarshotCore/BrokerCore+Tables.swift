@@ -28,26 +28,26 @@ extension BrokerCore {
         if let last, rest.next() != nil { json.member(name + "-next", cursor(last)) }
     }
 
-    /// Record numbers in use, after the one that a page names.
-    private func numbers<Record>(of slab: Slab<Record>, after page: QueryPage) -> some Sequence<Int32> {
-        let start = page.after.flatMap { Int32($0) }.map { $0 < .max ? max(0, $0 + 1) : .max } ?? 0
-        return (start..<max(start, Int32(slab.bound))).lazy.filter { slab.contains($0) }
+    /// Records after the one whose number a page names.
+    private func records<Record>(of slab: Slab<Record>, after page: QueryPage) -> some Sequence<Handle<Record>> {
+        let start = page.after.flatMap { Int32($0) }.map { max(0, Int($0) + 1) } ?? 0
+        return (start..<max(start, slab.bound)).lazy.compactMap { slab.handle(at: $0) }
     }
 
     /// Writes handlers in the byte order of their names: those of a principal, and for the administrator those of all
     /// principals, its own first. A filter selects among its own.
-    func writeHandlers(_ page: QueryPage, for principal: Int32, to json: inout JSONText) {
+    func writeHandlers(_ page: QueryPage, for principal: Handle<Principal>, to json: inout JSONText) {
         let isOfAll = principal == PrincipalTable.administrator && page.handler == nil
         let after =
             page.after.map { HandlerCursor($0, for: principal) } ?? HandlerCursor(principal: principal, name: "")
         let order = handlers.order
         let start = order.firstPosition { handler in
-            let other = handlers[handler].principal
+            let other = handlers[handler].principal.index
             guard other == after.principal else { return other < after.principal }
             let name = handlers[handler].id.description
             return name <= after.name || name < page.handler?.description ?? ""
         }
-        let entries = sequence(state: start) { position -> Int32? in
+        let entries = sequence(state: start) { position -> Handle<HandlerEntry>? in
             guard let handler = order[position], isOfAll || handlers[handler].principal == principal,
                 page.handler?.matches(handlers[handler].id) ?? true
             else { return nil }
@@ -70,7 +70,7 @@ extension BrokerCore {
     }
 
     /// Writes the principal of a handler that belongs to another one.
-    func writePrincipal(of handler: Int32, for principal: Int32, to json: inout JSONText) {
+    func writePrincipal(of handler: Handle<HandlerEntry>, for principal: Handle<Principal>, to json: inout JSONText) {
         guard handlers[handler].principal != principal,
             let name = principals.name(of: handlers[handler].principal)
         else { return }
@@ -80,10 +80,10 @@ extension BrokerCore {
     /// Writes origins by record number, so that an origin that exists during all pages is in exactly one of them.
     func writeOrigins(_ page: QueryPage, to json: inout JSONText, now: Tick) {
         let most = (page.limit ?? WireLimits.queryEntries) + 1
-        let listed = Array(numbers(of: governor.origins, after: page).prefix(most))
+        let listed = Array(records(of: governor.origins, after: page).prefix(most))
         let scopes = governor.scopes(of: listed)
         writePage(
-            "origins", page, of: listed, to: &json, cursor: { String($0) },
+            "origins", page, of: listed, to: &json, cursor: { $0.description },
             write: { origin, json in
                 let scopes = scopes[origin, default: []]
                 json.object { json in
@@ -104,7 +104,7 @@ extension BrokerCore {
     /// Writes workers by record number, and the failing children of the supervisor.
     func writeWorkers(_ page: QueryPage, to json: inout JSONText) {
         writePage(
-            "workers", page, of: numbers(of: workers.records, after: page), to: &json, cursor: { String($0) },
+            "workers", page, of: records(of: workers.records, after: page), to: &json, cursor: { $0.description },
             write: { worker, json in
                 json.object { json in
                     json.member("pid", workers[worker].pid)

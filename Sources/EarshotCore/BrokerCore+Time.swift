@@ -116,19 +116,19 @@ extension BrokerCore {
         if let next { setTimer(next, .lent) }
     }
 
-    private mutating func deadlinePassed(_ interest: Int32, _ serial: UInt64, now: Tick) {
+    private mutating func deadlinePassed(_ interest: Handle<Interest>, _ serial: UInt64, now: Tick) {
         guard isLive(.deadline(interest: interest, serial: serial)) else { return }
         endAlone(interest, .deadline, now: now)
     }
 
-    private mutating func gracePassed(_ interest: Int32, _ serial: UInt64) {
+    private mutating func gracePassed(_ interest: Handle<Interest>, _ serial: UInt64) {
         guard isLive(.grace(interest: interest, serial: serial)) else { return }
         if isPurged(interest) { finishPurge(of: interest) } else { orphan(interest) }
     }
 
     /// Ends the grace period of a handler without listeners. The handler's own requests from before the last listener
     /// left are purged, in slices if there are many.
-    private mutating func handlerAbandoned(_ handler: Int32, _ absence: UInt64, now: Tick) {
+    private mutating func handlerAbandoned(_ handler: Handle<HandlerEntry>, _ absence: UInt64, now: Tick) {
         let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
         guard isLive(subject), listeners(of: handler).isEmpty else { return }
         var budget = max(limits.departuresPerPass, 1)

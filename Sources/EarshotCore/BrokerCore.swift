@@ -56,9 +56,9 @@ public struct BrokerCore {
     var clients = SessionTable()
 
     /// Interests by handler and request ID. The table stores numbers only, since the records hold the keys.
-    var requestNumbers = NumberTable()
+    var requestNumbers = HandleTable<Interest>()
     /// Cache state of flights with a pending read or validation, or with additional request fields.
-    var cachePlans: [Int32: CachePlan] = [:]
+    var cachePlans: [Handle<Flight>: CachePlan] = [:]
     /// Revalidations in phase `queued`, which start when slots are left over. May contain names of ended flights.
     var revalidations: Deque<FlightName> = []
     /// Handlers, their requests and subscribers, and the purges of removed ones.
@@ -66,7 +66,7 @@ public struct BrokerCore {
     /// Cookie jars by the first segment of handler names.
     var cookieJars = CookieJars()
     /// Interests by owner.
-    var ownerChains = Chains()
+    var ownerChains = Chains<Interest>()
 
     var queue = FairQueue()
     var timers = Heap<Timer>()
@@ -160,7 +160,7 @@ public struct BrokerCore {
     }
 
     /// Sends a message, unless the client is away. State that it must learn of waits as terminals.
-    mutating func say(_ message: BrokerMessage, to client: Int32) {
+    mutating func say(_ message: BrokerMessage, to client: Handle<ClientSession>) {
         guard !clients[client].isAway else { return }
         actions.append(.client(.send(clients[client].id, message)))
     }

@@ -5,35 +5,35 @@ internal import EarshotWire
 struct Timer: Comparable {
     enum Subject: Equatable {
         /// Deadline of a request.
-        case deadline(interest: Int32, serial: UInt64)
+        case deadline(interest: Handle<Interest>, serial: UInt64)
         /// End of the grace period of a held outcome.
-        case grace(interest: Int32, serial: UInt64)
+        case grace(interest: Handle<Interest>, serial: UInt64)
         /// End of the grace period of a handler's own requests without a listener.
-        case abandoned(handler: Int32, absence: UInt64)
+        case abandoned(handler: Handle<HandlerEntry>, absence: UInt64)
         /// End of the time for which the oldest lent file is kept for a client without acknowledgements.
         case lent
         /// HELLO timeout of a connection.
         case greeting(ClientID)
         /// End of the lease of a session that is away.
-        case lease(client: Int32, absence: UInt64)
+        case lease(client: Handle<ClientSession>, absence: UInt64)
         /// End of a watch over a client with many bytes due.
-        case stalled(client: Int32, stall: UInt64)
+        case stalled(client: Handle<ClientSession>, stall: UInt64)
         /// Expiry of a part set aside.
         case aside(serial: UInt64)
         /// Expiry of the oldest idle cookie jar.
         case jars(serial: UInt64)
         /// Expiry of a durable request.
-        case expired(interest: Int32, timer: UInt64)
+        case expired(interest: Handle<Interest>, timer: UInt64)
         /// End of a flight's back-off.
         case retry(FlightName)
         /// End of the spacing between two starts at an origin.
-        case paused(origin: Int32, pause: UInt64)
+        case paused(origin: Handle<OriginEntry>, pause: UInt64)
         /// End of an origin's cool-down.
-        case cooled(scope: Int32, serial: UInt64)
+        case cooled(scope: Handle<OriginScope>, serial: UInt64)
         /// Next attempt to spill into a spool that was full.
         case spoolRetry
         /// End of the time for which a pool without workers waits for one.
-        case lonely(pool: Int32, absence: UInt64)
+        case lonely(pool: Handle<WorkerPool>, absence: UInt64)
         /// End of the wait for workers of an earlier broker.
         case opening
         /// End of the adoption period.

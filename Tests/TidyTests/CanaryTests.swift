@@ -66,6 +66,12 @@ import Testing
         #expect(Rules.impure(file(line, at: "Sources/EarshotLoop/A.swift")) == [])
     }
 
+    @Test(arguments: ["let a = Handle<Flight>(index: 1)", "return Handle(place: 0)", "f(.init(place: 2))"])
+    func `a handle made outside the storage of the core is found`(line: String) {
+        #expect(Rules.madeHandles(file(line, at: "Sources/EarshotCore/Flights/A.swift")).count == 1)
+        #expect(Rules.madeHandles(file(line, at: "Sources/EarshotCore/Storage/A.swift")) == [])
+    }
+
     @Test func `a seeded random number is pure`() {
         #expect(Rules.impure(file("Int.random(in: 0..<5, using: &generator)")) == [])
     }

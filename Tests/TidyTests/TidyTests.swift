@@ -53,6 +53,10 @@ import Testing
         expectNone(try sources().flatMap(Rules.impure))
     }
 
+    @Test func `only the storage of the core makes handles`() throws {
+        expectNone(try sources().flatMap(Rules.madeHandles))
+    }
+
     @Test func `digests for other processes are made without seeded hashes`() throws {
         expectNone(try sources().flatMap(Rules.seededHashes))
     }

@@ -35,12 +35,12 @@ struct AdoptionBook {
     /// Attempt of an earlier broker that no flight has adopted.
     enum Orphan {
         /// An attempt that holds a lease of a worker.
-        case running(worker: Int32, AttemptID)
+        case running(worker: Handle<WorkerSession>, AttemptID)
         /// A finished response. Its URL is set when a flight takes it.
         case responded(Outcome.Response)
 
         /// Whether a worker runs this attempt for the orphan.
-        func isHeld(by worker: Int32, as attempt: AttemptID) -> Bool {
+        func isHeld(by worker: Handle<WorkerSession>, as attempt: AttemptID) -> Bool {
             guard case .running(worker, attempt) = self else { return false }
             return true
         }
@@ -57,7 +57,7 @@ struct AdoptionBook {
     /// Bytes of responses in memory.
     private(set) var bytes = 0
     /// Adopted attempts, by flight.
-    private(set) var adopted: [Int32: AttemptID] = [:]
+    private(set) var adopted: [Handle<Flight>: AttemptID] = [:]
     /// Latest flight that sought each identity. It may adopt an orphan that is reported later.
     private var seekers: [FlightIdentity: FlightName] = [:]
     /// Flights that found a response and have not taken it yet.
@@ -92,7 +92,7 @@ struct AdoptionBook {
     /// Makes an attempt an orphan.
     ///
     /// - Precondition: `accepts(identity)`.
-    mutating func hold(_ attempt: AttemptID, at worker: Int32, as identity: FlightIdentity) {
+    mutating func hold(_ attempt: AttemptID, at worker: Handle<WorkerSession>, as identity: FlightIdentity) {
         enter(.running(worker: worker, attempt), identity)
     }
 
@@ -120,7 +120,9 @@ struct AdoptionBook {
     /// flight whose orphan has a response is appended to the `nextMatch` list.
     ///
     /// - Returns: the attempt that the flight adopts; nil if no worker runs one.
-    mutating func seek(_ identity: FlightIdentity, for flight: FlightName) -> (worker: Int32, attempt: AttemptID)? {
+    mutating func seek(_ identity: FlightIdentity, for flight: FlightName) -> (
+        worker: Handle<WorkerSession>, attempt: AttemptID
+    )? {
         if seekers.count < limits.seekers || seekers[identity] != nil { seekers[identity] = flight }
         switch orphans[identity] {
         case .running(let worker, let attempt):
@@ -134,10 +136,10 @@ struct AdoptionBook {
     }
 
     /// The adopted attempt that a flight runs; nil if the flight runs an attempt of this broker.
-    func attempt(of flight: Int32) -> AttemptID? { adopted[flight] }
+    func attempt(of flight: Handle<Flight>) -> AttemptID? { adopted[flight] }
 
     /// Forgets a flight's adopted attempt, which has ended or is being cancelled.
-    mutating func attemptEnded(of flight: Int32) { adopted.drop(flight) }
+    mutating func attemptEnded(of flight: Handle<Flight>) { adopted.drop(flight) }
 
     /// Removes and returns the newest flight of those that found a response; nil if there is none.
     mutating func nextMatch() -> FlightName? { matches.popLast() }

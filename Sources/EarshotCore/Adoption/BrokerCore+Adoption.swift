@@ -20,7 +20,7 @@ extension BrokerCore {
 
     /// Handles a worker's report of an attempt of an earlier broker. Cancels the attempt if no flight may adopt it, and
     /// if it belongs to a user's own worker.
-    mutating func attemptHeld(_ held: HeldAttempt, by worker: Int32, now: Tick) {
+    mutating func attemptHeld(_ held: HeldAttempt, by worker: Handle<WorkerSession>, now: Tick) {
         // A draining broker leaves the decision to the next broker.
         guard workers.foreignTold(held.attempt, by: worker), !isDraining else { return }
         guard !workers[worker].isOwn, let identity = held.flight, adoption.accepts(identity),
@@ -63,7 +63,7 @@ extension BrokerCore {
 
     /// Takes a lease for an attempt that a worker reported, and makes it an orphan.
     private mutating func take(
-        _ held: HeldAttempt, _ identity: FlightIdentity, from url: FetchURL, at worker: Int32, now: Tick
+        _ held: HeldAttempt, _ identity: FlightIdentity, from url: FetchURL, at worker: Handle<WorkerSession>, now: Tick
     ) {
         let start = now.advanced(byMilliseconds: -held.elapsedMilliseconds)
         let origin = originNumber(of: url, in: WorkerPool.web)
@@ -105,7 +105,7 @@ extension BrokerCore {
     /// Digest of the flight's key and of all fields sent to the server; nil for a flight that no other request can
     /// join.
     @inline(__always)
-    func identity(of flight: Int32) -> FlightIdentity? {
+    func identity(of flight: Handle<Flight>) -> FlightIdentity? {
         guard let identify = facilities.identify, !flights[flight].isAlone else { return nil }
         let url = flights[flight].url.description
         let variant = flights[flight].variant
@@ -132,7 +132,7 @@ extension BrokerCore {
     /// Lets a flight that is about to wait for a worker adopt the orphan with its identity.
     ///
     /// - Returns: whether the flight runs now.
-    mutating func adopts(_ flight: Int32) -> Bool {
+    mutating func adopts(_ flight: Handle<Flight>) -> Bool {
         guard adoption.isOpen, let identity = identity(of: flight) else { return false }
         guard let (worker, attempt) = adoption.seek(identity, for: flights.name(of: flight)) else { return false }
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
@@ -177,7 +177,7 @@ extension BrokerCore {
     }
 
     /// Whether all requests of a flight were made before `moment`. A response that ended earlier does not answer them.
-    private mutating func wasAwaited(_ flight: Int32, at moment: Tick) -> Bool {
+    private mutating func wasAwaited(_ flight: Handle<Flight>, at moment: Tick) -> Bool {
         var isOlder = flights[flight].isAwaited && !flights[flight].isRevalidation
         forEachInterest(of: flight) { core, interest in
             if core.interests[interest].askedAt > moment { isOlder = false }
@@ -187,7 +187,7 @@ extension BrokerCore {
 
     /// Whether the response of an adopted attempt ended before its worker said HOLDS, and before all requests of the
     /// flight were made. A later response is shared with all of them like that of any other running transfer.
-    mutating func isTooOld(_ response: Outcome.Response, of lease: WorkerLease, for flight: Int32) -> Bool {
+    mutating func isTooOld(_ response: Outcome.Response, of lease: WorkerLease, for flight: Handle<Flight>) -> Bool {
         guard let heldAt = lease.heldAt, response.endedAt <= heldAt else { return false }
         return !wasAwaited(flight, at: response.endedAt)
     }

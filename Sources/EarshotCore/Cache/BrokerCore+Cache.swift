@@ -65,7 +65,7 @@ extension BrokerCore {
     // MARK: Lookup
 
     /// Looks up a new flight in the cache before it is queued, if the cache may answer it.
-    mutating func askCache(for flight: Int32, _ request: HTTPRequest) {
+    mutating func askCache(for flight: Handle<Flight>, _ request: HTTPRequest) {
         let mode = flights[flight].mode
         guard facilities.isCaching, request.url.isHTTP, !flights[flight].isAlone, Self.mayBeAnswered(request, mode)
         else {
@@ -76,7 +76,7 @@ extension BrokerCore {
     }
 
     /// Enters `asking`. `cacheAnswered` continues the flight.
-    private mutating func lookUp(_ flight: Int32, _ request: HTTPRequest) {
+    private mutating func lookUp(_ flight: Handle<Flight>, _ request: HTTPRequest) {
         cachePlans[flight] = nil
         flights.enter(.asking, flight)
         ledger.cache.asked += 1
@@ -93,19 +93,19 @@ extension BrokerCore {
         return !isPast || mode == .onlyIfCached || CacheControl(request: request.fields).onlyIfCached
     }
 
-    private func cacheKey(of flight: Int32) -> CacheKey {
+    private func cacheKey(of flight: Handle<Flight>) -> CacheKey {
         CacheKey(flights[flight].request, partition: flights[flight].partition ?? "")
     }
 
     /// Queues a flight as if nothing were stored for it.
-    private mutating func fetchAnew(_ flight: Int32) {
+    private mutating func fetchAnew(_ flight: Handle<Flight>) {
         cachePlans[flight] = nil
         planFields(of: flight)
         enqueue(flight: flight, first: true)
     }
 
     /// Plans the request fields that announce a flight's mode to other caches on the path.
-    private mutating func planFields(of flight: Int32) {
+    private mutating func planFields(of flight: Handle<Flight>) {
         let record = flights[flight]
         let decision = CacheRule().decision(for: record.request, mode: record.mode, stored: [], now: calendarSeconds)
         guard case .fetch(let adding, _) = decision, !adding.isEmpty else { return }
@@ -114,7 +114,7 @@ extension BrokerCore {
 
     /// Request fields for a flight's JOB.
     @inline(__always)
-    func jobFields(of flight: Int32) -> HeaderFields {
+    func jobFields(of flight: Handle<Flight>) -> HeaderFields {
         guard let plan = cachePlans[flight] else { return flights[flight].fields }
         return flights[flight].request.adding(plan.adding).fields
     }
@@ -125,7 +125,8 @@ extension BrokerCore {
     ///
     /// - Parameter fallback: failure of the origin that the stored response replaces; nil if there was none.
     private mutating func use(
-        _ stored: CacheVariant, for flight: Int32, as source: Terminal.Source, fallback: Outcome? = nil, now: Tick
+        _ stored: CacheVariant, for flight: Handle<Flight>, as source: Terminal.Source, fallback: Outcome? = nil,
+        now: Tick
     ) {
         if source == .cache { ledger.cache.used += 1 } else { ledger.cache.validated += 1 }
         let record = flights[flight]
@@ -146,7 +147,7 @@ extension BrokerCore {
     /// Makes a response of a stored variant, and decides about it like about a response of an origin. Takes ownership
     /// of the body.
     private mutating func judgeCached(
-        _ flight: Int32, _ stored: CacheVariant, _ body: CachedBody?, _ source: Terminal.Source, now: Tick
+        _ flight: Handle<Flight>, _ stored: CacheVariant, _ body: CachedBody?, _ source: Terminal.Source, now: Tick
     ) {
         let record = flights[flight]
         let fields = stored.response.fields(usedAt: calendarSeconds)
@@ -174,7 +175,7 @@ extension BrokerCore {
     /// Answers a failed flight with a stored response, if its rules allow stale use.
     ///
     /// - Returns: whether the flight is answered, now or after the body was read.
-    mutating func usesStale(for flight: Int32, after outcome: Outcome, now: Tick) -> Bool {
+    mutating func usesStale(for flight: Handle<Flight>, after outcome: Outcome, now: Tick) -> Bool {
         guard let failure = outcome.failure, flights[flight].isAwaited, let plan = cachePlans[flight],
             plan.reading == nil, let stored = plan.stored
         else { return false }
@@ -194,7 +195,7 @@ extension BrokerCore {
     ///
     /// - Returns: whether the flight needs nothing further. If not, the response goes to its requests.
     mutating func takeForCache(
-        _ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick
+        _ flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick
     ) -> Bool {
         guard !flights[flight].isAlone else {
             invalidate(after: response, fields, to: flights[flight].request)
@@ -218,7 +219,7 @@ extension BrokerCore {
 
     /// Treats a response older than the requests of a flight as if it had been in the cache when they came. The cache's
     /// rules decide whether the flight may use it; otherwise the flight is fetched.
-    mutating func useAsStored(_ response: Outcome.Response, for flight: Int32) {
+    mutating func useAsStored(_ response: Outcome.Response, for flight: Handle<Flight>) {
         let requestTime = calendarSeconds - Int64(clock.milliseconds(since: response.startedAt) / 1_000)
         var isStored = false
         if facilities.isCaching, cachePlans[flight]?.stored?.response.conditions.isEmpty != false {
@@ -237,7 +238,7 @@ extension BrokerCore {
 
     /// Handles a 304: updates the stored response and answers with it, or discards it and fetches again.
     private mutating func validated(
-        _ flight: Int32, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64, now: Tick
+        _ flight: Handle<Flight>, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64, now: Tick
     ) {
         let freshening = CacheRule().freshening(
             of: stored.response, by304: fields, to: flights[flight].request, requestTime: requestTime,
@@ -262,7 +263,7 @@ extension BrokerCore {
     /// Replaces or discards the stored response after a response other than 304. An error of the server (5xx, 429)
     /// leaves the stored response in place.
     private mutating func replace(
-        _ stored: CacheVariant, of flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields,
+        _ stored: CacheVariant, of flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields,
         requestTime: Int64
     ) {
         let key = cacheKey(of: flight)
@@ -288,7 +289,7 @@ extension BrokerCore {
     /// - Returns: the stored response; nil if it was not stored.
     @discardableResult
     private mutating func store(
-        _ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, requestTime: Int64
+        _ flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields, requestTime: Int64
     ) -> StoredResponse? {
         let mode = flights[flight].mode
         let rule = CacheRule()
@@ -318,7 +319,8 @@ extension BrokerCore {
 
     /// Whether a storable response can ever be used: by the rules of HTTP, or because a request overrides them
     /// (`force-cache`, or a warm request).
-    private mutating func isWorthKeeping(_ stored: StoredResponse, of flight: Int32, _ rule: CacheRule) -> Bool {
+    private mutating func isWorthKeeping(_ stored: StoredResponse, of flight: Handle<Flight>, _ rule: CacheRule) -> Bool
+    {
         if rule.isUsable(stored, now: calendarSeconds) { return true }
         if flights[flight].mode == .forceCache { return true }
         var isWarm = false
@@ -337,7 +339,7 @@ extension BrokerCore {
 
     /// Starts a background revalidation of a stored response that is used stale (`stale-while-revalidate`), at most one
     /// per key. At the bound none starts; the next request that uses the response tries again.
-    private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Int32) {
+    private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Handle<Flight>) {
         let record = flights[flight]
         let key = FlightKey(
             record.request, redirect: record.redirect, partition: record.partition, alone: nil, mode: .noCache)
@@ -378,7 +380,7 @@ extension BrokerCore {
     ///
     /// - Returns: whether the flight has ended.
     @discardableResult
-    mutating func endRevalidation(of flight: Int32) -> Bool {
+    mutating func endRevalidation(of flight: Handle<Flight>) -> Bool {
         guard flights[flight].isRevalidation else { return false }
         flights[flight].isRevalidation = false
         guard !flights[flight].isAwaited else { return false }
@@ -389,7 +391,7 @@ extension BrokerCore {
     // MARK: End
 
     /// Removes the cache plan of a flight that ends, and its fallback.
-    mutating func dropCachePlan(of flight: Int32) {
+    mutating func dropCachePlan(of flight: Handle<Flight>) {
         guard !cachePlans.isEmpty, let plan = cachePlans.removeValue(forKey: flight) else { return }
         if let response = plan.fallback?.response { drop(response) }
     }

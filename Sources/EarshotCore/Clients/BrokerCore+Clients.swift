@@ -15,7 +15,8 @@ extension BrokerCore {
         connected(id, isRequestReply: isRequestReply, token: token, user: principalNumber(user))
     }
 
-    private mutating func connected(_ id: ClientID, isRequestReply: Bool, token: SessionToken, user: Int32) {
+    private mutating func connected(_ id: ClientID, isRequestReply: Bool, token: SessionToken, user: Handle<Principal>)
+    {
         guard clients.number(of: id) == nil else { return }
         clients.connected(id, token: token, serial: nextSerial(), isRequestReply: isRequestReply, user: user)
     }
@@ -106,7 +107,7 @@ extension BrokerCore {
     }
 
     /// Handles HELLO: begins or resumes a session, or replies with an error.
-    private mutating func helloReceived(_ hello: Hello, from client: Int32) {
+    private mutating func helloReceived(_ hello: Hello, from client: Handle<ClientSession>) {
         guard clients[client].phase == .joining else {
             refuse(client, "bad-message", "HELLO was said before on this connection", .hello(hello))
             return
@@ -149,7 +150,7 @@ extension BrokerCore {
     }
 
     /// Replies with an error that names the message.
-    mutating func refuse(_ client: Int32, _ code: String, _ detail: String, _ message: ClientMessage) {
+    mutating func refuse(_ client: Handle<ClientSession>, _ code: String, _ detail: String, _ message: ClientMessage) {
         var reply = ErrorReply(code: code, detail: detail)
         switch message {
         case .hello: reply.verb = "HELLO"
@@ -191,7 +192,7 @@ extension BrokerCore {
 
     // MARK: Subscriptions
 
-    private mutating func subscribe(_ client: Int32, to pattern: HandlerPattern) {
+    private mutating func subscribe(_ client: Handle<ClientSession>, to pattern: HandlerPattern) {
         guard handlers.subscriptionCount(of: client) < limits.subscriptionsPerClient else {
             refuse(client, "too-many-handlers", "unsubscribe from some first", .subscribe(pattern))
             return
@@ -205,12 +206,12 @@ extension BrokerCore {
         }
     }
 
-    mutating func subscribe(_ client: Int32, toHandler handler: Int32) {
+    mutating func subscribe(_ client: Handle<ClientSession>, toHandler handler: Handle<HandlerEntry>) {
         guard handlers.subscribe(client, to: handler) else { return }
         listenerCame(handler)
     }
 
-    private mutating func unsubscribe(_ client: Int32, from pattern: HandlerPattern, now: Tick) {
+    private mutating func unsubscribe(_ client: Handle<ClientSession>, from pattern: HandlerPattern, now: Tick) {
         switch pattern {
         case .handler(let id):
             guard let handler = handlers.number(of: key(id, of: client)) else { return }
@@ -220,7 +221,7 @@ extension BrokerCore {
         }
     }
 
-    mutating func unsubscribe(_ client: Int32, fromHandler handler: Int32, now: Tick) {
+    mutating func unsubscribe(_ client: Handle<ClientSession>, fromHandler handler: Handle<HandlerEntry>, now: Tick) {
         guard handlers.unsubscribe(client, from: handler) else { return }
         listenerLeft(handler, now: now)
         dropHandlerIfIdle(handler)
@@ -229,7 +230,7 @@ extension BrokerCore {
     /// Ends a subscription to a subtree, if there is one. O(handlers in it).
     ///
     /// - Returns: number of handlers in it.
-    mutating func unsubscribe(_ client: Int32, fromSubtree key: HandlerKey, now: Tick) -> Int {
+    mutating func unsubscribe(_ client: Handle<ClientSession>, fromSubtree key: HandlerKey, now: Tick) -> Int {
         guard handlers.unsubscribe(client, fromSubtree: key) else { return 0 }
         let matching = handlers.matching(.subtree(key.id), of: key.principal)
         for handler in matching { listenerLeft(handler, now: now) }
@@ -237,7 +238,7 @@ extension BrokerCore {
     }
 
     /// Starts the grace period of the handler's own requests when its last listener has left.
-    private mutating func listenerLeft(_ handler: Int32, now: Tick) {
+    private mutating func listenerLeft(_ handler: Handle<HandlerEntry>, now: Tick) {
         guard handlers[handler].ownRequests > 0, listeners(of: handler).isEmpty else { return }
         let absence = nextSerial()
         handlers.awaitListener(of: handler, serial: absence)
@@ -246,7 +247,7 @@ extension BrokerCore {
     }
 
     /// Ends the grace period of a handler, and delivers everything that waited for a listener.
-    private mutating func listenerCame(_ handler: Int32) {
+    private mutating func listenerCame(_ handler: Handle<HandlerEntry>) {
         handlers.listenerCame(handler)
         deliverHeld(of: handler)
         claimResting(of: handler)
@@ -254,20 +255,22 @@ extension BrokerCore {
 
     /// Clients that listen to a handler, each once.
     @inline(__always)
-    func listeners(of handler: Int32) -> [Int32] {
+    func listeners(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         clients.ended.isEmpty && !handlers.hasSubtreeSubscriptions
             ? handlers[handler].subscribers : Self.listeners(of: handler, handlers, clients)
     }
 
     /// The rare case of `listeners`. Not a method of the core, because its caller would copy the whole core.
     @inline(never)
-    private static func listeners(of handler: Int32, _ handlers: HandlerRegistry, _ clients: SessionTable) -> [Int32] {
+    private static func listeners(
+        of handler: Handle<HandlerEntry>, _ handlers: HandlerRegistry, _ clients: SessionTable
+    ) -> [Handle<ClientSession>] {
         // A departed session may not have been unsubscribed from this handler yet.
         clients.withoutGone(handlers.subscribers(of: handler))
     }
 
     /// The same as `listeners`, for the end of each request. A mutating function copies no table.
-    mutating func presentListeners(of handler: Int32) -> [Int32] {
+    mutating func presentListeners(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         guard !clients.ended.isEmpty || handlers.hasSubtreeSubscriptions else { return handlers[handler].subscribers }
         return Self.listeners(of: handler, handlers, clients)
     }
@@ -276,11 +279,13 @@ extension BrokerCore {
 
     /// A handler in the namespace of a client's principal.
     @inline(__always)
-    func key(_ id: HandlerID, of client: Int32) -> HandlerKey { HandlerKey(clients[client].principal, id) }
+    func key(_ id: HandlerID, of client: Handle<ClientSession>) -> HandlerKey {
+        HandlerKey(clients[client].principal, id)
+    }
 
     /// Number of a handler, which is created if needed. The caller adds a reference or a subscriber next, or calls
     /// `dropHandlerIfIdle`.
-    mutating func handlerNumber(_ key: HandlerKey) -> Int32 {
+    mutating func handlerNumber(_ key: HandlerKey) -> Handle<HandlerEntry> {
         if let handler = handlers.number(of: key) { return handler }
         let (handler, isFirstOfRoot) = handlers.add(key, of: principals.name(of: key.principal))
         if isFirstOfRoot { cookieJars.rootAdded(handlers.rootName(of: handler)) }
@@ -288,7 +293,7 @@ extension BrokerCore {
     }
 
     /// Frees a handler without requests, waiting terminals, subscribers and unfinished purge.
-    mutating func dropHandlerIfIdle(_ handler: Int32) {
+    mutating func dropHandlerIfIdle(_ handler: Handle<HandlerEntry>) {
         if let root = handlers.dropIfIdle(handler) { keepJar(of: root) }
     }
 }

@@ -12,7 +12,7 @@ extension BrokerCore {
 
     /// The session that a HELLO resumes; nil without one. An unknown token, and a token of another client or
     /// principal, are treated alike, so that guessing reveals nothing.
-    func session(of hello: Hello, for principal: Int32) -> Int32? {
+    func session(of hello: Hello, for principal: Handle<Principal>) -> Handle<ClientSession>? {
         guard let token = hello.token, let session = clients.number(of: token), clients[session].name == hello.client,
             clients[session].principal == principal, !clients[session].isClosing
         else { return nil }
@@ -22,7 +22,7 @@ extension BrokerCore {
     /// Resumes a session over another connection, if its own is lost. If replies that the client did not receive are no
     /// longer kept, the client gets a new session and requests again. The old session stays away, so that its transfers
     /// run on until the new session owns their requests.
-    mutating func takeOver(_ session: Int32, _ hello: Hello, by client: Int32) {
+    mutating func takeOver(_ session: Handle<ClientSession>, _ hello: Hello, by client: Handle<ClientSession>) {
         guard clients[session].isAway else {
             refuse(client, "session-in-use", "the connection of this session stands", .hello(hello))
             return
@@ -39,7 +39,7 @@ extension BrokerCore {
     }
 
     /// Ends a session when its lease is over, or when it was closed while away.
-    mutating func leaseEnded(_ client: Int32, _ absence: UInt64, now: Tick) {
+    mutating func leaseEnded(_ client: Handle<ClientSession>, _ absence: UInt64, now: Tick) {
         guard isLive(.lease(client: client, absence: absence)) else { return }
         endSession(client, now: now)
     }
@@ -47,7 +47,7 @@ extension BrokerCore {
     // MARK: Steps
 
     /// Opens or resumes a session and sends WELCOME.
-    mutating func welcome(_ client: Int32, _ hello: Hello, isResumed: Bool) {
+    mutating func welcome(_ client: Handle<ClientSession>, _ hello: Hello, isResumed: Bool) {
         // A REQ socket gets no lease, because it cannot prove that a second connection belongs to the same program.
         let lease = clients[client].isRequestReply ? 0 : hello.leaseMilliseconds
         clients.open(client, leaseMilliseconds: min(lease, WireLimits.leaseSeconds * 1_000))
@@ -72,12 +72,12 @@ extension BrokerCore {
     }
 
     /// Whether a session survives the loss of its connection. One closed for reading too slowly does not.
-    func mayReturn(_ client: Int32) -> Bool {
+    func mayReturn(_ client: Handle<ClientSession>) -> Bool {
         clients[client].leaseMilliseconds > 0 && !clients[client].isClosing && limits.awayClients > 0
     }
 
     /// Keeps a session whose connection is lost. Above the limit another session ends.
-    mutating func leaveAside(_ client: Int32, now: Tick) {
+    mutating func leaveAside(_ client: Handle<ClientSession>, now: Tick) {
         clients.leaveAside(client, absence: nextSerial())
         clients[client].deliveries.detach()
         if !pulls.isEmpty { pulls.detach(client) }
@@ -92,14 +92,14 @@ extension BrokerCore {
 
     /// The session that ends to make room for an absent one: the one that has been away longest, of the same principal if
     /// that has more than a quarter of the places. So one principal cannot evict all sessions of another.
-    private func evictedByAbsence(of client: Int32) -> Int32? {
+    private func evictedByAbsence(of client: Handle<ClientSession>) -> Handle<ClientSession>? {
         let principal = clients[client].principal
         let own = clients.away.filter { clients[$0].principal == principal }
         return own.count > max(1, limits.awayClients / 4) ? own.first : clients.away.first
     }
 
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
-    mutating func endSession(_ client: Int32, now: Tick) {
+    mutating func endSession(_ client: Handle<ClientSession>, now: Tick) {
         clients.endLease(of: client)
         if !pulls.isEmpty { pulls.remove(client) }
         withdrawPurges(from: client) { _ in true }
@@ -109,7 +109,7 @@ extension BrokerCore {
     // MARK: Replies
 
     /// Replies to a message of a client. A session with a lease keeps the reply for its next connection.
-    mutating func reply(_ reply: Reply, to client: Int32) {
+    mutating func reply(_ reply: Reply, to client: Handle<ClientSession>) {
         guard clients[client].leaseMilliseconds > 0 || clients[client].replies.isBehind else {
             send(reply, to: client)
             return
@@ -121,13 +121,13 @@ extension BrokerCore {
     }
 
     /// Sends the replies whose preceding terminals have been sent.
-    mutating func sendReplies(to client: Int32) {
+    mutating func sendReplies(to client: Handle<ClientSession>) {
         guard !clients[client].isAway else { return }
         let sequence = clients[client].deliveries.lastSequence
         while let reply = clients[client].replies.next(after: sequence) { send(reply, to: client) }
     }
 
-    private mutating func send(_ reply: Reply, to client: Int32) {
+    private mutating func send(_ reply: Reply, to client: Handle<ClientSession>) {
         switch reply {
         case .message(let message): say(message, to: client)
         case .answer(let query, let page): answer(query, page, to: client, now: clock)
@@ -137,7 +137,7 @@ extension BrokerCore {
     // MARK: Timers
 
     /// Sets the lease timer of a session that is away.
-    mutating func setLeaseTimer(_ at: Tick, of client: Int32) {
+    mutating func setLeaseTimer(_ at: Tick, of client: Handle<ClientSession>) {
         if let absence = clients[client].absence { setTimer(at, .lease(client: client, absence: absence)) }
     }
 }

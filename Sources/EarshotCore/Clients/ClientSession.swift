@@ -34,11 +34,11 @@ struct ClientSession {
     var isRequestReply: Bool
     var name: String?
     /// Principal of the local user at the other end of the connection.
-    var user: Int32
+    var user: Handle<Principal>
     /// Principal that the session belongs to.
-    var principal: Int32
+    var principal: Handle<Principal>
     /// Open requests that it owns.
-    var owned = Chain()
+    var owned = Chain<Interest>()
     /// Terminals that it has not acknowledged.
     var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
@@ -49,11 +49,11 @@ struct ClientSession {
     var isClosing = false
 
     /// Requests whose latest PROGRESS its socket did not take, with their serials.
-    var missedProgress: [Int32: UInt64] = [:]
+    var missedProgress: [Handle<Interest>: UInt64] = [:]
     /// Number of its requests that count as removed and are not purged yet.
     var purging = 0
 
-    init(id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool, user: Int32) {
+    init(id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool, user: Handle<Principal>) {
         self.id = id
         self.serial = serial
         self.token = token

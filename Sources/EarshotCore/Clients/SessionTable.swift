@@ -9,18 +9,18 @@ internal import OrderedCollections
 struct SessionTable {
     private var sessions = Slab<ClientSession>()
     /// Connected sessions.
-    private var numbers: [ClientID: Int32] = [:]
+    private var numbers: [ClientID: Handle<ClientSession>] = [:]
     /// Sessions with a lease, connected or away.
-    private var tokens: [SessionToken: Int32] = [:]
+    private var tokens: [SessionToken: Handle<ClientSession>] = [:]
     /// Sessions that are away, longest absence first.
-    private(set) var away: OrderedSet<Int32> = []
+    private(set) var away: OrderedSet<Handle<ClientSession>> = []
     /// Sessions that have ended and are not purged yet, in this order.
-    private(set) var ended: Deque<Int32> = []
+    private(set) var ended: Deque<Handle<ClientSession>> = []
 
     // MARK: Queries
 
     /// Facts about a session change in place; its phase, connection and lease only through the other methods.
-    subscript(session: Int32) -> ClientSession {
+    subscript(session: Handle<ClientSession>) -> ClientSession {
         _read { yield sessions[session] }
         _modify { yield &sessions[session] }
     }
@@ -29,26 +29,28 @@ struct SessionTable {
     var snapshot: Slab<ClientSession> { sessions }
 
     /// Returns these sessions without those that have ended.
-    func withoutGone(_ numbers: [Int32]) -> [Int32] { numbers.filter { !sessions[$0].isGone } }
+    func withoutGone(_ numbers: [Handle<ClientSession>]) -> [Handle<ClientSession>] {
+        numbers.filter { !sessions[$0].isGone }
+    }
 
     var count: Int { sessions.count }
 
     /// Numbers of all sessions. O(sessions).
-    var indices: [Int32] { sessions.indices }
+    var indices: [Handle<ClientSession>] { sessions.indices }
 
     var connectedCount: Int { numbers.count }
 
     /// Number of sessions that a token can resume.
     var resumableCount: Int { tokens.count }
 
-    func contains(_ session: Int32) -> Bool { sessions.contains(session) }
+    func contains(_ session: Handle<ClientSession>) -> Bool { sessions.contains(session) }
 
     /// Number of the session over this connection.
     @inline(__always)
-    func number(of id: ClientID) -> Int32? { numbers[id] }
+    func number(of id: ClientID) -> Handle<ClientSession>? { numbers[id] }
 
     /// Number of the session that this token resumes.
-    func number(of token: SessionToken) -> Int32? { tokens[token] }
+    func number(of token: SessionToken) -> Handle<ClientSession>? { tokens[token] }
 
     // MARK: Life
 
@@ -57,7 +59,7 @@ struct SessionTable {
     /// - Parameter user: principal of the local user at the other end.
     mutating func connected(
         _ id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool,
-        user: Int32 = PrincipalTable.administrator
+        user: Handle<Principal> = PrincipalTable.administrator
     ) {
         precondition(numbers[id] == nil, "connection \(id.rawValue) has a session")
         numbers[id] = sessions.insert(
@@ -65,10 +67,10 @@ struct SessionTable {
     }
 
     /// Separates a session from its connection. The caller ends the session or leaves it aside.
-    mutating func disconnected(_ id: ClientID) -> Int32? { numbers.removeValue(forKey: id) }
+    mutating func disconnected(_ id: ClientID) -> Handle<ClientSession>? { numbers.removeValue(forKey: id) }
 
     /// Opens a session after its HELLO, or after a connection has resumed it.
-    mutating func open(_ session: Int32, leaseMilliseconds: Int) {
+    mutating func open(_ session: Handle<ClientSession>, leaseMilliseconds: Int) {
         sessions[session].enter(.open)
         sessions[session].leaseMilliseconds = leaseMilliseconds
         let token = sessions[session].token
@@ -77,7 +79,7 @@ struct SessionTable {
 
     /// Gives the connection of a joining session to a session that is away, and removes the joining one. The caller
     /// opens the session next.
-    mutating func resume(_ session: Int32, over joining: Int32) {
+    mutating func resume(_ session: Handle<ClientSession>, over joining: Handle<ClientSession>) {
         precondition(away.contains(session), "session \(session) is not away")
         let (id, user) = (sessions[joining].id, sessions[joining].user)
         sessions.remove(joining)
@@ -91,14 +93,14 @@ struct SessionTable {
     /// Keeps a session without a connection for the time of its lease.
     ///
     /// - Parameter absence: serial that its lease timer names.
-    mutating func leaveAside(_ session: Int32, absence: UInt64) {
+    mutating func leaveAside(_ session: Handle<ClientSession>, absence: UInt64) {
         sessions[session].enter(.away)
         sessions[session].absence = absence
         away.append(session)
     }
 
     /// Ends the lease of a session, so that no connection can resume it.
-    mutating func endLease(of session: Int32) {
+    mutating func endLease(of session: Handle<ClientSession>) {
         away.remove(session)
         sessions[session].absence = nil
         let token = sessions[session].token
@@ -106,7 +108,7 @@ struct SessionTable {
     }
 
     /// Adds an ended session to those that are purged later.
-    mutating func depart(_ session: Int32) {
+    mutating func depart(_ session: Handle<ClientSession>) {
         precondition(sessions[session].isGone, "session \(session) has not ended")
         ended.append(session)
     }
@@ -115,7 +117,7 @@ struct SessionTable {
     mutating func removeDeparted() { remove(ended.removeFirst()) }
 
     /// Frees an ended session.
-    mutating func remove(_ session: Int32) {
+    mutating func remove(_ session: Handle<ClientSession>) {
         precondition(sessions[session].isGone, "session \(session) has not ended")
         sessions.remove(session)
     }

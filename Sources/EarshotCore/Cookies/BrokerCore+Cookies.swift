@@ -29,7 +29,7 @@ extension BrokerCore {
     }
 
     /// Handles COOKIES: stores cookies of the user in the jar of a root that has a handler.
-    mutating func cookiesGiven(_ id: HandlerID, _ url: String, _ fields: [UInt8], by client: Int32) {
+    mutating func cookiesGiven(_ id: HandlerID, _ url: String, _ fields: [UInt8], by client: Handle<ClientSession>) {
         let message = ClientMessage.cookies(id, url: url, fields: fields)
         guard let url = try? FetchURL(url, hosts: facilities.hosts), url.isHTTP else {
             return refuse(client, "bad-message", "the URL is not one of http or https", message)

@@ -26,7 +26,7 @@ extension BrokerCore {
     }
 
     /// Notes that a request of this flight may require a form, also for the flights it was redirected to.
-    mutating func wish(_ flight: Int32) {
+    mutating func wish(_ flight: Handle<Flight>) {
         var next = flight
         flights[next].hasWishes = true
         while case .following(let child) = flights[next].phase {
@@ -36,12 +36,12 @@ extension BrokerCore {
     }
 
     /// Whether the body of a response that arrived earlier has all the forms that the flight's requests require.
-    func isAsWished(_ response: Outcome.Response, for flight: Int32) -> Bool {
+    func isAsWished(_ response: Outcome.Response, for flight: Handle<Flight>) -> Bool {
         let wishes = wishes(of: flight)
         return !(wishes.file && response.body != nil) && !(wishes.inlineBytes > 0 && response.file != nil)
     }
 
-    private func wishes(of flight: Int32) -> BodyWishes {
+    private func wishes(of flight: Handle<Flight>) -> BodyWishes {
         var wishes = BodyWishes()
         guard flights[flight].hasWishes else { return wishes }
         for interest in flights.interests(of: flight) {

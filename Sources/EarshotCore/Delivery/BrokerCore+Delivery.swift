@@ -9,7 +9,9 @@ extension BrokerCore {
     /// written to disk for a durable request.
     ///
     /// - Parameter start: start of the transfer of a response; nil for a failure and for a response without a transfer.
-    mutating func settle(_ interest: Int32, with outcome: Int32, transferStartedAt start: Tick? = nil, now: Tick) {
+    mutating func settle(
+        _ interest: Handle<Interest>, with outcome: Handle<Outcome>, transferStartedAt start: Tick? = nil, now: Tick
+    ) {
         times.requestEnded(askedAt: interests[interest].askedAt, transferStartedAt: start, now: now)
         if facilities.isReportingEnds { reportEnd(of: interest, outcome) }
         guard !isDurable(interest) else {
@@ -31,7 +33,7 @@ extension BrokerCore {
 
     /// Whether the body would have to leave memory for every listener.
     @inline(__always)
-    private func mustWait(_ outcome: Int32, for listeners: [Int32]) -> Bool {
+    private func mustWait(_ outcome: Handle<Outcome>, for listeners: [Handle<ClientSession>]) -> Bool {
         for client in listeners {
             guard clients[client].deliveries.isFull,
                 outcomes.mustSpill(outcome, waiting: clients[client].deliveries.waiting + 1)
@@ -41,7 +43,7 @@ extension BrokerCore {
     }
 
     /// Counts a request as answered or failed in both ledgers.
-    mutating func accountOutcome(of interest: Int32, _ outcome: Int32) {
+    mutating func accountOutcome(of interest: Handle<Interest>, _ outcome: Handle<Outcome>) {
         let failure = outcomes[outcome].failure
         account(interest) { requests in
             if let failure { requests.failed[failure.rawValue, default: 0] += 1 } else { requests.answered += 1 }
@@ -50,7 +52,9 @@ extension BrokerCore {
 
     /// Queues the terminal of an accounted request for these clients, and sends it as far as their windows allow.
     /// Without clients the request is freed.
-    mutating func publish(_ interest: Int32, _ outcome: Int32, to listeners: [Int32]) {
+    mutating func publish(
+        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
+    ) {
         interests[interest].phase = .delivering
         interests[interest].outcome = outcome
         outcomes.retain(outcome)
@@ -69,7 +73,7 @@ extension BrokerCore {
     }
 
     /// Sends `FAILED … removed` to these clients, and frees the request if there are none.
-    mutating func publishRemoval(of interest: Int32, to listeners: [Int32]) {
+    mutating func publishRemoval(of interest: Handle<Interest>, to listeners: [Handle<ClientSession>]) {
         guard !listeners.isEmpty else {
             interests[interest].phase = .delivering
             forgetInterest(interest)
@@ -81,7 +85,7 @@ extension BrokerCore {
     // MARK: Grace
 
     /// Holds an outcome for the grace period, until the handler has a listener.
-    private mutating func hold(_ interest: Int32, _ outcome: Int32, now: Tick) {
+    private mutating func hold(_ interest: Handle<Interest>, _ outcome: Handle<Outcome>, now: Tick) {
         interests[interest].phase = .held
         interests[interest].outcome = outcome
         outcomes.retain(outcome)
@@ -94,14 +98,14 @@ extension BrokerCore {
     }
 
     /// Releases the outcome of a held request.
-    mutating func unhold(_ interest: Int32) {
+    mutating func unhold(_ interest: Handle<Interest>) {
         quotas.spoolBytes(-heldBytes(of: interest), of: principal(of: interest))
         handlers.outcomeReleased(of: interests[interest].handler)
         if let outcome = takeOutcome(of: interest) { release(outcome) }
     }
 
     /// Delivers the held outcomes of a handler that has a listener. O(requests of the handler).
-    mutating func deliverHeld(of handler: Int32) {
+    mutating func deliverHeld(of handler: Handle<HandlerEntry>) {
         guard handlers[handler].held > 0 else { return }
         for interest in handlers.requests(of: handler) where interests[interest].phase == .held {
             quotas.spoolBytes(-heldBytes(of: interest), of: handlers[handler].principal)
@@ -114,7 +118,7 @@ extension BrokerCore {
     }
 
     /// Ends a request without listeners and counts it as orphaned.
-    mutating func orphan(_ interest: Int32) {
+    mutating func orphan(_ interest: Handle<Interest>) {
         switch interests[interest].phase {
         case .open: detach(interest)
         case .held: unhold(interest)
@@ -129,7 +133,7 @@ extension BrokerCore {
     // MARK: Deliveries
 
     /// Appends a terminal to the window of a client, without sending it.
-    private mutating func enqueueDelivery(of interest: Int32, to client: Int32) {
+    private mutating func enqueueDelivery(of interest: Handle<Interest>, to client: Handle<ClientSession>) {
         var due = DueTerminal(interest: interest)
         if interests[interest].outcome == nil, let number = outcomes.waitingNumber(of: interest) {
             outcomes.retainWaiting(number)
@@ -144,7 +148,7 @@ extension BrokerCore {
     }
 
     /// Delivers a terminal to one more client.
-    mutating func deliver(_ interest: Int32, to client: Int32) {
+    mutating func deliver(_ interest: Handle<Interest>, to client: Handle<ClientSession>) {
         enqueueDelivery(of: interest, to: client)
         sendDue(to: client)
         if clients[client].deliveries.waiting > 0 { limitWaiting(interest, for: client) }
@@ -152,7 +156,7 @@ extension BrokerCore {
     }
 
     /// Whether a terminal is due to a client. O(terminals due to it).
-    func isDue(_ interest: Int32, to client: Int32) -> Bool {
+    func isDue(_ interest: Handle<Interest>, to client: Handle<ClientSession>) -> Bool {
         if clients[client].deliveries.contains(DueTerminal(interest: interest)) { return true }
         guard let number = outcomes.waitingNumber(of: interest) else { return false }
         return clients[client].deliveries.contains(DueTerminal(waiting: number))
@@ -160,12 +164,12 @@ extension BrokerCore {
 
     /// Whether the client's backpressure stops transfers that only it requested.
     @inline(__always)
-    func isClosed(_ client: Int32) -> Bool {
+    func isClosed(_ client: Handle<ClientSession>) -> Bool {
         clients[client].deliveries.isClosed(dueDeliveries: limits.dueDeliveries)
     }
 
     /// Sends due terminals, and the replies between them, while the window is open. Closes a client with too many due.
-    mutating func sendDue(to client: Int32) {
+    mutating func sendDue(to client: Handle<ClientSession>) {
         while true {
             if clients[client].replies.isBehind { sendReplies(to: client) }
             guard let (due, sequence) = clients[client].deliveries.take() else { break }
@@ -188,7 +192,7 @@ extension BrokerCore {
     }
 
     /// Starts a watch over a client with many bytes due, unless one runs.
-    private mutating func watchForStall(_ client: Int32) {
+    private mutating func watchForStall(_ client: Handle<ClientSession>) {
         guard clients[client].deliveries.isUnwatched(stalledBytes: limits.stalledBytes) else { return }
         let serial = nextSerial()
         clients[client].deliveries.beginWatch(serial)
@@ -197,7 +201,7 @@ extension BrokerCore {
     }
 
     /// Closes a client that has acknowledged nothing during a watch; otherwise starts the next watch.
-    mutating func stallEnded(_ client: Int32) {
+    mutating func stallEnded(_ client: Handle<ClientSession>) {
         let isReading = !pulls.isEmpty && pulls.takeActivity(of: client)
         if clients[client].deliveries.endWatch(stalledBytes: limits.stalledBytes, isReading: isReading) {
             close(client)
@@ -207,7 +211,7 @@ extension BrokerCore {
     }
 
     /// Disconnects a client that reads too slowly. Its session does not survive. Idempotent.
-    mutating func close(_ client: Int32) {
+    mutating func close(_ client: Handle<ClientSession>) {
         guard !clients[client].isClosing else { return }
         clients[client].isClosing = true
         // Not at once, since the caller may be processing its requests. The timer lies in the future, so it fires in a
@@ -220,14 +224,16 @@ extension BrokerCore {
     /// removed. So none of them follows the reply to the removal. O(waiting terminals).
     ///
     /// - Parameter request: the only ID to withdraw; nil for all.
-    mutating func withdraw(from client: Int32, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool) {
+    mutating func withdraw(
+        from client: Handle<ClientSession>, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool
+    ) {
         if request == nil { withdrawPurges(from: client, where: isRemoved) }
         if !pulls.isEmpty { closeBodies(of: client, request, where: isRemoved) }
         guard clients[client].deliveries.waiting > 0 else { return }
         let mark = request.map { RequestMark($0) }
         var window = clients[client].deliveries
         let withdrawn = window.withdraw { due in
-            let handler: Int32
+            let handler: Handle<HandlerEntry>
             switch due.place {
             case .memory(let interest) where request == nil || interests[interest].request == request:
                 handler = interests[interest].handler
@@ -244,7 +250,7 @@ extension BrokerCore {
     }
 
     /// Handles an ACK: the client has all terminals up to this sequence number.
-    mutating func acknowledged(_ sequence: UInt64, by client: Int32) {
+    mutating func acknowledged(_ sequence: UInt64, by client: Handle<ClientSession>) {
         // An earlier connection may have received terminals that were not sent over this one yet.
         guard sequence <= clients[client].deliveries.lastReceived else {
             refuse(client, "bad-message", "ACK names a terminal that was not sent", .acknowledge(sequence))
@@ -301,13 +307,13 @@ extension BrokerCore {
     }
 
     /// Settles a terminal that a client does not receive, because the client left or withdrew it.
-    mutating func lose(_ due: DueTerminal, by client: Int32) {
+    mutating func lose(_ due: DueTerminal, by client: Handle<ClientSession>) {
         ledger.deliveries.lost += 1
         settle(due, by: client)
     }
 
     /// Releases a terminal that has left a window.
-    private mutating func settle(_ due: DueTerminal, by client: Int32) {
+    private mutating func settle(_ due: DueTerminal, by client: Handle<ClientSession>) {
         ledger.deliveries.outstanding -= 1
         switch due.place {
         case .memory(let interest): settled(interest, outcomes[outcomeNumber(of: interest)].failure, by: client)
@@ -317,7 +323,7 @@ extension BrokerCore {
     }
 
     /// Ends one delivery. The owner's delivery frees the ID, even if other clients have not acknowledged theirs.
-    mutating func settled(_ interest: Int32, _ failure: FailureCode?, by client: Int32) {
+    mutating func settled(_ interest: Handle<Interest>, _ failure: FailureCode?, by client: Handle<ClientSession>) {
         interests[interest].outstanding -= 1
         if interests[interest].owner == client {
             interests[interest].owner = nil
@@ -336,7 +342,7 @@ extension BrokerCore {
 
     /// Record of a terminal's request; nil if it was freed.
     @inline(__always)
-    private func record(of due: DueTerminal) -> Int32? {
+    private func record(of due: DueTerminal) -> Handle<Interest>? {
         switch due.place {
         case .memory(let interest): interest
         case .file(let number): outcomes.waiting[number].interest
@@ -371,7 +377,7 @@ extension BrokerCore {
 
     /// The outcome of a request that has one.
     @inline(__always)
-    func outcomeNumber(of interest: Int32) -> Int32 {
+    func outcomeNumber(of interest: Handle<Interest>) -> Handle<Outcome> {
         guard let number = interests[interest].outcome else {
             preconditionFailure("request \(interest) is \(interests[interest].phase) and has no outcome")
         }
@@ -379,14 +385,14 @@ extension BrokerCore {
     }
 
     /// Takes the outcome from a request. The caller releases it.
-    mutating func takeOutcome(of interest: Int32) -> Int32? {
+    mutating func takeOutcome(of interest: Handle<Interest>) -> Handle<Outcome>? {
         let number = interests[interest].outcome
         interests[interest].outcome = nil
         return number
     }
 
     /// Frees a request's record and releases everything that it holds.
-    mutating func forgetInterest(_ interest: Int32) {
+    mutating func forgetInterest(_ interest: Handle<Interest>) {
         unlist(interest)
         let record = interests[interest]
         if let outcome = record.outcome { release(outcome) }
@@ -401,7 +407,9 @@ extension BrokerCore {
     /// - Parameter client: the receiver; nil if the terminal is written to disk. Only the owner of the request learns of
     ///   its redirects, because their URLs may be secret.
     @inline(__always)
-    func terminal(of interest: Int32, sequence: UInt64, to client: Int32? = nil) -> (Terminal, BodyID?) {
+    func terminal(of interest: Handle<Interest>, sequence: UInt64, to client: Handle<ClientSession>? = nil) -> (
+        Terminal, BodyID?
+    ) {
         let record = interests[interest]
         let outcome = outcomes[outcomeNumber(of: interest)]
         var streams = false

@@ -31,7 +31,7 @@ extension BrokerCore {
     }
 
     /// Applies `bodies`, `reads` and `bodies-of` of a HELLO.
-    mutating func setPulling(_ hello: Hello, of client: Int32) {
+    mutating func setPulling(_ hello: Hello, of client: Handle<ClientSession>) {
         if hello.isPulling {
             pulls.open(client, reads: hello.openReads)
             pulls.setSource(hello.bodiesOf, of: client)
@@ -45,7 +45,7 @@ extension BrokerCore {
     // MARK: Events
 
     /// Handles READ: refuses it, or answers it at the end of a pass.
-    mutating func readRequested(_ message: BodyRead, by client: Int32) {
+    mutating func readRequested(_ message: BodyRead, by client: Handle<ClientSession>) {
         guard pulls.contains(client) else {
             refuse(client, "bad-message", "READ is for sessions whose HELLO has bodies: pull", .read(message))
             return
@@ -103,7 +103,9 @@ extension BrokerCore {
     }
 
     /// Forbids reading the bodies of sent terminals, because the client has removed their requests.
-    mutating func closeBodies(of client: Int32, _ request: RequestID?, where isRemoved: (HandlerID) -> Bool) {
+    mutating func closeBodies(
+        of client: Handle<ClientSession>, _ request: RequestID?, where isRemoved: (HandlerID) -> Bool
+    ) {
         guard pulls.contains(client) else { return }
         let mark = request.map { RequestMark($0) }
         let window = clients[client].deliveries
@@ -111,7 +113,7 @@ extension BrokerCore {
         var sequences: [UInt64] = []
         while sequence < window.lastReceived {
             sequence += 1
-            let handler: Int32
+            let handler: Handle<HandlerEntry>
             switch window.entry(sequence)?.place {
             case .memory(let interest) where request == nil || interests[interest].request == request:
                 handler = interests[interest].handler
@@ -128,20 +130,20 @@ extension BrokerCore {
 
     /// Returns a terminal as a client with pulled bodies receives it.
     @inline(never)
-    func pulled(_ terminal: Terminal, to client: Int32) -> Terminal {
+    func pulled(_ terminal: Terminal, to client: Handle<ClientSession>) -> Terminal {
         terminal.hasFile && pulls.contains(client) ? terminal.pulled() : terminal
     }
 
     /// Returns the progress as a client with pulled bodies receives it: with its generation and without a path.
     @inline(never)
-    func pulled(_ progress: Progress, to client: Int32) -> Progress {
+    func pulled(_ progress: Progress, to client: Handle<ClientSession>) -> Progress {
         guard pulls.contains(client) else { return progress }
         var progress = progress
         progress.file = nil
         return progress
     }
 
-    private mutating func answer(_ read: PullWindow.Read, of client: Int32) {
+    private mutating func answer(_ read: PullWindow.Read, of client: Handle<ClientSession>) {
         switch source(of: read, by: client) {
         case .void: break
         case .awaited: pulls.park(read, of: client)
@@ -164,7 +166,7 @@ extension BrokerCore {
         }
     }
 
-    private func source(of read: PullWindow.Read, by client: Int32) -> Source {
+    private func source(of read: PullWindow.Read, by client: Handle<ClientSession>) -> Source {
         switch read.message.body {
         case .terminal(let sequence): return pulledBody(of: sequence, to: client).map { .present($0) } ?? .void
         case .request:
@@ -175,14 +177,14 @@ extension BrokerCore {
         }
     }
 
-    private mutating func dropVoidReads(of client: Int32) {
+    private mutating func dropVoidReads(of client: Handle<ClientSession>) {
         let void = pulls.reads(of: client).filter { if case .void = source(of: $0, by: client) { true } else { false } }
         pulls.drop(of: client) { void.contains($0) }
     }
 
     /// The session whose terminals name the bodies that a client reads: its own, or the one in `bodies-of` of its HELLO.
     /// Nil if that one has ended or is not of the same principal.
-    private func bodyOwner(of client: Int32) -> Int32? {
+    private func bodyOwner(of client: Handle<ClientSession>) -> Handle<ClientSession>? {
         guard let token = pulls.source(of: client) else { return client }
         guard let owner = clients.number(of: token), pulls.contains(owner),
             clients[owner].principal == clients[client].principal
@@ -191,7 +193,7 @@ extension BrokerCore {
     }
 
     /// Body in a file of a terminal that was sent and not acknowledged.
-    private func pulledBody(of sequence: UInt64, to client: Int32) -> Readable? {
+    private func pulledBody(of sequence: UInt64, to client: Handle<ClientSession>) -> Readable? {
         guard let owner = bodyOwner(of: client), !pulls.isClosed(sequence, to: owner) else { return nil }
         switch clients[owner].deliveries.entry(sequence)?.place {
         case .memory(let interest):
@@ -206,7 +208,9 @@ extension BrokerCore {
     }
 
     /// Streaming request of a handler to which the client is subscribed.
-    private func stream(of handler: HandlerID, _ request: RequestID, to client: Int32) -> PullWindow.Read.Stream? {
+    private func stream(of handler: HandlerID, _ request: RequestID, to client: Handle<ClientSession>) -> PullWindow
+        .Read.Stream?
+    {
         guard let number = handlers.number(of: key(handler, of: client)),
             let interest = listedInterest(request, of: number), listeners(of: number).contains(client)
         else { return nil }
@@ -224,7 +228,7 @@ extension BrokerCore {
     }
 
     /// Body that a worker is receiving for a live request; nil while there is none in a file.
-    private func growingBody(of interest: Int32) -> Readable? {
+    private func growingBody(of interest: Handle<Interest>) -> Readable? {
         let flight = leaf(ofOpen: interest)
         guard case .running(let worker) = flights[flight].phase,
             let lease = workers[worker].leases[attempt(of: flight)], let part = lease.part,

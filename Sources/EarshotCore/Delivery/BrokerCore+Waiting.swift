@@ -11,7 +11,7 @@ extension BrokerCore {
 
     /// Moves the newest waiting terminal of a client out of memory. It may stay if all waiting terminals, at the size
     /// of the heaviest, would fit into the bound.
-    mutating func limitWaiting(_ interest: Int32, for client: Int32) {
+    mutating func limitWaiting(_ interest: Handle<Interest>, for client: Handle<ClientSession>) {
         guard let outcome = interests[interest].outcome else { return }
         let waiting = clients[client].deliveries.waiting
         guard !outcomes.isSpoolFull else {
@@ -30,7 +30,7 @@ extension BrokerCore {
     }
 
     /// Moves the newest terminal of a client into the file, once for all clients that wait for it.
-    private mutating func putAside(_ interest: Int32, for client: Int32) {
+    private mutating func putAside(_ interest: Handle<Interest>, for client: Handle<ClientSession>) {
         let number = outcomes.waitingNumber(of: interest) ?? keepWaiting(interest)
         outcomes.retainWaiting(number)
         let weight = weight(of: DueTerminal(interest: interest))
@@ -40,7 +40,7 @@ extension BrokerCore {
     }
 
     /// Writes a terminal into the file. A terminal that its record describes completely needs no place there.
-    private mutating func keepWaiting(_ interest: Int32) -> Int32 {
+    private mutating func keepWaiting(_ interest: Handle<Interest>) -> Handle<WaitingTerminal> {
         let record = interests[interest]
         let outcome = outcomes[outcomeNumber(of: interest)]
         let mark = RequestMark(record.request)
@@ -62,16 +62,16 @@ extension BrokerCore {
             request: mark, handler: record.handler, bytes: UInt32(clamping: bytes), failure: outcome.failure,
             isFiled: file != nil)
         let number = outcomes.addWaiting(waiting, of: interest, file: file)
-        actions.append(.spool(.keepWaiting(WaitingID(rawValue: number), terminal, body)))
+        actions.append(.spool(.keepWaiting(WaitingID(rawValue: number.number), terminal, body)))
         return number
     }
 
     /// Sends a waiting terminal: from the file, or made from its record.
-    mutating func sendWaiting(_ number: Int32, _ sequence: UInt64, to client: Int32) {
+    mutating func sendWaiting(_ number: Handle<WaitingTerminal>, _ sequence: UInt64, to client: Handle<ClientSession>) {
         let record = outcomes.waiting[number]
         guard !record.isInFile, let code = record.failure, let request = record.request.request else {
             actions.append(
-                .client(.deliverWaiting(clients[client].id, sequence: sequence, WaitingID(rawValue: number))))
+                .client(.deliverWaiting(clients[client].id, sequence: sequence, WaitingID(rawValue: number.number))))
             return
         }
         let failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
@@ -82,11 +82,11 @@ extension BrokerCore {
     }
 
     /// Ends one delivery of a waiting terminal. The last one frees its record.
-    mutating func settleWaiting(_ number: Int32, by client: Int32) {
+    mutating func settleWaiting(_ number: Handle<WaitingTerminal>, by client: Handle<ClientSession>) {
         let record = outcomes.waiting[number]
         if let freed = outcomes.releaseWaiting(number) {
             delete(freed)
-            if record.isInFile { actions.append(.spool(.forgetWaiting(WaitingID(rawValue: number)))) }
+            if record.isInFile { actions.append(.spool(.forgetWaiting(WaitingID(rawValue: number.number)))) }
             handlers.release(record.handler)
             dropHandlerIfIdle(record.handler)
         }
@@ -94,7 +94,7 @@ extension BrokerCore {
     }
 
     /// Releases the outcome of a request whose deliveries all wait in the file. Frees its record too if the ID is free.
-    mutating func forgetIfAside(_ interest: Int32) {
+    mutating func forgetIfAside(_ interest: Handle<Interest>) {
         guard let number = outcomes.waitingNumber(of: interest),
             interests[interest].outstanding == outcomes.waiting[number].holders
         else { return }
@@ -124,7 +124,7 @@ extension BrokerCore {
     // MARK: Bodies
 
     /// Moves the body of an outcome from memory into the spool, if it is in memory.
-    mutating func spill(_ outcome: Int32) {
+    mutating func spill(_ outcome: Handle<Outcome>) {
         if let (body, file) = outcomes.spill(outcome) { actions.append(.spool(.spill(body, file: file))) }
     }
 
@@ -136,7 +136,7 @@ extension BrokerCore {
     }
 
     /// Returns a failure in place of a result that cannot be spilled; the result itself while the spool accepts bodies.
-    mutating func lost(_ outcome: Int32) -> Int32 {
+    mutating func lost(_ outcome: Handle<Outcome>) -> Handle<Outcome> {
         guard outcomes.isSpoolFull else { return outcome }
         return outcomes.insert(Outcome(failure: .spoolFull, attempts: outcomes[outcome].attempts))
     }

@@ -1,33 +1,33 @@
 /// Entry of a delivery window, in four bytes.
 struct DueTerminal: Hashable {
     enum Place {
-        /// In memory, as the interest with this number.
-        case memory(Int32)
-        /// In the shell's file, as the waiting terminal with this number.
-        case file(Int32)
+        /// In memory, as this interest.
+        case memory(Handle<Interest>)
+        /// In the shell's file.
+        case file(Handle<WaitingTerminal>)
         /// A withdrawn terminal whose sequence number stays in use.
         case hole
     }
 
-    static let hole = DueTerminal(number: -1)
+    static let hole = DueTerminal(word: .min)
 
-    /// Number of the interest; -1 for a hole; -2 - n for waiting terminal n.
-    private let number: Int32
+    /// Number of the interest; the complement of the number of a waiting terminal; the least word for a hole.
+    private let word: Int32
 
-    init(interest: Int32) {
-        number = interest
+    init(interest: Handle<Interest>) {
+        word = interest.number
     }
 
-    init(waiting: Int32) {
-        number = -2 - waiting
+    init(waiting: Handle<WaitingTerminal>) {
+        word = ~waiting.number
     }
 
-    private init(number: Int32) {
-        self.number = number
+    private init(word: Int32) {
+        self.word = word
     }
 
     var place: Place {
-        if number >= 0 { return .memory(number) }
-        return number == -1 ? .hole : .file(-2 - number)
+        if word >= 0 { return .memory(Handle(place: word)) }
+        return word == .min ? .hole : .file(Handle(place: ~word))
     }
 }

@@ -5,11 +5,11 @@ internal import EarshotWire
 ///
 /// Sessions with READs that can be answered take turns; each turn answers one READ.
 struct PullTable {
-    private var windows: [Int32: PullWindow] = [:]
+    private var windows: [Handle<ClientSession>: PullWindow] = [:]
     /// Sessions whose READs can be answered, in the order of their turns, each once.
-    private var turns: Deque<Int32> = []
+    private var turns: Deque<Handle<ClientSession>> = []
     /// Sessions with parked READs, by the interest whose body they wait for.
-    private var readers: [Int32: Set<Int32>] = [:]
+    private var readers: [Handle<Interest>: Set<Handle<ClientSession>>] = [:]
 
     /// Whether no session pulls bodies.
     var isEmpty: Bool { windows.isEmpty }
@@ -17,57 +17,61 @@ struct PullTable {
     /// Whether READs can be answered.
     var isBehind: Bool { !turns.isEmpty }
 
-    func contains(_ session: Int32?) -> Bool { session.map { windows[$0] != nil } ?? false }
+    func contains(_ session: Handle<ClientSession>?) -> Bool { session.map { windows[$0] != nil } ?? false }
 
     /// Number of a session's READs without an answer.
-    func count(of session: Int32) -> Int { windows[session]?.count ?? 0 }
+    func count(of session: Handle<ClientSession>) -> Int { windows[session]?.count ?? 0 }
 
     /// READs of a session without an answer.
-    func reads(of session: Int32) -> [PullWindow.Read] { windows[session].map { $0.ready + $0.parked } ?? [] }
+    func reads(of session: Handle<ClientSession>) -> [PullWindow.Read] {
+        windows[session].map { $0.ready + $0.parked } ?? []
+    }
 
     /// Whether a session may not read the body of this terminal, because it removed the request.
-    func isClosed(_ sequence: UInt64, to session: Int32) -> Bool {
+    func isClosed(_ sequence: UInt64, to session: Handle<ClientSession>) -> Bool {
         windows[session]?.closed.contains(sequence) ?? false
     }
 
     /// Numbers of the sessions.
-    var sessions: some Collection<Int32> { windows.keys }
+    var sessions: some Collection<Handle<ClientSession>> { windows.keys }
 
     // MARK: Sessions
 
     /// Adds a session, or keeps it with its closed bodies.
     ///
     /// - Parameter reads: maximum number of its READs without an answer.
-    mutating func open(_ session: Int32, reads: Int) {
+    mutating func open(_ session: Handle<ClientSession>, reads: Int) {
         // A resumed session has no READs.
         windows[session, default: PullWindow()].most = reads
     }
 
     /// Maximum number of a session's READs without an answer.
-    func mostReads(of session: Int32) -> Int { windows[session]?.most ?? 0 }
+    func mostReads(of session: Handle<ClientSession>) -> Int { windows[session]?.most ?? 0 }
 
     /// Session whose bodies a session reads; nil if it reads its own.
-    func source(of session: Int32) -> SessionToken? { windows[session]?.source }
+    func source(of session: Handle<ClientSession>) -> SessionToken? { windows[session]?.source }
 
     /// Lets a session read the bodies of another one. A session that is resumed can read its own again.
-    mutating func setSource(_ source: SessionToken?, of session: Int32) { windows[session]?.source = source }
+    mutating func setSource(_ source: SessionToken?, of session: Handle<ClientSession>) {
+        windows[session]?.source = source
+    }
 
-    mutating func remove(_ session: Int32) {
+    mutating func remove(_ session: Handle<ClientSession>) {
         detach(session)
         windows[session] = nil
     }
 
     /// Drops the READs of a session whose connection is lost.
-    mutating func detach(_ session: Int32) {
+    mutating func detach(_ session: Handle<ClientSession>) {
         change(session) { $0.detach() }
     }
 
     // MARK: READs
 
-    mutating func add(_ read: PullWindow.Read, of session: Int32) { change(session) { $0.add(read) } }
+    mutating func add(_ read: PullWindow.Read, of session: Handle<ClientSession>) { change(session) { $0.add(read) } }
 
     /// Takes the READ whose turn it is.
-    mutating func take() -> (session: Int32, read: PullWindow.Read)? {
+    mutating func take() -> (session: Handle<ClientSession>, read: PullWindow.Read)? {
         guard let session = turns.popFirst() else { return nil }
         guard let read = windows[session]?.take() else { preconditionFailure("session \(session) has no READ") }
         if windows[session]?.isReady == true { turns.append(session) }
@@ -75,43 +79,49 @@ struct PullTable {
     }
 
     /// Keeps a READ until more bytes of the growing body arrive.
-    mutating func park(_ read: PullWindow.Read, of session: Int32) {
+    mutating func park(_ read: PullWindow.Read, of session: Handle<ClientSession>) {
         guard let stream = read.stream else { preconditionFailure("the body of a terminal does not grow") }
         change(session) { $0.park(read) }
         readers[stream.interest, default: []].insert(session)
     }
 
     /// Makes the READs of a growing body ready.
-    mutating func grew(_ interest: Int32) {
+    mutating func grew(_ interest: Handle<Interest>) {
         guard let sessions = readers.removeValue(forKey: interest) else { return }
         for session in sessions.sorted() { change(session) { $0.wake(interest) } }
     }
 
     /// Puts a READ back whose answer the socket did not take, until `unblock`.
-    mutating func refuse(_ read: PullWindow.Read, of session: Int32) { change(session) { $0.refuse(read) } }
+    mutating func refuse(_ read: PullWindow.Read, of session: Handle<ClientSession>) {
+        change(session) { $0.refuse(read) }
+    }
 
-    mutating func unblock(_ session: Int32) { change(session) { $0.unblock() } }
+    mutating func unblock(_ session: Handle<ClientSession>) { change(session) { $0.unblock() } }
 
-    mutating func drop(of session: Int32, where isVoid: (PullWindow.Read) -> Bool) {
+    mutating func drop(of session: Handle<ClientSession>, where isVoid: (PullWindow.Read) -> Bool) {
         change(session) { $0.drop(where: isVoid) }
     }
 
     // MARK: Terminals
 
-    mutating func close(_ sequences: some Sequence<UInt64>, to session: Int32) { windows[session]?.close(sequences) }
+    mutating func close(_ sequences: some Sequence<UInt64>, to session: Handle<ClientSession>) {
+        windows[session]?.close(sequences)
+    }
 
-    mutating func acknowledged(_ sequence: UInt64, by session: Int32) { windows[session]?.acknowledged(sequence) }
+    mutating func acknowledged(_ sequence: UInt64, by session: Handle<ClientSession>) {
+        windows[session]?.acknowledged(sequence)
+    }
 
     /// Records that another connection has read a body of a session.
-    mutating func noteActivity(of session: Int32) { windows[session]?.noteActivity() }
+    mutating func noteActivity(of session: Handle<ClientSession>) { windows[session]?.noteActivity() }
 
     /// Whether a session has read anything since the last call.
-    mutating func takeActivity(of session: Int32) -> Bool { windows[session]?.takeActivity() ?? false }
+    mutating func takeActivity(of session: Handle<ClientSession>) -> Bool { windows[session]?.takeActivity() ?? false }
 
     // MARK: Steps
 
     /// Changes the READs of a session, and keeps turns and readers in accordance with them.
-    private mutating func change(_ session: Int32, _ change: (inout PullWindow) -> Void) {
+    private mutating func change(_ session: Handle<ClientSession>, _ change: (inout PullWindow) -> Void) {
         guard var window = windows.removeValue(forKey: session) else { return }
         let wasReady = window.isReady
         let before = Set(window.parked.compactMap { $0.stream?.interest })
@@ -133,9 +143,12 @@ struct PullTable {
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         check(Set(turns).count == turns.count, "11: a session has two turns")
         check(Set(turns) == Set(windows.filter { $0.value.isReady }.keys), "1: a READ that can be answered has no turn")
-        var parked: [Int32: Set<Int32>] = [:]
+        var parked: [Handle<Interest>: Set<Handle<ClientSession>>] = [:]
         for (session, window) in windows {
-            for read in window.parked { parked[read.stream?.interest ?? -1, default: []].insert(session) }
+            for read in window.parked {
+                check(read.stream != nil, "12: a parked READ waits for no body")
+                if let stream = read.stream { parked[stream.interest, default: []].insert(session) }
+            }
         }
         check(parked == readers, "12: READs wait for other bodies than noted")
         return faults

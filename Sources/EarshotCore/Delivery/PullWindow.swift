@@ -20,7 +20,7 @@ struct PullWindow {
     struct Read: Equatable, Sendable {
         /// Interest of an open request, with its serial.
         struct Stream: Equatable, Sendable {
-            let interest: Int32
+            let interest: Handle<Interest>
             let serial: UInt64
         }
 
@@ -72,7 +72,7 @@ struct PullWindow {
     mutating func park(_ read: Read) { parked.append(read) }
 
     /// Makes the READs of a growing body ready.
-    mutating func wake(_ interest: Int32) {
+    mutating func wake(_ interest: Handle<Interest>) {
         ready.append(contentsOf: parked.filter { $0.stream?.interest == interest })
         parked.removeAll { $0.stream?.interest == interest }
     }

@@ -120,7 +120,7 @@ extension BrokerCore {
     // MARK: Acceptance
 
     /// Has a new request written to disk. The request is accepted after that.
-    mutating func keep(_ interest: Int32, _ fetch: Fetch, by client: Int32) {
+    mutating func keep(_ interest: Handle<Interest>, _ fetch: Fetch, by client: Handle<ClientSession>) {
         let request: HTTPRequest
         do throws(Refusal) {
             request = try keepable(interest, fetch, by: clients[client].id)
@@ -151,7 +151,7 @@ extension BrokerCore {
     /// Validates a durable request. Only safe methods are accepted, because a crash leaves it unknown whether a request
     /// was sent.
     private mutating func keepable(
-        _ interest: Int32, _ fetch: Fetch, by client: ClientID
+        _ interest: Handle<Interest>, _ fetch: Fetch, by client: ClientID
     ) throws(Refusal) -> HTTPRequest {
         guard facilities.isKeeping, settings[.durableSize] ?? 0 > 0 else { throw Refusal(code: .notStored) }
         guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { throw Refusal(code: .unsupportedMethod) }
@@ -162,7 +162,9 @@ extension BrokerCore {
     }
 
     /// Ends a request that is not accepted. Subscribers get a terminal, and the other senders of the FETCH a reply.
-    private mutating func turnAway(_ interest: Int32, _ refusal: Refusal, telling askers: [Int32]) {
+    private mutating func turnAway(
+        _ interest: Handle<Interest>, _ refusal: Refusal, telling askers: [Handle<ClientSession>]
+    ) {
         let listeners = listeners(of: interests[interest].handler)
         refuse(interest, refusal, to: askers.filter { !listeners.contains($0) })
         let outcome = outcomes.insert(Outcome(failure: refusal.code, detail: refusal.detail))
@@ -174,7 +176,7 @@ extension BrokerCore {
 
     /// Replies to senders that are not subscribed that the request was not accepted. Like ACCEPTED, this reply has no
     /// sequence number and needs no acknowledgement.
-    mutating func refuse(_ interest: Int32, _ refusal: Refusal, to askers: [Int32]) {
+    mutating func refuse(_ interest: Handle<Interest>, _ refusal: Refusal, to askers: [Handle<ClientSession>]) {
         guard !askers.isEmpty else { return }
         let record = interests[interest]
         let tag = record.extras.flatMap { extras[$0].tag }
@@ -188,13 +190,13 @@ extension BrokerCore {
 
     /// Clients that await the reply to a request in phase `entering`. Called for no other phase, since the call copies
     /// the references to all tables.
-    func waitingAskers(of interest: Int32, except remover: ClientID?) -> [Int32] {
+    func waitingAskers(of interest: Handle<Interest>, except remover: ClientID?) -> [Handle<ClientSession>] {
         guard let entering = durables.entering(interest) else { return [] }
         return clients(of: entering).filter { clients[$0].id != remover }
     }
 
     /// Live sessions that await the reply, including those away.
-    func clients(of entering: DurableRecord.Entering) -> [Int32] {
+    func clients(of entering: DurableRecord.Entering) -> [Handle<ClientSession>] {
         entering.askers.filter { isLive($0) }.map(\.client)
     }
 
@@ -202,12 +204,12 @@ extension BrokerCore {
         clients.contains(asker.client) && clients[asker.client].serial == asker.serial && !clients[asker.client].isGone
     }
 
-    func asker(_ client: Int32) -> DurableRecord.Asker {
+    func asker(_ client: Handle<ClientSession>) -> DurableRecord.Asker {
         DurableRecord.Asker(client: client, serial: clients[client].serial)
     }
 
     /// Replies to a repeated FETCH of a durable request, now or when it is on disk.
-    mutating func askedAgainDurably(_ interest: Int32, by client: Int32) {
+    mutating func askedAgainDurably(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         guard isDurable(interest) else { return }
         if let entering = durables.entering(interest) {
             awaitReply(to: entering, client)
@@ -218,7 +220,7 @@ extension BrokerCore {
     }
 
     /// Adds a client to those that await the reply.
-    func awaitReply(to entering: DurableRecord.Entering, _ client: Int32) {
+    func awaitReply(to entering: DurableRecord.Entering, _ client: Handle<ClientSession>) {
         let asker = asker(client)
         guard !entering.askers.contains(asker) else { return }
         // Without ended sessions the list is as long as there are clients, however slow the disk is.
@@ -226,7 +228,7 @@ extension BrokerCore {
     }
 
     /// Queues or looks up a request that is on disk.
-    mutating func begin(_ interest: Int32, _ fetch: Fetch, of client: ClientID, now: Tick) {
+    mutating func begin(_ interest: Handle<Interest>, _ fetch: Fetch, of client: ClientID, now: Tick) {
         if let deadline = fetch.options.deadlineMilliseconds {
             let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
             setTimer(interests[interest].askedAt.advanced(byMilliseconds: deadline), subject)
@@ -245,7 +247,7 @@ extension BrokerCore {
 
     /// Writes the outcome of a durable request to disk. Its listeners receive the outcome after that. Called by
     /// `settle`.
-    mutating func record(_ interest: Int32, _ outcome: Int32) {
+    mutating func record(_ interest: Handle<Interest>, _ outcome: Handle<Outcome>) {
         outcomes.retain(outcome)
         interests[interest].phase = .recording
         interests[interest].outcome = outcome
@@ -272,7 +274,7 @@ extension BrokerCore {
 
     /// Publishes an outcome to the listeners. Without listeners it waits: on disk, or as a failure in memory if it was
     /// not stored.
-    private mutating func tell(_ interest: Int32) {
+    private mutating func tell(_ interest: Handle<Interest>) {
         let listeners = listeners(of: interests[interest].handler)
         guard let outcome = takeOutcome(of: interest) else { return }
         defer { release(outcome) }
@@ -294,7 +296,7 @@ extension BrokerCore {
     /// Takes back a terminal that no client has acknowledged. It waits for a listener again.
     ///
     /// - Parameter failure: its failure; nil for a result.
-    mutating func takeBack(_ interest: Int32, after failure: FailureCode?) {
+    mutating func takeBack(_ interest: Handle<Interest>, after failure: FailureCode?) {
         reopen(interest) { requests in
             guard let failure else {
                 requests.answered -= 1
@@ -313,7 +315,7 @@ extension BrokerCore {
     }
 
     /// Reverses `account` for a request that belongs to its handler.
-    private mutating func reopen(_ interest: Int32, _ change: (inout Ledger.Requests) -> Void) {
+    private mutating func reopen(_ interest: Handle<Interest>, _ change: (inout Ledger.Requests) -> Void) {
         let handler = interests[interest].handler
         ledger.requests.pending += 1
         change(&ledger.requests)
@@ -322,7 +324,7 @@ extension BrokerCore {
     }
 
     /// Enters `resting`: the outcome is on disk only.
-    mutating func rest(_ interest: Int32) {
+    mutating func rest(_ interest: Handle<Interest>) {
         let handler = interests[interest].handler
         interests[interest].phase = .resting
         handlers.rest(interest, of: handler)
@@ -335,18 +337,18 @@ extension BrokerCore {
     }
 
     /// Whether a request has a failure on disk that stays after the acknowledgement of this client.
-    func keepsFailure(of interest: Int32, _ client: Int32) -> Bool {
+    func keepsFailure(of interest: Handle<Interest>, _ client: Handle<ClientSession>) -> Bool {
         clients[client].keepsFailures && durables.failure(of: interest) != nil
     }
 
     /// Leaves `resting` for `recording`, before another phase is entered.
-    mutating func takeFromRest(_ interest: Int32) {
+    mutating func takeFromRest(_ interest: Handle<Interest>) {
         handlers.endRest(interest, of: interests[interest].handler)
         interests[interest].phase = .recording
     }
 
     /// The outcome read from disk, as it was when it was written; a failure if it cannot be decoded.
-    private func outcome(of content: DurableContent?, for interest: Int32) -> Outcome {
+    private func outcome(of content: DurableContent?, for interest: Handle<Interest>) -> Outcome {
         let record = interests[interest]
         guard let content, case .terminal(let terminal)? = try? BrokerMessage(head: content.head) else {
             return Outcome(failure: .notStored)
@@ -383,7 +385,7 @@ extension BrokerCore {
     // MARK: Claims
 
     /// Queues reads of a handler's resting results when it gets a listener. O(resting requests).
-    mutating func claimResting(of handler: Int32) {
+    mutating func claimResting(of handler: Handle<HandlerEntry>) {
         guard !handlers[handler].resting.isEmpty else { return }
         for interest in handlers.resting(of: handler) { durables.claim(interest) }
         readClaims()
@@ -400,22 +402,22 @@ extension BrokerCore {
     // MARK: Ends
 
     @inline(__always)
-    func isDurable(_ interest: Int32) -> Bool { durables.contains(interest) }
+    func isDurable(_ interest: Handle<Interest>) -> Bool { durables.contains(interest) }
 
     /// Deletes a request from disk when its ID is free. No effect on other requests.
-    mutating func forgetDurable(_ interest: Int32) {
+    mutating func forgetDurable(_ interest: Handle<Interest>) {
         guard isDurable(interest), let record = takeRecord(of: interest) else { return }
         actions.append(.durable(.forget(record.id)))
     }
 
     /// Releases what the interest holds in a durable phase. The caller enters the next phase.
-    mutating func letGo(_ interest: Int32) {
+    mutating func letGo(_ interest: Handle<Interest>) {
         if interests[interest].phase == .resting { takeFromRest(interest) }
         if let outcome = takeOutcome(of: interest) { release(outcome) }
     }
 
     /// Removes the durable state of a request, with everything that it holds.
-    private mutating func takeRecord(of interest: Int32) -> DurableRecord? {
+    private mutating func takeRecord(of interest: Handle<Interest>) -> DurableRecord? {
         requestHeads.remove(.entering(interest))
         chargeDurable(interest, request: 0, result: 0)
         guard let record = durables.remove(interest) else { return nil }
@@ -427,7 +429,7 @@ extension BrokerCore {
     // MARK: Expiry
 
     /// Sets the timer for the end of the retention time. An earlier one becomes stale.
-    mutating func setExpiry(of interest: Int32) {
+    mutating func setExpiry(of interest: Handle<Interest>) {
         guard durables.contains(interest) else { return }
         let timer = nextSerial()
         guard let end = durables.setExpiryTimer(timer, of: interest) else { return }
@@ -439,12 +441,12 @@ extension BrokerCore {
         for interest in durables.records.keys.sorted() { setExpiry(of: interest) }
     }
 
-    private func isExpired(_ interest: Int32) -> Bool {
+    private func isExpired(_ interest: Handle<Interest>) -> Bool {
         durables.expiry(of: interest).map { $0 <= clock } ?? false
     }
 
     /// Ends a request after its retention time. Its listeners get a terminal; without listeners it counts as orphaned.
-    mutating func expired(_ interest: Int32, now: Tick) {
+    mutating func expired(_ interest: Handle<Interest>, now: Tick) {
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return

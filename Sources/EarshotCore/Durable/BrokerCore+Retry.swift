@@ -7,7 +7,7 @@ internal import EarshotWire
 /// at any moment leaves one of the two, and the new attempt starts after the deletion.
 extension BrokerCore {
     /// Handles RETRY. A failure that a client has received is not repeated, because its acknowledgement may be on the way.
-    mutating func retryRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32) {
+    mutating func retryRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
         guard let number = handlers.number(of: key(handler, of: client)),
             let interest = listedInterest(request, of: number), isDurable(interest)
         else {
@@ -25,7 +25,7 @@ extension BrokerCore {
     }
 
     /// Deletes the failure of a resting request. No limit refuses this, because the request counts as pending already.
-    private mutating func reopen(_ interest: Int32, by client: Int32) {
+    private mutating func reopen(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         takeFromRest(interest)
         interests[interest].phase = .entering
         guard let id = durables.reopen(interest, DurableRecord.Entering(nil, by: asker(client))) else {
@@ -60,7 +60,7 @@ extension BrokerCore {
     }
 
     /// Forgets the earlier attempts of a request. Its times count from now, and timers of the earlier ones are stale.
-    private mutating func startAnew(_ interest: Int32, now: Tick) {
+    private mutating func startAnew(_ interest: Handle<Interest>, now: Tick) {
         interests[interest].askedAt = now
         interests[interest].serial = nextSerial()
         interests[interest].isShared = false

@@ -42,8 +42,8 @@ struct DurableBook {
 
     var limits: Limits
     /// Records by the interest of their request.
-    private(set) var records: [Int32: DurableRecord] = [:]
-    private(set) var numbers: [DurableID: Int32] = [:]
+    private(set) var records: [Handle<Interest>: DurableRecord] = [:]
+    private(set) var numbers: [DurableID: Handle<Interest>] = [:]
     /// Highest ID in use or found on the disk.
     private var last: UInt64 = 0
     /// Claimed requests in the order of their claims. Some may have been removed.
@@ -60,12 +60,12 @@ struct DurableBook {
     var isEmpty: Bool { records.isEmpty && writingBytes == 0 }
 
     @inline(__always)
-    func contains(_ interest: Int32) -> Bool { !records.isEmpty && records[interest] != nil }
+    func contains(_ interest: Handle<Interest>) -> Bool { !records.isEmpty && records[interest] != nil }
 
-    func number(of id: DurableID) -> Int32? { numbers[id] }
+    func number(of id: DurableID) -> Handle<Interest>? { numbers[id] }
 
     /// Data of a request that is not accepted yet, or is being repeated; nil for all others.
-    func entering(_ interest: Int32) -> DurableRecord.Entering? {
+    func entering(_ interest: Handle<Interest>) -> DurableRecord.Entering? {
         switch records[interest]?.phase {
         case .entering(let entering)?, .reopening(let entering)?: entering
         case .stored?, .writing?, .complete?, .claimed?, .reading?, nil: nil
@@ -73,35 +73,37 @@ struct DurableBook {
     }
 
     /// Code of a failure on the disk; nil for a success, and without a result.
-    func failure(of interest: Int32) -> FailureCode? {
+    func failure(of interest: Handle<Interest>) -> FailureCode? {
         records.isEmpty ? nil : records[interest].flatMap { $0.phase.hasResult ? $0.failure : nil }
     }
 
     /// Whether the result of a request is on the disk, and is neither being read nor claimed.
-    func isUnclaimed(_ interest: Int32) -> Bool {
+    func isUnclaimed(_ interest: Handle<Interest>) -> Bool {
         if case .complete? = records[interest]?.phase { true } else { false }
     }
 
     /// Whether the result of a request is being written.
-    func isWriting(_ interest: Int32) -> Bool {
+    func isWriting(_ interest: Handle<Interest>) -> Bool {
         if case .writing? = records[interest]?.phase { true } else { false }
     }
 
     /// Whether the result of a request is on the disk.
-    func hasResult(_ interest: Int32) -> Bool { records[interest]?.phase.hasResult == true }
+    func hasResult(_ interest: Handle<Interest>) -> Bool { records[interest]?.phase.hasResult == true }
 
     /// End of the retention period of a request; nil for one that is not durable.
-    func expiry(of interest: Int32) -> Tick? {
+    func expiry(of interest: Handle<Interest>) -> Tick? {
         records[interest].map { $0.acceptedAt.advanced(byMilliseconds: limits.milliseconds) }
     }
 
     /// Whether an expiry timer is the latest one of its request.
-    func isExpiryTimer(_ serial: UInt64, of interest: Int32) -> Bool { records[interest]?.expiryTimer == serial }
+    func isExpiryTimer(_ serial: UInt64, of interest: Handle<Interest>) -> Bool {
+        records[interest]?.expiryTimer == serial
+    }
 
     /// Sets the latest expiry timer of a request, which makes earlier ones stale.
     ///
     /// - Returns: the time of the timer; nil for a request that is not durable.
-    mutating func setExpiryTimer(_ serial: UInt64, of interest: Int32) -> Tick? {
+    mutating func setExpiryTimer(_ serial: UInt64, of interest: Handle<Interest>) -> Tick? {
         records[interest]?.expiryTimer = serial
         return expiry(of: interest)
     }
@@ -123,7 +125,7 @@ struct DurableBook {
     ///   - failure: code of its result; nil for a success.
     ///   - file: spool file of its result.
     mutating func restore(
-        _ id: DurableID, _ interest: Int32, acceptedAt: Tick, hasResult: Bool, failure: FailureCode? = nil,
+        _ id: DurableID, _ interest: Handle<Interest>, acceptedAt: Tick, hasResult: Bool, failure: FailureCode? = nil,
         file: String? = nil
     ) {
         let phase = hasResult ? DurableRecord.Phase.complete : .stored
@@ -131,7 +133,9 @@ struct DurableBook {
     }
 
     /// Adds a new request, which the caller sends to the disk.
-    mutating func insert(_ interest: Int32, acceptedAt: Tick, _ entering: DurableRecord.Entering) -> DurableID {
+    mutating func insert(_ interest: Handle<Interest>, acceptedAt: Tick, _ entering: DurableRecord.Entering)
+        -> DurableID
+    {
         last += 1
         let id = DurableID(rawValue: last)
         add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: .entering(entering), file: nil), interest)
@@ -139,10 +143,10 @@ struct DurableBook {
     }
 
     /// A new request was written to the disk.
-    mutating func stored(_ interest: Int32) { enter(.stored, interest) }
+    mutating func stored(_ interest: Handle<Interest>) { enter(.stored, interest) }
 
     /// Removes a request. The caller deletes it from the disk.
-    mutating func remove(_ interest: Int32) -> DurableRecord? {
+    mutating func remove(_ interest: Handle<Interest>) -> DurableRecord? {
         guard let record = records.removeValue(forKey: interest) else { return nil }
         numbers[record.id] = nil
         writingBytes -= record.phase.writingBytes
@@ -157,7 +161,7 @@ struct DurableBook {
     ///   - bytes: bytes of its body in memory; 0 for a file.
     ///   - failure: its code; nil for a success.
     /// - Returns: its ID; nil if too many bytes are being written.
-    mutating func beginWriting(_ interest: Int32, bytes: Int, failure: FailureCode? = nil) -> DurableID? {
+    mutating func beginWriting(_ interest: Handle<Interest>, bytes: Int, failure: FailureCode? = nil) -> DurableID? {
         guard let id = records[interest]?.id, bytes <= limits.writingBytes - writingBytes else { return nil }
         enter(.writing(bytes: bytes), interest)
         records[interest]?.failure = failure
@@ -165,12 +169,14 @@ struct DurableBook {
     }
 
     /// A result was written, or could not be.
-    mutating func written(_ interest: Int32, isStored: Bool) { enter(isStored ? .complete : .stored, interest) }
+    mutating func written(_ interest: Handle<Interest>, isStored: Bool) {
+        enter(isStored ? .complete : .stored, interest)
+    }
 
     /// Notes the bytes of a request, or of its result.
     ///
     /// - Returns: the change.
-    mutating func setBytes(request: Int?, result: Int?, of interest: Int32) -> Int {
+    mutating func setBytes(request: Int?, result: Int?, of interest: Handle<Interest>) -> Int {
         guard let record = records[interest] else { return 0 }
         records[interest]?.requestBytes = request ?? record.requestBytes
         records[interest]?.resultBytes = result ?? record.resultBytes
@@ -182,7 +188,7 @@ struct DurableBook {
 
     /// Adds a request with a result to the queue of claims. Nothing happens if it is in the queue already, or its result
     /// is being read.
-    mutating func claim(_ interest: Int32) {
+    mutating func claim(_ interest: Handle<Interest>) {
         guard let record = records[interest], case .complete = record.phase else { return }
         enter(.claimed, interest)
         claims.append(record.id)
@@ -190,7 +196,7 @@ struct DurableBook {
 
     /// Removes the first request from the queue of claims; nil if there is none, or the maximum number of results is
     /// being read.
-    mutating func nextClaim() -> Int32? {
+    mutating func nextClaim() -> Handle<Interest>? {
         while reads < limits.reads, let id = claims.popFirst() {
             guard let interest = numbers[id] else { continue }
             enter(.complete, interest)
@@ -202,7 +208,7 @@ struct DurableBook {
     /// Begins to read the result of a request.
     ///
     /// - Returns: its ID.
-    mutating func beginRead(_ interest: Int32) -> DurableID? {
+    mutating func beginRead(_ interest: Handle<Interest>) -> DurableID? {
         enter(.reading, interest)
         reads += 1
         return records[interest]?.id
@@ -211,7 +217,7 @@ struct DurableBook {
     /// A read has ended.
     ///
     /// - Returns: its request; nil if that was removed meanwhile.
-    mutating func readEnded(_ id: DurableID) -> Int32? {
+    mutating func readEnded(_ id: DurableID) -> Handle<Interest>? {
         reads -= 1
         guard let interest = numbers[id], case .reading? = records[interest]?.phase else { return nil }
         enter(.complete, interest)
@@ -223,7 +229,7 @@ struct DurableBook {
     /// Begins to delete an unclaimed failure, so that its request is pending again.
     ///
     /// - Returns: its ID.
-    mutating func reopen(_ interest: Int32, _ entering: DurableRecord.Entering) -> DurableID? {
+    mutating func reopen(_ interest: Handle<Interest>, _ entering: DurableRecord.Entering) -> DurableID? {
         enter(.reopening(entering), interest)
         return records[interest]?.id
     }
@@ -231,7 +237,7 @@ struct DurableBook {
     /// A failure was deleted. Its request counts as accepted at this time.
     ///
     /// - Returns: the spool file of the failure.
-    mutating func reopened(_ interest: Int32, acceptedAt: Tick) -> String? {
+    mutating func reopened(_ interest: Handle<Interest>, acceptedAt: Tick) -> String? {
         enter(.stored, interest)
         records[interest]?.acceptedAt = acceptedAt
         defer { records[interest]?.file = nil }
@@ -239,17 +245,17 @@ struct DurableBook {
     }
 
     /// A failure could not be deleted.
-    mutating func reopenFailed(_ interest: Int32) { enter(.complete, interest) }
+    mutating func reopenFailed(_ interest: Handle<Interest>) { enter(.complete, interest) }
 
     // MARK: Transitions
 
-    private mutating func add(_ record: DurableRecord, _ interest: Int32) {
+    private mutating func add(_ record: DurableRecord, _ interest: Handle<Interest>) {
         precondition(records[interest] == nil, "request \(interest) is durable already")
         records[interest] = record
         numbers[record.id] = interest
     }
 
-    private mutating func enter(_ phase: DurableRecord.Phase, _ interest: Int32) {
+    private mutating func enter(_ phase: DurableRecord.Phase, _ interest: Handle<Interest>) {
         guard let earlier = records[interest]?.phase, Self.isLegal(from: earlier, to: phase) else {
             preconditionFailure("durable request \(interest) makes a transition that is none")
         }

@@ -120,7 +120,7 @@ struct DurableRecord {
 
     /// A session that awaits ACCEPTED over its connection at that time.
     struct Asker: Equatable {
-        let client: Int32
+        let client: Handle<ClientSession>
         /// Serial of the session, because its number may be reused.
         let serial: UInt64
     }

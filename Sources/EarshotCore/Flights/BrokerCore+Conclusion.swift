@@ -4,7 +4,7 @@ internal import EarshotWire
 /// The end of an attempt: a redirect, a retry, or an outcome for all waiting requests.
 extension BrokerCore {
     /// Handles the response of an origin: cool-down, cookies, cache, then `judge`.
-    mutating func conclude(_ flight: Int32, _ response: Outcome.Response, now: Tick) {
+    mutating func conclude(_ flight: Handle<Flight>, _ response: Outcome.Response, now: Tick) {
         let fields = HeaderFields(lines: response.fields)
         if Self.asksToWait(response.status) {
             let asked = fields.first("retry-after").flatMap { RetryAfter($0, now: calendarSeconds) }
@@ -19,7 +19,7 @@ extension BrokerCore {
     }
 
     /// Decides between a redirect, a retry and an outcome for a response of an origin or of the cache.
-    mutating func judge(_ flight: Int32, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick) {
+    mutating func judge(_ flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick) {
         // Merged fields of an earlier response, or those of a user's own worker, can exceed the limit of a RESULT.
         guard response.fields.count <= WireLimits.responseFieldBytes else {
             drop(response)
@@ -45,7 +45,7 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    private func redirect(of flight: Int32, _ status: Int, _ fields: HeaderFields) -> RedirectOutcome {
+    private func redirect(of flight: Handle<Flight>, _ status: Int, _ fields: HeaderFields) -> RedirectOutcome {
         guard (300..<400).contains(status) else { return .notARedirect }
         let record = flights[flight]
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
@@ -55,7 +55,7 @@ extension BrokerCore {
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
-    private mutating func follow(_ flight: Int32, _ next: HTTPRequest, after status: Int, now: Tick) {
+    private mutating func follow(_ flight: Handle<Flight>, _ next: HTTPRequest, after status: Int, now: Tick) {
         flights[flight].redirectStatus = status
         let record = flights[flight]
         let next = withCookies(redirected: next)
@@ -87,7 +87,7 @@ extension BrokerCore {
     }
 
     /// Fails a flight that follows another. The followed flight continues for its other requests.
-    private mutating func failRedirected(_ flight: Int32, now: Tick) {
+    private mutating func failRedirected(_ flight: Handle<Flight>, now: Tick) {
         guard case .following(let child) = flights[flight].phase else {
             preconditionFailure("flight \(flights[flight].id) follows none")
         }
@@ -98,7 +98,7 @@ extension BrokerCore {
 
     /// Retries a flight after a pause, or ends it with this failure. Counts the failure.
     mutating func retryOrFail(
-        _ flight: Int32, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil, now: Tick
+        _ flight: Handle<Flight>, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil, now: Tick
     ) {
         flights[flight].failures += 1
         flights[flight].fruitless += 1
@@ -126,7 +126,7 @@ extension BrokerCore {
     }
 
     /// Whether another attempt follows a response with this status, so that the response is not stored.
-    func triesAgain(_ flight: Int32, after status: Int) -> Bool {
+    func triesAgain(_ flight: Handle<Flight>, after status: Int) -> Bool {
         guard FailureCode.httpStatus.isRetryable(status: status) else { return false }
         let record = flights[flight]
         let decision = RetryRule().decision(
@@ -142,7 +142,7 @@ extension BrokerCore {
     /// Ends a flight with a failure that has no response.
     ///
     /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
-    mutating func fail(_ flight: Int32, _ code: FailureCode, detail: String? = nil, now: Tick) {
+    mutating func fail(_ flight: Handle<Flight>, _ code: FailureCode, detail: String? = nil, now: Tick) {
         end(flight, Outcome(failure: code, detail: detail, attempts: Int(flights[flight].attempts)), now: now)
     }
 
@@ -150,12 +150,12 @@ extension BrokerCore {
     /// with their own limits.
     ///
     /// - Parameter allowed: limit in the attempt's JOB, without raises: a RAISE may have arrived too late.
-    mutating func requeueOrFailTooLarge(_ flight: Int32, allowed: Int?, now: Tick) {
+    mutating func requeueOrFailTooLarge(_ flight: Handle<Flight>, allowed: Int?, now: Tick) {
         guard let allowed else {
             fail(flight, .tooLarge, now: now)
             return
         }
-        var exceeded: [Int32] = []
+        var exceeded: [Handle<Interest>] = []
         var others = 0
         forEachInterest(of: flight) { core, interest in
             let number = core.interests[interest].extras
@@ -172,7 +172,7 @@ extension BrokerCore {
     }
 
     /// Ends one request with its own failure. The flight continues for the others.
-    mutating func endAlone(_ interest: Int32, _ code: FailureCode, now: Tick) {
+    mutating func endAlone(_ interest: Handle<Interest>, _ code: FailureCode, now: Tick) {
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return
@@ -183,7 +183,7 @@ extension BrokerCore {
     }
 
     /// Ends a flight and settles all requests that waited for it with its outcome.
-    mutating func end(_ flight: Int32, _ outcome: Outcome, now: Tick) {
+    mutating func end(_ flight: Handle<Flight>, _ outcome: Outcome, now: Tick) {
         guard !facilities.isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
         guard !flights.keep(outcome, of: flight) else { return }
         let isStored = flights[flight].isStored
@@ -223,7 +223,7 @@ extension BrokerCore {
     /// Notes the redirects to a flight for the requests that ask for them. O(requests that were redirected to it).
     ///
     /// - Parameter later: redirects after those to this flight.
-    private mutating func noteRedirects(to flight: Int32, before later: [Terminal.Redirect]) {
+    private mutating func noteRedirects(to flight: Handle<Flight>, before later: [Terminal.Redirect]) {
         let url = flights[flight].url.description
         for parent in flights.parents(of: flight) {
             let redirects = [Terminal.Redirect(status: flights[parent].redirectStatus, url: url)] + later
@@ -236,7 +236,7 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    private func prefersFile(_ interest: Int32) -> Bool {
+    private func prefersFile(_ interest: Handle<Interest>) -> Bool {
         if let number = interests[interest].extras { extras[number].prefersFile } else { false }
     }
 
@@ -245,7 +245,7 @@ extension BrokerCore {
     ///
     /// - Parameter forms: forms in which the body arrived, before any was spilled.
     @inline(__always)
-    private func objection(of interest: Int32, to outcome: Outcome, _ forms: BodyForms) -> FailureCode? {
+    private func objection(of interest: Handle<Interest>, to outcome: Outcome, _ forms: BodyForms) -> FailureCode? {
         guard outcome.failure == nil, let response = outcome.response, let number = interests[interest].extras else {
             return nil
         }

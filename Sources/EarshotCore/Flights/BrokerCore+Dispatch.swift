@@ -18,11 +18,13 @@ extension BrokerCore {
         isBehind = false
         guard !isDraining, workers.isOpen() else { return }
         // All suspects first: the end of a quarantine frees slots in each pool that its worker serves.
-        for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
+        for place in 0..<pools.bound {
+            guard let pool = pools.handle(at: place) else { continue }
             guard !pools[pool].suspects.isEmpty || pools[pool].quarantine != nil else { continue }
             serveSuspects(of: pool, now: now)
         }
-        for pool in 0..<Int32(pools.bound) where pools.contains(pool) {
+        for place in 0..<pools.bound {
+            guard let pool = pools.handle(at: place) else { continue }
             startReturned(in: pool, now: now)
             guard queue.count(in: pool) > 0 else { continue }
             if pools[pool].isClosed { failQueued(in: pool, now: now) } else { startQueued(in: pool, now: now) }
@@ -32,7 +34,7 @@ extension BrokerCore {
 
     /// Starts queued interests while the pool has free slots. Purged requests and requests to refusing origins, which
     /// need no slot, are bounded per pass.
-    private mutating func startQueued(in pool: Int32, now: Tick) {
+    private mutating func startQueued(in pool: Handle<WorkerPool>, now: Tick) {
         var refusals = 0
         while true {
             let slots = workers.slotCount(of: pool)
@@ -67,7 +69,7 @@ extension BrokerCore {
 
     /// Starts flights whose worker was lost, before the queue. Those without a slot at their origin wait in the queue.
     /// One whose cancellation is deferred starts only if a request rejoins it, which the queue then holds.
-    private mutating func startReturned(in pool: Int32, now: Tick) {
+    private mutating func startReturned(in pool: Handle<WorkerPool>, now: Tick) {
         while !pools[pool].returned.isEmpty, workers.slotCount(of: pool).free > 0 {
             let name = pools.takeReturned(of: pool)
             guard let flight = settledFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect,
@@ -79,7 +81,7 @@ extension BrokerCore {
     }
 
     /// The next interest by the order of the queue whose client and origin admit it; nil if there is none.
-    private mutating func nextInterest(in pool: Int32, isForHigh: Bool) -> Int32? {
+    private mutating func nextInterest(in pool: Handle<WorkerPool>, isForHigh: Bool) -> Handle<Interest>? {
         // Copies for the closure, which runs while the queue is mutated. Their storage is shared.
         let clients = clients.snapshot
         let governor = governor.snapshot
@@ -99,14 +101,14 @@ extension BrokerCore {
     /// The worker with the most free slots. Among equals it is the worker of the origin's last transfer, whose
     /// connection may still be open.
     @inline(__always)
-    private func freestWorker(for origin: Int32) -> Int32? {
+    private func freestWorker(for origin: Handle<OriginEntry>) -> Handle<WorkerSession>? {
         workers.freestWorker(of: governor.origins[origin].pool, preferring: governor.origins[origin].lastWorker)
     }
 
     /// Assigns a queued flight to a worker.
     ///
     /// - Parameter chosen: the worker; nil for the one with the most free slots, of which there must be one.
-    mutating func start(_ flight: Int32, at chosen: Int32? = nil, now: Tick) {
+    mutating func start(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: Tick) {
         settlePurges(of: flight)
         let origin = origin(of: flight)
         guard let worker = chosen ?? freestWorker(for: origin) else { preconditionFailure("no worker has a slot") }
@@ -177,7 +179,7 @@ extension BrokerCore {
     }
 
     /// Highest class of the interests whose owners have room in their windows.
-    private mutating func priority(of flight: Int32) -> PriorityClass {
+    private mutating func priority(of flight: Handle<Flight>) -> PriorityClass {
         var highest = PriorityClass.background
         forEachInterest(of: flight) { core, interest in
             let isServed = if let owner = core.interests[interest].owner { !core.isClosed(owner) } else { true }
@@ -187,7 +189,7 @@ extension BrokerCore {
     }
 
     /// Largest size that one of its interests allows; nil if one of them has no limit.
-    mutating func sizeLimit(of flight: Int32) -> Int? {
+    mutating func sizeLimit(of flight: Handle<Flight>) -> Int? {
         guard !flights[flight].isRevalidation else { return nil }
         var largest: Int? = 0
         forEachInterest(of: flight) { core, interest in
@@ -205,7 +207,7 @@ extension BrokerCore {
     // MARK: Liveness of workers
 
     /// Starts the heartbeat timer of a worker with transfers, unless it runs.
-    mutating func watch(_ worker: Int32, now: Tick) {
+    mutating func watch(_ worker: Handle<WorkerSession>, now: Tick) {
         if let end = workers.watch(worker, now: now) { setTimer(end, .heartbeat(workers[worker].id)) }
     }
 
@@ -228,7 +230,7 @@ extension BrokerCore {
     }
 
     /// Disconnects a user's own worker that did not answer a PING in time, or has the shell kill a child process.
-    mutating func end(silent worker: Int32, now: Tick) {
+    mutating func end(silent worker: Handle<WorkerSession>, now: Tick) {
         guard workers[worker].isOwn else {
             actions.append(.worker(.kill(workers[worker].id)))
             return

@@ -4,7 +4,7 @@ internal import EarshotWire
 /// Requests: acceptance, the flights that they join or begin, and changes of class.
 extension BrokerCore {
     /// Handles a FETCH: accepts a new request, repeats a listed one, or refuses it.
-    mutating func fetchRequested(_ fetch: Fetch, _ body: RequestBody?, by client: Int32, now: Tick) {
+    mutating func fetchRequested(_ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: Tick) {
         if fetch.options.delivery == .inline, fetch.options.maxBytes ?? .max > workerLimits.inlineBytes {
             var limited = fetch
             limited.options.maxBytes = workerLimits.inlineBytes
@@ -60,7 +60,7 @@ extension BrokerCore {
     }
 
     /// Removes all requests of a handler for the new one of the same client.
-    private mutating func replaceRequests(of id: HandlerID, by client: Int32) {
+    private mutating func replaceRequests(of id: HandlerID, by client: Handle<ClientSession>) {
         if let handler = handlers.number(of: key(id, of: client)) { _ = removeAll(of: handler, by: client) }
         withdraw(from: client) { $0 == id }
     }
@@ -75,12 +75,14 @@ extension BrokerCore {
         return nil
     }
 
-    private func hasRoomToSubscribe(_ client: Int32) -> Bool {
+    private func hasRoomToSubscribe(_ client: Handle<ClientSession>) -> Bool {
         handlers.subscriptionCount(of: client) < limits.subscriptionsPerClient
     }
 
     /// Handles a repeated FETCH of a listed request, as sent after a reconnection. The newest sender becomes the owner.
-    private mutating func askedAgain(_ interest: Int32, _ fetch: Fetch, _ fingerprint: UInt64, by client: Int32) {
+    private mutating func askedAgain(
+        _ interest: Handle<Interest>, _ fetch: Fetch, _ fingerprint: UInt64, by client: Handle<ClientSession>
+    ) {
         guard interests[interest].fingerprint == fingerprint else {
             refuse(client, "id-in-use", "this ID is taken by a request that is not settled yet", .fetch(fetch))
             return
@@ -99,7 +101,9 @@ extension BrokerCore {
     }
 
     /// Makes a client the owner of an open request. A queued request goes to the end of its handler's line.
-    private mutating func transfer(_ interest: Int32, from owner: Int32, to client: Int32) {
+    private mutating func transfer(
+        _ interest: Handle<Interest>, from owner: Handle<ClientSession>, to client: Handle<ClientSession>
+    ) {
         let waits = queue.contains(interest)
         queue.remove(interest)
         ownerChains.remove(interest, from: &clients[owner].owned)
@@ -116,8 +120,9 @@ extension BrokerCore {
     ///     an earlier broker stored.
     ///   - hash: `hash(_:of:)` of its ID.
     mutating func list(
-        _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Int32, _ client: Int32?, _ hash: UInt32, now: Tick
-    ) -> Int32 {
+        _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Handle<HandlerEntry>, _ client: Handle<ClientSession>?,
+        _ hash: UInt32, now: Tick
+    ) -> Handle<Interest> {
         let owner = fetch.options.isOwned ? client : nil
         let interest = interests.insert(
             Interest(
@@ -146,7 +151,7 @@ extension BrokerCore {
     ///
     /// - Returns: the reason if the request is refused.
     private mutating func join(
-        _ interest: Int32, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
+        _ interest: Handle<Interest>, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> Refusal? {
         if let code = refusal(of: interest) { return Refusal(code: code) }
         do throws(Refusal) {
@@ -167,7 +172,7 @@ extension BrokerCore {
 
     /// Failure code at a limit on the number of requests, or while the broker admits none; nil if the request is accepted.
     @inline(__always)
-    func refusal(of interest: Int32) -> FailureCode? {
+    func refusal(of interest: Handle<Interest>) -> FailureCode? {
         guard !isDraining, limits.isAdmitting else { return .stopping }
         guard ledger.requests.pending <= limits.requests else { return .queueFull }
         if let owner = interests[interest].owner,
@@ -188,7 +193,7 @@ extension BrokerCore {
     }
 
     /// Validates a FETCH and makes the request for the server or the cache.
-    mutating func prepared(_ fetch: Fetch, for handler: Int32) throws(Refusal) -> HTTPRequest {
+    mutating func prepared(_ fetch: Fetch, for handler: Handle<HandlerEntry>) throws(Refusal) -> HTTPRequest {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
             url = try FetchURL(fetch.url, hosts: facilities.hosts)
@@ -230,7 +235,8 @@ extension BrokerCore {
     ///
     /// - Parameter client: sender, whose budget a new flight's head counts against.
     mutating func wait(
-        _ interest: Int32, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?, of client: ClientID
+        _ interest: Handle<Interest>, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?,
+        of client: ClientID
     ) {
         let flight = openFlight(
             request, redirect: request.url.isHTTP ? options.redirect : .manual,
@@ -247,9 +253,10 @@ extension BrokerCore {
     ///   - pool: pool of a new flight.
     ///   - isAlone: whether to begin a new flight that no other request can join.
     mutating func openFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, in pool: Int32 = WorkerPool.web, partition: String?,
+        _ request: HTTPRequest, redirect: RedirectMode, in pool: Handle<WorkerPool> = WorkerPool.web,
+        partition: String?,
         isAlone: Bool, body: BodyID?, mode: CacheMode
-    ) -> (number: Int32, isNew: Bool) {
+    ) -> (number: Handle<Flight>, isNew: Bool) {
         let key = FlightKey(
             request, redirect: redirect, partition: partition, alone: isAlone ? flights.nextID : nil, mode: mode)
         if !handlers.purging.isEmpty, let flight = flights.joinable(key) ?? flights.laxer(key) {
@@ -269,9 +276,10 @@ extension BrokerCore {
 
     /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.
     mutating func beginFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, in pool: Int32 = WorkerPool.web, partition: String?,
+        _ request: HTTPRequest, redirect: RedirectMode, in pool: Handle<WorkerPool> = WorkerPool.web,
+        partition: String?,
         _ key: FlightKey, isAlone: Bool, body: BodyID?
-    ) -> Int32 {
+    ) -> Handle<Flight> {
         let scope = scopeNumber(of: request, in: pool)
         governor.flightJoined(scope)
         let flight = flights.begin(
@@ -284,23 +292,26 @@ extension BrokerCore {
 
     /// The request with this ID while the ID is taken.
     @inline(__always)
-    func listedInterest(_ request: RequestID, of handler: Int32) -> Int32? {
+    func listedInterest(_ request: RequestID, of handler: Handle<HandlerEntry>) -> Handle<Interest>? {
         listedInterest(request, of: handler, hash(request, of: handler))
     }
 
     /// - Parameter hash: `hash(_:of:)` of the ID.
     @inline(__always)
-    func listedInterest(_ request: RequestID, of handler: Int32, _ hash: UInt32) -> Int32? {
+    func listedInterest(_ request: RequestID, of handler: Handle<HandlerEntry>, _ hash: UInt32) -> Handle<Interest>? {
         requestNumbers.find(hash) { interests[$0].handler == handler && interests[$0].request == request }
     }
 
     @inline(__always)
-    func hash(_ request: RequestID, of handler: Int32) -> UInt32 {
-        NumberHash.of(UInt64(truncatingIfNeeded: request.description.hashValue), UInt64(UInt32(bitPattern: handler)))
+    func hash(_ request: RequestID, of handler: Handle<HandlerEntry>) -> UInt32 {
+        NumberHash.of(
+            UInt64(truncatingIfNeeded: request.description.hashValue), UInt64(UInt32(bitPattern: handler.number)))
     }
 
     /// Adds an interest to a flight: into the queue, or to its running attempt.
-    private mutating func attach(_ interest: Int32, to flight: Int32, _ options: Fetch.Options, joined: Bool) {
+    private mutating func attach(
+        _ interest: Handle<Interest>, to flight: Handle<Flight>, _ options: Fetch.Options, joined: Bool
+    ) {
         interests[interest].flight = flight
         interests[interest].isShared = joined
         flights.attach(interest, to: flight)
@@ -320,7 +331,7 @@ extension BrokerCore {
     }
 
     /// Raises timeout and retries of a flight, and of the flights it was redirected to, to those of its newest request.
-    private mutating func loosen(_ flight: Int32, _ options: Fetch.Options) {
+    private mutating func loosen(_ flight: Handle<Flight>, _ options: Fetch.Options) {
         var next = flight
         while true {
             flights[next].timeoutMilliseconds = max(
@@ -333,7 +344,7 @@ extension BrokerCore {
     }
 
     /// Raises the size limit of a running attempt to that of its newest request.
-    mutating func raise(_ flight: Int32, at worker: Int32, to maxBytes: Int?) {
+    mutating func raise(_ flight: Handle<Flight>, at worker: Handle<WorkerSession>, to maxBytes: Int?) {
         let attempt = attempt(of: flight)
         guard workers.raise(attempt, to: maxBytes, at: worker) else { return }
         actions.append(.worker(.send(workers[worker].id, .raise(attempt, maxBytes: maxBytes))))
@@ -341,7 +352,7 @@ extension BrokerCore {
 
     /// The last of the redirects of an open request's flight.
     @inline(__always)
-    func leaf(ofOpen interest: Int32) -> Int32 {
+    func leaf(ofOpen interest: Handle<Interest>) -> Handle<Flight> {
         guard let flight = interests[interest].flight else {
             preconditionFailure("request \(interest) is \(interests[interest].phase) and has no flight")
         }
@@ -349,7 +360,7 @@ extension BrokerCore {
     }
 
     /// Queues an interest for a flight in phase `queued`: its own flight, or the end of its chain of redirects.
-    mutating func enqueue(_ interest: Int32, for leaf: Int32, first: Bool = false) {
+    mutating func enqueue(_ interest: Handle<Interest>, for leaf: Handle<Flight>, first: Bool = false) {
         // Suspects wait in a list of their pool instead.
         guard !flights[leaf].isSuspect else { return }
         let record = interests[interest]
@@ -361,7 +372,7 @@ extension BrokerCore {
     }
 
     /// Calls `body` for each interest in a flight and in the flights redirected to it. O(interests).
-    mutating func forEachInterest(of flight: Int32, _ body: (inout BrokerCore, Int32) -> Void) {
+    mutating func forEachInterest(of flight: Handle<Flight>, _ body: (inout BrokerCore, Handle<Interest>) -> Void) {
         // A shortcut without an array: most flights have one interest.
         if let only = flights.onlyInterest(of: flight) {
             body(&self, only)
@@ -371,7 +382,7 @@ extension BrokerCore {
     }
 
     /// Queues a flight and its interests for the next attempt, unless it adopts one.
-    mutating func enqueue(flight: Int32, first: Bool = false) {
+    mutating func enqueue(flight: Handle<Flight>, first: Bool = false) {
         guard !adopts(flight) else { return }
         flights.enter(.queued, flight)
         guard !flights[flight].isSuspect else {
@@ -389,7 +400,7 @@ extension BrokerCore {
     /// - Parameters:
     ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
     ///   - message: the message that removed its last request; nil if none did.
-    mutating func dropIfUnwanted(_ flight: Int32, isAtOnce: Bool = true, by message: MessageMark? = nil) {
+    mutating func dropIfUnwanted(_ flight: Handle<Flight>, isAtOnce: Bool = true, by message: MessageMark? = nil) {
         guard !flights[flight].isWanted else { return }
         switch flights[flight].phase {
         case .asking, .queued, .backingOff: break
@@ -406,7 +417,7 @@ extension BrokerCore {
     }
 
     /// Frees a flight's record, its key, and everything that it holds.
-    mutating func forget(_ flight: Int32) {
+    mutating func forget(_ flight: Handle<Flight>) {
         if let response = flights.endDeferral(of: flight)?.outcome?.response { drop(response) }
         putPartAside(of: flight)
         dropCachePlan(of: flight)
@@ -423,7 +434,7 @@ extension BrokerCore {
     /// Handles PRIORITY: changes the class of an open request and its place in the queue. The class of a running
     /// transfer stays.
     mutating func priorityRequested(
-        _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Int32
+        _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Handle<ClientSession>
     ) {
         guard let number = handlers.number(of: key(handler, of: client)),
             let interest = listedInterest(request, of: number)

@@ -20,11 +20,11 @@ struct Flight {
         /// Waits for a lookup in the cache, or for a body to be read from it.
         case asking
         case queued
-        case running(worker: Int32)
+        case running(worker: Handle<WorkerSession>)
         /// Waits for its next attempt until the end of its pause.
         case backingOff
         /// Was redirected, and waits for the outcome of the child flight.
-        case following(child: Int32)
+        case following(child: Handle<Flight>)
         /// Has its outcome, which its deferred cancellation keeps for a request that may rejoin it.
         case ended
     }
@@ -67,11 +67,11 @@ struct Flight {
     /// Hash of its key.
     let keyHash: UInt32
     /// Its origin, separately for each set of credentials.
-    var scope: Int32
+    var scope: Handle<OriginScope>
     /// Requests that wait for it directly.
-    var interests = Chain()
+    var interests = Chain<Interest>()
     /// Flights that were redirected to it.
-    var parents = Chain()
+    var parents = Chain<Flight>()
     /// Longest timeout that one of its interests allows.
     var timeoutMilliseconds: UInt32 = 0
     /// Attempts assigned to workers.
@@ -173,7 +173,8 @@ extension Flight {
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
     /// - Parameter key: the `FlightKey` of the other arguments.
     init(
-        id: UInt64, request: HTTPRequest, redirect: RedirectMode, partition: String?, key: FlightKey, scope: Int32,
+        id: UInt64, request: HTTPRequest, redirect: RedirectMode, partition: String?, key: FlightKey,
+        scope: Handle<OriginScope>,
         isAlone: Bool, body: BodyID?
     ) {
         let isPlain = key.variant.isEmpty && key.mode == .default
@@ -188,6 +189,6 @@ extension Flight {
 /// Reference to a flight in timers and lists: its record number and its ID. The ID distinguishes it from later flights
 /// with the same number.
 public struct FlightName: Equatable, Sendable {
-    var number: Int32
+    var number: Handle<Flight>
     var id: UInt64
 }

@@ -9,22 +9,22 @@ internal import EarshotWire
 struct FlightTable {
     private var flights = Slab<Flight>()
     /// The same flights by their keys, which they hold themselves.
-    private var numbers = NumberTable()
+    private var numbers = HandleTable<Flight>()
     private var lastID: UInt64 = 0
     private(set) var counts = FlightCounts()
     /// Number of flights whose cache mode is not `default`.
     private(set) var modedCount = 0
     /// Ends of the back-offs of flights in this phase.
-    private(set) var pauses: [Int32: Tick] = [:]
+    private(set) var pauses: [Handle<Flight>: Tick] = [:]
     /// Deferred cancellations of running or ended flights without requests.
-    private(set) var deferrals: [Int32: DeferredCancellation] = [:]
-    private var interestChains = Chains()
-    private var parentChains = Chains()
+    private(set) var deferrals: [Handle<Flight>: DeferredCancellation] = [:]
+    private var interestChains = Chains<Interest>()
+    private var parentChains = Chains<Flight>()
 
     // MARK: Queries
 
     /// Facts about a flight change in place; its phase, key, requests and redirects only through the other methods.
-    subscript(flight: Int32) -> Flight {
+    subscript(flight: Handle<Flight>) -> Flight {
         _read { yield flights[flight] }
         _modify { yield &flights[flight] }
     }
@@ -32,33 +32,33 @@ struct FlightTable {
     var count: Int { flights.count }
 
     /// Numbers of all flights. O(flights).
-    var indices: [Int32] { flights.indices }
+    var indices: [Handle<Flight>] { flights.indices }
 
-    func contains(_ flight: Int32) -> Bool { flights.contains(flight) }
+    func contains(_ flight: Handle<Flight>) -> Bool { flights.contains(flight) }
 
     /// ID of the next new flight.
     var nextID: UInt64 { lastID + 1 }
 
     /// Number of the flight with this name; nil if the flight has ended.
     @inline(__always)
-    func number(of name: FlightName) -> Int32? {
+    func number(of name: FlightName) -> Handle<Flight>? {
         flights.contains(name.number) && flights[name.number].id == name.id ? name.number : nil
     }
 
-    func name(of flight: Int32) -> FlightName { FlightName(number: flight, id: flights[flight].id) }
+    func name(of flight: Handle<Flight>) -> FlightName { FlightName(number: flight, id: flights[flight].id) }
 
     /// The flight with exactly this key; nil if there is none.
     @inline(__always)
-    func number(of key: FlightKey) -> Int32? { numbers.find(key.hash) { flights[$0].has(key) } }
+    func number(of key: FlightKey) -> Handle<Flight>? { numbers.find(key.hash) { flights[$0].has(key) } }
 
     /// The flight that a request with this key joins; nil if it needs a new one.
     @inline(__always)
-    func joinable(_ key: FlightKey) -> Int32? {
+    func joinable(_ key: FlightKey) -> Handle<Flight>? {
         if let flight = number(of: key) { return flight }
         return modedCount > 0 || key.mode != .default ? stricter(than: key) : nil
     }
 
-    private func stricter(than key: FlightKey) -> Int32? {
+    private func stricter(than key: FlightKey) -> Handle<Flight>? {
         for mode in key.mode.stricter {
             var stricter = key
             stricter.mode = mode
@@ -71,7 +71,7 @@ struct FlightTable {
     /// The flight of mode `default` that a request of mode `explicit` can still join. The cache has not answered that
     /// flight, so an origin will.
     @inline(__always)
-    func laxer(_ key: FlightKey) -> Int32? {
+    func laxer(_ key: FlightKey) -> Handle<Flight>? {
         guard key.mode == .explicit else { return nil }
         var laxer = key
         laxer.mode = .default
@@ -85,7 +85,7 @@ struct FlightTable {
 
     /// The flight that is or will be fetched for this one: the end of its chain of redirects.
     @inline(__always)
-    func leaf(of flight: Int32) -> Int32 {
+    func leaf(of flight: Handle<Flight>) -> Handle<Flight> {
         var flight = flight
         while case .following(let child) = flights[flight].phase { flight = child }
         return flight
@@ -93,22 +93,24 @@ struct FlightTable {
 
     /// The only request of a flight, counted with redirects to it; nil if there are none or several.
     @inline(__always)
-    func onlyInterest(of flight: Int32) -> Int32? {
+    func onlyInterest(of flight: Handle<Flight>) -> Handle<Interest>? {
         flights[flight].parents.isEmpty ? flights[flight].interests.onlyMember : nil
     }
 
     /// Requests that wait for a flight, then those of the flights redirected to it. O(requests).
-    func interests(of flight: Int32) -> [Int32] {
+    func interests(of flight: Handle<Flight>) -> [Handle<Interest>] {
         var found = interestChains.members(of: flights[flight].interests)
         for parent in parents(of: flight) { found += interests(of: parent) }
         return found
     }
 
     /// Requests that wait for this flight, without those of flights redirected to it. O(requests).
-    func ownInterests(of flight: Int32) -> [Int32] { interestChains.members(of: flights[flight].interests) }
+    func ownInterests(of flight: Handle<Flight>) -> [Handle<Interest>] {
+        interestChains.members(of: flights[flight].interests)
+    }
 
     /// The first request of a flight or of the flights redirected to it; nil if only the cache has an interest in it.
-    func firstInterest(of flight: Int32) -> Int32? {
+    func firstInterest(of flight: Handle<Flight>) -> Handle<Interest>? {
         var flight = flight
         while flights[flight].interests.isEmpty {
             guard let parent = flights[flight].parents.first else { return nil }
@@ -118,13 +120,13 @@ struct FlightTable {
     }
 
     /// Flights redirected to this one.
-    func parents(of flight: Int32) -> [Int32] {
+    func parents(of flight: Handle<Flight>) -> [Handle<Flight>] {
         flights[flight].parents.isEmpty ? [] : parentChains.members(of: flights[flight].parents)
     }
 
     /// Requests whose redirects led to a flight that no other request can join. Needed to detect a loop; loops of
     /// shared flights are detected when they meet. At most as many as a flight may have redirects.
-    func ancestors(of flight: Int32) -> [HTTPRequest] {
+    func ancestors(of flight: Handle<Flight>) -> [HTTPRequest] {
         var found: [HTTPRequest] = []
         var next = flight
         while let parent = flights[next].parents.first {
@@ -137,7 +139,7 @@ struct FlightTable {
     /// Flights that exceed the hop limit because `flight` was redirected: that flight itself, or ancestors that wait
     /// for it. Their own ancestors are not listed. Flights beyond the limit leave their chain at once, so chains stay
     /// short enough for recursion.
-    func tooFar(_ flight: Int32, hops: Int) -> [Int32] {
+    func tooFar(_ flight: Handle<Flight>, hops: Int) -> [Handle<Flight>] {
         var distance = 0
         var next = flight
         while case .following(let child) = flights[next].phase {
@@ -156,10 +158,11 @@ struct FlightTable {
 
     /// Inserts a new flight in phase `queued`, without interests. Its key must name no other flight.
     mutating func begin(
-        _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey, scope: Int32,
+        _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey,
+        scope: Handle<OriginScope>,
         isAlone: Bool,
         body: BodyID?
-    ) -> Int32 {
+    ) -> Handle<Flight> {
         lastID += 1
         let flight = flights.insert(
             Flight(
@@ -172,7 +175,7 @@ struct FlightTable {
     }
 
     /// Changes the phase of a flight and counts it. All changes go through here.
-    mutating func enter(_ phase: Flight.Phase, _ flight: Int32) {
+    mutating func enter(_ phase: Flight.Phase, _ flight: Handle<Flight>) {
         let last = flights[flight].phase
         flights[flight].enter(phase)
         counts[last] -= 1
@@ -181,13 +184,13 @@ struct FlightTable {
     }
 
     /// Enters `backingOff` until a time.
-    mutating func backOff(_ flight: Int32, until end: Tick) {
+    mutating func backOff(_ flight: Handle<Flight>, until end: Tick) {
         enter(.backingOff, flight)
         pauses[flight] = end
     }
 
     /// Frees a flight and its key. It must have no requests, redirects and deferred cancellation.
-    mutating func remove(_ flight: Int32) {
+    mutating func remove(_ flight: Handle<Flight>) {
         precondition(
             !flights[flight].isAwaited && deferrals[flight] == nil, "flight \(flights[flight].id) is still needed")
         numbers.remove(flight, flights[flight].keyHash)
@@ -198,7 +201,7 @@ struct FlightTable {
     }
 
     /// Gives a flight found by `laxer` the stricter mode of a request, which its redirects inherit.
-    mutating func tighten(_ flight: Int32, to key: FlightKey) {
+    mutating func tighten(_ flight: Handle<Flight>, to key: FlightKey) {
         precondition(number(of: key) == nil, "the key of flight \(flights[flight].id) is taken")
         flights[flight].takeMode(of: key)
         modedCount += 1
@@ -207,35 +210,37 @@ struct FlightTable {
     // MARK: Requests and redirects
 
     /// Adds a request that waits for a flight.
-    mutating func attach(_ interest: Int32, to flight: Int32) {
+    mutating func attach(_ interest: Handle<Interest>, to flight: Handle<Flight>) {
         interestChains.append(interest, to: &flights[flight].interests)
     }
 
     /// Removes a request that waits for a flight.
-    mutating func detach(_ interest: Int32, from flight: Int32) {
+    mutating func detach(_ interest: Handle<Interest>, from flight: Handle<Flight>) {
         interestChains.remove(interest, from: &flights[flight].interests)
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which must not lead back to it.
-    mutating func follow(_ child: Int32, by flight: Int32) {
+    mutating func follow(_ child: Handle<Flight>, by flight: Handle<Flight>) {
         precondition(leaf(of: child) != flight, "flight \(flights[flight].id) would follow itself")
         enter(.following(child: child), flight)
         parentChains.append(flight, to: &flights[child].parents)
     }
 
     /// Removes a flight from those that wait for the one that it follows. The caller ends it next.
-    mutating func unfollow(_ child: Int32, by flight: Int32) {
+    mutating func unfollow(_ child: Handle<Flight>, by flight: Handle<Flight>) {
         parentChains.remove(flight, from: &flights[child].parents)
     }
 
     /// Detaches all requests of a flight and of the flights redirected to it.
     ///
     /// - Returns: the requests, and those flights. The caller next removes them in this order, and then `flight`.
-    mutating func detachAll(from flight: Int32) -> (interests: [Int32], redirected: [Int32]) {
+    mutating func detachAll(from flight: Handle<Flight>) -> (
+        interests: [Handle<Interest>], redirected: [Handle<Flight>]
+    ) {
         var waiting = interestChains.members(of: flights[flight].interests)
         for interest in waiting { interestChains.remove(interest, from: &flights[flight].interests) }
         // Most flights have none, so that the empty array needs no memory.
-        var redirected: [Int32] = []
+        var redirected: [Handle<Flight>] = []
         for parent in parents(of: flight) {
             parentChains.remove(parent, from: &flights[flight].parents)
             let more = detachAll(from: parent)
@@ -249,7 +254,7 @@ struct FlightTable {
     // MARK: Deferred cancellation
 
     /// Defers the cancellation of a flight without requests. An outcome that is kept already stays.
-    mutating func deferCancellation(of flight: Int32, by message: MessageMark?) {
+    mutating func deferCancellation(of flight: Handle<Flight>, by message: MessageMark?) {
         precondition(!flights[flight].isAwaited, "flight \(flights[flight].id) has requests")
         deferrals[flight] = DeferredCancellation(message: message, outcome: deferrals[flight]?.outcome)
     }
@@ -257,7 +262,7 @@ struct FlightTable {
     /// Keeps the outcome of a flight whose cancellation is deferred, and enters `ended`.
     ///
     /// - Returns: false if the flight has requests, or no deferred cancellation.
-    mutating func keep(_ outcome: Outcome, of flight: Int32) -> Bool {
+    mutating func keep(_ outcome: Outcome, of flight: Handle<Flight>) -> Bool {
         guard !deferrals.isEmpty, !flights[flight].isAwaited, deferrals[flight] != nil else { return false }
         deferrals[flight]?.outcome = outcome
         enter(.ended, flight)
@@ -267,7 +272,7 @@ struct FlightTable {
     /// Ends a deferral, because the flight was rejoined or ends.
     ///
     /// - Returns: the deferral; nil if there was none.
-    mutating func endDeferral(of flight: Int32) -> DeferredCancellation? { deferrals.drop(flight) }
+    mutating func endDeferral(of flight: Handle<Flight>) -> DeferredCancellation? { deferrals.drop(flight) }
 
     // MARK: Memory
 

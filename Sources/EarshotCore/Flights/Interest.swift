@@ -73,13 +73,13 @@ struct Interest {
     let fingerprint: UInt64
     /// Distinguishes this record, in timers, from earlier ones with the same number.
     var serial: UInt64
-    let handler: Int32
+    let handler: Handle<HandlerEntry>
     /// Client that owns the request; nil if the request belongs to its handler, or if the owner's own delivery is
     /// settled.
-    @OptionalNumber var owner: Int32?
-    @OptionalNumber var flight: Int32? = nil
-    @OptionalNumber var outcome: Int32? = nil
-    @OptionalNumber var extras: Int32? = nil
+    @OptionalHandle var owner: Handle<ClientSession>?
+    @OptionalHandle var flight: Handle<Flight>? = nil
+    @OptionalHandle var outcome: Handle<Outcome>? = nil
+    @OptionalHandle var extras: Handle<Interest.Extras>? = nil
     /// Number of deliveries neither acknowledged nor lost.
     var outstanding: Int32 = 0
     var priority: PriorityClass

@@ -7,9 +7,9 @@ internal import EarshotWire
 struct RequestHeads: Equatable {
     /// Holder of a head.
     enum Holder: Hashable {
-        case flight(Int32)
+        case flight(Handle<Flight>)
         /// A durable request that is being written, by its interest.
-        case entering(Int32)
+        case entering(Handle<Interest>)
     }
 
     /// Bytes of each head that are not counted, so that ordinary requests cost no entry.
@@ -41,7 +41,7 @@ struct RequestHeads: Equatable {
     func bytes(of client: ClientID) -> Int { byClient[client] ?? 0 }
 
     /// Client that sent the head held by a flight; nil if the head is not counted.
-    func client(of flight: Int32) -> ClientID? { entries[.flight(flight)]?.client }
+    func client(of flight: Handle<Flight>) -> ClientID? { entries[.flight(flight)]?.client }
 
     /// Adds a head. A head of at most `freeBytes` costs nothing.
     mutating func add(_ bytes: Int, for holder: Holder, of client: ClientID) {

@@ -15,7 +15,9 @@ extension BrokerCore {
     }
 
     /// Returns the position of the latest message of a client.
-    func mark(of client: Int32) -> MessageMark { MessageMark(client: clients[client].id, heard: clients[client].heard) }
+    func mark(of client: Handle<ClientSession>) -> MessageMark {
+        MessageMark(client: clients[client].id, heard: clients[client].heard)
+    }
 
     /// Cancels flights whose wait is over, and settles rejoined requests with outcomes kept for them. O(deferred
     /// cancellations).
@@ -48,7 +50,7 @@ extension BrokerCore {
     }
 
     /// Settles a rejoined flight with its kept outcome. Fetches again if the body has the wrong form.
-    private mutating func rejoined(_ flight: Int32, _ outcome: Outcome, now: Tick) {
+    private mutating func rejoined(_ flight: Handle<Flight>, _ outcome: Outcome, now: Tick) {
         if let response = outcome.response, !isAsWished(response, for: flight) {
             // The shell makes the other form of a body only when the response arrives.
             drop(response)

@@ -24,7 +24,7 @@ extension BrokerCore {
     /// subscribed to its name.
     ///
     /// - Returns: number of requests that had not ended.
-    mutating func beginPurge(of handler: Int32, by client: Int32) -> Int {
+    mutating func beginPurge(of handler: Handle<HandlerEntry>, by client: Handle<ClientSession>) -> Int {
         let count = handlers[handler].requests.pending
         let listeners = listeners(of: handler).filter { $0 != client }
         ledger.requests.pending -= count
@@ -61,7 +61,7 @@ extension BrokerCore {
 
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many. Requests
     /// whose transfers run go first.
-    mutating func depart(_ client: Int32, now: Tick) {
+    mutating func depart(_ client: Handle<ClientSession>, now: Tick) {
         clients[client].deliveries.end()
         var budget = max(limits.departuresPerPass, 1)
         if Int(clients[client].owned.count) > budget {
@@ -73,7 +73,7 @@ extension BrokerCore {
 
     /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget
     /// that is left means that nothing of the session is left.
-    private mutating func goOnDeparting(_ client: Int32, _ budget: inout Int, now: Tick) {
+    private mutating func goOnDeparting(_ client: Handle<ClientSession>, _ budget: inout Int, now: Tick) {
         while budget > 0, let subtree = handlers.lastSubtree(of: client) {
             budget -= max(1, unsubscribe(client, fromSubtree: subtree, now: now))
         }
@@ -94,16 +94,16 @@ extension BrokerCore {
     }
 
     /// Returns the flight of a name without its purged requests; nil if it has ended, perhaps with the last of them.
-    mutating func settledFlight(_ name: FlightName) -> Int32? {
+    mutating func settledFlight(_ name: FlightName) -> Handle<Flight>? {
         guard let flight = flights.number(of: name) else { return nil }
         settlePurges(of: flight)
         return flights.number(of: name)
     }
 
     /// Removes purged requests from a flight, its redirects and the flights that they follow. The flight may end.
-    mutating func settlePurges(of flight: Int32) {
+    mutating func settlePurges(of flight: Handle<Flight>) {
         guard !handlers.purging.isEmpty else { return }
-        var unwanted: [Int32] = []
+        var unwanted: [Handle<Interest>] = []
         forEachInterest(of: flight) { core, interest in
             if core.isPurged(interest) { unwanted.append(interest) }
         }
@@ -119,7 +119,7 @@ extension BrokerCore {
     }
 
     /// Removes the unwanted requests of a flight that precede its first wanted one, up to a limit. The flight may end.
-    private mutating func removeFirst(of name: FlightName, isUnwanted: (BrokerCore, Int32) -> Bool) {
+    private mutating func removeFirst(of name: FlightName, isUnwanted: (BrokerCore, Handle<Interest>) -> Bool) {
         for _ in 0..<Self.mostFirstRemovals {
             guard let flight = flights.number(of: name), let first = flights.firstInterest(of: flight),
                 isUnwanted(self, first)
@@ -136,7 +136,9 @@ extension BrokerCore {
     /// anything about the next one. O(purges under the handler's name).
     ///
     /// - Parameter client: number of a client that gets no `FAILED … removed` for it.
-    mutating func settlePurges(of request: RequestID, _ handler: HandlerKey, withdrawnBy client: Int32? = nil) {
+    mutating func settlePurges(
+        of request: RequestID, _ handler: HandlerKey, withdrawnBy client: Handle<ClientSession>? = nil
+    ) {
         guard !handlers.purging.isEmpty else { return }
         for number in handlers.purging(handler) {
             guard let interest = listedInterest(request, of: number) else { continue }
@@ -146,7 +148,7 @@ extension BrokerCore {
 
     /// Withdraws the terminals that purges under these names would append for a client. A client hears handlers of its
     /// principal only, so names suffice.
-    mutating func withdrawPurges(from client: Int32, where isMeant: (HandlerID) -> Bool) {
+    mutating func withdrawPurges(from client: Handle<ClientSession>, where isMeant: (HandlerID) -> Bool) {
         guard clients[client].deliveries.announced > 0 else { return }
         let wasClosed = isClosed(client)
         for handler in handlers.purging where isMeant(handlers[handler].id) {
@@ -162,12 +164,12 @@ extension BrokerCore {
 
     /// Whether the handler of a request was removed, so that the request only waits for its purge.
     @inline(__always)
-    func isPurged(_ interest: Int32) -> Bool { !handlers[interests[interest].handler].isNamed }
+    func isPurged(_ interest: Handle<Interest>) -> Bool { !handlers[interests[interest].handler].isNamed }
 
     // MARK: Steps
 
     /// Purges one request of a removed handler. The ledger of requests already counts it as removed.
-    mutating func finishPurge(of interest: Int32, withdrawnBy client: Int32? = nil) {
+    mutating func finishPurge(of interest: Handle<Interest>, withdrawnBy client: Handle<ClientSession>? = nil) {
         let handler = interests[interest].handler
         let isEntering = interests[interest].phase == .entering
         let purge = handlers[handler].purge
@@ -201,7 +203,7 @@ extension BrokerCore {
 
     /// Removes requests with running transfers ahead of their slices, so that origins are relieved first. A transfer
     /// ends if all its requests are unwanted, up to a limit. O(running attempts).
-    private mutating func endAttempts(isUnwanted: (BrokerCore, Int32) -> Bool) {
+    private mutating func endAttempts(isUnwanted: (BrokerCore, Handle<Interest>) -> Bool) {
         var running: [FlightName] = []
         for worker in workers.indices {
             for (_, lease) in workers[worker].leasesInOrder {

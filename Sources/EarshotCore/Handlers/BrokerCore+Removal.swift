@@ -4,7 +4,7 @@ internal import EarshotWire
 /// Removal of requests. After the reply, the remover receives nothing about them.
 extension BrokerCore {
     /// Handles CANCEL: ends one request. Replies even if there is none.
-    mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Int32) {
+    mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
         let key = key(handler, of: client)
         if let number = handlers.number(of: key),
             let interest = listedInterest(request, of: number)
@@ -17,7 +17,7 @@ extension BrokerCore {
     }
 
     /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them.
-    mutating func removalRequested(_ pattern: HandlerPattern, by client: Int32, now: Tick) {
+    mutating func removalRequested(_ pattern: HandlerPattern, by client: Handle<ClientSession>, now: Tick) {
         var count = 0
         for handler in handlers.matching(pattern, of: clients[client].principal) {
             let key = handlers[handler].key
@@ -32,7 +32,7 @@ extension BrokerCore {
     /// Removes all requests of a handler, in slices if there are many.
     ///
     /// - Returns: number of requests that had not ended.
-    mutating func removeAll(of handler: Int32, by client: Int32) -> Int {
+    mutating func removeAll(of handler: Handle<HandlerEntry>, by client: Handle<ClientSession>) -> Int {
         // A few requests cost less to purge now than a purge record.
         let isMuch = Int(handlers[handler].interests.count) > max(handlers.purgeBudget, limits.purgesPerPass / 64)
         if isMuch { return beginPurge(of: handler, by: client) }
@@ -51,7 +51,7 @@ extension BrokerCore {
     ///
     /// - Returns: whether the request had not ended.
     @discardableResult
-    mutating func removeInterest(_ interest: Int32, by client: Int32?) -> Bool {
+    mutating func removeInterest(_ interest: Handle<Interest>, by client: Handle<ClientSession>?) -> Bool {
         guard !isPurged(interest) else {
             finishPurge(of: interest)
             return false
@@ -78,7 +78,7 @@ extension BrokerCore {
     /// cancelled later.
     ///
     /// - Parameter message: the message that removes the request; nil if none does.
-    mutating func detach(_ interest: Int32, by message: MessageMark? = nil) {
+    mutating func detach(_ interest: Handle<Interest>, by message: MessageMark? = nil) {
         queue.remove(interest)
         guard let flight = interests[interest].flight else { return }
         interests[interest].flight = nil
@@ -94,7 +94,7 @@ extension BrokerCore {
     }
 
     /// Frees a request's ID.
-    mutating func unlist(_ interest: Int32) {
+    mutating func unlist(_ interest: Handle<Interest>) {
         guard interests[interest].isListed else { return }
         interests[interest].isListed = false
         forgetDurable(interest)
@@ -104,7 +104,7 @@ extension BrokerCore {
     }
 
     /// Moves a request from pending to its result in both ledgers, and removes it from its owner's open requests.
-    mutating func account(_ interest: Int32, _ change: (inout Ledger.Requests) -> Void) {
+    mutating func account(_ interest: Handle<Interest>, _ change: (inout Ledger.Requests) -> Void) {
         let (handler, owner) = (interests[interest].handler, interests[interest].owner)
         ledger.requests.pending -= 1
         change(&ledger.requests)

@@ -20,29 +20,29 @@ struct HandlerEntry {
     }
 
     let id: HandlerID
-    let root: Int32
+    let root: Handle<RootEntry>
     /// Number of the principal that it belongs to.
-    let principal: Int32
+    let principal: Handle<Principal>
     private(set) var phase = Phase.named
     /// Requests whose IDs are taken, in the order of their arrival.
-    var interests = Chain()
+    var interests = Chain<Interest>()
     /// Number of requests and waiting terminals that refer to this record.
     var references = 0
     /// Numbers of the clients subscribed to exactly this handler.
-    var subscribers: [Int32] = []
+    var subscribers: [Handle<ClientSession>] = []
     /// Number of its open requests per owner.
     var owners = OwnerCounts()
     /// Number of open requests that belong to the handler itself.
     var ownRequests = 0
     /// Durable requests whose outcomes are on disk, waiting for a listener.
-    var resting = Chain()
+    var resting = Chain<Interest>()
     /// Number of outcomes held until there is a listener.
     var held = 0
     /// Epoch without listeners, which its grace timer names; nil while it has a listener.
     var absence: UInt64?
     var requests = Ledger.Requests()
 
-    init(_ key: HandlerKey, root: Int32) {
+    init(_ key: HandlerKey, root: Handle<RootEntry>) {
         id = key.id
         principal = key.principal
         self.root = root
@@ -76,20 +76,20 @@ struct HandlerEntry {
     }
 
     /// Adds an open request of this owner; nil for one that belongs to the handler itself.
-    mutating func ownerJoined(_ owner: Int32?) {
+    mutating func ownerJoined(_ owner: Handle<ClientSession>?) {
         if let owner { owners.add(1, for: owner) } else { ownRequests += 1 }
     }
 
     /// Moves a request of this owner from pending to its result.
     @inline(__always)
-    mutating func requestEnded(owner: Int32?, _ change: (inout Ledger.Requests) -> Void) {
+    mutating func requestEnded(owner: Handle<ClientSession>?, _ change: (inout Ledger.Requests) -> Void) {
         requests.pending -= 1
         change(&requests)
         ownerLeft(owner)
     }
 
     /// Removes an open request of this owner.
-    mutating func ownerLeft(_ owner: Int32?) {
+    mutating func ownerLeft(_ owner: Handle<ClientSession>?) {
         if let owner { owners.add(-1, for: owner) } else { ownRequests -= 1 }
     }
 }
@@ -105,7 +105,7 @@ struct RootEntry {
 /// Handlers and subtrees that one client is subscribed to.
 struct Subscriptions: Equatable {
     /// Numbers of the handlers.
-    var handlers: Set<Int32> = []
+    var handlers: Set<Handle<HandlerEntry>> = []
     var subtrees: OrderedSet<HandlerKey> = []
 
     var count: Int { handlers.count + subtrees.count }

@@ -3,11 +3,11 @@ internal import EarshotWire
 /// Name of a handler in the namespace of its principal. Equal names of two principals are different handlers.
 struct HandlerKey: Hashable {
     /// Number of the principal.
-    let principal: Int32
+    let principal: Handle<Principal>
     let id: HandlerID
 
     @inline(__always)
-    init(_ principal: Int32, _ id: HandlerID) {
+    init(_ principal: Handle<Principal>, _ id: HandlerID) {
         self.principal = principal
         self.id = id
     }

@@ -12,21 +12,21 @@ struct HandlerRegistry {
     private var handlers = Slab<HandlerEntry>()
     private var roots = Slab<RootEntry>()
     /// Named handlers.
-    private var numbers: [HandlerKey: Int32] = [:]
+    private var numbers: [HandlerKey: Handle<HandlerEntry>] = [:]
     /// The same handlers by principal, then in the byte order of their names.
-    private(set) var order = OrderedNumbers()
+    private(set) var order = OrderedHandles<HandlerEntry>()
     /// Roots by the text of their principals, see `rootText`.
-    private var rootNumbers: [String: Int32] = [:]
+    private var rootNumbers: [String: Handle<RootEntry>] = [:]
     /// Clients subscribed to all handlers below a name.
-    private var subtrees: [HandlerKey: [Int32]] = [:]
+    private var subtrees: [HandlerKey: [Handle<ClientSession>]] = [:]
     /// Subscriptions by client, for clients that have one.
-    private var subscriptions: [Int32: Subscriptions] = [:]
-    private var requestChains = Chains()
-    private var restingChains = Chains()
+    private var subscriptions: [Handle<ClientSession>: Subscriptions] = [:]
+    private var requestChains = Chains<Interest>()
+    private var restingChains = Chains<Interest>()
     /// Handlers being purged, longest ago first.
-    private(set) var purging: Deque<Int32> = []
+    private(set) var purging: Deque<Handle<HandlerEntry>> = []
     /// Handlers being purged, by their former names.
-    private var formerNumbers: [HandlerKey: [Int32]] = [:]
+    private var formerNumbers: [HandlerKey: [Handle<HandlerEntry>]] = [:]
     /// Requests of removed handlers that may still be purged in this pass; negative if removals exceeded it.
     private(set) var purgeBudget: Int
 
@@ -34,7 +34,7 @@ struct HandlerRegistry {
 
     // MARK: Queries
 
-    subscript(handler: Int32) -> HandlerEntry {
+    subscript(handler: Handle<HandlerEntry>) -> HandlerEntry {
         _read { yield handlers[handler] }
     }
 
@@ -44,7 +44,7 @@ struct HandlerRegistry {
     var namedCount: Int { numbers.count }
 
     /// Numbers of all handlers. O(handlers).
-    var indices: [Int32] { handlers.indices }
+    var indices: [Handle<HandlerEntry>] { handlers.indices }
 
     var rootCount: Int { roots.count }
 
@@ -52,20 +52,20 @@ struct HandlerRegistry {
     var subtreeCount: Int { subtrees.count }
 
     /// Clients with a subscription, in any order.
-    var subscribedClients: some Collection<Int32> { subscriptions.keys }
+    var subscribedClients: some Collection<Handle<ClientSession>> { subscriptions.keys }
 
-    func contains(_ handler: Int32) -> Bool { handlers.contains(handler) }
+    func contains(_ handler: Handle<HandlerEntry>) -> Bool { handlers.contains(handler) }
 
-    func number(of key: HandlerKey) -> Int32? { numbers[key] }
+    func number(of key: HandlerKey) -> Handle<HandlerEntry>? { numbers[key] }
 
     /// Numbers of the principals with a handler. O(handlers).
-    var principals: Set<Int32> { Set(indices.lazy.map { handlers[$0].principal }) }
+    var principals: Set<Handle<Principal>> { Set(indices.lazy.map { handlers[$0].principal }) }
 
     /// Whether a handler has this root.
     func hasRoot(_ name: String) -> Bool { rootNumbers[name] != nil }
 
     /// First segment of a handler's name, with the name of its principal; see `rootText`.
-    func rootName(of handler: Int32) -> String { roots[handlers[handler].root].name }
+    func rootName(of handler: Handle<HandlerEntry>) -> String { roots[handlers[handler].root].name }
 
     /// Text of a root, which names its cookie jar: the first segment of its handlers, after the principal and a space
     /// unless the principal is the administrator. No segment contains a space.
@@ -74,31 +74,31 @@ struct HandlerRegistry {
     }
 
     /// Position of the first handler that is not before `name` in the order of principals and names. O(log handlers).
-    func position(of name: String, _ principal: Int32) -> OrderedNumbers.Position {
+    func position(of name: String, _ principal: Handle<Principal>) -> OrderedHandles<HandlerEntry>.Position {
         order.firstPosition { precedes(name, principal, $0) }
     }
 
     /// Whether a handler is before a name of a principal in the order.
-    func precedes(_ name: String, _ principal: Int32, _ handler: Int32) -> Bool {
+    func precedes(_ name: String, _ principal: Handle<Principal>, _ handler: Handle<HandlerEntry>) -> Bool {
         let other = handlers[handler].principal
         return other == principal ? handlers[handler].id.description < name : other < principal
     }
 
     /// Existing handlers of a principal that match; those of a subtree in the byte order of their names. O(log handlers
     /// + matches).
-    func matching(_ pattern: HandlerPattern, of principal: Int32) -> [Int32] {
+    func matching(_ pattern: HandlerPattern, of principal: Handle<Principal>) -> [Handle<HandlerEntry>] {
         switch pattern {
         case .handler(let id): numbers[HandlerKey(principal, id)].map { [$0] } ?? []
         case .subtree:
-            order.numbers(from: position(of: pattern.description, principal)) {
+            order.handles(from: position(of: pattern.description, principal)) {
                 handlers[$0].principal == principal && pattern.matches(handlers[$0].id)
             }
         }
     }
 
     /// Handlers of a principal with a name, in the byte order of their names. O(log handlers + its handlers).
-    func all(of principal: Int32) -> [Int32] {
-        order.numbers(from: position(of: "", principal)) { handlers[$0].principal == principal }
+    func all(of principal: Handle<Principal>) -> [Handle<HandlerEntry>] {
+        order.handles(from: position(of: "", principal)) { handlers[$0].principal == principal }
     }
 
     /// Whether a client is subscribed to a subtree.
@@ -106,11 +106,11 @@ struct HandlerRegistry {
 
     /// Clients subscribed to a handler or to a subtree with it, each once.
     @inline(__always)
-    func subscribers(of handler: Int32) -> [Int32] {
+    func subscribers(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         subtrees.isEmpty ? handlers[handler].subscribers : allSubscribers(of: handler)
     }
 
-    private func allSubscribers(of handler: Int32) -> [Int32] {
+    private func allSubscribers(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         var all = OrderedSet(handlers[handler].subscribers)
         for prefix in handlers[handler].key.prefixes { all.formUnion(subtrees[prefix] ?? []) }
         return all.elements
@@ -119,31 +119,35 @@ struct HandlerRegistry {
     /// Whether a client is subscribed to exactly this handler. Checks the first subscriber before the set, because most
     /// handlers have only one.
     @inline(__always)
-    func isSubscribed(_ client: Int32, to handler: Int32) -> Bool {
+    func isSubscribed(_ client: Handle<ClientSession>, to handler: Handle<HandlerEntry>) -> Bool {
         handlers[handler].subscribers.first == client || subscriptions[client]?.handlers.contains(handler) == true
     }
 
     /// Handlers and subtrees of a client.
-    func subscriptions(of client: Int32) -> Subscriptions { subscriptions[client] ?? Subscriptions() }
+    func subscriptions(of client: Handle<ClientSession>) -> Subscriptions { subscriptions[client] ?? Subscriptions() }
 
     /// Any handler of a client. Holds no copy of the set, which the caller changes next.
-    func anyHandler(of client: Int32) -> Int32? { subscriptions[client]?.handlers.first }
+    func anyHandler(of client: Handle<ClientSession>) -> Handle<HandlerEntry>? { subscriptions[client]?.handlers.first }
 
     /// The newest subtree of a client.
-    func lastSubtree(of client: Int32) -> HandlerKey? { subscriptions[client]?.subtrees.last }
+    func lastSubtree(of client: Handle<ClientSession>) -> HandlerKey? { subscriptions[client]?.subtrees.last }
 
-    func subscriptionCount(of client: Int32) -> Int { subscriptions[client]?.count ?? 0 }
+    func subscriptionCount(of client: Handle<ClientSession>) -> Int { subscriptions[client]?.count ?? 0 }
 
     /// Requests of a handler whose IDs are taken, in the order of their arrival. O(requests).
-    func requests(of handler: Int32) -> [Int32] { requestChains.members(of: handlers[handler].interests) }
+    func requests(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
+        requestChains.members(of: handlers[handler].interests)
+    }
 
     /// The request of the same handler that arrived next; nil for the newest.
-    func request(after interest: Int32) -> Int32? {
+    func request(after interest: Handle<Interest>) -> Handle<Interest>? {
         requestChains.next(after: interest)
     }
 
     /// Durable requests of a handler whose outcomes are on disk. O(requests).
-    func resting(of handler: Int32) -> [Int32] { restingChains.members(of: handlers[handler].resting) }
+    func resting(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
+        restingChains.members(of: handlers[handler].resting)
+    }
 
     // MARK: Names
 
@@ -152,11 +156,15 @@ struct HandlerRegistry {
     ///
     /// - Parameter name: name of its principal; nil for the administrator.
     /// - Returns: its number, and whether it is the first handler of its root.
-    mutating func add(_ key: HandlerKey, of name: PrincipalName? = nil) -> (number: Int32, isFirstOfRoot: Bool) {
+    mutating func add(_ key: HandlerKey, of name: PrincipalName? = nil) -> (
+        number: Handle<HandlerEntry>, isFirstOfRoot: Bool
+    ) {
         add(key, rootText: Self.rootText(key.id, of: name))
     }
 
-    private mutating func add(_ key: HandlerKey, rootText name: String) -> (number: Int32, isFirstOfRoot: Bool) {
+    private mutating func add(_ key: HandlerKey, rootText name: String) -> (
+        number: Handle<HandlerEntry>, isFirstOfRoot: Bool
+    ) {
         precondition(numbers[key] == nil, "there are two handlers \(key.id)")
         let known = rootNumbers[name]
         let root = known ?? roots.insert(RootEntry(name: name))
@@ -171,7 +179,7 @@ struct HandlerRegistry {
     /// Frees a handler that is idle.
     ///
     /// - Returns: the root if no other handler has it; nil otherwise.
-    mutating func dropIfIdle(_ handler: Int32) -> String? {
+    mutating func dropIfIdle(_ handler: Handle<HandlerEntry>) -> String? {
         guard isIdle(handler) else { return nil }
         if handlers[handler].isNamed { releaseName(of: handler) }
         let root = handlers[handler].root
@@ -187,11 +195,11 @@ struct HandlerRegistry {
     /// Whether nothing refers to a handler, and no purge of it is under way. Reads one field at a time, because the
     /// compiler copies a whole record for its computed properties.
     @inline(__always)
-    private func isIdle(_ handler: Int32) -> Bool {
+    private func isIdle(_ handler: Handle<HandlerEntry>) -> Bool {
         handlers[handler].references == 0 && handlers[handler].subscribers.isEmpty && !handlers[handler].isPurging
     }
 
-    private mutating func releaseName(of handler: Int32) {
+    private mutating func releaseName(of handler: Handle<HandlerEntry>) {
         let key = handlers[handler].key
         numbers[key] = nil
         order.remove(at: position(of: key.id.description, key.principal))
@@ -200,7 +208,7 @@ struct HandlerRegistry {
     // MARK: Subscriptions
 
     /// - Returns: whether the client was not subscribed to exactly this handler.
-    mutating func subscribe(_ client: Int32, to handler: Int32) -> Bool {
+    mutating func subscribe(_ client: Handle<ClientSession>, to handler: Handle<HandlerEntry>) -> Bool {
         precondition(handlers[handler].isNamed, "handler \(handler) was removed")
         guard subscriptions[client, default: Subscriptions()].handlers.insert(handler).inserted else { return false }
         handlers[handler].subscribers.append(client)
@@ -208,7 +216,7 @@ struct HandlerRegistry {
     }
 
     /// - Returns: whether the client was subscribed. The caller calls `dropIfIdle` then.
-    mutating func unsubscribe(_ client: Int32, from handler: Int32) -> Bool {
+    mutating func unsubscribe(_ client: Handle<ClientSession>, from handler: Handle<HandlerEntry>) -> Bool {
         guard subscriptions[client]?.handlers.remove(handler) != nil else { return false }
         handlers[handler].subscribers.removeAll { $0 == client }
         dropSubscriptionsIfNone(of: client)
@@ -216,14 +224,14 @@ struct HandlerRegistry {
     }
 
     /// - Returns: whether the client was not subscribed to this subtree.
-    mutating func subscribe(_ client: Int32, toSubtree key: HandlerKey) -> Bool {
+    mutating func subscribe(_ client: Handle<ClientSession>, toSubtree key: HandlerKey) -> Bool {
         guard subscriptions[client, default: Subscriptions()].subtrees.append(key).inserted else { return false }
         subtrees[key, default: []].append(client)
         return true
     }
 
     /// - Returns: whether the client was subscribed to this subtree.
-    mutating func unsubscribe(_ client: Int32, fromSubtree key: HandlerKey) -> Bool {
+    mutating func unsubscribe(_ client: Handle<ClientSession>, fromSubtree key: HandlerKey) -> Bool {
         guard subscriptions[client]?.subtrees.remove(key) != nil else { return false }
         subtrees[key]?.removeAll { $0 == client }
         if subtrees[key]?.isEmpty == true { subtrees[key] = nil }
@@ -231,28 +239,30 @@ struct HandlerRegistry {
         return true
     }
 
-    private mutating func dropSubscriptionsIfNone(of client: Int32) {
+    private mutating func dropSubscriptionsIfNone(of client: Handle<ClientSession>) {
         if subscriptions[client]?.count == 0 { subscriptions[client] = nil }
     }
 
     /// Begins an epoch without listeners. Its grace timer names the serial.
-    mutating func awaitListener(of handler: Int32, serial: UInt64) { handlers[handler].absence = serial }
+    mutating func awaitListener(of handler: Handle<HandlerEntry>, serial: UInt64) { handlers[handler].absence = serial }
 
     /// Ends the epoch without listeners.
-    mutating func listenerCame(_ handler: Int32) { handlers[handler].absence = nil }
+    mutating func listenerCame(_ handler: Handle<HandlerEntry>) { handlers[handler].absence = nil }
 
     // MARK: Requests
 
     /// Adds a reference to a handler: an additional request or waiting terminal needs its record.
-    mutating func retain(_ handler: Int32) { handlers[handler].references += 1 }
+    mutating func retain(_ handler: Handle<HandlerEntry>) { handlers[handler].references += 1 }
 
     /// Removes a reference. The caller calls `dropIfIdle` next.
-    mutating func release(_ handler: Int32) { handlers[handler].references -= 1 }
+    mutating func release(_ handler: Handle<HandlerEntry>) { handlers[handler].references -= 1 }
 
     /// Adds a new request, and a reference.
     ///
     /// - Parameter owner: the client that owns it; nil if it belongs to the handler itself.
-    mutating func requestAdded(_ interest: Int32, to handler: Int32, owner: Int32?) {
+    mutating func requestAdded(
+        _ interest: Handle<Interest>, to handler: Handle<HandlerEntry>, owner: Handle<ClientSession>?
+    ) {
         retain(handler)
         requestChains.append(interest, to: &handlers[handler].interests)
         handlers[handler].ownerJoined(owner)
@@ -261,41 +271,45 @@ struct HandlerRegistry {
     }
 
     /// Removes a request whose ID is free.
-    mutating func requestUnlisted(_ interest: Int32, of handler: Int32) {
+    mutating func requestUnlisted(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
         requestChains.remove(interest, from: &handlers[handler].interests)
     }
 
     /// Moves a request from pending to its result.
-    mutating func requestEnded(of handler: Int32, owner: Int32?, _ change: (inout Ledger.Requests) -> Void) {
+    mutating func requestEnded(
+        of handler: Handle<HandlerEntry>, owner: Handle<ClientSession>?, _ change: (inout Ledger.Requests) -> Void
+    ) {
         handlers[handler].requestEnded(owner: owner, change)
     }
 
     /// Reverses `requestEnded` for a request that belongs to the handler itself.
-    mutating func requestReopened(of handler: Int32, _ change: (inout Ledger.Requests) -> Void) {
+    mutating func requestReopened(of handler: Handle<HandlerEntry>, _ change: (inout Ledger.Requests) -> Void) {
         handlers[handler].requests.pending += 1
         change(&handlers[handler].requests)
         handlers[handler].ownerJoined(nil)
     }
 
     /// Makes another client the owner of an open request.
-    mutating func requestTransferred(of handler: Int32, from owner: Int32, to client: Int32) {
+    mutating func requestTransferred(
+        of handler: Handle<HandlerEntry>, from owner: Handle<ClientSession>, to client: Handle<ClientSession>
+    ) {
         handlers[handler].ownerLeft(owner)
         handlers[handler].ownerJoined(client)
     }
 
     /// Counts an outcome held until there is a listener.
-    mutating func outcomeHeld(of handler: Int32) { handlers[handler].held += 1 }
+    mutating func outcomeHeld(of handler: Handle<HandlerEntry>) { handlers[handler].held += 1 }
 
     /// Counts an outcome that is not held any more.
-    mutating func outcomeReleased(of handler: Int32) { handlers[handler].held -= 1 }
+    mutating func outcomeReleased(of handler: Handle<HandlerEntry>) { handlers[handler].held -= 1 }
 
     /// Adds a durable request whose outcome is on disk only.
-    mutating func rest(_ interest: Int32, of handler: Int32) {
+    mutating func rest(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
         restingChains.append(interest, to: &handlers[handler].resting)
     }
 
     /// Removes a durable request added by `rest`.
-    mutating func endRest(_ interest: Int32, of handler: Int32) {
+    mutating func endRest(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
         restingChains.remove(interest, from: &handlers[handler].resting)
     }
 
@@ -305,7 +319,9 @@ struct HandlerRegistry {
     /// record, which is freed at once if it has no subscriber.
     ///
     /// - Parameter listeners: clients that receive a terminal for each request.
-    mutating func beginPurge(of handler: Int32, listeners: [Int32], by removal: MessageMark) {
+    mutating func beginPurge(
+        of handler: Handle<HandlerEntry>, listeners: [Handle<ClientSession>], by removal: MessageMark
+    ) {
         let count = handlers[handler].requests.pending
         handlers[handler].requests.pending = 0
         handlers[handler].requests.removed += count
@@ -326,10 +342,10 @@ struct HandlerRegistry {
     }
 
     /// Handlers being purged that had this name, in the order of their removal.
-    func purging(_ key: HandlerKey) -> [Int32] { formerNumbers[key] ?? [] }
+    func purging(_ key: HandlerKey) -> [Handle<HandlerEntry>] { formerNumbers[key] ?? [] }
 
     /// Counts a request of a handler being purged as purged.
-    mutating func requestPurged(of handler: Int32, owner: Int32?) {
+    mutating func requestPurged(of handler: Handle<HandlerEntry>, owner: Handle<ClientSession>?) {
         handlers[handler].ownerLeft(owner)
         handlers[handler].changePurge { $0.remaining -= 1 }
     }
@@ -337,7 +353,7 @@ struct HandlerRegistry {
     /// Withdraws the terminals of a purge from a client.
     ///
     /// - Returns: number of the terminals.
-    mutating func withdraw(_ client: Int32, fromPurgeOf handler: Int32) -> Int {
+    mutating func withdraw(_ client: Handle<ClientSession>, fromPurgeOf handler: Handle<HandlerEntry>) -> Int {
         guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { return 0 }
         handlers[handler].changePurge { $0.listeners.removeAll { $0 == client } }
         return purge.remaining
@@ -410,7 +426,7 @@ extension HandlerRegistry {
         check(
             numbers.count == named.count && named.allSatisfy { numbers[handlers[$0].key] == $0 },
             "12: \(named.count) handlers, \(numbers.count) names")
-        let ordered = order.numbers(from: order.start) { _ in true }
+        let ordered = order.handles(from: order.start) { _ in true }
         let isInOrder = zip(ordered, ordered.dropFirst()).allSatisfy {
             precedes(handlers[$1].id.description, handlers[$1].principal, $0)
         }
@@ -447,7 +463,7 @@ extension HandlerRegistry {
         check(subtrees.values.allSatisfy { !$0.isEmpty }, "12: a subtree without subscribers")
     }
 
-    private func checkRequests(of handler: Int32, _ check: Check) {
+    private func checkRequests(of handler: Handle<HandlerEntry>, _ check: Check) {
         let entry = handlers[handler]
         check(entry.requests.isBalanced, "10: handler \(entry.id) does not balance")
         let open = entry.owners.counts.reduce(entry.ownRequests) { $0 + $1.count }

@@ -5,9 +5,9 @@ internal import EarshotWire
 /// Its requests count as removed from the start, and its name belongs to a new record, so no lookup finds it. The
 /// requests are purged in slices, one per pass.
 struct Purge: Equatable {
-    /// Numbers of the clients that listened when it was removed, except the remover. Each receives one `FAILED …
+    /// Clients that listened when it was removed, except the remover. Each receives one `FAILED …
     /// removed` per request.
-    var listeners: [Int32]
+    var listeners: [Handle<ClientSession>]
     /// Requests that had not ended and are not purged yet.
     var remaining: Int
     /// Message that removed the handler.
@@ -16,18 +16,18 @@ struct Purge: Equatable {
 
 /// Number of open requests of a handler per owner. The single owner of most handlers needs no allocation.
 struct OwnerCounts: Equatable {
-    private var first: Int32?
+    private var first: Handle<ClientSession>?
     private var firstCount: Int32 = 0
-    private var others: [Int32: Int32]?
+    private var others: [Handle<ClientSession>: Int32]?
 
     /// Owners by number, with the number of requests of each, in any order.
-    var counts: [(owner: Int32, count: Int)] {
+    var counts: [(owner: Handle<ClientSession>, count: Int)] {
         var counts = (others ?? [:]).map { (owner: $0.key, count: Int($0.value)) }
         if let first, firstCount > 0 { counts.append((first, Int(firstCount))) }
         return counts
     }
 
-    mutating func add(_ change: Int32, for owner: Int32) {
+    mutating func add(_ change: Int32, for owner: Handle<ClientSession>) {
         if first != owner, firstCount == 0, others?[owner] == nil { first = owner }
         if first == owner {
             firstCount += change

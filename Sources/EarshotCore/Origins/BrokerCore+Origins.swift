@@ -3,15 +3,15 @@ internal import EarshotHTTP
 /// Origins: passes events to `OriginGovernor` and carries out their effects on the queue, the timers and the pools.
 extension BrokerCore {
     /// Number of the scope of a request, created if needed. The caller adds a flight to it next.
-    mutating func scopeNumber(of request: HTTPRequest, in pool: Int32) -> Int32 {
+    mutating func scopeNumber(of request: HTTPRequest, in pool: Handle<WorkerPool>) -> Handle<OriginScope> {
         let origin = originNumber(of: request.url, in: pool)
         return governor.scope(CredentialRule.standard.scope(of: request), at: origin)
     }
 
     /// Number of the origin of a URL, created if needed. Equal URLs of two pools of own workers have two origins.
-    mutating func originNumber(of url: FetchURL, in pool: Int32) -> Int32 {
+    mutating func originNumber(of url: FetchURL, in pool: Handle<WorkerPool>) -> Handle<OriginEntry> {
         var hash = UInt32(truncatingIfNeeded: url.originHash)
-        if pool != WorkerPool.web { hash = NumberHash.of(UInt64(hash), UInt64(UInt32(bitPattern: pool))) }
+        if pool != WorkerPool.web { hash = NumberHash.of(UInt64(hash), UInt64(UInt32(bitPattern: pool.number))) }
         if let origin = governor.origin(of: url, in: pool, hash: hash) { return origin }
         var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
         entry.set(limits.origins.terms(for: entry))
@@ -20,17 +20,17 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    func origin(of flight: Int32) -> Int32 { governor.scopes[flights[flight].scope].origin }
+    func origin(of flight: Handle<Flight>) -> Handle<OriginEntry> { governor.scopes[flights[flight].scope].origin }
 
     /// Releases a transfer, however it ended.
-    mutating func endTransfer(at origin: Int32, isHigh: Bool) {
+    mutating func endTransfer(at origin: Handle<OriginEntry>, isHigh: Bool) {
         let forgotten = governor.endTransfer(at: origin, isHigh: isHigh)
         queue.originOpened(origin)
         leave(forgotten)
     }
 
     /// Reports to the pool of a forgotten origin that it has one origin less.
-    mutating func leave(_ pool: Int32?) {
+    mutating func leave(_ pool: Handle<WorkerPool>?) {
         if let pool { pools.originForgotten(by: pool) }
     }
 
@@ -48,12 +48,12 @@ extension BrokerCore {
     }
 
     /// Sets the timer that ends a spacing.
-    mutating func setTimer(_ pause: OriginGovernor.Pause?, of origin: Int32) {
+    mutating func setTimer(_ pause: OriginGovernor.Pause?, of origin: Handle<OriginEntry>) {
         if let pause { setTimer(pause.end, .paused(origin: origin, pause: pause.serial)) }
     }
 
     /// Ends the spacing of an origin.
-    mutating func pauseEnded(at origin: Int32) {
+    mutating func pauseEnded(at origin: Handle<OriginEntry>) {
         let forgotten = governor.pauseEnded(at: origin)
         queue.originOpened(origin)
         leave(forgotten)
@@ -62,7 +62,7 @@ extension BrokerCore {
     // MARK: Cool-downs
 
     /// Begins or prolongs a cool-down after a response with status 429 or 503.
-    mutating func cool(_ scope: Int32, asked: RetryAfter?, now: Tick) {
+    mutating func cool(_ scope: Handle<OriginScope>, asked: RetryAfter?, now: Tick) {
         guard let start = governor.cool(scope, asked: asked, using: &generator, now: now) else { return }
         ledger.flights.coolDowns += 1
         setTimer(start.end, .cooled(scope: scope, serial: start.serial))
@@ -70,7 +70,7 @@ extension BrokerCore {
     }
 
     /// Ends the pause of a cool-down; one probe may start.
-    mutating func cooled(_ scope: Int32) {
+    mutating func cooled(_ scope: Handle<OriginScope>) {
         let forgotten = governor.coolDownEnded(scope)
         queue.scopeOpened(scope)
         leave(forgotten)
@@ -82,7 +82,7 @@ extension BrokerCore {
     }
 
     /// Fails a flight whose origin requested a pause above the limit. The failure's detail names the remaining seconds.
-    mutating func failCooling(_ flight: Int32, until: Tick, now: Tick) {
+    mutating func failCooling(_ flight: Handle<Flight>, until: Tick, now: Tick) {
         let seconds = (until.milliseconds(since: now) + 999) / 1_000
         var outcome = Outcome(failure: .originCooling, attempts: Int(flights[flight].attempts))
         outcome.detail = "The server requested a cool-down for another \(seconds) s."
@@ -90,7 +90,7 @@ extension BrokerCore {
     }
 
     /// Reports the end of a flight, or of its attempt, to the cool-down that it may be the probe of.
-    mutating func probeEnded(_ flight: Int32, isAnswered: Bool) {
+    mutating func probeEnded(_ flight: Handle<Flight>, isAnswered: Bool) {
         let scope = flights[flight].scope
         guard governor.probeEnded(scope, flights[flight].id, isAnswered: isAnswered) else { return }
         queue.scopeOpened(scope)

@@ -2,7 +2,7 @@ internal import EarshotHTTP
 
 /// State of one origin for requests with the same credentials. A refusal of one such scope does not slow the others.
 struct OriginScope {
-    var origin: Int32
+    var origin: Handle<OriginEntry>
     var scope: TrustScope
     /// Number of flights in this scope.
     var flights = 0
@@ -79,6 +79,6 @@ struct CoolDown {
 
 /// Identity of an origin's scope.
 struct OriginScopeKey: Hashable {
-    var origin: Int32
+    var origin: Handle<OriginEntry>
     var scope: TrustScope
 }

@@ -10,7 +10,7 @@ struct OriginEntry {
     let name: String
     let nameHash: UInt32
     /// Number of the pool whose workers fetch its URLs.
-    let pool: Int32
+    let pool: Handle<WorkerPool>
     /// Start of its latest transfer.
     var startedAt = Tick(nanoseconds: .min)
     /// Worker of its latest transfer, whose connections may still be open.
@@ -30,11 +30,11 @@ struct OriginEntry {
     /// Number of its scopes.
     var scopes: Int32 = 0
     /// Scope of requests without credentials.
-    var sharedScope: Int32?
+    var sharedScope: Handle<OriginScope>?
     /// Serial of the timer that ends the spacing after the last start; nil while there is none.
     var pause: UInt64?
 
-    init(of url: FetchURL, nameHash: UInt32, pool: Int32) {
+    init(of url: FetchURL, nameHash: UInt32, pool: Handle<WorkerPool>) {
         name = url.originName
         self.nameHash = nameHash
         self.pool = pool

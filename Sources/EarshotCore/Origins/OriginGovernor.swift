@@ -61,7 +61,7 @@ struct OriginGovernor {
         fileprivate let scopes: Slab<OriginScope>
 
         /// nil if a request of this class may be taken from the queue, also to be refused.
-        func obstacle(in scope: Int32, to priority: PriorityClass) -> Obstacle? {
+        func obstacle(in scope: Handle<OriginScope>, to priority: PriorityClass) -> Obstacle? {
             if !scopes[scope].admits { return .coolDown }
             return scopes[scope].isRefusing || origins[scopes[scope].origin].admits(priority) ? nil : .origin
         }
@@ -73,9 +73,9 @@ struct OriginGovernor {
     /// Number of scopes kept for their cool-downs alone.
     private(set) var restingScopes = 0
     /// Origins by name. The records hold the names.
-    private var originNumbers = NumberTable()
+    private var originNumbers = HandleTable<OriginEntry>()
     /// Scopes of requests with credentials. Records of origins hold the other scopes.
-    private var scopeNumbers: [OriginScopeKey: Int32] = [:]
+    private var scopeNumbers: [OriginScopeKey: Handle<OriginScope>] = [:]
     private var lastSerial: UInt64 = 0
 
     init(limits: Limits) { self.limits = limits }
@@ -88,35 +88,35 @@ struct OriginGovernor {
     var snapshot: Snapshot { Snapshot(origins: origins, scopes: scopes) }
 
     /// Whether a transfer of this class may start.
-    func admits(_ scope: Int32, _ priority: PriorityClass) -> Bool {
+    func admits(_ scope: Handle<OriginScope>, _ priority: PriorityClass) -> Bool {
         scopes[scope].admits && !scopes[scope].isRefusing && origins[scopes[scope].origin].admits(priority)
     }
 
     /// End of a cool-down during which requests fail; nil if they do not fail.
     @inline(__always)
-    func refusal(in scope: Int32) -> Tick? {
+    func refusal(in scope: Handle<OriginScope>) -> Tick? {
         if case .refusing(let until) = scopes[scope].coolDown?.phase { until } else { nil }
     }
 
-    func isPaused(_ origin: Int32, serial: UInt64) -> Bool {
+    func isPaused(_ origin: Handle<OriginEntry>, serial: UInt64) -> Bool {
         origins.contains(origin) && origins[origin].pause == serial
     }
 
-    func isCooling(_ scope: Int32, serial: UInt64) -> Bool {
+    func isCooling(_ scope: Handle<OriginScope>, serial: UInt64) -> Bool {
         scopes.contains(scope) && scopes[scope].coolDown?.serial == serial && scopes[scope].coolDown?.end != nil
     }
 
     /// Scopes in which requests fail. O(scopes).
-    var refusingScopes: [Int32] { scopes.indices.filter { scopes[$0].isRefusing } }
+    var refusingScopes: [Handle<OriginScope>] { scopes.indices.filter { scopes[$0].isRefusing } }
 
     /// Scopes of a pool in which no transfer may start. O(scopes).
-    func closedScopes(of pool: Int32) -> [Int32] {
+    func closedScopes(of pool: Handle<WorkerPool>) -> [Handle<OriginScope>] {
         scopes.indices.filter { !scopes[$0].admits && origins[scopes[$0].origin].pool == pool }
     }
 
     /// Scopes of the listed origins, by origin. O(scopes) if one of the origins has requests with credentials.
-    func scopes(of listed: [Int32]) -> [Int32: [OriginScope]] {
-        var found: [Int32: [OriginScope]] = [:]
+    func scopes(of listed: [Handle<OriginEntry>]) -> [Handle<OriginEntry>: [OriginScope]] {
+        var found: [Handle<OriginEntry>: [OriginScope]] = [:]
         var hasOthers = false
         for origin in listed {
             let shared = origins[origin].sharedScope
@@ -124,7 +124,8 @@ struct OriginGovernor {
             if origins[origin].scopes > (shared == nil ? 0 : 1) { hasOthers = true }
         }
         guard hasOthers else { return found }
-        for scope in 0..<Int32(scopes.bound) where scopes.contains(scope) && !scopes[scope].scope.isShared {
+        for place in 0..<scopes.bound {
+            guard let scope = scopes.handle(at: place), !scopes[scope].scope.isShared else { continue }
             found[scopes[scope].origin]?.append(scopes[scope])
         }
         return found
@@ -136,21 +137,21 @@ struct OriginGovernor {
     ///
     /// - Parameter hash: hash of the origin's name and of the pool.
     @inline(__always)
-    func origin(of url: FetchURL, in pool: Int32, hash: UInt32) -> Int32? {
+    func origin(of url: FetchURL, in pool: Handle<WorkerPool>, hash: UInt32) -> Handle<OriginEntry>? {
         originNumbers.find(hash) { origins[$0].pool == pool && url.isOf(originNamed: origins[$0].name) }
     }
 
     /// Adds an origin.
     ///
     /// - Precondition: it is unknown.
-    mutating func add(_ origin: OriginEntry) -> Int32 {
+    mutating func add(_ origin: OriginEntry) -> Handle<OriginEntry> {
         let number = origins.insert(origin)
         originNumbers.insert(number, origin.nameHash)
         return number
     }
 
     /// Number of an origin's scope, added if needed. The caller adds a flight to it next.
-    mutating func scope(_ trust: TrustScope, at origin: Int32) -> Int32 {
+    mutating func scope(_ trust: TrustScope, at origin: Handle<OriginEntry>) -> Handle<OriginScope> {
         if trust.isShared, let scope = origins[origin].sharedScope { return scope }
         let key = OriginScopeKey(origin: origin, scope: trust)
         if !trust.isShared, let scope = scopeNumbers[key] { return scope }
@@ -160,25 +161,25 @@ struct OriginGovernor {
         return scope
     }
 
-    mutating func flightJoined(_ scope: Int32) {
+    mutating func flightJoined(_ scope: Handle<OriginScope>) {
         scopes[scope].flights += 1
         setResting(scope, false)
     }
 
     /// - Returns: the pool of an origin that was forgotten.
-    mutating func flightLeft(_ scope: Int32) -> Int32? {
+    mutating func flightLeft(_ scope: Handle<OriginScope>) -> Handle<WorkerPool>? {
         scopes[scope].flights -= 1
         return forgetIfIdle(scope: scope)
     }
 
-    private mutating func setResting(_ scope: Int32, _ isResting: Bool) {
+    private mutating func setResting(_ scope: Handle<OriginScope>, _ isResting: Bool) {
         guard scopes[scope].isResting != isResting else { return }
         scopes[scope].isResting = isResting
         restingScopes += isResting ? 1 : -1
     }
 
     /// Frees a scope without flights, unless its cool-down keeps it. Returns the pool of an origin that was forgotten.
-    private mutating func forgetIfIdle(scope: Int32) -> Int32? {
+    private mutating func forgetIfIdle(scope: Handle<OriginScope>) -> Handle<WorkerPool>? {
         guard scopes[scope].flights == 0 else { return nil }
         let isCooling = scopes[scope].coolDown?.end != nil
         let isKept = isCooling && (scopes[scope].isResting || restingScopes < limits.restingScopes)
@@ -196,7 +197,7 @@ struct OriginGovernor {
     }
 
     /// Frees an origin without scopes, transfers and spacing. Returns its pool.
-    private mutating func forgetIfIdle(origin: Int32) -> Int32? {
+    private mutating func forgetIfIdle(origin: Handle<OriginEntry>) -> Handle<WorkerPool>? {
         guard origins[origin].isIdle else { return nil }
         originNumbers.remove(origin, origins[origin].nameHash)
         let pool = origins[origin].pool
@@ -207,13 +208,14 @@ struct OriginGovernor {
     // MARK: Transfers
 
     /// Counts a transfer that this broker starts.
-    mutating func startTransfer(at origin: Int32, by worker: WorkerID, isHigh: Bool, now: Tick) -> Pause? {
+    mutating func startTransfer(at origin: Handle<OriginEntry>, by worker: WorkerID, isHigh: Bool, now: Tick) -> Pause?
+    {
         origins[origin].startTransfer(by: worker, isHigh: isHigh, now: now)
         return pause(origin, now: now)
     }
 
     /// Counts a transfer that an earlier broker started, even above the limit.
-    mutating func takeTransfer(at origin: Int32, startedAt start: Tick, now: Tick) -> Pause? {
+    mutating func takeTransfer(at origin: Handle<OriginEntry>, startedAt start: Tick, now: Tick) -> Pause? {
         origins[origin].takeTransfer(startedAt: start)
         return pause(origin, now: now)
     }
@@ -221,7 +223,7 @@ struct OriginGovernor {
     /// Releases a transfer. The origin may admit another one.
     ///
     /// - Returns: the pool of an origin that was forgotten.
-    mutating func endTransfer(at origin: Int32, isHigh: Bool) -> Int32? {
+    mutating func endTransfer(at origin: Handle<OriginEntry>, isHigh: Bool) -> Handle<WorkerPool>? {
         origins[origin].endTransfer(isHigh: isHigh)
         return forgetIfIdle(origin: origin)
     }
@@ -230,15 +232,15 @@ struct OriginGovernor {
     ///
     /// - Returns: the timer of the spacing under the new terms, and the pool of an origin that was forgotten.
     mutating func setTerms(
-        _ terms: OriginEntry.Terms, of origin: Int32, now: Tick
-    ) -> (pause: Pause?, forgotten: Int32?) {
+        _ terms: OriginEntry.Terms, of origin: Handle<OriginEntry>, now: Tick
+    ) -> (pause: Pause?, forgotten: Handle<WorkerPool>?) {
         origins[origin].set(terms)
         let pause = pause(origin, now: now)
         return (pause, forgetIfIdle(origin: origin))
     }
 
     /// Starts the spacing after an origin's latest start, unless it is over by `now`.
-    private mutating func pause(_ origin: Int32, now: Tick) -> Pause? {
+    private mutating func pause(_ origin: Handle<OriginEntry>, now: Tick) -> Pause? {
         let end = origins[origin].pauseEnd
         guard end > now else {
             origins[origin].pause = nil
@@ -252,7 +254,7 @@ struct OriginGovernor {
     /// Ends a spacing. The origin may admit another transfer.
     ///
     /// - Returns: the pool of an origin that was forgotten.
-    mutating func pauseEnded(at origin: Int32) -> Int32? {
+    mutating func pauseEnded(at origin: Handle<OriginEntry>) -> Handle<WorkerPool>? {
         origins[origin].pause = nil
         return forgetIfIdle(origin: origin)
     }
@@ -264,7 +266,7 @@ struct OriginGovernor {
     /// - Parameter asked: the origin's `Retry-After`.
     /// - Returns: the timer to set; nil if an earlier cool-down stays in force.
     mutating func cool(
-        _ scope: Int32, asked: RetryAfter?, using generator: inout SplitMix, now: Tick
+        _ scope: Handle<OriginScope>, asked: RetryAfter?, using generator: inout SplitMix, now: Tick
     ) -> CoolDownStart? {
         let present = scopes[scope].coolDown
         if case .cooling = present?.phase, asked == nil { return nil }
@@ -284,32 +286,32 @@ struct OriginGovernor {
     /// Ends the pause of a cool-down; one probe may start.
     ///
     /// - Returns: the pool of an origin that was forgotten.
-    mutating func coolDownEnded(_ scope: Int32) -> Int32? {
+    mutating func coolDownEnded(_ scope: Handle<OriginScope>) -> Handle<WorkerPool>? {
         move(scope, to: .due)
         return forgetIfIdle(scope: scope)
     }
 
     /// Makes a flight that starts the probe, if a probe is due.
-    mutating func probeStarted(_ scope: Int32, _ flight: UInt64) {
+    mutating func probeStarted(_ scope: Handle<OriginScope>, _ flight: UInt64) {
         if scopes[scope].coolDown?.phase == .due { move(scope, to: .probing(flight: flight)) }
     }
 
     /// Ends the cool-down if the probe was answered; otherwise another probe may start.
     ///
     /// - Returns: whether the flight was the probe, so that the scope admits others.
-    mutating func probeEnded(_ scope: Int32, _ flight: UInt64, isAnswered: Bool) -> Bool {
+    mutating func probeEnded(_ scope: Handle<OriginScope>, _ flight: UInt64, isAnswered: Bool) -> Bool {
         guard scopes[scope].coolDown?.phase == .probing(flight: flight) else { return false }
         if isAnswered { enter(nil, scope) } else { move(scope, to: .due) }
         return true
     }
 
-    private mutating func move(_ scope: Int32, to phase: CoolDown.Phase) {
+    private mutating func move(_ scope: Handle<OriginScope>, to phase: CoolDown.Phase) {
         var coolDown = scopes[scope].coolDown
         coolDown?.phase = phase
         enter(coolDown, scope)
     }
 
-    private mutating func enter(_ coolDown: CoolDown?, _ scope: Int32) {
+    private mutating func enter(_ coolDown: CoolDown?, _ scope: Handle<OriginScope>) {
         let phase = scopes[scope].coolDown?.phase
         precondition(
             CoolDown.isLegal(from: phase, to: coolDown?.phase),

@@ -65,7 +65,7 @@ extension BrokerCore {
 
     /// Reports the end of a request to the supervisor. Not inlined, because few buses have a program for it.
     @inline(never)
-    mutating func reportEnd(of interest: Int32, _ outcome: Int32) {
+    mutating func reportEnd(of interest: Handle<Interest>, _ outcome: Handle<Outcome>) {
         let record = interests[interest]
         var ended = EndedRequest(handler: handlers[record.handler].id, request: record.request)
         ended.principal = principals.name(of: handlers[record.handler].principal)

@@ -58,20 +58,20 @@ struct OutcomeStore {
     /// Phase of a waiting terminal.
     private enum Link {
         case absent
-        case attached(interest: Int32)
+        case attached(interest: Handle<Interest>)
         case detached
     }
 
     var limits: Limits
     private(set) var outcomes = Slab<Outcome>()
     /// Outcomes by the spilled body that the shell writes into the spool.
-    private(set) var spilling: [BodyID: Int32] = [:]
+    private(set) var spilling: [BodyID: Handle<Outcome>] = [:]
     /// Terminals spilled to the shell's file.
     private(set) var waiting = Slab<WaitingTerminal>()
     /// Attached terminals by the interest of their request.
-    private(set) var waitingNumbers: [Int32: Int32] = [:]
+    private(set) var waitingNumbers: [Handle<Interest>: Handle<WaitingTerminal>] = [:]
     /// Spool files named by spilled terminals.
-    private(set) var waitingFiles: [Int32: WaitingBody] = [:]
+    private(set) var waitingFiles: [Handle<WaitingTerminal>: WaitingBody] = [:]
     /// Spool files with references, by name.
     private(set) var files: [String: HeldFile] = [:]
     // Wrapping sums: workers report some of the sizes.
@@ -98,19 +98,19 @@ struct OutcomeStore {
             && waitingFiles.isEmpty && waitingBytes == 0 && files.isEmpty
     }
 
-    subscript(number: Int32) -> Outcome { _read { yield outcomes[number] } }
+    subscript(number: Handle<Outcome>) -> Outcome { _read { yield outcomes[number] } }
 
-    func contains(_ number: Int32) -> Bool { outcomes.contains(number) }
+    func contains(_ number: Handle<Outcome>) -> Bool { outcomes.contains(number) }
 
     /// Adds an outcome with a reference count of 0.
-    mutating func insert(_ outcome: Outcome) -> Int32 { outcomes.insert(outcome) }
+    mutating func insert(_ outcome: Outcome) -> Handle<Outcome> { outcomes.insert(outcome) }
 
-    mutating func retain(_ number: Int32) { outcomes[number].holders += 1 }
+    mutating func retain(_ number: Handle<Outcome>) { outcomes[number].holders += 1 }
 
     /// Releases a reference to an outcome, and frees the outcome with the last one.
     ///
     /// - Returns: the body and files to delete; nil if the outcome has other references or no response.
-    mutating func release(_ number: Int32) -> Freed? {
+    mutating func release(_ number: Handle<Outcome>) -> Freed? {
         outcomes[number].holders -= 1
         guard outcomes[number].holders == 0, let response = outcomes.take(number).response else { return nil }
         if let body = response.spilled { spilling[body] = nil }
@@ -128,7 +128,7 @@ struct OutcomeStore {
     /// Moves the second form of a body, the file `copy`, into a separate outcome.
     ///
     /// - Returns: the new outcome with a reference count of 1; `number` if there is no second form.
-    mutating func splitCopy(of number: Int32) -> Int32 {
+    mutating func splitCopy(of number: Handle<Outcome>) -> Handle<Outcome> {
         guard let copy = outcomes[number].response?.copy else { return number }
         outcomes[number].response?.copy = nil
         var other = outcomes[number]
@@ -143,7 +143,7 @@ struct OutcomeStore {
     /// Whether a body must leave memory: `waiting` bodies of its size would exceed the limit. True only for a body in
     /// memory.
     @inline(__always)
-    func mustSpill(_ number: Int32, waiting: Int) -> Bool {
+    func mustSpill(_ number: Handle<Outcome>, waiting: Int) -> Bool {
         guard let response = outcomes[number].response, response.body != nil, response.sha256 != nil, waiting > 0
         else { return false }
         return response.length > limits.waitingBytes / waiting
@@ -152,7 +152,7 @@ struct OutcomeStore {
     /// Moves the body of an outcome from memory into a spool file.
     ///
     /// - Returns: the body to write and the name of its file; nil if the outcome has no body in memory.
-    mutating func spill(_ number: Int32) -> (body: BodyID, file: String)? {
+    mutating func spill(_ number: Handle<Outcome>) -> (body: BodyID, file: String)? {
         guard let response = outcomes[number].response, let body = response.body, let sum = response.sha256 else {
             return nil
         }
@@ -171,7 +171,7 @@ struct OutcomeStore {
         return Freed(files: files[file] == nil ? [file] : [])
     }
 
-    private mutating func move(_ body: BodyID, of number: Int32, to place: Place) {
+    private mutating func move(_ body: BodyID, of number: Handle<Outcome>, to place: Place) {
         let response = outcomes[number].response
         switch place {
         case .spilled(let file):
@@ -206,18 +206,22 @@ struct OutcomeStore {
 
     /// Returns the spilled terminal of a request.
     @inline(__always)
-    func waitingNumber(of interest: Int32) -> Int32? { waitingNumbers.isEmpty ? nil : waitingNumbers[interest] }
+    func waitingNumber(of interest: Handle<Interest>) -> Handle<WaitingTerminal>? {
+        waitingNumbers.isEmpty ? nil : waitingNumbers[interest]
+    }
 
     /// Returns the spool file that a spilled terminal names.
-    func file(ofWaiting number: Int32) -> String? { waitingFiles[number]?.file }
+    func file(ofWaiting number: Handle<WaitingTerminal>) -> String? { waitingFiles[number]?.file }
 
     /// Bytes of a spilled terminal and its spool file.
-    func bytes(ofWaiting number: Int32) -> Int {
+    func bytes(ofWaiting number: Handle<WaitingTerminal>) -> Int {
         Int(waiting[number].bytes) + (waiting[number].isFiled ? waitingFiles[number]?.bytes ?? 0 : 0)
     }
 
     /// Adds the spilled terminal of a request with a reference count of 0.
-    mutating func addWaiting(_ terminal: WaitingTerminal, of interest: Int32, file: WaitingBody?) -> Int32 {
+    mutating func addWaiting(_ terminal: WaitingTerminal, of interest: Handle<Interest>, file: WaitingBody?) -> Handle<
+        WaitingTerminal
+    > {
         let number = waiting.insert(terminal)
         waitingBytes &+= Int(terminal.bytes)
         if let file {
@@ -228,15 +232,15 @@ struct OutcomeStore {
         return number
     }
 
-    mutating func retainWaiting(_ number: Int32) { waiting[number].holders += 1 }
+    mutating func retainWaiting(_ number: Handle<WaitingTerminal>) { waiting[number].holders += 1 }
 
     /// Detaches a terminal from its request, whose record is being freed.
-    mutating func detachWaiting(_ number: Int32) { change(number, to: .detached) }
+    mutating func detachWaiting(_ number: Handle<WaitingTerminal>) { change(number, to: .detached) }
 
     /// Releases a reference to a spilled terminal, and removes the terminal with the last one.
     ///
     /// - Returns: the file to delete, if any; nil if the terminal has other references.
-    mutating func releaseWaiting(_ number: Int32) -> Freed? {
+    mutating func releaseWaiting(_ number: Handle<WaitingTerminal>) -> Freed? {
         waiting[number].holders -= 1
         guard waiting[number].holders == 0 else { return nil }
         change(number, to: .absent)
@@ -247,7 +251,7 @@ struct OutcomeStore {
         return Freed(files: [file])
     }
 
-    private mutating func change(_ number: Int32, to link: Link) {
+    private mutating func change(_ number: Handle<WaitingTerminal>, to link: Link) {
         let earlier = waiting[number].interest
         switch link {
         case .attached(let interest):

@@ -3,13 +3,13 @@ internal import EarshotHTTP
 /// Record of a terminal spilled to the shell's file. It is small, because a slow client may have a million of them.
 struct WaitingTerminal {
     let request: RequestMark
-    let handler: Int32
+    let handler: Handle<HandlerEntry>
     /// Reference count: deliveries neither acknowledged nor lost.
     var holders: Int32 = 0
     /// Approximate bytes in the file; 0 for a bare failure, which this record contains completely.
     let bytes: UInt32
     /// Interest of the request while its record exists.
-    var interest: Int32?
+    var interest: Handle<Interest>?
     /// Nil for a result.
     let failure: FailureCode?
     /// Whether its body is a spool file.

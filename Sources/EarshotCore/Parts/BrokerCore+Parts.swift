@@ -39,7 +39,7 @@ extension BrokerCore {
 
     /// Handles a worker's report of its file. Another file than before starts with the first byte of another
     /// representation.
-    mutating func partTold(_ told: BodyPart?, of attempt: AttemptID, at worker: Int32) {
+    mutating func partTold(_ told: BodyPart?, of attempt: AttemptID, at worker: Handle<WorkerSession>) {
         guard let told, !workers[worker].isRemote, let lease = workers[worker].leases[attempt],
             SpoolName.isPart(told.file, of: attempt, pid: Int32(clamping: workers[worker].pid))
         else { return }
@@ -78,7 +78,7 @@ extension BrokerCore {
     }
 
     /// Sets the part of an ending flight aside.
-    mutating func putPartAside(of flight: Int32) {
+    mutating func putPartAside(of flight: Handle<Flight>) {
         guard let part = parts.take(flight) else { return }
         putAside(part, flights[flight].key)
     }
@@ -94,7 +94,7 @@ extension BrokerCore {
     ///
     /// - Returns: the JOB's description of the part, and the file under the worker's name for it.
     mutating func lendPart(
-        of flight: Int32, as attempt: AttemptID, to worker: Int32, maxBytes: Int?
+        of flight: Handle<Flight>, as attempt: AttemptID, to worker: Handle<WorkerSession>, maxBytes: Int?
     ) -> (resume: Job.Resume, part: GrowingPart)? {
         guard let part = parts.take(flight) else { return nil }
         guard !workers[worker].isRemote, part.bytes <= maxBytes ?? .max, let validator = part.body.validator.ifRange

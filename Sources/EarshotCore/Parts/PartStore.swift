@@ -36,7 +36,7 @@ struct PartStore {
 
     /// Owner of a part.
     private enum Place {
-        case flight(Int32)
+        case flight(Handle<Flight>)
         case aside(FlightKey, serial: UInt64)
     }
 
@@ -44,7 +44,7 @@ struct PartStore {
     /// Bytes of all parts. A wrapping sum, because workers report some of the sizes.
     private(set) var bytes = 0
     /// Parts by flight.
-    private(set) var kept: [Int32: KeptPart] = [:]
+    private(set) var kept: [Handle<Flight>: KeptPart] = [:]
     /// Parts by the key of their former flight.
     private(set) var aside: [FlightKey: PartAside] = [:]
     private var lastSerial: UInt64 = 0
@@ -57,12 +57,12 @@ struct PartStore {
 
     // MARK: Flights
 
-    func hasPart(of flight: Int32) -> Bool { kept[flight] != nil }
+    func hasPart(of flight: Handle<Flight>) -> Bool { kept[flight] != nil }
 
     /// Keeps a part for a flight and replaces an earlier one.
     ///
     /// - Returns: the part to delete: the earlier one, or the new one if the limit is reached.
-    mutating func keep(_ part: KeptPart, for flight: Int32) -> KeptPart? {
+    mutating func keep(_ part: KeptPart, for flight: Handle<Flight>) -> KeptPart? {
         let earlier = take(flight)
         guard earlier != nil || kept.count < limits.kept else { return part }
         insert(part, at: .flight(flight))
@@ -70,7 +70,7 @@ struct PartStore {
     }
 
     /// Removes the part of a flight and returns it.
-    mutating func take(_ flight: Int32) -> KeptPart? {
+    mutating func take(_ flight: Handle<Flight>) -> KeptPart? {
         // Nearly always empty, and called for each flight.
         kept.isEmpty ? nil : remove(from: .flight(flight))
     }
@@ -99,7 +99,7 @@ struct PartStore {
     /// Moves the part set aside under a key to a new flight.
     ///
     /// - Returns: the part to delete, as `keep` does.
-    mutating func reclaim(_ key: FlightKey, for flight: Int32) -> KeptPart? {
+    mutating func reclaim(_ key: FlightKey, for flight: Handle<Flight>) -> KeptPart? {
         guard !aside.isEmpty, let entry = aside[key], let part = remove(from: .aside(key, serial: entry.serial)) else {
             return nil
         }

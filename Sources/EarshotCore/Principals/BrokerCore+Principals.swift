@@ -9,13 +9,13 @@ public import EarshotWire
 extension BrokerCore {
     /// Principal of a session, and the form of its bodies.
     struct Identity: Equatable {
-        var principal: Int32
+        var principal: Handle<Principal>
         /// Whether the client cannot open files of the broker: it is on another machine, or another user.
         var mustPull: Bool
     }
 
     /// The identity that a HELLO opens a session for; nil if its client may not name this principal.
-    mutating func identity(of hello: Hello, from client: Int32) -> Identity? {
+    mutating func identity(of hello: Hello, from client: Handle<ClientSession>) -> Identity? {
         let user = clients[client].user
         let isLocal = user == PrincipalTable.administrator
         guard let name = hello.principal else { return Identity(principal: user, mustPull: !isLocal) }
@@ -27,7 +27,7 @@ extension BrokerCore {
     }
 
     /// The principal of a worker by its READY; nil if the worker may not name it. Only the gateway may name one.
-    mutating func principal(of ready: Ready) -> Int32? {
+    mutating func principal(of ready: Ready) -> Handle<Principal>? {
         guard let name = ready.principal else { return ready.proof == nil ? PrincipalTable.administrator : nil }
         guard let expected = facilities.gatewayProof, ready.proof == expected else { return nil }
         return principalNumber(name)
@@ -39,7 +39,7 @@ extension BrokerCore {
     /// Number of a principal, which is added if needed. The caller refers to it next.
     ///
     /// - Parameter name: nil for the administrator.
-    mutating func principalNumber(_ name: PrincipalName?) -> Int32 {
+    mutating func principalNumber(_ name: PrincipalName?) -> Handle<Principal> {
         guard let name else { return PrincipalTable.administrator }
         return principals.add(name) { [clients, handlers, quotas, workers, pools] in
             Self.principals(of: clients, handlers, quotas, workers, pools)
@@ -50,7 +50,7 @@ extension BrokerCore {
     static func principals(
         of clients: SessionTable, _ handlers: HandlerRegistry, _ quotas: QuotaBook, _ workers: WorkerFleet,
         _ pools: WorkerPools
-    ) -> Set<Int32> {
+    ) -> Set<Handle<Principal>> {
         let others = handlers.principals.union(quotas.principals).union(workers.principals).union(pools.principals)
         return clients.indices.reduce(into: others.union([PrincipalTable.administrator])) {
             $0.formUnion([clients[$1].user, clients[$1].principal])
@@ -61,7 +61,7 @@ extension BrokerCore {
     /// a space unless the principal is the administrator. Only requests of one partition share a fetch or a response.
     /// No key contains a space.
     @inline(__always)
-    func partition(of interest: Int32, _ request: HTTPRequest, _ options: Fetch.Options) -> String? {
+    func partition(of interest: Handle<Interest>, _ request: HTTPRequest, _ options: Fetch.Options) -> String? {
         let principal = handlers[interests[interest].handler].principal
         guard principal != PrincipalTable.administrator else { return options.key }
         return Self.partition(

@@ -5,7 +5,9 @@ internal import EarshotWire
 extension BrokerCore {
     /// Principal of the handler of a request.
     @inline(__always)
-    func principal(of interest: Int32) -> Int32 { handlers[interests[interest].handler].principal }
+    func principal(of interest: Handle<Interest>) -> Handle<Principal> {
+        handlers[interests[interest].handler].principal
+    }
 
     // MARK: Transfers
 
@@ -27,7 +29,7 @@ extension BrokerCore {
 
     /// Charges the change of a client's window to its principal. Called after each change.
     @inline(__always)
-    mutating func chargeWindow(of client: Int32) {
+    mutating func chargeWindow(of client: Handle<ClientSession>) {
         let principal = clients[client].principal
         guard principal != PrincipalTable.administrator else { return }
         let bytes = clients[client].deliveries.weight.bodies
@@ -37,7 +39,7 @@ extension BrokerCore {
     }
 
     /// Bytes that a request charges to its principal while its outcome is held.
-    func heldBytes(of interest: Int32) -> Int {
+    func heldBytes(of interest: Handle<Interest>) -> Int {
         guard let outcome = interests[interest].outcome, !interests[interest].isWarm else { return 0 }
         return outcomes[outcome].response?.length ?? 0
     }
@@ -46,7 +48,9 @@ extension BrokerCore {
     /// outcome itself.
     ///
     /// - Parameter receivers: number of terminals with the body.
-    mutating func withinQuota(_ outcome: Int32, of interest: Int32, receivers: Int) -> Int32 {
+    mutating func withinQuota(_ outcome: Handle<Outcome>, of interest: Handle<Interest>, receivers: Int) -> Handle<
+        Outcome
+    > {
         let principal = principal(of: interest)
         guard principal != PrincipalTable.administrator, !interests[interest].isWarm,
             let response = outcomes[outcome].response, response.length > 0
@@ -77,13 +81,13 @@ extension BrokerCore {
     static let durableRowBytes = 256
 
     /// Counts the bytes of a durable request, or of its result, for its principal.
-    mutating func chargeDurable(_ interest: Int32, request: Int? = nil, result: Int? = nil) {
+    mutating func chargeDurable(_ interest: Handle<Interest>, request: Int? = nil, result: Int? = nil) {
         quotas.durableBytes(
             durables.setBytes(request: request, result: result, of: interest), of: principal(of: interest))
     }
 
     /// Whether the principal of a request may have this many durable bytes more.
-    func hasRoomForDurable(_ bytes: Int, of interest: Int32) -> Bool {
+    func hasRoomForDurable(_ bytes: Int, of interest: Handle<Interest>) -> Bool {
         quotas.hasRoomForDurable(bytes, of: principal(of: interest))
     }
 
@@ -91,7 +95,7 @@ extension BrokerCore {
 
     /// Returns a sentence for each violated invariant of the quotas. Linear in all tables.
     func auditQuotas() -> [String] {
-        var uses: [Int32: QuotaBook.Use] = [:]
+        var uses: [Handle<Principal>: QuotaBook.Use] = [:]
         for handler in handlers.indices {
             uses[handlers[handler].principal, default: .init()].requests += handlers[handler].requests.pending
         }

@@ -42,10 +42,10 @@ struct QuotaBook {
     /// Copy of the transfers for one search through the queue, which shares the storage of the table.
     struct Snapshot {
         fileprivate let transfers: Int
-        fileprivate let uses: [Int32: Use]
+        fileprivate let uses: [Handle<Principal>: Use]
 
         /// Whether a principal is at the quota of transfers.
-        func isFull(_ principal: Int32) -> Bool {
+        func isFull(_ principal: Handle<Principal>) -> Bool {
             // The administrator has no entry.
             uses[principal].map { $0.transfers >= transfers } ?? false
         }
@@ -53,38 +53,40 @@ struct QuotaBook {
 
     private(set) var limits: Limits
     /// Use by principal. A principal without any has no entry.
-    private(set) var uses: [Int32: Use] = [:]
+    private(set) var uses: [Handle<Principal>: Use] = [:]
 
     init(limits: Limits) { self.limits = limits }
 
     /// Use by a principal; nothing for the administrator.
-    func use(by principal: Int32) -> Use { uses[principal] ?? Use() }
+    func use(by principal: Handle<Principal>) -> Use { uses[principal] ?? Use() }
 
     /// Principals that use anything. Their numbers must not be reused.
-    var principals: Set<Int32> { Set(uses.keys) }
+    var principals: Set<Handle<Principal>> { Set(uses.keys) }
 
     // MARK: Requests
 
     /// Adds open requests. A negative number subtracts.
     @inline(__always)
-    mutating func requests(_ change: Int, of principal: Int32) { add(change, to: \.requests, of: principal) }
+    mutating func requests(_ change: Int, of principal: Handle<Principal>) {
+        add(change, to: \.requests, of: principal)
+    }
 
     /// Whether the open requests of a principal, including one that was just added, are within the quota.
     @inline(__always)
-    func admitsRequests(of principal: Int32) -> Bool {
+    func admitsRequests(of principal: Handle<Principal>) -> Bool {
         isUnbounded(limits.requests, principal) || use(by: principal).requests <= limits.requests
     }
 
     // MARK: Transfers
 
     @inline(__always)
-    mutating func transferStarted(by principal: Int32) { add(1, to: \.transfers, of: principal) }
+    mutating func transferStarted(by principal: Handle<Principal>) { add(1, to: \.transfers, of: principal) }
 
     /// Counts the end of a transfer.
     ///
     /// - Returns: whether the principal was at the quota and is below it now.
     @inline(__always)
-    mutating func transferEnded(by principal: Int32) -> Bool {
+    mutating func transferEnded(by principal: Handle<Principal>) -> Bool {
         let wasFull = isFull(principal)
         add(-1, to: \.transfers, of: principal)
         return wasFull && !isFull(principal)
@@ -97,7 +99,7 @@ struct QuotaBook {
 
     /// Whether a principal is at the quota of transfers.
     @inline(__always)
-    func isFull(_ principal: Int32) -> Bool {
+    func isFull(_ principal: Handle<Principal>) -> Bool {
         !isUnbounded(limits.transfers, principal) && use(by: principal).transfers >= limits.transfers
     }
 
@@ -105,19 +107,23 @@ struct QuotaBook {
 
     /// Adds bytes of bodies. A negative number subtracts.
     @inline(__always)
-    mutating func spoolBytes(_ change: Int, of principal: Int32) { add(change, to: \.spoolBytes, of: principal) }
+    mutating func spoolBytes(_ change: Int, of principal: Handle<Principal>) {
+        add(change, to: \.spoolBytes, of: principal)
+    }
 
     /// Whether a principal may hold this many bytes more.
     @inline(__always)
-    func hasRoomInSpool(for bytes: Int, of principal: Int32) -> Bool {
+    func hasRoomInSpool(for bytes: Int, of principal: Handle<Principal>) -> Bool {
         isUnbounded(limits.spoolBytes, principal) || bytes <= limits.spoolBytes - use(by: principal).spoolBytes
     }
 
     /// Adds bytes of durable requests and results. A negative number subtracts.
-    mutating func durableBytes(_ change: Int, of principal: Int32) { add(change, to: \.durableBytes, of: principal) }
+    mutating func durableBytes(_ change: Int, of principal: Handle<Principal>) {
+        add(change, to: \.durableBytes, of: principal)
+    }
 
     /// Whether a principal may have this many durable bytes more.
-    func hasRoomForDurable(_ bytes: Int, of principal: Int32) -> Bool {
+    func hasRoomForDurable(_ bytes: Int, of principal: Handle<Principal>) -> Bool {
         isUnbounded(limits.durableBytes, principal) || bytes <= limits.durableBytes - use(by: principal).durableBytes
     }
 
@@ -126,25 +132,25 @@ struct QuotaBook {
     /// Changes the quotas.
     ///
     /// - Returns: principals that are no longer at the quota of transfers.
-    mutating func setLimits(_ limits: Limits) -> [Int32] {
+    mutating func setLimits(_ limits: Limits) -> [Handle<Principal>] {
         let full = uses.keys.filter { isFull($0) }
         self.limits = limits
         return full.filter { !isFull($0) }.sorted()
     }
 
     @inline(__always)
-    private func isUnbounded(_ limit: Int, _ principal: Int32) -> Bool {
+    private func isUnbounded(_ limit: Int, _ principal: Handle<Principal>) -> Bool {
         principal == PrincipalTable.administrator || limit == 0
     }
 
     @inline(__always)
-    private mutating func add(_ change: Int, to member: WritableKeyPath<Use, Int>, of principal: Int32) {
+    private mutating func add(_ change: Int, to member: WritableKeyPath<Use, Int>, of principal: Handle<Principal>) {
         guard principal != PrincipalTable.administrator, change != 0 else { return }
         count(change, to: member, of: principal)
     }
 
     @inline(never)
-    private mutating func count(_ change: Int, to member: WritableKeyPath<Use, Int>, of principal: Int32) {
+    private mutating func count(_ change: Int, to member: WritableKeyPath<Use, Int>, of principal: Handle<Principal>) {
         var use = use(by: principal)
         use[keyPath: member] += change
         precondition(use[keyPath: member] >= 0, "principal \(principal) has a negative count: \(use)")
@@ -158,7 +164,7 @@ struct QuotaBook {
     /// Returns a sentence for each violated invariant. O(principals).
     ///
     /// - Parameter expected: the use that the tables of requests, leases, windows and durable requests show.
-    func checkInvariants(expected: [Int32: Use]) -> [String] {
+    func checkInvariants(expected: [Handle<Principal>: Use]) -> [String] {
         var faults: [String] = []
         for principal in Set(uses.keys).union(expected.keys).sorted() {
             let (own, right) = (use(by: principal), expected[principal] ?? Use())

@@ -9,7 +9,7 @@ extension BrokerCore {
     ///
     /// A page examines the handlers of at most `examinedRequests` requests. So it may be empty, and have a next one all
     /// the same. O(requests of the examined handlers).
-    func writeRequests(_ page: QueryPage, of principal: Int32, to json: inout JSONText, now: Tick) {
+    func writeRequests(_ page: QueryPage, of principal: Handle<Principal>, to json: inout JSONText, now: Tick) {
         let most = page.limit ?? WireLimits.queryEntries
         let after = page.after.map { RequestCursor($0) }
         let order = handlers.order
@@ -47,8 +47,8 @@ extension BrokerCore {
 
     /// Requests of a handler in the byte order of their IDs, at most `most`.
     private func requests(
-        of handler: Int32, after: RequestCursor.Start?, _ state: RequestState?, atMost most: Int
-    ) -> [Int32] {
+        of handler: Handle<HandlerEntry>, after: RequestCursor.Start?, _ state: RequestState?, atMost most: Int
+    ) -> [Handle<Interest>] {
         var found = Heap<ListedRequest>()
         for interest in handlers.requests(of: handler) where !isPurged(interest) {
             let listed = ListedRequest(id: interests[interest].request.description, interest: interest)
@@ -65,7 +65,7 @@ extension BrokerCore {
 
     private struct ListedRequest: Comparable {
         let id: String
-        let interest: Int32
+        let interest: Handle<Interest>
 
         static func < (left: ListedRequest, right: ListedRequest) -> Bool { left.id < right.id }
     }

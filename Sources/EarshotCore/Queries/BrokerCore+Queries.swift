@@ -6,7 +6,7 @@ internal import EarshotWire
 /// whole bus.
 extension BrokerCore {
     /// Sends the reply to a query, with the state at `now`.
-    mutating func answer(_ query: Query, _ page: QueryPage, to client: Int32, now: Tick) {
+    mutating func answer(_ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, now: Tick) {
         let principal = clients[client].principal
         let isAdministrator = principal == PrincipalTable.administrator
         var json = JSONText()
@@ -66,7 +66,7 @@ extension BrokerCore {
     }
 
     /// Writes the part of the status that a principal may know. O(its handlers, and sessions).
-    private func writeStatus(of principal: Int32, to json: inout JSONText) {
+    private func writeStatus(of principal: Handle<Principal>, to json: inout JSONText) {
         let own = handlers.all(of: principal)
         write(requests(of: own), to: &json)
         json.member("phase", isDraining ? "draining" : "serving")
@@ -80,12 +80,12 @@ extension BrokerCore {
     }
 
     /// Writes the requests of a principal, as far as its handlers still count them. O(its handlers).
-    private func writeLedger(of principal: Int32, to json: inout JSONText) {
+    private func writeLedger(of principal: Handle<Principal>, to json: inout JSONText) {
         write(requests(of: handlers.all(of: principal)), to: &json)
     }
 
     /// Sum of the requests of some handlers.
-    private func requests(of members: [Int32]) -> Ledger.Requests {
+    private func requests(of members: [Handle<HandlerEntry>]) -> Ledger.Requests {
         members.reduce(into: Ledger.Requests()) { $0.add(handlers[$1].requests) }
     }
 

@@ -36,12 +36,12 @@ extension BrokerCore {
     }
 
     /// Whether the reason for a request may count the requests of all principals.
-    private func seesAll(_ interest: Int32) -> Bool {
+    private func seesAll(_ interest: Handle<Interest>) -> Bool {
         handlers[interests[interest].handler].principal == PrincipalTable.administrator
     }
 
     private func writeReason(
-        ofOpen interest: Int32, _ state: RequestState, to json: inout JSONText, now: Tick
+        ofOpen interest: Handle<Interest>, _ state: RequestState, to json: inout JSONText, now: Tick
     ) {
         let leaf = leaf(ofOpen: interest)
         let flight = flights[leaf]
@@ -70,7 +70,9 @@ extension BrokerCore {
 
     // MARK: Queued requests
 
-    private func writeReason(ofQueued interest: Int32, _ flight: Int32, to json: inout JSONText, now: Tick) {
+    private func writeReason(
+        ofQueued interest: Handle<Interest>, _ flight: Handle<Flight>, to json: inout JSONText, now: Tick
+    ) {
         let pool = pool(of: flight)
         let slots = workers.slotCount(of: pool)
         let donor = donor(of: flight, for: interest)
@@ -101,7 +103,8 @@ extension BrokerCore {
     }
 
     private func writeObstacle(
-        to priority: PriorityClass, of number: Int32, _ slots: SlotCount, for interest: Int32, to json: inout JSONText,
+        to priority: PriorityClass, of number: Handle<OriginScope>, _ slots: SlotCount, for interest: Handle<Interest>,
+        to json: inout JSONText,
         now: Tick
     ) {
         let scope = governor.scopes[number]
@@ -127,7 +130,7 @@ extension BrokerCore {
         }
     }
 
-    private func writeWindow(of owner: Int32, to json: inout JSONText) {
+    private func writeWindow(of owner: Handle<ClientSession>, to json: inout JSONText) {
         let window = clients[owner].deliveries
         let reason: String
         switch window.phase {
@@ -158,7 +161,7 @@ extension BrokerCore {
     }
 
     /// Writes the handlers that fill an origin. Each transfer counts for the first interest in its flight. O(running).
-    private func writeFull(_ number: Int32, for interest: Int32, to json: inout JSONText) {
+    private func writeFull(_ number: Handle<OriginEntry>, for interest: Handle<Interest>, to json: inout JSONText) {
         let origin = governor.origins[number]
         guard seesAll(interest) else {
             writeWait("origin", "its origin has reached its limit of transfers", to: &json)
@@ -174,7 +177,7 @@ extension BrokerCore {
         json.member("origin", origin.origin.description)
         json.member("running", Int(origin.running))
         json.member("limit", Int(origin.limit))
-        var counts: [Int32: Int] = [:]
+        var counts: [Handle<HandlerEntry>: Int] = [:]
         var cancelling = 0
         for worker in workers.indices {
             for lease in workers[worker].leases.values where lease.origin == number {
@@ -213,7 +216,7 @@ extension BrokerCore {
 
     /// Returns the interest that determines a flight's class: the one with the highest class that can be served now.
     /// Prefers `own` among equals. O(interests).
-    private func donor(of flight: Int32, for own: Int32) -> Int32? {
+    private func donor(of flight: Handle<Flight>, for own: Handle<Interest>) -> Handle<Interest>? {
         var donor = isServed(own) ? own : nil
         for other in flights.interests(of: flight) where isServed(other) {
             guard donor.map({ interests[$0].priority < interests[other].priority }) ?? true else { continue }
@@ -222,11 +225,11 @@ extension BrokerCore {
         return donor
     }
 
-    private func isServed(_ interest: Int32) -> Bool {
+    private func isServed(_ interest: Handle<Interest>) -> Bool {
         !isPurged(interest) && interests[interest].owner.map { isClosed($0) } != true
     }
 
-    private func writeClass(from donor: Int32, for own: Int32, to json: inout JSONText) {
+    private func writeClass(from donor: Handle<Interest>, for own: Handle<Interest>, to json: inout JSONText) {
         json.member("effective-class", interests[donor].priority.name)
         json.member("class-is-own", donor == own)
         let principal = handlers[interests[own].handler].principal

@@ -7,21 +7,20 @@ extension BrokerCore {
     ///
     /// A page examines at most `examinedRequests` records. So it may be empty, and have a next one all the same.
     func writeRequests(_ page: QueryPage, to json: inout JSONText, now: Tick) {
-        let bound = Int32(interests.bound)
+        let bound = interests.bound
         let filter = RequestFilter(page, handlers)
-        var next = page.after.flatMap { Int32($0) }.map { min(max(0, $0), .max - 1) + 1 } ?? 0
+        var next = page.after.flatMap { Int32($0) }.map { max(0, Int($0)) + 1 } ?? 0
         if filter.isEmpty { next = bound }
         json.member("requests") { json in
             json.list { json in
                 var room = page.limit ?? WireLimits.queryEntries
                 let end = json.bytes.count + limits.answerBytes
-                let last = min(
-                    bound, next.addingReportingOverflow(Int32(clamping: limits.examinedRequests)).partialValue)
+                let last = min(bound, next.addingReportingOverflow(limits.examinedRequests).partialValue)
                 while next < last, room > 0, json.bytes.count < end {
                     defer { next += 1 }
-                    guard isListed(next, filter) else { continue }
+                    guard let interest = interests.handle(at: next), isListed(interest, filter) else { continue }
                     room -= 1
-                    writeRequest(next, to: &json, now: now)
+                    writeRequest(interest, to: &json, now: now)
                 }
             }
         }
@@ -32,7 +31,7 @@ extension BrokerCore {
     /// Requests that a page of the administrator lists. A handler is one of its own.
     private struct RequestFilter {
         /// Number of the handler; nil for any.
-        let handler: Int32?
+        let handler: Handle<HandlerEntry>?
         /// Handlers below a name; nil for any.
         let subtree: HandlerPattern?
         let state: RequestState?
@@ -54,8 +53,8 @@ extension BrokerCore {
         }
     }
 
-    private func isListed(_ number: Int32, _ filter: RequestFilter) -> Bool {
-        guard interests.contains(number), interests[number].isListed, !isPurged(number) else { return false }
+    private func isListed(_ number: Handle<Interest>, _ filter: RequestFilter) -> Bool {
+        guard interests[number].isListed, !isPurged(number) else { return false }
         let handler = interests[number].handler
         if let only = filter.handler, only != handler { return false }
         if let subtree = filter.subtree {
@@ -67,7 +66,8 @@ extension BrokerCore {
 
     /// - Parameter principal: the principal to which the request is listed.
     func writeRequest(
-        _ interest: Int32, for principal: Int32 = PrincipalTable.administrator, to json: inout JSONText, now: Tick
+        _ interest: Handle<Interest>, for principal: Handle<Principal> = PrincipalTable.administrator,
+        to json: inout JSONText, now: Tick
     ) {
         json.object { json in
             let record = interests[interest]
@@ -100,7 +100,7 @@ extension BrokerCore {
     }
 
     /// State of a request that has a record.
-    func state(of interest: Int32) -> RequestState {
+    func state(of interest: Handle<Interest>) -> RequestState {
         switch interests[interest].phase {
         case .entering, .recording: return .storing
         case .held, .resting: return .held

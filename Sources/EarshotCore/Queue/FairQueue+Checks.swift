@@ -20,8 +20,8 @@ extension FairQueue {
     }
 
     private func checkInterests(_ check: Check) {
-        var counts: [Int32: ByClass<Int>] = [:]
-        var poolCounts = [Int](repeating: 0, count: pools.count)
+        var counts: [Handle<Line>: ByClass<Int>] = [:]
+        var poolCounts: [Handle<WorkerPool>: Int] = [:]
         var sum = 0
         for leaf in leaves.indices {
             let key = leaves[leaf].key
@@ -32,26 +32,28 @@ extension FairQueue {
             let members = interestChains.members(of: leaves[leaf].interests)
             check(!members.isEmpty, "12: handler \(key.handler) has no queued interest")
             check(
-                members.allSatisfy { leafOfInterest[Int($0)].wrappedValue == leaf },
+                members.allSatisfy { leafOfInterest[$0].wrappedValue == leaf },
                 "4: handler \(key.handler) has another's interest")
             let line = line(of: key.lane)
             counts[line, default: ByClass(repeating: 0)][lanes[key.lane].priority] += members.count
-            poolCounts[Int(lines[line].key.pool)] += members.count
+            poolCounts[lines[line].key.pool, default: 0] += members.count
             sum += members.count
             check(leafNumbers.find(key.hash) { leaves[$0].key == key } == leaf, "4: a handler has another number")
         }
         check(sum == count, "4: \(sum) interests are queued, not \(count)")
         check(
-            leafOfInterest.count { $0.wrappedValue != nil } == count,
+            leafOfInterest.handles.count { contains($0) } == count,
             "4: \(count) interests are queued, others have a place")
         for line in lines.indices {
             check(counts[line] == lines[line].counts, "4: the counts of line \(line) are \(lines[line].counts)")
         }
-        check(poolCounts == pools.map(\.count), "4: the counts by pool are \(pools.map(\.count))")
+        check(
+            pools.handles.allSatisfy { pools[$0].count == poolCounts[$0, default: 0] },
+            "4: the counts by pool are \(poolCounts)")
     }
 
     private func checkLanes(_ check: Check) {
-        var counts: [Int32: Int] = [:]
+        var counts: [Handle<QueueLane>: Int] = [:]
         for leaf in leaves.indices { counts[leaves[leaf].key.lane, default: 0] += 1 }
         for lane in lanes.indices {
             let record = lanes[lane]
@@ -73,7 +75,7 @@ extension FairQueue {
     }
 
     private func checkRoots(_ check: Check) {
-        var counts: [Int32: Int] = [:]
+        var counts: [Handle<RootNode>: Int] = [:]
         for lane in lanes.indices { counts[lanes[lane].key.root, default: 0] += 1 }
         var rotating = 0
         for number in roots.indices {
@@ -97,7 +99,7 @@ extension FairQueue {
     }
 
     private func checkLines(_ check: Check) {
-        var counts: [Int32: Int] = [:]
+        var counts: [Handle<Line>: Int] = [:]
         for root in roots.indices { counts[roots[root].key.line, default: 0] += 1 }
         var turning = 0
         for number in lines.indices {
@@ -106,7 +108,7 @@ extension FairQueue {
             check(line.rootCount == count && count > 0, "12: line \(number) counts \(line.rootCount) of \(count) roots")
             check(
                 lineNumbers.find(line.key.hash) { lines[$0].key == line.key } == number, "4: a line has another number")
-            check(line.tag <= pools[Int(line.key.pool)].serial, "4: line \(number) has a turn of the future")
+            check(line.tag <= pools[line.key.pool].serial, "4: line \(number) has a turn of the future")
             var rotating = 0
             for priority in ClassSchedule.classes {
                 let members = rootChains.members(of: line.rotations[priority])
@@ -124,15 +126,17 @@ extension FairQueue {
     }
 
     private func checkTurns(_ check: Check) {
-        for (number, pool) in pools.enumerated() {
-            var (tags, highTags): ([Int32: UInt64], [Int32: UInt64]) = ([:], [:])
-            for line in lines.indices where Int(lines[line].key.pool) == number {
+        for pool in pools.handles {
+            var (tags, highTags): ([Handle<Line>: UInt64], [Handle<Line>: UInt64]) = ([:], [:])
+            for line in lines.indices where lines[line].key.pool == pool {
                 if lines[line].rotating > 0 { tags[line] = lines[line].tag }
                 if !lines[line].rotations[.high].isEmpty { highTags[line] = lines[line].tag }
             }
-            let faults = pool.turns.checkInvariants(tags: tags) + pool.highTurns.checkInvariants(tags: highTags)
+            let faults =
+                pools[pool].turns.checkInvariants(tags: tags)
+                + pools[pool].highTurns.checkInvariants(tags: highTags)
             for fault in faults { check(false, fault) }
-            check(Set(tags.values).count == tags.count, "4: two lines of pool \(number) have the same turn")
+            check(Set(tags.values).count == tags.count, "4: two lines of pool \(pool) have the same turn")
         }
     }
 

@@ -19,18 +19,18 @@ struct FairQueue {
     /// Position of an interest in the queue.
     struct Place: Hashable {
         /// Number of the pool that fetches it.
-        var pool: Int32
+        var pool: Handle<WorkerPool>
         /// Principal of the handler.
-        var principal: Int32
+        var principal: Handle<Principal>
         var priority: PriorityClass
         /// Number of the first segment of the handler's name.
-        var root: Int32
+        var root: Handle<RootEntry>
         /// Owner with the window that counts; nil for an interest that belongs to its handler.
-        var client: Int32?
-        var origin: Int32
+        var client: Handle<ClientSession>?
+        var origin: Handle<OriginEntry>
         /// Origin with one set of credentials: the unit of a cool-down.
-        var scope: Int32
-        var handler: Int32
+        var scope: Handle<OriginScope>
+        var handler: Handle<HandlerEntry>
     }
 
     /// Obstacle to all starts from a lane: the first that applies.
@@ -44,38 +44,38 @@ struct FairQueue {
     }
 
     struct LineKey: Equatable {
-        var pool: Int32
-        var principal: Int32
+        var pool: Handle<WorkerPool>
+        var principal: Handle<Principal>
 
-        var hash: UInt32 { NumberHash.of(pool, principal) }
+        var hash: UInt32 { NumberHash.of(pool.number, principal.number) }
     }
 
     struct RootKey: Equatable {
-        var line: Int32
+        var line: Handle<Line>
         var priority: PriorityClass
-        var root: Int32
+        var root: Handle<RootEntry>
 
-        var hash: UInt32 { NumberHash.of(line, Int32(priority.rawValue), root) }
+        var hash: UInt32 { NumberHash.of(line.number, Int32(priority.rawValue), root.number) }
     }
 
     struct LeafKey: Equatable {
-        var lane: Int32
-        var handler: Int32
+        var lane: Handle<QueueLane>
+        var handler: Handle<HandlerEntry>
 
-        var hash: UInt32 { NumberHash.of(lane, handler) }
+        var hash: UInt32 { NumberHash.of(lane.number, handler.number) }
     }
 
     /// One root in one class.
     struct RootNode {
         var key: RootKey
-        var lanes = Chain()
+        var lanes = Chain<QueueLane>()
         var laneCount = 0
         var isInRotation = false
     }
 
     struct Leaf {
         var key: LeafKey
-        var interests = Chain()
+        var interests = Chain<Interest>()
         var isFresh = false
     }
 
@@ -84,7 +84,7 @@ struct FairQueue {
         let key: LineKey
         /// Serial number of its last turn, or of its beginning: its place in the order of turns.
         var tag: UInt64
-        var rotations = ByClass(repeating: Chain())
+        var rotations = ByClass(repeating: Chain<RootNode>())
         var schedule = ClassSchedule()
         /// Number of queued interests by class.
         var counts = ByClass(repeating: 0)
@@ -112,22 +112,22 @@ struct FairQueue {
     private(set) var leaves = Slab<Leaf>()
     /// Lines in all pools.
     private(set) var lines = Slab<Line>()
-    /// Indices of the four slabs by key.
-    private(set) var lineNumbers = NumberTable()
-    private(set) var rootNumbers = NumberTable()
-    private(set) var laneNumbers = NumberTable()
-    private(set) var leafNumbers = NumberTable()
+    /// Records of the four slabs by key.
+    private(set) var lineNumbers = HandleTable<Line>()
+    private(set) var rootNumbers = HandleTable<RootNode>()
+    private(set) var laneNumbers = HandleTable<QueueLane>()
+    private(set) var leafNumbers = HandleTable<Leaf>()
     private(set) var parked = ParkingTable()
 
-    /// Turns by pool number.
-    private(set) var pools: [Pool] = []
-    private(set) var rootChains = Chains()
+    /// Turns by pool.
+    private(set) var pools = HandleArray<WorkerPool, Pool>()
+    private(set) var rootChains = Chains<RootNode>()
     /// One table of links for all lanes: each lane is either in its root's rotation or parked.
-    private(set) var laneChains = Chains()
-    private(set) var leafChains = Chains()
-    private(set) var interestChains = Chains()
+    private(set) var laneChains = Chains<QueueLane>()
+    private(set) var leafChains = Chains<Leaf>()
+    private(set) var interestChains = Chains<Interest>()
     /// Leaf of each interest; nil for an interest that is not queued.
-    private(set) var leafOfInterest: [OptionalNumber] = []
+    private(set) var leafOfInterest = HandleArray<Interest, OptionalHandle<Leaf>>()
 
     /// Number of queued interests in all pools.
     private(set) var count = 0
@@ -138,7 +138,7 @@ struct FairQueue {
     }
 
     /// Number of queued interests of a pool.
-    func count(in pool: Int32) -> Int { Int(pool) < pools.count ? pools[Int(pool)].count : 0 }
+    func count(in pool: Handle<WorkerPool>) -> Int { pools.contains(pool) ? pools[pool].count : 0 }
 
     /// Releases spare capacity of tables, and the entries of interests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
@@ -163,12 +163,12 @@ struct FairQueue {
     /// Adds an interest at the end of its handler's list. An interest that already had a turn is added at the front.
     ///
     /// - Parameter isFresh: whether it replaced all pending requests of its handler.
-    mutating func push(_ interest: Int32, at place: Place, first: Bool = false, isFresh: Bool = false) {
-        while leafOfInterest.count <= Int(interest) { leafOfInterest.append(OptionalNumber(wrappedValue: nil)) }
+    mutating func push(_ interest: Handle<Interest>, at place: Place, first: Bool = false, isFresh: Bool = false) {
+        leafOfInterest.reserve(interest, filler: OptionalHandle(wrappedValue: nil))
         precondition(self.leaf(of: interest) == nil, "interest \(interest) is queued twice")
-        while pools.count <= Int(place.pool) { pools.append(Pool()) }
+        pools.reserve(place.pool, filler: Pool())
         let leaf = leafNumber(for: place)
-        leafOfInterest[Int(interest)].wrappedValue = leaf
+        leafOfInterest[interest].wrappedValue = leaf
         if isFresh { freshen(leaf) }
         if first {
             interestChains.prepend(interest, to: &leaves[leaf].interests)
@@ -176,19 +176,19 @@ struct FairQueue {
             interestChains.append(interest, to: &leaves[leaf].interests)
         }
         count += 1
-        pools[Int(place.pool)].count += 1
+        pools[place.pool].count += 1
         lines[line(of: leaves[leaf].key.lane)].counts[place.priority] += 1
     }
 
     /// Removes an interest; no effect if it is not queued.
-    mutating func remove(_ interest: Int32) {
+    mutating func remove(_ interest: Handle<Interest>) {
         guard let leaf = leaf(of: interest) else { return }
-        leafOfInterest[Int(interest)].wrappedValue = nil
+        leafOfInterest[interest].wrappedValue = nil
         interestChains.remove(interest, from: &leaves[leaf].interests)
         let lane = leaves[leaf].key.lane
         let line = line(of: lane)
         count -= 1
-        pools[Int(lines[line].key.pool)].count -= 1
+        pools[lines[line].key.pool].count -= 1
         lines[line].counts[lanes[lane].priority] -= 1
         if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
     }
@@ -201,11 +201,13 @@ struct FairQueue {
     ///
     /// - Parameter isForHigh: whether only class `high` may start.
     mutating func next(
-        in pool: Int32, isForHigh: Bool,
-        obstacle: (_ principal: Int32, _ client: Int32?, _ scope: Int32, _ priority: PriorityClass) -> Obstacle
-    ) -> Int32? {
-        let pool = Int(pool)
-        guard pool < pools.count else { return nil }
+        in pool: Handle<WorkerPool>, isForHigh: Bool,
+        obstacle: (
+            _ principal: Handle<Principal>, _ client: Handle<ClientSession>?, _ scope: Handle<OriginScope>,
+            _ priority: PriorityClass
+        ) -> Obstacle
+    ) -> Handle<Interest>? {
+        guard pools.contains(pool) else { return nil }
         while let line = isForHigh ? pools[pool].highTurns.first : pools[pool].turns.first {
             func hasWork(_ priority: PriorityClass) -> Bool {
                 (!isForHigh || priority == .high) && !lines[line].rotations[priority].isEmpty
@@ -222,7 +224,7 @@ struct FairQueue {
     }
 
     @inline(__always)
-    private mutating func tookTurn(_ line: Int32, in pool: Int) {
+    private mutating func tookTurn(_ line: Handle<Line>, in pool: Handle<WorkerPool>) {
         pools[pool].serial += 1
         let tag = pools[pool].serial
         lines[line].tag = tag
@@ -231,44 +233,45 @@ struct FairQueue {
     }
 
     /// Unparks one lane per pool and class when a client's window opens. Each turn of such a lane unparks the next one.
-    mutating func clientOpened(_ client: Int32) {
-        for pool in pools.indices { unpark(.client(client, pool: Int32(pool))) }
+    mutating func clientOpened(_ client: Handle<ClientSession>) {
+        for pool in pools.handles { unpark(.client(client, pool: pool)) }
     }
 
     /// Unparks one lane per pool and class when a principal is no longer at its quota of transfers. Each turn of such a
     /// lane unparks the next one.
-    mutating func quotaOpened(_ principal: Int32) {
+    mutating func quotaOpened(_ principal: Handle<Principal>) {
         guard !parked.isEmpty else { return }
-        for pool in pools.indices {
-            if let line = lineNumber(LineKey(pool: Int32(pool), principal: principal)) { unpark(.quota(line: line)) }
+        for pool in pools.handles {
+            if let line = lineNumber(LineKey(pool: pool, principal: principal)) { unpark(.quota(line: line)) }
         }
     }
 
     /// Unparks one lane per class when an origin has room. Each turn of such a lane unparks the next one.
-    mutating func originOpened(_ origin: Int32) {
+    mutating func originOpened(_ origin: Handle<OriginEntry>) {
         unpark(.origin(origin))
     }
 
     /// Unparks one lane per class when a cool-down ends. Each turn of such a lane unparks the next one.
-    mutating func scopeOpened(_ scope: Int32) {
+    mutating func scopeOpened(_ scope: Handle<OriginScope>) {
         unpark(.scope(scope))
     }
 
     // MARK: Queries
 
-    func contains(_ interest: Int32) -> Bool { leaf(of: interest) != nil }
+    func contains(_ interest: Handle<Interest>) -> Bool { leaf(of: interest) != nil }
 
     @inline(__always)
-    private func leaf(of interest: Int32) -> Int32? {
-        Int(interest) < leafOfInterest.count ? leafOfInterest[Int(interest)].wrappedValue : nil
+    private func leaf(of interest: Handle<Interest>) -> Handle<Leaf>? {
+        leafOfInterest.contains(interest) ? leafOfInterest[interest].wrappedValue : nil
     }
 
     // MARK: Rotation
 
     /// Returns the next interest of a line in one class; nil if all its lanes are parked.
     private mutating func next(
-        of line: Int32, _ priority: PriorityClass, _ obstacle: (Int32, Int32?, Int32, PriorityClass) -> Obstacle
-    ) -> Int32? {
+        of line: Handle<Line>, _ priority: PriorityClass,
+        _ obstacle: (Handle<Principal>, Handle<ClientSession>?, Handle<OriginScope>, PriorityClass) -> Obstacle
+    ) -> Handle<Interest>? {
         let (pool, principal) = (lines[line].key.pool, lines[line].key.principal)
         while let root = lines[line].rotations[priority].first {
             rootChains.rotate(&lines[line].rotations[priority])
@@ -292,7 +295,7 @@ struct FairQueue {
     }
 
     /// Returns the handler with the next turn and moves it to the end of the rotation.
-    private mutating func nextLeaf(of lane: Int32) -> Int32 {
+    private mutating func nextLeaf(of lane: Handle<QueueLane>) -> Handle<Leaf> {
         if let leaf = lanes[lane].fresh.first,
             lanes[lane].leaves.isEmpty || lanes[lane].freshTurns < Self.freshTurns
         {
@@ -309,14 +312,14 @@ struct FairQueue {
     }
 
     /// Moves a handler before all others of its lane.
-    private mutating func freshen(_ leaf: Int32) {
+    private mutating func freshen(_ leaf: Handle<Leaf>) {
         let lane = leaves[leaf].key.lane
         unlink(leaf)
         leafChains.prepend(leaf, to: &lanes[lane].fresh)
         leaves[leaf].isFresh = true
     }
 
-    private mutating func unlink(_ leaf: Int32) {
+    private mutating func unlink(_ leaf: Handle<Leaf>) {
         let lane = leaves[leaf].key.lane
         if leaves[leaf].isFresh {
             leafChains.remove(leaf, from: &lanes[lane].fresh)
@@ -327,7 +330,7 @@ struct FairQueue {
 
     /// Parks a lane. One that was unparked and finds the same obstacle had no turn: it is parked at the front, so that
     /// it does not starve.
-    private mutating func park(_ lane: Int32, _ resource: QueueLane.Resource) {
+    private mutating func park(_ lane: Handle<QueueLane>, _ resource: QueueLane.Resource) {
         unlinkFromRotation(lane)
         let hadNoTurn = lanes[lane].phase == .rotating(after: resource)
         parked.add(
@@ -361,11 +364,11 @@ struct FairQueue {
     // MARK: Nodes
 
     @inline(__always)
-    func line(of lane: Int32) -> Int32 { roots[lanes[lane].key.root].key.line }
+    func line(of lane: Handle<QueueLane>) -> Handle<Line> { roots[lanes[lane].key.root].key.line }
 
-    private func lineNumber(_ key: LineKey) -> Int32? { lineNumbers.find(key.hash) { lines[$0].key == key } }
+    private func lineNumber(_ key: LineKey) -> Handle<Line>? { lineNumbers.find(key.hash) { lines[$0].key == key } }
 
-    private mutating func leafNumber(for place: Place) -> Int32 {
+    private mutating func leafNumber(for place: Place) -> Handle<Leaf> {
         let lineKey = LineKey(pool: place.pool, principal: place.principal)
         let line = lineNumber(lineKey) ?? insertLine(lineKey)
         let rootKey = RootKey(line: line, priority: place.priority, root: place.root)
@@ -381,21 +384,21 @@ struct FairQueue {
         return leaf
     }
 
-    private mutating func insertLine(_ key: LineKey) -> Int32 {
-        pools[Int(key.pool)].serial += 1
-        let line = lines.insert(Line(key: key, tag: pools[Int(key.pool)].serial))
+    private mutating func insertLine(_ key: LineKey) -> Handle<Line> {
+        pools[key.pool].serial += 1
+        let line = lines.insert(Line(key: key, tag: pools[key.pool].serial))
         lineNumbers.insert(line, key.hash)
         return line
     }
 
-    private mutating func insertRoot(_ key: RootKey) -> Int32 {
+    private mutating func insertRoot(_ key: RootKey) -> Handle<RootNode> {
         let root = roots.insert(RootNode(key: key))
         rootNumbers.insert(root, key.hash)
         lines[key.line].rootCount += 1
         return root
     }
 
-    private mutating func insertLane(_ key: QueueLane.Key, _ priority: PriorityClass) -> Int32 {
+    private mutating func insertLane(_ key: QueueLane.Key, _ priority: PriorityClass) -> Handle<QueueLane> {
         let lane = lanes.insert(QueueLane(key: key, priority: priority))
         laneNumbers.insert(lane, key.hash)
         roots[key.root].laneCount += 1
@@ -403,7 +406,7 @@ struct FairQueue {
         return lane
     }
 
-    private mutating func linkToRotation(_ lane: Int32) {
+    private mutating func linkToRotation(_ lane: Handle<QueueLane>) {
         let root = lanes[lane].key.root
         laneChains.append(lane, to: &roots[root].lanes)
         guard !roots[root].isInRotation else { return }
@@ -412,15 +415,15 @@ struct FairQueue {
         if lines[line].rotations[priority].isEmpty {
             let isNew = lines[line].counts[priority] == 0
             if isNew { lines[line].schedule.becameBusy(priority) } else { lines[line].schedule.becameFree(priority) }
-            if priority == .high { pools[Int(lines[line].key.pool)].highTurns.insert(line, tag: lines[line].tag) }
+            if priority == .high { pools[lines[line].key.pool].highTurns.insert(line, tag: lines[line].tag) }
         }
-        if lines[line].rotating == 0 { pools[Int(lines[line].key.pool)].turns.insert(line, tag: lines[line].tag) }
+        if lines[line].rotating == 0 { pools[lines[line].key.pool].turns.insert(line, tag: lines[line].tag) }
         lines[line].rotating += 1
         rootChains.append(root, to: &lines[line].rotations[priority])
         roots[root].isInRotation = true
     }
 
-    private mutating func unlinkFromRotation(_ lane: Int32) {
+    private mutating func unlinkFromRotation(_ lane: Handle<QueueLane>) {
         let root = lanes[lane].key.root
         laneChains.remove(lane, from: &roots[root].lanes)
         guard roots[root].lanes.isEmpty else { return }
@@ -428,12 +431,12 @@ struct FairQueue {
         rootChains.remove(root, from: &lines[line].rotations[priority])
         roots[root].isInRotation = false
         lines[line].rotating -= 1
-        let pool = Int(lines[line].key.pool)
+        let pool = lines[line].key.pool
         if lines[line].rotating == 0 { pools[pool].turns.remove(line) }
         if priority == .high, lines[line].rotations[priority].isEmpty { pools[pool].highTurns.remove(line) }
     }
 
-    private mutating func dropLeaf(_ leaf: Int32) {
+    private mutating func dropLeaf(_ leaf: Handle<Leaf>) {
         let key = leaves[leaf].key
         unlink(leaf)
         leafNumbers.remove(leaf, key.hash)
@@ -441,7 +444,7 @@ struct FairQueue {
         if lanes[key.lane].isEmpty { dropLane(key.lane) }
     }
 
-    private mutating func dropLane(_ lane: Int32) {
+    private mutating func dropLane(_ lane: Handle<QueueLane>) {
         let key = lanes[lane].key
         switch lanes[lane].phase {
         case .parked(let resource):
@@ -455,7 +458,7 @@ struct FairQueue {
         if roots[key.root].laneCount == 0 { dropRoot(key.root) }
     }
 
-    private mutating func dropRoot(_ root: Int32) {
+    private mutating func dropRoot(_ root: Handle<RootNode>) {
         let key = roots[root].key
         rootNumbers.remove(root, key.hash)
         roots.remove(root)

@@ -11,30 +11,30 @@ struct ParkingTable {
     struct Parking {
         let key: Resource
         /// Groups of each class in the order of their turns.
-        var groups = ByClass(repeating: Chain())
+        var groups = ByClass(repeating: Chain<Group>())
         var isEmpty: Bool { groups.allSatisfy(\.isEmpty) }
     }
 
     struct GroupKey: Equatable {
-        var parking: Int32
-        var line: Int32
+        var parking: Handle<Parking>
+        var line: Handle<FairQueue.Line>
         var priority: PriorityClass
 
-        var hash: UInt32 { NumberHash.of(parking, line, Int32(priority.rawValue)) }
+        var hash: UInt32 { NumberHash.of(parking.number, line.number, Int32(priority.rawValue)) }
     }
 
     /// Lanes of one line in one class.
     struct Group {
         let key: GroupKey
-        var lanes = Chain()
+        var lanes = Chain<QueueLane>()
     }
 
     private(set) var parkings = Slab<Parking>()
     private(set) var groups = Slab<Group>()
-    /// Indices of the two slabs by key.
-    private var parkingNumbers = NumberTable()
-    private var groupNumbers = NumberTable()
-    private(set) var groupChains = Chains()
+    /// Records of the two slabs by key.
+    private var parkingNumbers = HandleTable<Parking>()
+    private var groupNumbers = HandleTable<Group>()
+    private(set) var groupChains = Chains<Group>()
 
     var isEmpty: Bool { parkingNumbers.isEmpty }
 
@@ -53,8 +53,9 @@ struct ParkingTable {
     ///   - isNext: whether lane and line precede the others instead, because the lane returned and had no turn.
     ///   - links: table with the links of all lanes.
     mutating func add(
-        _ lane: Int32, of line: Int32, _ priority: PriorityClass, at resource: Resource, isNext: Bool,
-        links: inout Chains
+        _ lane: Handle<QueueLane>, of line: Handle<FairQueue.Line>, _ priority: PriorityClass, at resource: Resource,
+        isNext: Bool,
+        links: inout Chains<QueueLane>
     ) {
         let parking = number(of: resource) ?? insertParking(resource)
         let key = GroupKey(parking: parking, line: line, priority: priority)
@@ -70,7 +71,8 @@ struct ParkingTable {
 
     /// Removes a lane, which must be parked at the resource.
     mutating func remove(
-        _ lane: Int32, of line: Int32, _ priority: PriorityClass, at resource: Resource, links: inout Chains
+        _ lane: Handle<QueueLane>, of line: Handle<FairQueue.Line>, _ priority: PriorityClass, at resource: Resource,
+        links: inout Chains<QueueLane>
     ) {
         guard let parking = number(of: resource),
             let group = groupNumber(GroupKey(parking: parking, line: line, priority: priority))
@@ -81,7 +83,9 @@ struct ParkingTable {
     /// Removes and returns the next lane of one class; nil if none is parked there.
     ///
     /// - Parameter parking: number of the resource, which ends with its last lane.
-    mutating func takeNext(at parking: Int32, _ priority: PriorityClass, links: inout Chains) -> Int32? {
+    mutating func takeNext(at parking: Handle<Parking>, _ priority: PriorityClass, links: inout Chains<QueueLane>)
+        -> Handle<QueueLane>?
+    {
         guard parkings.contains(parking), let group = parkings[parking].groups[priority].first,
             let lane = groups[group].lanes.first
         else { return nil }
@@ -92,11 +96,11 @@ struct ParkingTable {
 
     /// Number of a resource; nil if no lane is parked there.
     @inline(__always)
-    func number(of resource: Resource) -> Int32? {
+    func number(of resource: Resource) -> Handle<Parking>? {
         isEmpty ? nil : parkingNumbers.find(resource.hash) { parkings[$0].key == resource }
     }
 
-    private mutating func remove(_ lane: Int32, from group: Int32, links: inout Chains) {
+    private mutating func remove(_ lane: Handle<QueueLane>, from group: Handle<Group>, links: inout Chains<QueueLane>) {
         links.remove(lane, from: &groups[group].lanes)
         guard groups[group].lanes.isEmpty else { return }
         let key = groups[group].key
@@ -108,7 +112,7 @@ struct ParkingTable {
         parkings.remove(key.parking)
     }
 
-    private func groupNumber(_ key: GroupKey) -> Int32? {
+    private func groupNumber(_ key: GroupKey) -> Handle<Group>? {
         // The usual case without a lookup: one principal uses the bus.
         if let only = parkings[key.parking].groups[key.priority].onlyMember {
             return groups[only].key == key ? only : nil
@@ -116,13 +120,13 @@ struct ParkingTable {
         return groupNumbers.find(key.hash) { groups[$0].key == key }
     }
 
-    private mutating func insertParking(_ key: Resource) -> Int32 {
+    private mutating func insertParking(_ key: Resource) -> Handle<Parking> {
         let number = parkings.insert(Parking(key: key))
         parkingNumbers.insert(number, key.hash)
         return number
     }
 
-    private mutating func insertGroup(_ key: GroupKey) -> Int32 {
+    private mutating func insertGroup(_ key: GroupKey) -> Handle<Group> {
         let number = groups.insert(Group(key: key))
         groupNumbers.insert(number, key.hash)
         groupChains.append(number, to: &parkings[key.parking].groups[key.priority])
@@ -132,8 +136,10 @@ struct ParkingTable {
     /// Returns a sentence for each violated invariant. O(parked lanes).
     ///
     /// - Parameter members: lanes of a group in order.
-    func checkInvariants(members: (Chain) -> [Int32], isParked: (_ lane: Int32, GroupKey, Resource) -> Bool) -> [String]
-    {
+    func checkInvariants(
+        members: (Chain<QueueLane>) -> [Handle<QueueLane>],
+        isParked: (_ lane: Handle<QueueLane>, GroupKey, Resource) -> Bool
+    ) -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         check(

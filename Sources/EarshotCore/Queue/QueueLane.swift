@@ -4,30 +4,30 @@ internal import EarshotWire
 struct QueueLane {
     struct Key: Equatable {
         /// Number of the root in one class.
-        var root: Int32
-        @OptionalNumber var client: Int32?
-        var origin: Int32
-        var scope: Int32
+        var root: Handle<FairQueue.RootNode>
+        @OptionalHandle var client: Handle<ClientSession>?
+        var origin: Handle<OriginEntry>
+        var scope: Handle<OriginScope>
 
-        var hash: UInt32 { NumberHash.of(root, client ?? -1, origin, scope) }
+        var hash: UInt32 { NumberHash.of(root.number, client?.number ?? .min, origin.number, scope.number) }
     }
 
     /// Resource that a parked lane waits for: room of a client, a principal or an origin, or the end of a
     /// cool-down.
     enum Resource: Equatable {
         /// Separate for each pool, because only that pool's dispatch visits the returning lane.
-        case client(Int32?, pool: Int32)
+        case client(Handle<ClientSession>?, pool: Handle<WorkerPool>)
         /// Quota of transfers of a line's principal.
-        case quota(line: Int32)
-        case scope(Int32)
-        case origin(Int32)
+        case quota(line: Handle<FairQueue.Line>)
+        case scope(Handle<OriginScope>)
+        case origin(Handle<OriginEntry>)
 
         var hash: UInt32 {
             switch self {
-            case .client(let client, let pool): NumberHash.of(0, client ?? -1, pool)
-            case .scope(let scope): NumberHash.of(1, scope)
-            case .origin(let origin): NumberHash.of(2, origin)
-            case .quota(let line): NumberHash.of(3, line)
+            case .client(let client, let pool): NumberHash.of(0, client?.number ?? .min, pool.number)
+            case .scope(let scope): NumberHash.of(1, scope.number)
+            case .origin(let origin): NumberHash.of(2, origin.number)
+            case .quota(let line): NumberHash.of(3, line.number)
             }
         }
     }
@@ -49,9 +49,9 @@ struct QueueLane {
     let key: Key
     let priority: PriorityClass
     /// Handlers in the order of their turns, without the fresh ones.
-    var leaves = Chain()
+    var leaves = Chain<FairQueue.Leaf>()
     /// Fresh handlers, the newest first.
-    var fresh = Chain()
+    var fresh = Chain<FairQueue.Leaf>()
     /// Turns of fresh handlers since the last turn of another one.
     var freshTurns = 0
     private(set) var phase = Phase.rotating(after: nil)

@@ -6,32 +6,32 @@
 struct TurnOrder {
     private struct Turn {
         var tag: UInt64
-        var line: Int32
+        var line: Handle<FairQueue.Line>
     }
 
     private var turns: [Turn] = []
     /// Index in `turns` by line; nil for a line that is not in the order.
-    private var positions: [OptionalNumber] = []
+    private var positions = HandleArray<FairQueue.Line, Int?>()
 
     var count: Int { turns.count }
 
     /// The line with the next turn.
-    var first: Int32? { turns.first?.line }
+    var first: Handle<FairQueue.Line>? { turns.first?.line }
 
-    func contains(_ line: Int32) -> Bool { position(of: line) != nil }
+    func contains(_ line: Handle<FairQueue.Line>) -> Bool { position(of: line) != nil }
 
     /// Adds a line. O(log lines).
-    mutating func insert(_ line: Int32, tag: UInt64) {
-        while positions.count <= Int(line) { positions.append(OptionalNumber(wrappedValue: nil)) }
-        precondition(positions[Int(line)].wrappedValue == nil, "line \(line) has two turns")
+    mutating func insert(_ line: Handle<FairQueue.Line>, tag: UInt64) {
+        positions.reserve(line, filler: nil)
+        precondition(positions[line] == nil, "line \(line) has two turns")
         turns.append(Turn(tag: tag, line: line))
         rise(from: turns.count - 1)
     }
 
     /// Removes a line; no effect if it is not in the order. O(log lines).
-    mutating func remove(_ line: Int32) {
+    mutating func remove(_ line: Handle<FairQueue.Line>) {
         guard let gap = position(of: line) else { return }
-        positions[Int(line)].wrappedValue = nil
+        positions[line] = nil
         let last = turns.removeLast()
         guard gap < turns.count else { return }
         turns[gap] = last
@@ -41,7 +41,7 @@ struct TurnOrder {
 
     /// Gives a line a later turn; no effect if it is not in the order. O(log lines).
     @inline(__always)
-    mutating func delay(_ line: Int32, tag: UInt64) {
+    mutating func delay(_ line: Handle<FairQueue.Line>, tag: UInt64) {
         guard let position = position(of: line) else { return }
         turns[position].tag = tag
         // The usual case: the bus has one principal.
@@ -49,9 +49,7 @@ struct TurnOrder {
     }
 
     @inline(__always)
-    private func position(of line: Int32) -> Int? {
-        Int(line) < positions.count ? positions[Int(line)].wrappedValue.map(Int.init) : nil
-    }
+    private func position(of line: Handle<FairQueue.Line>) -> Int? { positions.contains(line) ? positions[line] : nil }
 
     /// Moves a turn up to its place below an earlier one.
     private mutating func rise(from start: Int) {
@@ -80,16 +78,17 @@ struct TurnOrder {
         place(parent)
     }
 
-    private mutating func place(_ index: Int) { positions[Int(turns[index].line)].wrappedValue = Int32(index) }
+    private mutating func place(_ index: Int) { positions[turns[index].line] = index }
 
     /// Returns a sentence for each violated invariant. O(lines).
     ///
     /// - Parameter tags: tags of the lines that must be in the order.
-    func checkInvariants(tags: [Int32: UInt64]) -> [String] {
+    func checkInvariants(tags: [Handle<FairQueue.Line>: UInt64]) -> [String] {
         var faults: [String] = []
         let own = Dictionary(turns.map { ($0.line, $0.tag) }) { first, _ in first }
         if own != tags || turns.count != tags.count { faults.append("4: the turns are \(own), not \(tags)") }
-        if !turns.indices.allSatisfy({ position(of: turns[$0].line) == $0 }) || positions.count(where: isUsed) != count
+        if !turns.indices.allSatisfy({ positions[turns[$0].line] == $0 })
+            || positions.handles.count(where: contains) != count
         {
             faults.append("4: a turn has another position")
         }
@@ -97,6 +96,4 @@ struct TurnOrder {
         if !isOrdered { faults.append("4: a turn precedes an earlier one") }
         return faults
     }
-
-    private func isUsed(_ position: OptionalNumber) -> Bool { position.wrappedValue != nil }
 }

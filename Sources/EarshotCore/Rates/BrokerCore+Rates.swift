@@ -4,7 +4,9 @@ internal import EarshotWire
 extension BrokerCore {
     /// Returns the share of an attempt that is about to start, in bytes per second; nil without a limit. O(requests of
     /// the flight).
-    mutating func firstRate(of flight: Int32, _ attempt: AttemptID, at origin: Int32, now: Tick) -> Int? {
+    mutating func firstRate(of flight: Handle<Flight>, _ attempt: AttemptID, at origin: Handle<OriginEntry>, now: Tick)
+        -> Int?
+    {
         var limits = rateLimits(at: origin)
         if let limit = handlerRate(of: flight) { limits.append(limit) }
         guard !limits.isEmpty else { return nil }
@@ -29,7 +31,7 @@ extension BrokerCore {
     }
 
     /// Counts an orphan under the limits of the bus and of its origin, which are soon divided again.
-    mutating func orphanTaken(at origin: Int32, now: Tick) {
+    mutating func orphanTaken(at origin: Handle<OriginEntry>, now: Tick) {
         if !rateLimits(at: origin).isEmpty { divideSoon(now: now) }
     }
 
@@ -83,7 +85,7 @@ extension BrokerCore {
     }
 
     /// Limits of the bus and of an origin.
-    private func rateLimits(at origin: Int32) -> [RateBook.Limit] {
+    private func rateLimits(at origin: Handle<OriginEntry>) -> [RateBook.Limit] {
         var limits: [RateBook.Limit] = []
         if self.limits.rate > 0 { limits.append(.init(group: .bus, rate: self.limits.rate)) }
         let rate = governor.origins[origin].rate
@@ -93,14 +95,14 @@ extension BrokerCore {
 
     /// Limit of the handlers of a running attempt; nil without one. A request that joins can raise or lift it for good,
     /// and cannot slow an attempt without one.
-    private mutating func handlerRate(of flight: Int32, running attempt: AttemptID) -> RateBook.Limit? {
+    private mutating func handlerRate(of flight: Handle<Flight>, running attempt: AttemptID) -> RateBook.Limit? {
         guard rates.mayFollowHandler(attempt) else { return nil }
         // The cancellation of a flight without requests may be deferred, and another request may join it.
         return flights[flight].isAwaited ? handlerRate(of: flight) : rates.handlerLimit(of: attempt)
     }
 
     /// Largest limit of the handlers with a request for the flight; nil if one has no limit.
-    private mutating func handlerRate(of flight: Int32) -> RateBook.Limit? {
+    private mutating func handlerRate(of flight: Handle<Flight>) -> RateBook.Limit? {
         guard !flights[flight].isRevalidation else { return nil }
         var largest: RateBook.Limit?
         var isUnlimited = false

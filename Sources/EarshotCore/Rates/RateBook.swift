@@ -11,9 +11,9 @@ struct RateBook {
         /// All attempts.
         case bus
         /// Attempts at the origin with this number.
-        case origin(Int32)
+        case origin(Handle<OriginEntry>)
         /// Attempts for the handler with this number.
-        case handler(Int32)
+        case handler(Handle<HandlerEntry>)
     }
 
     /// A group and its limit in bytes per second, at least 1.

@@ -8,7 +8,7 @@ extension BrokerCore {
         settingsChanged(now: now)
     }
 
-    mutating func settingRequested(_ setting: SettingWords, by client: Int32, now: Tick) {
+    mutating func settingRequested(_ setting: SettingWords, by client: Handle<ClientSession>, now: Tick) {
         do throws(SettingError) {
             let change = try SettingChange(setting.words)
             if case .number(let name, _) = change, name.isOfSupervisor, !facilities.isSupervised {
@@ -48,7 +48,7 @@ extension BrokerCore {
     }
 
     /// Sends a worker its limits. A user's own worker decides its number of slots itself.
-    mutating func sayLimits(to worker: Int32) {
+    mutating func sayLimits(to worker: Handle<WorkerSession>) {
         var terms = workerLimits
         if workers[worker].isOwn {
             terms.slots = nil

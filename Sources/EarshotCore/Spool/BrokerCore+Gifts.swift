@@ -19,7 +19,7 @@ extension BrokerCore {
     }
 
     /// Marks the file of an outcome as owned by the request's client, if exactly one client is subscribed.
-    mutating func giveAway(_ outcome: Outcome, to interest: Int32) {
+    mutating func giveAway(_ outcome: Outcome, to interest: Handle<Interest>) {
         guard interests[interest].takes, outcome.failure == nil, let response = outcome.response,
             response.source == nil, let file = response.file, SpoolName.isTaken(file), mayTake(interest)
         else { return }
@@ -27,21 +27,23 @@ extension BrokerCore {
     }
 
     /// Whether a repeated request would receive a body that was given to another client.
-    func isGivenToAnother(_ interest: Int32, _ fetch: Fetch, _ fingerprint: UInt64, by client: Int32) -> Bool {
+    func isGivenToAnother(
+        _ interest: Handle<Interest>, _ fetch: Fetch, _ fingerprint: UInt64, by client: Handle<ClientSession>
+    ) -> Bool {
         interests[interest].isGiven && fetch.options.subscribes && interests[interest].fingerprint == fingerprint
             && !isDue(interest, to: client)
     }
 
     /// Whether a growing body of `bytes` bytes, if known, will be given away as things stand. Its PROGRESS then names
     /// no file, so that no subscriber copies it meanwhile.
-    func isToBeGiven(to interest: Int32, _ bytes: Int?) -> Bool {
+    func isToBeGiven(to interest: Handle<Interest>, _ bytes: Int?) -> Bool {
         let flight = leaf(ofOpen: interest)
         return taker(of: flight) == interest && !mayBeStored(flight, bytes)
     }
 
     /// Maximum body size of a flight in a message, if lower than the worker's limit.
     @inline(__always)
-    func inlineBytes(of flight: Int32) -> Int? {
+    func inlineBytes(of flight: Handle<Flight>) -> Int? {
         // An inline body needs no disk space.
         guard spooledBytes < limits.spoolBytes / 2, let interest = taker(of: flight), !mayBeStored(flight, nil) else {
             return nil
@@ -53,21 +55,21 @@ extension BrokerCore {
 
     /// Returns the only interest in a flight, if its request takes ownership of the file.
     @inline(__always)
-    private func taker(of flight: Int32) -> Int32? {
+    private func taker(of flight: Handle<Flight>) -> Handle<Interest>? {
         guard let interest = onlyInterest(of: flight), mayTake(interest) else { return nil }
         return interest
     }
 
     /// Whether a request asked for ownership of the file and exactly one client is subscribed to its handler.
     @inline(__always)
-    private func mayTake(_ interest: Int32) -> Bool {
+    private func mayTake(_ interest: Handle<Interest>) -> Bool {
         guard interests[interest].takes, !interests[interest].isWarm, !isDurable(interest) else { return false }
         return listeners(of: interests[interest].handler).count == 1
     }
 
     /// Returns the only interest in a flight, whether direct or through redirects; nil for none or several.
     @inline(__always)
-    private func onlyInterest(of flight: Int32) -> Int32? {
+    private func onlyInterest(of flight: Handle<Flight>) -> Handle<Interest>? {
         var flight = flight
         while !flights[flight].parents.isEmpty {
             guard flights[flight].interests.isEmpty, let parent = flights[flight].parents.onlyMember else { return nil }
@@ -77,7 +79,7 @@ extension BrokerCore {
     }
 
     /// Whether the cache could store the response of a flight with a body of this size.
-    private func mayBeStored(_ flight: Int32, _ bytes: Int?) -> Bool {
+    private func mayBeStored(_ flight: Handle<Flight>, _ bytes: Int?) -> Bool {
         guard facilities.isCaching, flights[flight].method == .get, flights[flight].mode != .noStore else {
             return false
         }

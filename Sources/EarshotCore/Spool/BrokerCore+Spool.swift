@@ -5,7 +5,7 @@ extension BrokerCore {
     /// Counts the growth of a running attempt's file.
     ///
     /// - Returns: whether the file has not grown.
-    mutating func countGrowth(of attempt: AttemptID, at worker: Int32) -> Bool {
+    mutating func countGrowth(of attempt: AttemptID, at worker: Handle<WorkerSession>) -> Bool {
         guard let lease = workers[worker].leases[attempt], lease.part != nil else { return true }
         // The exact number beyond the limit is irrelevant.
         let isBeyond = lease.receivedBytes > limits.spoolBytes
@@ -27,7 +27,7 @@ extension BrokerCore {
     }
 
     /// Releases a reference to an outcome.
-    mutating func release(_ outcome: Int32) {
+    mutating func release(_ outcome: Handle<Outcome>) {
         if let freed = outcomes.release(outcome) { delete(freed) }
     }
 

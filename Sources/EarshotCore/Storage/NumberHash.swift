@@ -1,4 +1,4 @@
-/// Hashes of keys that consist of a few record numbers, for a `NumberTable`. They take two multiplications, where
+/// Hashes of keys that consist of a few record numbers, for a `HandleTable`. They take two multiplications, where
 /// `Hasher` takes a hundred instructions and more.
 ///
 /// Peers influence which record numbers exist, and so which keys occur. Two random words per process prevent peers from

@@ -1,4 +1,4 @@
-/// Slab allocator with index reuse: many records in one allocation, each named by four bytes.
+/// Slab allocator with reuse of places: many records in one allocation, each with a handle of four bytes.
 ///
 /// Records are accessed in place. They are in a `RecordStorage` because access to a field in an array of optionals
 /// copies the whole record and retains its references.
@@ -6,7 +6,10 @@ struct Slab<Element> {
     private var storage = RecordStorage<Element>(capacity: 0)
     private var free: [Int32] = []
 
-    /// One more than the largest number in use or in the free list.
+    /// Handle of the first record of an empty slab.
+    static var first: Handle<Element> { Handle(place: 0) }
+
+    /// One more than the last place in use or in the free list.
     private(set) var bound = 0
     /// Number of records below which ``releaseRoom(least:)`` may succeed: a quarter of the capacity, or half of the
     /// records at the last call.
@@ -17,8 +20,8 @@ struct Slab<Element> {
     /// Number of records that fit in the allocated memory.
     var capacity: Int { storage.capacity }
 
-    /// Adds a record and returns its number. O(1) amortised.
-    mutating func insert(_ element: Element) -> Int32 {
+    /// Adds a record. O(1) amortised.
+    mutating func insert(_ element: Element) -> Handle<Element> {
         let isShared = !isKnownUniquelyReferenced(&storage)
         if bound == storage.capacity, free.isEmpty {
             storage = storage.resized(to: max(8, storage.capacity * 2), isShared: isShared)
@@ -26,30 +29,30 @@ struct Slab<Element> {
         } else if isShared {
             storage = storage.copied()
         }
-        let index = free.popLast() ?? Int32(bound)
-        if Int(index) == bound { bound += 1 }
-        storage.put(element, at: Int(index))
-        return index
+        let place = free.popLast() ?? Int32(bound)
+        if Int(place) == bound { bound += 1 }
+        storage.put(element, at: Int(place))
+        return Handle(place: place)
     }
 
-    /// Destroys a record. The number must be in use.
-    mutating func remove(_ index: Int32) {
+    /// Destroys a record, which must exist.
+    mutating func remove(_ record: Handle<Element>) {
         makeUnique()
-        storage.clear(Int(index))
-        free.append(index)
+        storage.clear(record.index)
+        free.append(record.number)
     }
 
-    /// Removes and returns a record without a copy. The number must be in use.
-    mutating func take(_ index: Int32) -> Element {
+    /// Removes and returns a record without a copy. It must exist.
+    mutating func take(_ record: Handle<Element>) -> Element {
         makeUnique()
-        free.append(index)
-        return storage.take(Int(index))
+        free.append(record.number)
+        return storage.take(record.index)
     }
 
     /// Whether most of the capacity is unused and no release was tried yet.
     func hasSpareRoom(least: Int) -> Bool { count < spareCount && storage.capacity > least }
 
-    /// Releases the spare capacity after the last record, if it is large. Numbers in use stay, and the lowest free ones
+    /// Releases the spare capacity after the last record, if it is large. Records keep their places, and the lowest free ones
     /// are reused first, so that the spare capacity after the last record grows. O(capacity).
     mutating func releaseRoom(least: Int) {
         guard SpareRoom.isMuch(storage.capacity, used: count, least: least) else { return }
@@ -62,19 +65,22 @@ struct Slab<Element> {
         spareCount = min(storage.capacity / 4, count / 2)
     }
 
-    func contains(_ index: Int32) -> Bool { storage.contains(Int(index)) }
+    func contains(_ record: Handle<Element>) -> Bool { storage.contains(record.index) }
 
-    /// Accesses a record in place. The number must be in use.
-    subscript(index: Int32) -> Element {
-        _read { yield storage[Int(index)] }
+    /// Returns the handle of the record at a place; nil if there is none.
+    func handle(at place: Int) -> Handle<Element>? { storage.contains(place) ? Handle(index: place) : nil }
+
+    /// Accesses a record in place. It must exist.
+    subscript(record: Handle<Element>) -> Element {
+        _read { yield storage[record.index] }
         _modify {
             makeUnique()
-            yield &storage[Int(index)]
+            yield &storage[record.index]
         }
     }
 
-    /// All numbers in use, for audits and reports. O(bound).
-    var indices: [Int32] { (0..<Int32(bound)).filter { contains($0) } }
+    /// Handles of all records, for audits and reports. O(bound).
+    var indices: [Handle<Element>] { (0..<bound).compactMap { handle(at: $0) } }
 
     private mutating func makeUnique() {
         if !isKnownUniquelyReferenced(&storage) { storage = storage.copied() }

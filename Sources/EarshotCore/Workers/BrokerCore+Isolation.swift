@@ -23,7 +23,9 @@ extension BrokerCore {
     /// worker before.
     ///
     /// - Returns: whether the flight is poisonous.
-    mutating func countDeath(against flight: Int32, _ attempt: AttemptID, in gone: WorkerFleet.Departure) -> Bool {
+    mutating func countDeath(against flight: Handle<Flight>, _ attempt: AttemptID, in gone: WorkerFleet.Departure)
+        -> Bool
+    {
         let isAccused = gone.isolated.map { $0 == attempt } ?? (gone.wasAlone && flights[flight].workerDeaths > 0)
         let isGuilty = isAccused && gone.wasAlone && flights[flight].isAccused
         flights[flight].workerDeaths += 1
@@ -32,7 +34,7 @@ extension BrokerCore {
     }
 
     /// Queues a flight that lost its worker: first in its lane, or as a suspect.
-    mutating func requeue(_ flight: Int32, isDeath: Bool, now: Tick) {
+    mutating func requeue(_ flight: Handle<Flight>, isDeath: Bool, now: Tick) {
         let name = flights.name(of: flight)
         if isDeath, flights[flight].workerDeaths >= limits.deathsOfSuspect {
             flights[flight].isSuspect = true
@@ -44,7 +46,7 @@ extension BrokerCore {
     }
 
     /// Adds a suspect to the list of its pool. An accused one goes first, since it needs an empty worker.
-    mutating func enqueue(suspect flight: Int32) {
+    mutating func enqueue(suspect flight: Handle<Flight>) {
         let name = flights.name(of: flight)
         pools.add(suspect: name, first: flights[flight].isAccused, to: pool(of: flight))
     }
@@ -53,7 +55,7 @@ extension BrokerCore {
 
     /// Starts the next suspect of a pool, and ends the quarantine after the last one. Moves the suspects of a closed
     /// pool to the queue, which fails a bounded number per pass.
-    mutating func serveSuspects(of pool: Int32, now: Tick) {
+    mutating func serveSuspects(of pool: Handle<WorkerPool>, now: Tick) {
         guard !pools[pool].isClosed else {
             releaseSuspects(of: pool)
             return
@@ -69,7 +71,7 @@ extension BrokerCore {
     }
 
     /// Drops names of ended flights and of flights that are no longer suspects from the head of the list.
-    private mutating func dropSettled(of pool: Int32) {
+    private mutating func dropSettled(of pool: Handle<WorkerPool>) {
         while pools.contains(pool), let name = pools[pool].suspects.first {
             let suspect = settledSuspect(name)
             guard pools.contains(pool), suspect == nil else { return }
@@ -78,7 +80,7 @@ extension BrokerCore {
     }
 
     /// Returns the flight of a name while it is a suspect in the list of its pool, without its purged requests.
-    private mutating func settledSuspect(_ name: FlightName) -> Int32? {
+    private mutating func settledSuspect(_ name: FlightName) -> Handle<Flight>? {
         guard let flight = settledFlight(name), flights[flight].phase == .queued, flights[flight].isSuspect else {
             return nil
         }
@@ -86,7 +88,9 @@ extension BrokerCore {
     }
 
     /// Starts the first suspect whose origin has room. O(suspects) if none has. The others keep their order.
-    private mutating func startSuspect(in pool: Int32, at place: (worker: Int32, isEmpty: Bool), now: Tick) {
+    private mutating func startSuspect(
+        in pool: Handle<WorkerPool>, at place: (worker: Handle<WorkerSession>, isEmpty: Bool), now: Tick
+    ) {
         var skipped: [FlightName] = []
         defer { for name in skipped.reversed() { pools.add(suspect: name, first: true, to: pool) } }
         for _ in 0..<pools[pool].suspects.count {
@@ -112,16 +116,18 @@ extension BrokerCore {
         }
     }
 
-    private func quarantine(of pool: Int32) -> Int32? { pools[pool].quarantine.flatMap { workers.number(of: $0) } }
+    private func quarantine(of pool: Handle<WorkerPool>) -> Handle<WorkerSession>? {
+        pools[pool].quarantine.flatMap { workers.number(of: $0) }
+    }
 
-    private mutating func enterQuarantine(of pool: Int32, _ worker: Int32) {
+    private mutating func enterQuarantine(of pool: Handle<WorkerPool>, _ worker: Handle<WorkerSession>) {
         leaveQuarantine(of: pool)
         pools.setQuarantine(workers[worker].id, of: pool)
         workers.setQuarantine(worker, true)
     }
 
     /// Ends a pool's quarantine unless its worker isolates a suspect.
-    private mutating func leaveQuarantine(of pool: Int32) {
+    private mutating func leaveQuarantine(of pool: Handle<WorkerPool>) {
         if let worker = quarantine(of: pool) {
             guard workers[worker].isolation == nil else { return }
             workers.setQuarantine(worker, false)
@@ -155,7 +161,7 @@ extension BrokerCore {
         if flights[flight].phase == .queued { enqueue(flight: flight, first: true) }
     }
 
-    private mutating func releaseSuspects(of pool: Int32) {
+    private mutating func releaseSuspects(of pool: Handle<WorkerPool>) {
         for name in pools.takeSuspects(of: pool) {
             guard let flight = settledSuspect(name) else { continue }
             flights[flight].isSuspect = false

@@ -7,7 +7,7 @@ extension BrokerCore {
     public mutating func awaitOwnWorkers(until limit: Tick) { pools.awaitOwnWorkers(until: limit) }
 
     /// Whether requests of a principal for URLs of a scheme are accepted, even if no worker is connected yet.
-    mutating func takes(_ scheme: String, of principal: Int32) -> Bool {
+    mutating func takes(_ scheme: String, of principal: Handle<Principal>) -> Bool {
         guard pools.open(for: scheme, of: principal) == nil else { return true }
         guard let absence = pools.openAwaited(scheme, now: clock) else { return false }
         setTimer(absence)
@@ -16,7 +16,7 @@ extension BrokerCore {
 
     /// Moves requests of a principal that wait for the first worker of a scheme since the start of the broker to the
     /// pool of its own worker. None has started, so all are in the queue. O(flights), once for each worker.
-    mutating func claim(_ scheme: String, for pool: Int32, of principal: Int32) {
+    mutating func claim(_ scheme: String, for pool: Handle<WorkerPool>, of principal: Handle<Principal>) {
         guard let undecided = pools.undecided(scheme) else { return }
         for flight in flights.indices where self.pool(of: flight) == undecided && flights[flight].phase == .queued {
             let interests = flights.interests(of: flight).filter { queue.contains($0) }
@@ -35,12 +35,12 @@ extension BrokerCore {
     ///
     /// - Precondition: `takes` is true for the URL's scheme, or the URL is of http or https.
     @inline(__always)
-    func pool(for url: FetchURL, of interest: Int32) -> Int32 {
+    func pool(for url: FetchURL, of interest: Handle<Interest>) -> Handle<WorkerPool> {
         url.isHTTP ? WorkerPool.web : ownPool(for: url, of: principal(of: interest))
     }
 
     @inline(never)
-    private func ownPool(for url: FetchURL, of principal: Int32) -> Int32 {
+    private func ownPool(for url: FetchURL, of principal: Handle<Principal>) -> Handle<WorkerPool> {
         guard let pool = pools.open(for: String(url.scheme), of: principal) else {
             preconditionFailure("\(url.scheme) has no pool")
         }
@@ -48,7 +48,7 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    func pool(of flight: Int32) -> Int32 { governor.origins[origin(of: flight)].pool }
+    func pool(of flight: Handle<Flight>) -> Handle<WorkerPool> { governor.origins[origin(of: flight)].pool }
 
     mutating func setTimer(_ absence: WorkerPools.Absence?) {
         if let absence { setTimer(absence.end, .lonely(pool: absence.pool, absence: absence.serial)) }
@@ -56,7 +56,7 @@ extension BrokerCore {
 
     /// Closes a pool that was without workers for too long. Queues its flights that back off or wait for a cool-down or
     /// a quota, so that they fail too. O(scopes and principals).
-    mutating func close(pool: Int32) {
+    mutating func close(pool: Handle<WorkerPool>) {
         pools.close(pool)
         for flight in flights.pauses.keys.sorted() where self.pool(of: flight) == pool {
             enqueue(flight: flight)
@@ -68,7 +68,7 @@ extension BrokerCore {
 
     /// Fails queued requests of a closed pool, at most `refusalsPerPass` in one pass. Requests of clients with a full
     /// window wait until it opens.
-    mutating func failQueued(in pool: Int32, now: Tick) {
+    mutating func failQueued(in pool: Handle<WorkerPool>, now: Tick) {
         for _ in 0..<limits.refusalsPerPass {
             guard let interest = nextFailure(in: pool) else { return }
             if isPurged(interest) {
@@ -81,7 +81,7 @@ extension BrokerCore {
     }
 
     /// The next queued interest of a closed pool whose client's window is open; nil if there is none.
-    private mutating func nextFailure(in pool: Int32) -> Int32? {
+    private mutating func nextFailure(in pool: Handle<WorkerPool>) -> Handle<Interest>? {
         // A copy for the closure, which runs while the queue is mutated. It ends before the failure changes a client, so
         // the shared storage is not duplicated.
         let clients = clients
@@ -104,7 +104,8 @@ extension BrokerCore {
     private static let detailBytes = 200
 
     mutating func ownAttemptFailed(
-        _ attempt: AttemptID, _ code: FailureCode?, _ detail: String?, _ received: Int, by worker: Int32, now: Tick
+        _ attempt: AttemptID, _ code: FailureCode?, _ detail: String?, _ received: Int,
+        by worker: Handle<WorkerSession>, now: Tick
     ) {
         let known = code.flatMap { Self.ownCodes.contains($0) ? $0 : nil }
         let words = detail.map(Self.words)
@@ -118,7 +119,7 @@ extension BrokerCore {
 
     /// Disconnects a user's own worker after an ERROR with the reason. The flights of the worker are queued again. The
     /// broker does not kill a user's process; child processes are killed instead, see `end(silent:)`.
-    mutating func putOut(_ worker: Int32, _ code: String, _ detail: String, now: Tick) {
+    mutating func putOut(_ worker: Handle<WorkerSession>, _ code: String, _ detail: String, now: Tick) {
         let id = workers[worker].id
         actions.append(.worker(.send(id, .error(code: code, detail: detail))))
         actions.append(.worker(.close(id)))

@@ -123,7 +123,7 @@ extension BrokerCore {
     /// Whether any worker runs this attempt. O(workers).
     public func isHeld(_ attempt: AttemptID) -> Bool { workers.isHeld(attempt) }
 
-    private mutating func workerReady(_ ready: Ready, _ worker: Int32, now: Tick) {
+    private mutating func workerReady(_ ready: Ready, _ worker: Handle<WorkerSession>, now: Tick) {
         let id = workers[worker].id
         let web: Set = ["http", "https"]
         let schemes = Set(ready.schemes)
@@ -164,7 +164,7 @@ extension BrokerCore {
 
     /// Refuses a READY. A worker of this machine may send another one; the connection of one that the gateway relays is
     /// closed, since there are few of them.
-    private mutating func refuse(_ worker: Int32, _ code: String, _ detail: String, isRemote: Bool) {
+    private mutating func refuse(_ worker: Handle<WorkerSession>, _ code: String, _ detail: String, isRemote: Bool) {
         let id = workers[worker].id
         actions.append(.worker(.send(id, .error(code: code, detail: detail))))
         guard isRemote else { return }
@@ -173,7 +173,7 @@ extension BrokerCore {
     }
 
     /// Sentence about the bound that another worker of a principal would exceed; nil if there is room.
-    private func remoteBound(of principal: Int32) -> String? {
+    private func remoteBound(of principal: Handle<Principal>) -> String? {
         guard principal != PrincipalTable.administrator else { return nil }
         let (own, all) = workers.remoteWorkers(of: principal)
         let most = limits.remoteWorkers / CoreLimits.remoteShare
@@ -188,7 +188,9 @@ extension BrokerCore {
 
     // MARK: Attempts
 
-    private mutating func attemptDone(_ completion: Completion, body: BodyID?, by worker: Int32, now: Tick) {
+    private mutating func attemptDone(
+        _ completion: Completion, body: BodyID?, by worker: Handle<WorkerSession>, now: Tick
+    ) {
         if let file = completion.file { outcomes.hold(file: file, bytes: completion.length) }
         settlePurges(of: completion.attempt, at: worker)
         guard let lease = endLease(completion.attempt, at: worker) else {
@@ -246,7 +248,8 @@ extension BrokerCore {
 
     /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
     mutating func attemptFailed(
-        _ attempt: AttemptID, _ code: FailureCode, _ received: Int, detail: String? = nil, by worker: Int32, now: Tick
+        _ attempt: AttemptID, _ code: FailureCode, _ received: Int, detail: String? = nil,
+        by worker: Handle<WorkerSession>, now: Tick
     ) {
         settlePurges(of: attempt, at: worker)
         let isSuspect = workers[worker].leases.flight(of: attempt).map { flights[$0].isSuspect } ?? false
@@ -275,7 +278,7 @@ extension BrokerCore {
     }
 
     private mutating func attemptProgressed(
-        _ attempt: AttemptID, _ received: Int, _ total: Int?, by worker: Int32, now: Tick
+        _ attempt: AttemptID, _ received: Int, _ total: Int?, by worker: Handle<WorkerSession>, now: Tick
     ) {
         guard let lease = workers[worker].leases[attempt], !lease.isCancelling else { return }
         workers.progressed(attempt, received: received, total: total, at: worker)
@@ -301,7 +304,7 @@ extension BrokerCore {
     }
 
     /// Sends the progress of an attempt to the subscribers of a request, at most once per requested interval.
-    mutating func tellProgress(of interest: Int32, _ lease: WorkerLease, now: Tick) {
+    mutating func tellProgress(of interest: Handle<Interest>, _ lease: WorkerLease, now: Tick) {
         let record = interests[interest]
         guard let number = record.extras, let pause = extras[number].progressMilliseconds else { return }
         if let last = extras[number].lastProgress, now.milliseconds(since: last) < pause { return }
@@ -314,7 +317,7 @@ extension BrokerCore {
     }
 
     /// Returns the progress of an attempt for the subscribers of a request.
-    private func progress(of interest: Int32, _ lease: WorkerLease) -> Progress {
+    private func progress(of interest: Handle<Interest>, _ lease: WorkerLease) -> Progress {
         let record = interests[interest]
         var progress = Progress(
             handler: handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
@@ -339,7 +342,7 @@ extension BrokerCore {
     }
 
     /// Sends a client the current progress of transfers whose PROGRESS its socket refused.
-    mutating func tellMissedProgress(to client: Int32) {
+    mutating func tellMissedProgress(to client: Handle<ClientSession>) {
         let missed = clients[client].missedProgress.sorted { $0.key < $1.key }
         clients[client].missedProgress = [:]
         for (interest, serial) in missed {
@@ -355,14 +358,14 @@ extension BrokerCore {
 
     /// Purges the removed requests of an attempt's flight. A flight without other interests is then cancelled and gets
     /// no outcome.
-    private mutating func settlePurges(of attempt: AttemptID, at worker: Int32) {
+    private mutating func settlePurges(of attempt: AttemptID, at worker: Handle<WorkerSession>) {
         guard !handlers.purging.isEmpty, let flight = workers[worker].leases.flight(of: attempt) else { return }
         settlePurges(of: flight)
     }
 
     /// Counts bytes that a worker received after the CANCEL of an attempt. A wrapping sum, because the worker may
     /// report any number.
-    private mutating func countUnwanted(_ bytes: Int, of attempt: AttemptID, at worker: Int32) {
+    private mutating func countUnwanted(_ bytes: Int, of attempt: AttemptID, at worker: Handle<WorkerSession>) {
         guard workers[worker].leases.use(of: attempt) == .cancelling else { return }
         ledger.flights.unwantedBytes = ledger.flights.unwantedBytes.addingReportingOverflow(bytes).partialValue
     }
@@ -371,7 +374,7 @@ extension BrokerCore {
     ///
     /// - Returns: the lease of a flight's current attempt or of an orphan; nil if the completion is stale or the
     ///   attempt was cancelled.
-    private mutating func endLease(_ attempt: AttemptID, at worker: Int32) -> WorkerLease? {
+    private mutating func endLease(_ attempt: AttemptID, at worker: Handle<WorkerSession>) -> WorkerLease? {
         let wasIsolated = workers[worker].isolation?.attempt == attempt
         guard let lease = workers.end(attempt, at: worker) else {
             if !workers.endForeign(attempt, at: worker) { ledger.flights.stale += 1 }
@@ -391,7 +394,7 @@ extension BrokerCore {
     /// Cancels the attempt of a flight. Its slot and its origin's place stay taken until the worker confirms.
     ///
     /// - Parameter isPartKept: whether a later flight may resume its part.
-    mutating func cancelAttempt(of flight: Int32, at worker: Int32, isPartKept: Bool = true) {
+    mutating func cancelAttempt(of flight: Handle<Flight>, at worker: Handle<WorkerSession>, isPartKept: Bool = true) {
         let attempt = attempt(of: flight)
         adoption.attemptEnded(of: flight)
         // Only GET is resumed.
@@ -404,7 +407,7 @@ extension BrokerCore {
 
     /// The current attempt of a running flight.
     @inline(__always)
-    func attempt(of flight: Int32) -> AttemptID {
+    func attempt(of flight: Handle<Flight>) -> AttemptID {
         adoption.attempt(of: flight)
             ?? AttemptID(broker: instance, flight: flights[flight].id, attempt: flights[flight].attempts)
     }

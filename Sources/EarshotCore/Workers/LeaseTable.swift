@@ -11,7 +11,7 @@ struct LeaseTable: Sequence {
     }
 
     private var entries = Slab<Entry>()
-    private var numbers = NumberTable()
+    private var numbers = HandleTable<Entry>()
 
     var count: Int { entries.count }
 
@@ -27,7 +27,7 @@ struct LeaseTable: Sequence {
 
     /// Number of the flight that an attempt's lease serves.
     @inline(__always)
-    func flight(of attempt: AttemptID) -> Int32? { number(of: attempt).flatMap { entries[$0].lease.flight } }
+    func flight(of attempt: AttemptID) -> Handle<Flight>? { number(of: attempt).flatMap { entries[$0].lease.flight } }
 
     /// Setting has an effect only if the attempt has a lease and the value is not nil.
     subscript(attempt: AttemptID) -> WorkerLease? {
@@ -59,7 +59,7 @@ struct LeaseTable: Sequence {
         entries.indices.map { (entries[$0].attempt, entries[$0].lease) }.makeIterator()
     }
 
-    private func number(of attempt: AttemptID) -> Int32? {
+    private func number(of attempt: AttemptID) -> Handle<Entry>? {
         isEmpty ? nil : numbers.find(Self.hash(attempt)) { entries[$0].attempt == attempt }
     }
 

@@ -33,7 +33,7 @@ struct WorkerFleet {
         /// Whether the worker ran exactly one transfer.
         let wasAlone: Bool
         /// Pools that the worker served.
-        let pools: [Int32]
+        let pools: [Handle<WorkerPool>]
     }
 
     /// Result of a heartbeat timer.
@@ -56,14 +56,14 @@ struct WorkerFleet {
         /// its way.
         case awaiting(until: Tick, asks: Bool)
         /// The worker sent a message after the PING: the suspect is cleared.
-        case cleared(flight: Int32?)
+        case cleared(flight: Handle<Flight>?)
         /// The worker did not answer in time.
         case silent
     }
 
     var limits: Limits
     private var workers = Slab<WorkerSession>()
-    private var numbers: [WorkerID: Int32] = [:]
+    private var numbers: [WorkerID: Handle<WorkerSession>] = [:]
     /// Number of workers on other machines.
     private var remoteCount = 0
     /// Number of workers that must report an earlier broker's work before anything starts; nil if none is awaited.
@@ -76,22 +76,22 @@ struct WorkerFleet {
     // The compiler retains all tables for a call of a nonmutating function. So the functions that run for each attempt
     // are inlined.
 
-    subscript(worker: Int32) -> WorkerSession {
+    subscript(worker: Handle<WorkerSession>) -> WorkerSession {
         _read { yield workers[worker] }
     }
 
     var count: Int { workers.count }
 
     /// Numbers of all workers. O(workers).
-    var indices: [Int32] { workers.indices }
+    var indices: [Handle<WorkerSession>] { workers.indices }
 
-    func contains(_ worker: Int32) -> Bool { workers.contains(worker) }
+    func contains(_ worker: Handle<WorkerSession>) -> Bool { workers.contains(worker) }
 
     /// Records for the pages of a QUERY.
     var records: Slab<WorkerSession> { workers }
 
     @inline(__always)
-    func number(of id: WorkerID) -> Int32? { numbers[id] }
+    func number(of id: WorkerID) -> Handle<WorkerSession>? { numbers[id] }
 
     /// Returns the lease of an attempt at a worker.
     @inline(__always)
@@ -102,7 +102,7 @@ struct WorkerFleet {
 
     /// Returns the number of the flight that a worker's attempt serves.
     @inline(__always)
-    func flight(of attempt: AttemptID, by id: WorkerID) -> Int32? {
+    func flight(of attempt: AttemptID, by id: WorkerID) -> Handle<Flight>? {
         guard let worker = numbers[id] else { return nil }
         return workers[worker].leases.flight(of: attempt)
     }
@@ -132,19 +132,22 @@ struct WorkerFleet {
     }
 
     /// Principals that have workers. O(workers).
-    var principals: Set<Int32> { Set(workers.indices.map { workers[$0].principal }) }
+    var principals: Set<Handle<Principal>> { Set(workers.indices.map { workers[$0].principal }) }
 
     /// Number of workers on other machines: of one principal, and in all. O(workers).
-    func remoteWorkers(of principal: Int32) -> (own: Int, all: Int) {
+    func remoteWorkers(of principal: Handle<Principal>) -> (own: Int, all: Int) {
         let remote = workers.indices.filter { workers[$0].isRemote }
         return (remote.count { workers[$0].principal == principal }, remote.count)
     }
 
     /// Slots of a pool's ready workers. O(workers).
     @inline(__always)
-    func slotCount(of pool: Int32) -> SlotCount {
+    func slotCount(of pool: Handle<WorkerPool>) -> SlotCount {
         var count = SlotCount()
-        for worker in 0..<Int32(workers.bound) where serves(worker, pool) && workers[worker].phase == .ready {
+        for place in 0..<workers.bound {
+            guard let worker = workers.handle(at: place), serves(worker, pool), workers[worker].phase == .ready else {
+                continue
+            }
             count.add(slots: slots(of: worker), free: freeSlots(of: worker), lower: workers[worker].lower)
         }
         return count
@@ -152,10 +155,11 @@ struct WorkerFleet {
 
     /// Returns the worker of a pool with the most free slots. Among equals it returns the preferred one. O(workers).
     @inline(__always)
-    func freestWorker(of pool: Int32, preferring preferred: WorkerID?) -> Int32? {
-        var best: Int32?
+    func freestWorker(of pool: Handle<WorkerPool>, preferring preferred: WorkerID?) -> Handle<WorkerSession>? {
+        var best: Handle<WorkerSession>?
         var most = 0
-        for worker in 0..<Int32(workers.bound) where serves(worker, pool) {
+        for place in 0..<workers.bound {
+            guard let worker = workers.handle(at: place), serves(worker, pool) else { continue }
             let free = freeSlots(of: worker)
             guard free > 0, free > most || free == most && workers[worker].id == preferred else { continue }
             best = worker
@@ -166,24 +170,24 @@ struct WorkerFleet {
 
     // These read one field at a time, because the compiler copies a whole session for its computed properties.
 
-    private func slots(of worker: Int32) -> Int {
+    private func slots(of worker: Handle<WorkerSession>) -> Int {
         min(workers[worker].offered, workers[worker].wish ?? workers[worker].offered)
     }
 
     @inline(__always)
-    func freeSlots(of worker: Int32) -> Int {
+    func freeSlots(of worker: Handle<WorkerSession>) -> Int {
         workers[worker].isQuarantine || workers[worker].phase != .ready ? 0 : unusedSlots(of: worker)
     }
 
     /// Slots without a transfer, which may be reserved for suspects.
     @inline(__always)
-    func unusedSlots(of worker: Int32) -> Int {
+    func unusedSlots(of worker: Handle<WorkerSession>) -> Int {
         guard workers[worker].untold.isEmpty else { return 0 }
         return max(0, slots(of: worker) - workers[worker].leases.count - workers[worker].foreign.count)
     }
 
     @inline(__always)
-    private func serves(_ worker: Int32, _ pool: Int32) -> Bool {
+    private func serves(_ worker: Handle<WorkerSession>, _ pool: Handle<WorkerPool>) -> Bool {
         workers.contains(worker) && workers[worker].pools.contains(pool)
     }
 
@@ -203,7 +207,8 @@ struct WorkerFleet {
     ///   - hearsDrain: whether a user's own worker accepts DRAIN.
     ///   - isDraining: whether it gets no jobs.
     mutating func joined(
-        _ worker: Int32, pools: [Int32], of principal: Int32, slots: Int, pid: Int, hearsDrain: Bool,
+        _ worker: Handle<WorkerSession>, pools: [Handle<WorkerPool>], of principal: Handle<Principal>, slots: Int,
+        pid: Int, hearsDrain: Bool,
         speaksHTTP2: Bool, isDraining: Bool
     ) {
         workers[worker].enter(isDraining ? .draining : .ready)
@@ -217,29 +222,29 @@ struct WorkerFleet {
     }
 
     /// Records a sign of life.
-    mutating func heard(_ worker: Int32, now: Tick) {
+    mutating func heard(_ worker: Handle<WorkerSession>, now: Tick) {
         workers[worker].lastHeard = now
         workers[worker].askedAt = nil
     }
 
     /// Handles a change of the slots that a worker offers.
-    mutating func offered(_ slots: Int, by worker: Int32) { workers[worker].offers(slots) }
+    mutating func offered(_ slots: Int, by worker: Handle<WorkerSession>) { workers[worker].offers(slots) }
 
     /// Records the sandbox of a worker.
-    mutating func sandboxed(_ parts: SandboxParts, _ worker: Int32) { workers[worker].sandbox = parts }
+    mutating func sandboxed(_ parts: SandboxParts, _ worker: Handle<WorkerSession>) { workers[worker].sandbox = parts }
 
     /// Handles the slots that LIMITS assigned to a worker; nil if the worker decides.
-    mutating func told(slots: Int?, _ worker: Int32) { workers[worker].wishFor(slots) }
+    mutating func told(slots: Int?, _ worker: Handle<WorkerSession>) { workers[worker].wishFor(slots) }
 
     /// Stops assigning jobs to a worker.
-    mutating func drain(_ worker: Int32) {
+    mutating func drain(_ worker: Handle<WorkerSession>) {
         if workers[worker].phase != .draining { workers[worker].enter(.draining) }
     }
 
     /// Stops assigning jobs to all workers.
     ///
     /// - Returns: the workers that were ready.
-    mutating func drain() -> [Int32] {
+    mutating func drain() -> [Handle<WorkerSession>] {
         let ready = workers.indices.filter { workers[$0].phase == .ready }
         for worker in ready { workers[worker].enter(.draining) }
         return ready
@@ -279,7 +284,7 @@ struct WorkerFleet {
     /// Adds an attempt that a worker runs for an earlier broker.
     ///
     /// - Parameter isTold: whether its HOLDS follows.
-    mutating func holdsForeign(_ attempt: AttemptID, isTold: Bool, at worker: Int32) {
+    mutating func holdsForeign(_ attempt: AttemptID, isTold: Bool, at worker: Handle<WorkerSession>) {
         workers[worker].foreign.insert(attempt)
         if isTold { workers[worker].untold.insert(attempt) }
     }
@@ -287,7 +292,7 @@ struct WorkerFleet {
     /// Handles the HOLDS of an attempt.
     ///
     /// - Returns: whether the worker still runs it for an earlier broker.
-    mutating func foreignTold(_ attempt: AttemptID, by worker: Int32) -> Bool {
+    mutating func foreignTold(_ attempt: AttemptID, by worker: Handle<WorkerSession>) -> Bool {
         workers[worker].untold.remove(attempt)
         return workers[worker].foreign.contains(attempt)
     }
@@ -295,7 +300,7 @@ struct WorkerFleet {
     /// Removes an attempt of an earlier broker that has ended.
     ///
     /// - Returns: whether the worker ran it.
-    mutating func endForeign(_ attempt: AttemptID, at worker: Int32) -> Bool {
+    mutating func endForeign(_ attempt: AttemptID, at worker: Handle<WorkerSession>) -> Bool {
         workers[worker].untold.remove(attempt)
         return workers[worker].foreign.remove(attempt) != nil
     }
@@ -303,7 +308,7 @@ struct WorkerFleet {
     /// Stops waiting for further HOLDS of a worker.
     ///
     /// - Returns: its attempts of earlier brokers, in a reproducible order.
-    mutating func stopAwaitingHolds(of worker: Int32) -> [AttemptID] {
+    mutating func stopAwaitingHolds(of worker: Handle<WorkerSession>) -> [AttemptID] {
         workers[worker].untold = []
         return workers[worker].foreign.sorted { $0.description < $1.description }
     }
@@ -312,33 +317,34 @@ struct WorkerFleet {
 
     /// Adds the lease of an attempt to a worker with a free slot.
     @inline(__always)
-    mutating func start(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Int32) {
+    mutating func start(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Handle<WorkerSession>) {
         workers[worker].leases.insert(lease, of: attempt)
         if !lease.isHigh { workers[worker].lower += 1 }
     }
 
     /// Adds the lease of an earlier broker's attempt, even beyond the worker's slots.
-    mutating func take(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Int32) {
+    mutating func take(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Handle<WorkerSession>) {
         workers[worker].foreign.remove(attempt)
         start(attempt, lease, at: worker)
         workers[worker].lowerCeiling()
     }
 
     /// Assigns an orphan to a flight that adopts it.
-    mutating func adopt(_ attempt: AttemptID, for flight: Int32, at worker: Int32) {
+    mutating func adopt(_ attempt: AttemptID, for flight: Handle<Flight>, at worker: Handle<WorkerSession>) {
         enter(.flight(flight), attempt, at: worker)
     }
 
     /// Starts the cancellation of an attempt.
     ///
     /// - Parameter abandoned: request whose later flight may resume the part.
-    mutating func cancel(_ attempt: AttemptID, abandoned: AbandonedFlight? = nil, at worker: Int32) {
+    mutating func cancel(_ attempt: AttemptID, abandoned: AbandonedFlight? = nil, at worker: Handle<WorkerSession>) {
         enter(.cancelling, abandoned: abandoned, attempt, at: worker)
         workers[worker].cancelling += 1
     }
 
     private mutating func enter(
-        _ use: WorkerLease.Use, abandoned: AbandonedFlight? = nil, _ attempt: AttemptID, at worker: Int32
+        _ use: WorkerLease.Use, abandoned: AbandonedFlight? = nil, _ attempt: AttemptID,
+        at worker: Handle<WorkerSession>
     ) {
         guard var lease = workers[worker].leases[attempt] else { preconditionFailure("\(attempt) has no lease") }
         lease.enter(use, abandoned: abandoned)
@@ -349,7 +355,7 @@ struct WorkerFleet {
     ///
     /// - Returns: nil if the worker has no lease for the attempt.
     @inline(__always)
-    mutating func end(_ attempt: AttemptID, at worker: Int32) -> WorkerLease? {
+    mutating func end(_ attempt: AttemptID, at worker: Handle<WorkerSession>) -> WorkerLease? {
         guard let lease = workers[worker].leases.remove(attempt) else { return nil }
         workers[worker].lowerCeiling()
         if workers[worker].isolation?.attempt == attempt { workers[worker].isolation = nil }
@@ -359,7 +365,7 @@ struct WorkerFleet {
     }
 
     /// Records how many bytes a worker has received.
-    mutating func progressed(_ attempt: AttemptID, received: Int, total: Int?, at worker: Int32) {
+    mutating func progressed(_ attempt: AttemptID, received: Int, total: Int?, at worker: Handle<WorkerSession>) {
         workers[worker].leases[attempt]?.receivedBytes = received
         workers[worker].leases[attempt]?.totalBytes = total
     }
@@ -368,7 +374,7 @@ struct WorkerFleet {
     ///
     /// - Parameter maxBytes: nil for no limit.
     /// - Returns: whether the new limit is higher.
-    mutating func raise(_ attempt: AttemptID, to maxBytes: Int?, at worker: Int32) -> Bool {
+    mutating func raise(_ attempt: AttemptID, to maxBytes: Int?, at worker: Handle<WorkerSession>) -> Bool {
         guard let present = workers[worker].leases[attempt]?.maxBytes, maxBytes.map({ $0 > present }) ?? true else {
             return false
         }
@@ -377,12 +383,12 @@ struct WorkerFleet {
     }
 
     /// Records the file into which an attempt writes its body.
-    mutating func partTold(_ part: GrowingPart, of attempt: AttemptID, at worker: Int32) {
+    mutating func partTold(_ part: GrowingPart, of attempt: AttemptID, at worker: Handle<WorkerSession>) {
         workers[worker].leases[attempt]?.part = part
     }
 
     /// Records how many bytes of that file count towards the spool.
-    mutating func partGrew(_ attempt: AttemptID, to bytes: Int, at worker: Int32) {
+    mutating func partGrew(_ attempt: AttemptID, to bytes: Int, at worker: Handle<WorkerSession>) {
         workers[worker].leases[attempt]?.growingBytes = bytes
     }
 
@@ -400,7 +406,7 @@ struct WorkerFleet {
     /// Starts the heartbeat of a worker with transfers.
     ///
     /// - Returns: the due time of the heartbeat timer; nil if it runs already.
-    mutating func watch(_ worker: Int32, now: Tick) -> Tick? {
+    mutating func watch(_ worker: Handle<WorkerSession>, now: Tick) -> Tick? {
         guard !workers[worker].isWatched else { return nil }
         workers[worker].isWatched = true
         workers[worker].lastHeard = now
@@ -409,7 +415,7 @@ struct WorkerFleet {
 
     /// Handles the heartbeat timer of a worker. A worker without transfers gets no PING, so that an idle bus does not
     /// wake up.
-    mutating func heartbeat(of worker: Int32, now: Tick) -> Heartbeat {
+    mutating func heartbeat(of worker: Handle<WorkerSession>, now: Tick) -> Heartbeat {
         guard !workers[worker].isEmpty else {
             workers[worker].isWatched = false
             return .idle
@@ -430,17 +436,21 @@ struct WorkerFleet {
     // MARK: Isolation
 
     /// Isolates an attempt until `end`.
-    mutating func isolate(_ attempt: AttemptID, until end: Tick, at worker: Int32) {
+    mutating func isolate(_ attempt: AttemptID, until end: Tick, at worker: Handle<WorkerSession>) {
         workers[worker].isolation = WorkerSession.Isolation(attempt: attempt, end: end)
     }
 
     /// Reserves a worker for suspects, or ends the reservation.
-    mutating func setQuarantine(_ worker: Int32, _ isQuarantine: Bool) { workers[worker].isQuarantine = isQuarantine }
+    mutating func setQuarantine(_ worker: Handle<WorkerSession>, _ isQuarantine: Bool) {
+        workers[worker].isQuarantine = isQuarantine
+    }
 
     /// Returns the worker for the next suspect of a pool: its quarantine or an empty worker. Returns nil if there is
     /// neither, or while the quarantine isolates a suspect, because the other workers serve the queue. O(workers).
-    func placeForSuspect(of pool: Int32, quarantine: Int32?) -> (worker: Int32, isEmpty: Bool)? {
-        var place: (Int32, Bool)?
+    func placeForSuspect(of pool: Handle<WorkerPool>, quarantine: Handle<WorkerSession>?) -> (
+        worker: Handle<WorkerSession>, isEmpty: Bool
+    )? {
+        var place: (Handle<WorkerSession>, Bool)?
         if let worker = quarantine {
             guard workers[worker].isolation == nil else { return nil }
             if workers[worker].phase == .ready, unusedSlots(of: worker) > 0 {
@@ -455,7 +465,7 @@ struct WorkerFleet {
     }
 
     /// Handles the isolation timer of a worker. The worker gets a PING, and its answer clears the suspect.
-    mutating func isolationEnded(at worker: Int32, now: Tick) -> IsolationEnd {
+    mutating func isolationEnded(at worker: Handle<WorkerSession>, now: Tick) -> IsolationEnd {
         guard let isolation = workers[worker].isolation, isolation.end <= now else { return .stale }
         guard let asked = isolation.askedAt else {
             let asks = workers[worker].askedAt == nil
@@ -473,11 +483,11 @@ struct WorkerFleet {
     ///
     /// - Returns: the flight of the suspect that it clears; nil if the worker isolates none or its isolation still
     ///   runs.
-    mutating func ponged(_ worker: Int32) -> Int32? {
+    mutating func ponged(_ worker: Handle<WorkerSession>) -> Handle<Flight>? {
         workers[worker].isolation?.askedAt == nil ? nil : endIsolation(at: worker)
     }
 
-    private mutating func endIsolation(at worker: Int32) -> Int32? {
+    private mutating func endIsolation(at worker: Handle<WorkerSession>) -> Handle<Flight>? {
         guard let isolation = workers[worker].isolation else { return nil }
         workers[worker].isolation = nil
         return workers[worker].leases.flight(of: isolation.attempt)

@@ -18,14 +18,14 @@ struct WorkerLease {
     /// Purpose of an attempt.
     enum Use: Equatable {
         /// Serves the flight with this number.
-        case flight(Int32)
+        case flight(Handle<Flight>)
         /// Belongs to an earlier broker, and no flight of this one has adopted it.
         case orphan(FlightIdentity)
         /// Serves no flight: the worker got a CANCEL.
         case cancelling
     }
 
-    let origin: Int32
+    let origin: Handle<OriginEntry>
     /// Whether the attempt has class `high`, which has reserved slots.
     let isHigh: Bool
     private(set) var use: Use
@@ -54,7 +54,7 @@ struct WorkerLease {
     private(set) var abandoned: AbandonedFlight?
 
     /// Number of the flight that the attempt serves.
-    var flight: Int32? { if case .flight(let flight) = use { flight } else { nil } }
+    var flight: Handle<Flight>? { if case .flight(let flight) = use { flight } else { nil } }
 
     /// Identity of the orphan.
     var orphan: FlightIdentity? { if case .orphan(let identity) = use { identity } else { nil } }
@@ -79,7 +79,7 @@ struct WorkerLease {
 
 extension WorkerLease {
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
-    init(origin: Int32, isHigh: Bool, use: Use, startedAt: Tick, maxBytes: Int?) {
+    init(origin: Handle<OriginEntry>, isHigh: Bool, use: Use, startedAt: Tick, maxBytes: Int?) {
         self.init(
             origin: origin, isHigh: isHigh, use: use, startedAt: startedAt, allowedBytes: maxBytes, maxBytes: maxBytes)
     }

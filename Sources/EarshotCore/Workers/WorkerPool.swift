@@ -22,19 +22,19 @@ struct WorkerPool {
         case closed
     }
 
-    /// Number of the pool of http and https.
-    static let web: Int32 = 0
+    /// The pool of http and https.
+    static let web = Slab<WorkerPool>.first
 
     /// Name of a pool of own workers: a scheme belongs to a principal.
     struct Key: Hashable {
         let scheme: String
-        let principal: Int32
+        let principal: Handle<Principal>
     }
 
     /// The only scheme; nil for http and https.
     let scheme: String?
     /// Principal whose requests it serves. The administrator's pools also serve principals without a pool of the scheme.
-    let principal: Int32
+    let principal: Handle<Principal>
     private(set) var phase: Phase
     /// Number of users' own workers that serve it.
     var workers = 0

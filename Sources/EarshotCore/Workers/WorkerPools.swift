@@ -25,14 +25,14 @@ struct WorkerPools {
         }
 
         /// Maximum number of pools of one principal.
-        func pools(of principal: Int32) -> Int {
+        func pools(of principal: Handle<Principal>) -> Int {
             principal == PrincipalTable.administrator ? pools : pools / Self.share
         }
     }
 
     /// Timer that closes a pool without workers.
     struct Absence: Equatable {
-        let pool: Int32
+        let pool: Handle<WorkerPool>
         let end: Tick
         let serial: UInt64
     }
@@ -40,7 +40,7 @@ struct WorkerPools {
     var limits: Limits
     private var pools = Slab<WorkerPool>()
     /// Pools of own workers.
-    private var numbers: [WorkerPool.Key: Int32] = [:]
+    private var numbers: [WorkerPool.Key: Handle<WorkerPool>] = [:]
     /// End of the wait for users' own workers of an earlier broker; nil if there is no such wait.
     private var ownWorkersAwaitedUntil: Tick?
     private var lastSerial: UInt64 = 0
@@ -53,37 +53,40 @@ struct WorkerPools {
 
     // MARK: Queries
 
-    subscript(pool: Int32) -> WorkerPool {
+    subscript(pool: Handle<WorkerPool>) -> WorkerPool {
         _read { yield pools[pool] }
     }
 
     var count: Int { pools.count }
 
-    /// One more than the largest number.
+    /// One more than the last place.
     var bound: Int { pools.bound }
 
     /// Numbers of all pools. O(pools).
-    var indices: [Int32] { pools.indices }
+    var indices: [Handle<WorkerPool>] { pools.indices }
 
-    func contains(_ pool: Int32) -> Bool { pools.contains(pool) }
+    /// Returns the pool at a place; nil if there is none.
+    func handle(at place: Int) -> Handle<WorkerPool>? { pools.handle(at: place) }
+
+    func contains(_ pool: Handle<WorkerPool>) -> Bool { pools.contains(pool) }
 
     /// Returns the pool of a principal's scheme, even a closed one.
-    func number(of scheme: String, of principal: Int32) -> Int32? {
+    func number(of scheme: String, of principal: Handle<Principal>) -> Handle<WorkerPool>? {
         numbers[WorkerPool.Key(scheme: scheme, principal: principal)]
     }
 
     /// Returns the open pool for requests of a principal: its own, or else the administrator's.
-    func open(for scheme: String, of principal: Int32) -> Int32? {
+    func open(for scheme: String, of principal: Handle<Principal>) -> Handle<WorkerPool>? {
         if let own = number(of: scheme, of: principal), !pools[own].isClosed { return own }
         guard principal != PrincipalTable.administrator else { return nil }
         return open(for: scheme, of: PrincipalTable.administrator)
     }
 
     /// Principals that have pools.
-    var principals: Set<Int32> { Set(numbers.keys.map(\.principal)) }
+    var principals: Set<Handle<Principal>> { Set(numbers.keys.map(\.principal)) }
 
     /// Whether the timer with this serial is current, so that it closes the pool.
-    func isAwaited(_ pool: Int32, serial: UInt64) -> Bool {
+    func isAwaited(_ pool: Handle<WorkerPool>, serial: UInt64) -> Bool {
         pools.contains(pool) && pools[pool].phase == .awaited(serial: serial)
     }
 
@@ -92,7 +95,7 @@ struct WorkerPools {
     /// Adds an own worker of a principal to the pools of its schemes: to all of them, or to none if a limit is reached.
     ///
     /// - Returns: the pools; nil if a limit is reached.
-    mutating func register(_ schemes: [String], of principal: Int32) -> [Int32]? {
+    mutating func register(_ schemes: [String], of principal: Handle<Principal>) -> [Handle<WorkerPool>]? {
         let keys = schemes.map { WorkerPool.Key(scheme: $0, principal: principal) }
         guard hasRoom(for: keys.count { numbers[$0] == nil }, of: principal) else { return nil }
         return keys.map { key in
@@ -106,11 +109,11 @@ struct WorkerPools {
 
     /// The pool of the administrator in which requests of other principals for a scheme wait since the start of the
     /// broker, when the principal of the next worker was unknown; nil if there is none.
-    func undecided(_ scheme: String) -> Int32? {
+    func undecided(_ scheme: String) -> Handle<WorkerPool>? {
         number(of: scheme, of: PrincipalTable.administrator).flatMap { pools[$0].wasServed ? nil : $0 }
     }
 
-    private func hasRoom(for count: Int, of principal: Int32) -> Bool {
+    private func hasRoom(for count: Int, of principal: Handle<Principal>) -> Bool {
         guard pools.count + count <= limits.pools else { return false }
         guard principal != PrincipalTable.administrator else { return true }
         let own = numbers.keys.count { $0.principal == principal }
@@ -118,7 +121,7 @@ struct WorkerPools {
     }
 
     /// Removes a user's own worker from a pool. A pool without workers awaits one.
-    mutating func leave(_ pool: Int32, now: Tick) -> Absence? {
+    mutating func leave(_ pool: Handle<WorkerPool>, now: Tick) -> Absence? {
         guard pool != WorkerPool.web else { return nil }
         pools[pool].workers -= 1
         guard pools[pool].workers == 0 else { return nil }
@@ -140,14 +143,14 @@ struct WorkerPools {
         return awaitWorker(of: numbers[key] ?? add(key), until: end)
     }
 
-    private mutating func awaitWorker(of pool: Int32, until end: Tick) -> Absence {
+    private mutating func awaitWorker(of pool: Handle<WorkerPool>, until end: Tick) -> Absence {
         lastSerial += 1
         pools[pool].enter(.awaited(serial: lastSerial))
         return Absence(pool: pool, end: end, serial: lastSerial)
     }
 
     /// Closes a pool without workers, so that its requests fail.
-    mutating func close(_ pool: Int32) {
+    mutating func close(_ pool: Handle<WorkerPool>) {
         pools[pool].enter(.closed)
         pools[pool].returned = []
         dropIfIdle(pool)
@@ -156,21 +159,21 @@ struct WorkerPools {
     // MARK: Origins
 
     /// Counts a new origin of a pool.
-    mutating func originAdded(to pool: Int32) { pools[pool].origins += 1 }
+    mutating func originAdded(to pool: Handle<WorkerPool>) { pools[pool].origins += 1 }
 
     /// Counts a removed origin of a pool.
-    mutating func originForgotten(by pool: Int32) {
+    mutating func originForgotten(by pool: Handle<WorkerPool>) {
         pools[pool].origins -= 1
         dropIfIdle(pool)
     }
 
-    private mutating func add(_ key: WorkerPool.Key) -> Int32 {
+    private mutating func add(_ key: WorkerPool.Key) -> Handle<WorkerPool> {
         let pool = pools.insert(WorkerPool(key))
         numbers[key] = pool
         return pool
     }
 
-    private mutating func dropIfIdle(_ pool: Int32) {
+    private mutating func dropIfIdle(_ pool: Handle<WorkerPool>) {
         guard pools[pool].isClosed, pools[pool].origins == 0 else { return }
         if let key = pools[pool].key { numbers[key] = nil }
         pools.remove(pool)
@@ -179,28 +182,28 @@ struct WorkerPools {
     // MARK: Flights that start before the queue
 
     /// Adds a flight that lost its worker.
-    mutating func returned(_ flight: FlightName, to pool: Int32) { pools[pool].returned.append(flight) }
+    mutating func returned(_ flight: FlightName, to pool: Handle<WorkerPool>) { pools[pool].returned.append(flight) }
 
     /// Removes and returns the flight that was added last. There must be one.
-    mutating func takeReturned(of pool: Int32) -> FlightName { pools[pool].returned.removeLast() }
+    mutating func takeReturned(of pool: Handle<WorkerPool>) -> FlightName { pools[pool].returned.removeLast() }
 
     /// Adds a suspect at the end of the list, or at its head.
-    mutating func add(suspect flight: FlightName, first: Bool, to pool: Int32) {
+    mutating func add(suspect flight: FlightName, first: Bool, to pool: Handle<WorkerPool>) {
         if first { pools[pool].suspects.prepend(flight) } else { pools[pool].suspects.append(flight) }
     }
 
     /// Removes and returns the first suspect; nil if there is none.
-    mutating func nextSuspect(of pool: Int32) -> FlightName? { pools[pool].suspects.popFirst() }
+    mutating func nextSuspect(of pool: Handle<WorkerPool>) -> FlightName? { pools[pool].suspects.popFirst() }
 
     /// Removes and returns all suspects.
-    mutating func takeSuspects(of pool: Int32) -> Deque<FlightName> {
+    mutating func takeSuspects(of pool: Handle<WorkerPool>) -> Deque<FlightName> {
         let suspects = pools[pool].suspects
         pools[pool].suspects = []
         return suspects
     }
 
     /// Sets the worker that runs the suspects of a pool; nil for none.
-    mutating func setQuarantine(_ worker: WorkerID?, of pool: Int32) { pools[pool].quarantine = worker }
+    mutating func setQuarantine(_ worker: WorkerID?, of pool: Handle<WorkerPool>) { pools[pool].quarantine = worker }
 
     // MARK: Checks
 

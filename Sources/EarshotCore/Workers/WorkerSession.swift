@@ -33,7 +33,7 @@ struct WorkerSession {
     /// Principal whose requests it gets; those of a worker of the administrator see `WorkerPools`.
     var principal = PrincipalTable.administrator
     /// Numbers of the pools that it serves.
-    var pools: [Int32] = []
+    var pools: [Handle<WorkerPool>] = []
     /// Concurrent transfers that the worker last offered.
     private(set) var offered = 0
     /// Concurrent transfers in its last LIMITS; nil if the worker decides.
@@ -76,8 +76,8 @@ struct WorkerSession {
     /// Leases in a reproducible order.
     var leasesInOrder: [(key: AttemptID, value: WorkerLease)] {
         leases.sorted { left, right in
-            (left.value.flight ?? -1, left.key.flight, left.key.broker.rawValue)
-                < (right.value.flight ?? -1, right.key.flight, right.key.broker.rawValue)
+            (left.value.flight?.index ?? .min, left.key.flight, left.key.broker.rawValue)
+                < (right.value.flight?.index ?? .min, right.key.flight, right.key.broker.rawValue)
         }
     }
 

@@ -47,7 +47,9 @@ struct AdoptionBookTests {
             startedAt: now, endedAt: now)
     }
 
-    private static func name(_ flight: Int32) -> FlightName { FlightName(number: flight, id: UInt64(flight) + 100) }
+    private static func name(_ flight: Handle<Flight>) -> FlightName {
+        FlightName(number: flight, id: UInt64(flight.index) + 100)
+    }
 
     /// An open book in which the orphan of flight 1 is in the given phase.
     private static func book(_ phase: Phase = .absent, seekers: Int = 10, bytes: Int = 1_000) -> AdoptionBook {
@@ -137,7 +139,7 @@ struct AdoptionBookTests {
 
     @Test func `beyond the limit a seeker is not remembered, and a later one of an identity replaces the earlier`() {
         var book = Self.book(seekers: 1)
-        for (flight, identity) in [(1, 1), (2, 2), (3, 1)] as [(Int32, UInt64)] {
+        for (flight, identity) in [(1, 1), (2, 2), (3, 1)] as [(Handle<Flight>, UInt64)] {
             #expect(book.seek(Self.identity(identity), for: Self.name(flight)) == nil)
         }
         #expect(book.seeker(of: Self.identity(1)) == Self.name(3))
@@ -150,7 +152,7 @@ struct AdoptionBookTests {
 
     @Test func `flights that find a response are matches until the book closes, the last one first`() {
         var book = Self.book(.responded)
-        for flight in [5, 6, 7] as [Int32] { _ = book.seek(Self.identity, for: Self.name(flight)) }
+        for flight in [5, 6, 7] as [Handle<Flight>] { _ = book.seek(Self.identity, for: Self.name(flight)) }
         _ = book.seek(Self.identity(2), for: Self.name(8))
         #expect(book.nextMatch() == Self.name(7))
         #expect(book.nextMatch() == Self.name(6))

@@ -35,12 +35,12 @@ struct SessionTableTests {
             isRequestReply: false)
     }
 
-    private static func open(_ table: inout SessionTable, _ session: Int32, lease: Int) {
+    private static func open(_ table: inout SessionTable, _ session: Handle<ClientSession>, lease: Int) {
         table.open(session, leaseMilliseconds: lease)
         table[session].deliveries.attach(size: 16)
     }
 
-    private static func leaveAside(_ table: inout SessionTable, _ session: Int32, absence: UInt64 = 5) {
+    private static func leaveAside(_ table: inout SessionTable, _ session: Handle<ClientSession>, absence: UInt64 = 5) {
         _ = table.disconnected(table[session].id)
         table.leaveAside(session, absence: absence)
         table[session].deliveries.detach()
@@ -110,9 +110,11 @@ struct SessionTableTests {
     @Test mutating func `sessions that are away keep the order of their absence`() {
         for number in 1...3 as ClosedRange<UInt64> {
             Self.connect(&table, number)
-            Self.open(&table, Int32(number - 1), lease: 100)
+            Self.open(&table, Handle(index: Int(number) - 1), lease: 100)
         }
-        for session in [1, 0, 2] as [Int32] { Self.leaveAside(&table, session, absence: UInt64(10 + session)) }
+        for session in [1, 0, 2] as [Handle<ClientSession>] {
+            Self.leaveAside(&table, session, absence: UInt64(10 + session.index))
+        }
         #expect(Array(table.away) == [1, 0, 2] && table[0].absence == 10)
         table.endLease(of: 1)
         table[1].deliveries.end()
@@ -151,10 +153,10 @@ struct SessionTableTests {
     @Test mutating func `released memory changes nothing`() {
         for number in 1...100 as ClosedRange<UInt64> {
             Self.connect(&table, number)
-            Self.open(&table, Int32(number - 1), lease: 100)
+            Self.open(&table, Handle(index: Int(number) - 1), lease: 100)
         }
         for number in 3...100 as ClosedRange<UInt64> {
-            let session = Int32(number - 1)
+            let session = Handle<ClientSession>(index: Int(number) - 1)
             _ = table.disconnected(ClientID(rawValue: number))
             table.endLease(of: session)
             table[session].deliveries.end()

@@ -9,10 +9,10 @@ struct DeliveryWindowTests {
 
     private static let phases: [DeliveryWindow.Phase] = [.detached, .open, .blocked, .ended]
 
-    private static func due(_ number: Int32) -> DueTerminal { DueTerminal(interest: number) }
+    private static func due(_ number: Int) -> DueTerminal { DueTerminal(interest: Handle(index: number)) }
 
     /// An open window with terminals 1, 2, … due, each of 1 byte of fields and 10 of body.
-    private static func window(size: Int? = 10, terminals: Int32 = 0, sent: Int = 0) -> DeliveryWindow {
+    private static func window(size: Int? = 10, terminals: Int = 0, sent: Int = 0) -> DeliveryWindow {
         var window = DeliveryWindow()
         window.attach(size: size)
         for number in 0..<terminals { window.append(due(number + 1), Weight(fields: 1, bodies: 10)) }
@@ -35,12 +35,12 @@ struct DeliveryWindowTests {
         }
     }
 
-    private func numbers(_ window: DeliveryWindow) -> [Int32] { window.entries.map { number($0) } }
+    private func numbers(_ window: DeliveryWindow) -> [Int] { window.entries.map { number($0) } }
 
     /// The interest of a terminal; -1 for a hole, -2 for a spilled terminal.
-    private func number(_ entry: DueTerminal) -> Int32 {
+    private func number(_ entry: DueTerminal) -> Int {
         switch entry.place {
-        case .memory(let interest): interest
+        case .memory(let interest): interest.index
         case .file: -2
         case .hole: -1
         }
@@ -114,7 +114,7 @@ struct DeliveryWindowTests {
             return window
         case .hole:
             var window = window()
-            for number: Int32 in [0, 1, 2] { window.append(due(number), Weight(fields: 1, bodies: 10)) }
+            for number in [0, 1, 2] { window.append(due(number), Weight(fields: 1, bodies: 10)) }
             for _ in 0..<2 { _ = window.take() }
             window.detach()
             window.attach(size: 10)
@@ -140,7 +140,7 @@ struct DeliveryWindowTests {
     }
 
     /// Entries returned, entries left, and the counters sent, numbered and acknowledged.
-    private static func expected(_ step: Step, _ place: Place) -> ([Int32], [Int32], [Int]) {
+    private static func expected(_ step: Step, _ place: Place) -> ([Int], [Int], [Int]) {
         switch (step, place) {
         case (.take, .waiting): ([1], [1, 2], [1, 0, 0])
         case (.take, .sent): ([2], [1, 2], [2, 0, 0])
@@ -191,7 +191,7 @@ struct DeliveryWindowTests {
         #expect(window.lastReceived == 3 && window.lastSequence == 3)
         #expect(window.sentEntries(upTo: 2).map { number($0) } == [1, 2])
         #expect(window.sentEntries(upTo: 4).isEmpty && window.sentEntries(upTo: 0).isEmpty)
-        var removed: [Int32] = []
+        var removed: [Int] = []
         while let due = window.first(upTo: 2) {
             removed.append(number(due))
             window.removeFirst(Weight(fields: 1, bodies: 10))
@@ -226,9 +226,9 @@ struct DeliveryWindowTests {
             // Size, due, announced; sent, closed at 5 due.
             (1, 0, 0, 0, false), (1, 3, 0, 1, true), (4, 3, 0, 3, false), (4, 3, 1, 3, true), (nil, 3, 0, 3, false),
             (nil, 3, 2, 3, true), (nil, 6, 0, 6, true),
-        ] as [(Int?, Int32, Int, Int, Bool)])
+        ] as [(Int?, Int, Int, Int, Bool)])
     func `the size bounds the terminals sent, and with those announced it starts no more work`(
-        size: Int?, due: Int32, announced: Int, sent: Int, isClosed: Bool
+        size: Int?, due: Int, announced: Int, sent: Int, isClosed: Bool
     ) {
         var window = Self.window(size: size, terminals: due)
         window.announce(2)
@@ -291,7 +291,7 @@ struct DeliveryWindowTests {
         var window = Self.window()
         window.append(Self.due(1), Weight(bodies: .max))
         #expect(window.isUnwatched(stalledBytes: stalledBytes))
-        for number in 2...100 as ClosedRange<Int32> { window.append(Self.due(number), Weight(bodies: .max)) }
+        for number in 2...100 { window.append(Self.due(number), Weight(bodies: .max)) }
         for _ in 1...99 { window.removeFirst(Weight(bodies: .max)) }
         #expect(window.weight == Weight(bodies: .max))
         window.removeFirst(Weight(bodies: .max))
@@ -303,7 +303,7 @@ struct DeliveryWindowTests {
     @Test(arguments: [1, 2, 3]) func `the invariants hold after each of 5,000 random events`(seed: UInt64) {
         var random = SplitMix(seed: seed)
         var window = Self.window(size: 5)
-        var last: Int32 = 0
+        var last = 0
         for _ in 0..<5_000 {
             switch Int.random(in: 0..<8, using: &random) {
             case 0, 1:

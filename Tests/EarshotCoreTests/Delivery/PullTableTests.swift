@@ -9,13 +9,13 @@ struct PullTableTests {
         PullWindow.Read(BodyRead(.terminal(1), offset: offset, length: 1))
     }
 
-    private static func growing(_ interest: Int32, _ offset: Int) -> PullWindow.Read {
+    private static func growing(_ interest: Handle<Interest>, _ offset: Int) -> PullWindow.Read {
         let body = BodyReference.request(HandlerID("h")!, RequestID("1")!)
         return PullWindow.Read(
             BodyRead(body, offset: offset, length: 1), of: PullWindow.Read.Stream(interest: interest, serial: 1))
     }
 
-    private static func table(_ sessions: Int32...) -> PullTable {
+    private static func table(_ sessions: Handle<ClientSession>...) -> PullTable {
         var table = PullTable()
         for session in sessions { table.open(session, reads: WireLimits.openReads) }
         return table

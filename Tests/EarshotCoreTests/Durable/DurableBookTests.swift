@@ -30,7 +30,7 @@ struct DurableBookTests {
         case claim, nextClaim, readEnded, remove
     }
 
-    private static let interest: Int32 = 7
+    private static let interest: Handle<Interest> = 7
 
     private static func entering(_ url: String = "http://a.example/") throws -> DurableRecord.Entering {
         let fetch = Fetch(
@@ -83,7 +83,7 @@ struct DurableBookTests {
         #expect(Phase(book.records[Self.interest]) == phase && book.checkInvariants() == [])
         // The disk answers reads only.
         guard event != .readEnded || phase == .reading else { return }
-        let answer: Int32? =
+        let answer: Handle<Interest>? =
             switch event {
             case .claim: nil
             case .nextClaim: book.nextClaim()
@@ -154,13 +154,13 @@ struct DurableBookTests {
 
     @Test func `results are read in the order of their claims, as many at once as the limit says`() throws {
         var book = Self.book(reads: 2)
-        for interest in 1...4 as ClosedRange<Int32> {
-            let id = DurableID(rawValue: UInt64(interest) + 100)
+        for interest in 1...4 as ClosedRange<Handle<Interest>> {
+            let id = DurableID(rawValue: UInt64(interest.index) + 100)
             book.restore(id, interest, acceptedAt: Tick(nanoseconds: 1), hasResult: true)
         }
-        for interest in [3, 1, 4, 2, 3] as [Int32] { book.claim(interest) }
+        for interest in [3, 1, 4, 2, 3] as [Handle<Interest>] { book.claim(interest) }
         _ = book.remove(1)
-        var read: [Int32] = []
+        var read: [Handle<Interest>] = []
         while let interest = book.nextClaim() {
             _ = book.beginRead(interest)
             read.append(interest)

@@ -47,14 +47,16 @@ struct FlightTableTests {
 
     private static func begin(
         _ table: inout FlightTable, _ url: String = "http://o/", mode: CacheMode = .default, isAlone: Bool = false
-    ) throws -> Int32 {
+    ) throws -> Handle<Flight> {
         let (request, key) = try key(url, mode: mode, alone: isAlone ? table.nextID : nil)
         return table.begin(request, redirect: .follow, partition: nil, key, scope: 3, isAlone: isAlone, body: nil)
     }
 
     /// Enters a phase. A deferred cancellation allows the flight to be `ended`, and the flight of another URL allows it
     /// to follow.
-    private static func enter(_ phase: Phase, _ flight: Int32, _ child: Int32, _ table: inout FlightTable) {
+    private static func enter(
+        _ phase: Phase, _ flight: Handle<Flight>, _ child: Handle<Flight>, _ table: inout FlightTable
+    ) {
         switch phase {
         case .asking: table.enter(.asking, flight)
         case .queued: table.enter(.queued, flight)
@@ -196,7 +198,7 @@ struct FlightTableTests {
     }
 
     @Test mutating func `flights beyond the hop limit are those at its distance from the end of the chain`() throws {
-        var flights: [Int32] = []
+        var flights: [Handle<Flight>] = []
         for number in 0...4 { flights.append(try Self.begin(&table, "http://o/\(number)")) }
         for number in 0..<4 { table.follow(flights[number + 1], by: flights[number]) }
         #expect(table.tooFar(flights[3], hops: 4) == [])
@@ -229,11 +231,11 @@ struct FlightTableTests {
     }
 
     @Test mutating func `released memory changes nothing`() throws {
-        var flights: [Int32] = []
+        var flights: [Handle<Flight>] = []
         for number in 0..<100 { flights.append(try Self.begin(&table, "http://o/\(number)")) }
-        for (number, flight) in flights.enumerated() { table.attach(Int32(number), to: flight) }
+        for (number, flight) in flights.enumerated() { table.attach(Handle(index: number), to: flight) }
         for (number, flight) in flights.enumerated().dropFirst(2) {
-            table.detach(Int32(number), from: flight)
+            table.detach(Handle(index: number), from: flight)
             table.remove(flight)
         }
         #expect(table.hasSpareRoom(least: 8))

@@ -29,7 +29,7 @@ struct HandlerRegistryTests {
 
     /// A registry in which the handler `a/b` is in the given phase. It has one request, of client 5; a purged one has
     /// a terminal that client 5 has not acknowledged.
-    private static func registry(_ phase: Phase) -> (HandlerRegistry, handler: Int32) {
+    private static func registry(_ phase: Phase) -> (HandlerRegistry, handler: Handle<HandlerEntry>) {
         var registry = HandlerRegistry(purgeBudget: 10)
         guard phase != .absent else { return (registry, 0) }
         let handler = registry.add(id).number
@@ -176,7 +176,7 @@ struct HandlerRegistryTests {
         #expect(registry.requests(of: handler) == [1, 2, 3])
         #expect(registry.request(after: 1) == 2 && registry.request(after: 3) == nil)
         registry.requestTransferred(of: handler, from: 5, to: 6)
-        #expect(registry[handler].owners.counts.map { [$0.owner, Int32($0.count)] } == [[6, 2]])
+        #expect(registry[handler].owners.counts.map { [$0.owner.index, $0.count] } == [[6, 2]])
         #expect(registry.checkInvariants() == [])
         registry.requestEnded(of: handler, owner: nil) { $0.answered += 1 }
         #expect(registry[handler].ownRequests == 0 && registry[handler].requests.answered == 1)
@@ -192,7 +192,7 @@ struct HandlerRegistryTests {
 
     @Test mutating func `resting requests keep their order`() {
         let handler = registry.add(Self.id).number
-        for request in 1...3 as ClosedRange<Int32> {
+        for request in 1...3 as ClosedRange<Handle<Interest>> {
             registry.requestAdded(request, to: handler, owner: nil)
             registry.rest(request, of: handler)
         }
@@ -235,8 +235,8 @@ struct HandlerRegistryTests {
     }
 
     @Test mutating func `purges are listed by name in order`() {
-        var purged: [Int32] = []
-        for request in 1...3 as ClosedRange<Int32> {
+        var purged: [Handle<HandlerEntry>] = []
+        for request in 1...3 as ClosedRange<Handle<Interest>> {
             let handler = registry.add(Self.id).number
             registry.requestAdded(request, to: handler, owner: nil)
             registry.beginPurge(of: handler, listeners: [], by: Self.remover)
@@ -261,16 +261,16 @@ struct HandlerRegistryTests {
     }
 
     @Test mutating func `released memory changes nothing`() {
-        var all: [Int32] = []
+        var all: [Handle<HandlerEntry>] = []
         for number in 0..<100 {
             let handler = registry.add(HandlerID("r\(number)/x")!).number
-            registry.requestAdded(Int32(number), to: handler, owner: 1)
+            registry.requestAdded(Handle(index: number), to: handler, owner: 1)
             _ = registry.subscribe(1, to: handler)
             all.append(handler)
         }
         for (number, handler) in all.enumerated().dropFirst(3) {
             registry.requestEnded(of: handler, owner: 1) { $0.answered += 1 }
-            registry.requestUnlisted(Int32(number), of: handler)
+            registry.requestUnlisted(Handle(index: number), of: handler)
             registry.release(handler)
             _ = registry.unsubscribe(1, from: handler)
             _ = registry.dropIfIdle(handler)

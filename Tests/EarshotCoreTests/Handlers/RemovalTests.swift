@@ -47,7 +47,7 @@ struct RemovalTests {
         for number in 0..<3 { rig.say(.subscribe(.handler(HandlerID("q/x/\(number)")!)), by: a) }
         let pattern = HandlerPattern("q/x/")!
         var looks = 0
-        let found = rig.core.handlers.order.numbers(from: rig.core.handlers.position(of: pattern.description)) {
+        let found = rig.core.handlers.order.handles(from: rig.core.handlers.position(of: pattern.description)) {
             handler in
             looks += 1
             return pattern.matches(rig.core.handlers[handler].id)

@@ -23,8 +23,8 @@ struct OriginGovernorTests {
     /// A governor with one origin of pool 7, and one scope with one flight.
     private struct Bed {
         var governor: OriginGovernor
-        let origin: Int32
-        let scope: Int32
+        let origin: Handle<OriginEntry>
+        let scope: Handle<OriginScope>
         var generator = SplitMix(seed: 1)
         var now = OriginGovernorTests.start
 

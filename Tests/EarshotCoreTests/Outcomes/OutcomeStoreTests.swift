@@ -272,10 +272,10 @@ struct OutcomeStoreTests {
     @Test(arguments: [1, 2, 3]) func `the invariants hold after each of 5,000 random events`(seed: UInt64) throws {
         var random = SplitMix(seed: seed)
         var store = Self.store()
-        var (lastBody, lastInterest): (UInt64, Int32) = (0, 0)
+        var (lastBody, lastInterest): (UInt64, Handle<Interest>) = (0, 0)
         let files = ["a", "b", "c"]
-        var held: [Int32] = []
-        var waiting: [Int32] = []
+        var held: [Handle<Outcome>] = []
+        var waiting: [Handle<WaitingTerminal>] = []
         for _ in 0..<5_000 {
             switch Int.random(in: 0..<8, using: &random) {
             case 0:
@@ -293,7 +293,7 @@ struct OutcomeStoreTests {
                 guard let index = held.indices.randomElement(using: &random) else { continue }
                 _ = store.release(held.remove(at: index))
             case 5:
-                lastInterest += 1
+                lastInterest = lastInterest.advanced(by: 1)
                 let file = Bool.random(using: &random) ? files.randomElement(using: &random) : nil
                 let number = try store.addWaiting(
                     Self.terminal(isFiled: file != nil), of: lastInterest,

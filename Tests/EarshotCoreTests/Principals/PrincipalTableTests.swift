@@ -39,7 +39,7 @@ struct PrincipalTableTests {
     @Test func `a table whose names are all in use doubles before it sweeps again`() {
         var table = PrincipalTable()
         var sweeps = 0
-        var used: Set<Int32> = []
+        var used: Set<Handle<Principal>> = []
         for number in 1...1_000 {
             let principal = table.add(Self.name(number)) {
                 sweeps += 1

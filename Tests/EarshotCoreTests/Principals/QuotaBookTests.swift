@@ -4,7 +4,7 @@ import Testing
 
 /// The book of quotas in isolation.
 struct QuotaBookTests {
-    private static let (a, b) = (1 as Int32, 2 as Int32)
+    private static let (a, b) = (1 as Handle<Principal>, 2 as Handle<Principal>)
     private static let limits = QuotaBook.Limits(requests: 2, transfers: 2, spoolBytes: 1_000, durableBytes: 500)
 
     @Test func `each quota admits as much as it says, of each principal`() {

@@ -31,9 +31,10 @@ struct FairQueueTests {
     }
 
     private static func place(
-        pool: Int32 = 0, principal: Int32 = 5, _ priority: PriorityClass = .normal, root: Int32 = 1, client: Int32 = 1,
-        origin: Int32 = 2,
-        scope: Int32 = 3, handler: Int32 = 4
+        pool: Handle<WorkerPool> = 0, principal: Handle<Principal> = 5, _ priority: PriorityClass = .normal,
+        root: Handle<RootEntry> = 1, client: Handle<ClientSession> = 1,
+        origin: Handle<OriginEntry> = 2,
+        scope: Handle<OriginScope> = 3, handler: Handle<HandlerEntry> = 4
     ) -> FairQueue.Place {
         FairQueue.Place(
             pool: pool, principal: principal, priority: priority, root: root, client: client, origin: origin,
@@ -79,7 +80,7 @@ struct FairQueueTests {
         var queue = Self.queue(phase)
         #expect(Phase.of(queue) == phase)
         var asked = 0
-        func turn(_ obstacle: FairQueue.Obstacle) -> Int32? {
+        func turn(_ obstacle: FairQueue.Obstacle) -> Handle<Interest>? {
             queue.next(in: 0, isForHigh: false) { principal, client, scope, priority in
                 #expect(principal == 5 && client == 1 && scope == 3 && priority == .normal)
                 asked += 1
@@ -111,8 +112,10 @@ struct FairQueueTests {
     }
 
     /// Takes turns until none is left, removes each interest, and returns them.
-    private static func drain(_ queue: inout FairQueue, pool: Int32 = 0, isForHigh: Bool = false) -> [Int32] {
-        var order: [Int32] = []
+    private static func drain(_ queue: inout FairQueue, pool: Handle<WorkerPool> = 0, isForHigh: Bool = false)
+        -> [Handle<Interest>]
+    {
+        var order: [Handle<Interest>] = []
         while let next = queue.next(in: pool, isForHigh: isForHigh, obstacle: { _, _, _, _ in .none }) {
             queue.remove(next)
             order.append(next)
@@ -133,9 +136,9 @@ struct FairQueueTests {
     }
 
     @Test mutating func `fresh handlers have three of four turns, the newest first`() {
-        for request in 0..<3 as Range<Int32> { queue.push(request, at: Self.place(handler: 0)) }
-        for handler in 1...5 as ClosedRange<Int32> {
-            queue.push(10 + handler, at: Self.place(handler: handler), isFresh: true)
+        for request in 0..<3 as Range<Handle<Interest>> { queue.push(request, at: Self.place(handler: 0)) }
+        for handler in 1...5 as ClosedRange<Handle<HandlerEntry>> {
+            queue.push(Handle(index: 10 + handler.index), at: Self.place(handler: handler), isFresh: true)
         }
         #expect(queue.checkInvariants() == [])
         #expect(Self.drain(&queue) == [15, 14, 13, 0, 12, 11, 1, 2])
@@ -155,7 +158,9 @@ struct FairQueueTests {
     }
 
     @Test mutating func `one lane per class returns when an origin opens, and its turn brings back the next`() {
-        for client in 1...3 as ClosedRange<Int32> { queue.push(client, at: Self.place(client: client)) }
+        for client in 1...3 as ClosedRange<Handle<ClientSession>> {
+            queue.push(Handle(index: client.index), at: Self.place(client: client))
+        }
         #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .origin } == nil)
         func rotating() -> Int { queue.lanes.indices.count { queue.lanes[$0].hasReturned } }
         #expect(rotating() == 0)
@@ -168,7 +173,9 @@ struct FairQueueTests {
     }
 
     @Test mutating func `a lane that returns and finds the same obstacle is the first to return again`() {
-        for client in 1...2 as ClosedRange<Int32> { queue.push(client, at: Self.place(client: client)) }
+        for client in 1...2 as ClosedRange<Handle<ClientSession>> {
+            queue.push(Handle(index: client.index), at: Self.place(client: client))
+        }
         #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .origin } == nil)
         for _ in 0..<3 {
             queue.originOpened(2)
@@ -189,10 +196,12 @@ struct FairQueueTests {
     }
 
     @Test mutating func `released memory changes nothing`() {
-        for request in 0..<100 as Range<Int32> {
-            queue.push(request, at: Self.place(root: request, client: request, handler: request))
+        for number in 0..<100 {
+            let place = Self.place(
+                root: Handle(index: number), client: Handle(index: number), handler: Handle(index: number))
+            queue.push(Handle(index: number), at: place)
         }
-        for request in 2..<100 as Range<Int32> { queue.remove(request) }
+        for request in 2..<100 as Range<Handle<Interest>> { queue.remove(request) }
         queue.releaseRoom(beyond: 2, least: 8)
         #expect(queue.checkInvariants() == [])
         #expect(Self.drain(&queue) == [0, 1])

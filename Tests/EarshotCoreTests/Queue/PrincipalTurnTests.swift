@@ -5,24 +5,26 @@ import Testing
 
 /// Turns of principals: the top level of the queue.
 struct PrincipalTurnTests {
-    private static let (a, b, c) = (1 as Int32, 2 as Int32, 3 as Int32)
+    private static let (a, b, c) = (1 as Handle<Principal>, 2 as Handle<Principal>, 3 as Handle<Principal>)
 
     private static func place(
-        _ principal: Int32, _ priority: PriorityClass = .normal, pool: Int32 = 0, client: Int32? = nil,
-        origin: Int32 = 0
+        _ principal: Handle<Principal>, _ priority: PriorityClass = .normal, pool: Handle<WorkerPool> = 0,
+        client: Int? = nil,
+        origin: Handle<OriginEntry> = 0
     ) -> FairQueue.Place {
-        let own = client ?? principal
+        let own = client ?? principal.index
         return FairQueue.Place(
-            pool: pool, principal: principal, priority: priority, root: own, client: own, origin: origin, scope: origin,
-            handler: own)
+            pool: pool, principal: principal, priority: priority, root: Handle(index: own), client: Handle(index: own),
+            origin: origin, scope: Handle(index: origin.index), handler: Handle(index: own))
     }
 
     /// Starts interests until none may start, at most `count`. Returns their principals.
     private static func starts(
         _ count: Int, of queue: inout FairQueue, isForHigh: Bool = false,
-        obstacle: (Int32, Int32?, Int32, PriorityClass) -> FairQueue.Obstacle = { _, _, _, _ in .none }
-    ) -> [Int32] {
-        var principals: [Int32] = []
+        obstacle: (Handle<Principal>, Handle<ClientSession>?, Handle<OriginScope>, PriorityClass) ->
+            FairQueue.Obstacle = { _, _, _, _ in .none }
+    ) -> [Handle<Principal>] {
+        var principals: [Handle<Principal>] = []
         while principals.count < count,
             let next = queue.next(in: 0, isForHigh: isForHigh, obstacle: obstacle)
         {
@@ -33,15 +35,18 @@ struct PrincipalTurnTests {
     }
 
     /// Number of principals of the tests, more than the highest of their numbers.
-    private static let principals: Int32 = 4
+    private static let principals = 4
 
     /// The interest of a principal with this number of its own. Dense, since the queue has an entry for each smaller one.
-    private static func interest(_ number: Int32, of principal: Int32) -> Int32 { number * principals + principal }
+    private static func interest(_ number: Int, of principal: Handle<Principal>) -> Handle<Interest> {
+        Handle(index: number * principals + principal.index)
+    }
 
-    private static func principal(of interest: Int32) -> Int32 { interest % principals }
+    private static func principal(of interest: Handle<Interest>) -> Handle<Principal> {
+        Handle(index: interest.index % principals)
+    }
 
-    private static func push(_ count: Int32, _ place: FairQueue.Place, from first: Int32 = 0, to queue: inout FairQueue)
-    {
+    private static func push(_ count: Int, _ place: FairQueue.Place, from first: Int = 0, to queue: inout FairQueue) {
         for number in first..<(first + count) { queue.push(interest(number, of: place.principal), at: place) }
     }
 
@@ -63,8 +68,8 @@ struct PrincipalTurnTests {
     @Test func `one interest at a time takes no more than the turns of its principal`() {
         var queue = FairQueue()
         Self.push(100, Self.place(Self.a), to: &queue)
-        var starts: [Int32] = []
-        for number in 0..<20 as Range<Int32> {
+        var starts: [Handle<Principal>] = []
+        for number in 0..<20 {
             // Its line is new each time: the last one ended with its only interest.
             if number == 0 || !queue.contains(Self.interest(number - 1, of: Self.b)) {
                 queue.push(Self.interest(number, of: Self.b), at: Self.place(Self.b))
@@ -88,23 +93,20 @@ struct PrincipalTurnTests {
 
     @Test func `classes have their weights within each principal`() {
         var queue = FairQueue()
-        var number: Int32 = 0
         for principal in [Self.a, Self.b] {
             for priority in PriorityClass.allCases {
-                for client in [10 * principal + Int32(priority.rawValue)] {
-                    number = Int32(priority.rawValue) * 10_000
-                    Self.push(2_000, Self.place(principal, priority, client: client), from: number, to: &queue)
-                }
+                let (client, number) = (10 * principal.index + Int(priority.rawValue), Int(priority.rawValue) * 10_000)
+                Self.push(2_000, Self.place(principal, priority, client: client), from: number, to: &queue)
             }
         }
-        var counts: [Int32: [Int32: Int]] = [:]
+        var counts: [Handle<Principal>: [Int: Int]] = [:]
         for _ in 0..<1_700 {
             guard let next = queue.next(in: 0, isForHigh: false, obstacle: { _, _, _, _ in .none }) else { break }
-            counts[Self.principal(of: next), default: [:]][next / Self.principals / 10_000, default: 0] += 1
+            counts[Self.principal(of: next), default: [:]][next.index / Self.principals / 10_000, default: 0] += 1
             queue.remove(next)
         }
         for principal in [Self.a, Self.b] {
-            for (priority, share) in [(3 as Int32, 640), (2, 160), (1, 40), (0, 10)] {
+            for (priority, share) in [(3, 640), (2, 160), (1, 40), (0, 10)] {
                 let count = counts[principal]?[priority] ?? 0
                 #expect(abs(count - share) <= 1, "principal \(principal) has \(count) turns of class \(priority)")
             }
@@ -126,14 +128,14 @@ struct PrincipalTurnTests {
     @Test(arguments: PriorityClass.allCases, PriorityClass.allCases)
     func `principals take turns at an origin that is always full`(large: PriorityClass, small: PriorityClass) {
         var queue = FairQueue()
-        for client in 0..<50 as Range<Int32> {
+        for client in 0..<50 {
             Self.push(10, Self.place(Self.a, large, client: 100 + client), from: client * 10, to: &queue)
             // Work at another origin keeps the principal in the rotation.
             Self.push(
                 1, Self.place(Self.a, .background, client: 200 + client, origin: 1), from: 1_000 + client, to: &queue)
         }
         Self.push(20, Self.place(Self.b, small), to: &queue)
-        var (starts, isFull): ([Int32], Bool) = ([], false)
+        var (starts, isFull): ([Handle<Principal>], Bool) = ([], false)
         while starts.count < 40 {
             queue.originOpened(0)
             isFull = false
@@ -157,7 +159,7 @@ struct PrincipalTurnTests {
 
     @Test func `a principal at its quota leaves the rotation, and its claims go to others`() {
         var queue = FairQueue()
-        for client in 0..<3 as Range<Int32> {
+        for client in 0..<3 {
             Self.push(2, Self.place(Self.a, client: 100 + client), from: client * 2, to: &queue)
         }
         Self.push(2, Self.place(Self.b), to: &queue)
@@ -191,9 +193,12 @@ struct PrincipalTurnTests {
             Self.starts(10, of: &queue, obstacle: { principal, _, _, _ in principal == Self.a ? .quota : .none }) == [
                 Self.b
             ])
-        for number in [0, 1, 2, 10, 11, 12] as [Int32] { queue.remove(Self.interest(number, of: Self.a)) }
+        for number in [0, 1, 2, 10, 11, 12] { queue.remove(Self.interest(number, of: Self.a)) }
         #expect(queue.lines.count == 0 && queue.lineNumbers.count == 0 && queue.parked.isEmpty && queue.count == 0)
-        #expect(queue.pools.allSatisfy { $0.turns.count == 0 && $0.highTurns.count == 0 })
+        #expect(
+            queue.pools.handles.allSatisfy {
+                queue.pools[$0].turns.count == 0 && queue.pools[$0].highTurns.count == 0
+            })
         Self.push(1, Self.place(Self.a), to: &queue)
         #expect(Self.starts(10, of: &queue) == [Self.a], "the quota of the former principal does not hold it")
     }
@@ -203,41 +208,46 @@ struct PrincipalTurnTests {
     func `every random history keeps the invariants, and each interest starts when obstacles end`(seed: UInt64) {
         var random = SplitMix(seed: seed)
         var queue = FairQueue()
-        var queued: Set<Int32> = []
-        var closed: [Set<Int32>] = [[], [], [], []]
-        func obstacle(_ principal: Int32, _ client: Int32?, _ scope: Int32, _ priority: PriorityClass)
+        var queued: Set<Handle<Interest>> = []
+        var closed: [Set<Int>] = [[], [], [], []]
+        func obstacle(
+            _ principal: Handle<Principal>, _ client: Handle<ClientSession>?, _ scope: Handle<OriginScope>,
+            _ priority: PriorityClass
+        )
             -> FairQueue.Obstacle
         {
-            if let client, closed[0].contains(client) { return .client }
-            if closed[1].contains(principal) { return .quota }
-            if closed[2].contains(scope) { return .scope }
-            return closed[3].contains(scope / 2) && priority != .high ? .origin : .none
+            if let client, closed[0].contains(client.index) { return .client }
+            if closed[1].contains(principal.index) { return .quota }
+            if closed[2].contains(scope.index) { return .scope }
+            return closed[3].contains(scope.index / 2) && priority != .high ? .origin : .none
         }
-        func open(_ kind: Int, _ number: Int32) {
+        func open(_ kind: Int, _ number: Int) {
             guard closed[kind].remove(number) != nil else { return }
             switch kind {
-            case 0: queue.clientOpened(number)
-            case 1: queue.quotaOpened(number)
-            case 2: queue.scopeOpened(number)
-            default: queue.originOpened(number)
+            case 0: queue.clientOpened(Handle(index: number))
+            case 1: queue.quotaOpened(Handle(index: number))
+            case 2: queue.scopeOpened(Handle(index: number))
+            default: queue.originOpened(Handle(index: number))
             }
         }
         for step in 0..<400 {
             switch random.next() % 8 {
             case 0...2:
-                let principal = Int32(random.next() % 4)
-                let scope = Int32(random.next() % 6)
-                let interest = Int32(random.next() % 200)
+                let principal = Int(random.next() % 4)
+                let scope = Int(random.next() % 6)
+                let interest = Handle<Interest>(index: Int(random.next() % 200))
                 guard queued.insert(interest).inserted else { continue }
-                let client = principal * 3 + Int32(random.next() % 3)
+                let client = principal * 3 + Int(random.next() % 3)
                 queue.push(
                     interest,
                     at: FairQueue.Place(
                         // An origin belongs to one pool.
-                        pool: scope / 2 % 2, principal: principal,
-                        priority: PriorityClass.allCases[Int(random.next() % 4)], root: Int32(random.next() % 3),
-                        client: random.next() % 3 == 0 ? nil : client, origin: scope / 2, scope: scope,
-                        handler: Int32(random.next() % 5)), first: random.next() % 9 == 0,
+                        pool: Handle(index: scope / 2 % 2), principal: Handle(index: principal),
+                        priority: PriorityClass.allCases[Int(random.next() % 4)],
+                        root: Handle(index: Int(random.next() % 3)),
+                        client: random.next() % 3 == 0 ? nil : Handle(index: client),
+                        origin: Handle(index: scope / 2), scope: Handle(index: scope),
+                        handler: Handle(index: Int(random.next() % 5))), first: random.next() % 9 == 0,
                     isFresh: random.next() % 5 == 0)
             case 3:
                 // A set has another order in each process.
@@ -245,10 +255,10 @@ struct PrincipalTurnTests {
                     queued.remove(interest)
                     queue.remove(interest)
                 }
-            case 4: closed[Int(random.next() % 4)].insert(Int32(random.next() % 6))
-            case 5: open(Int(random.next() % 4), Int32(random.next() % 6))
+            case 4: closed[Int(random.next() % 4)].insert(Int(random.next() % 6))
+            case 5: open(Int(random.next() % 4), Int(random.next() % 6))
             default:
-                let pool = Int32(random.next() % 2)
+                let pool = Handle<WorkerPool>(index: Int(random.next() % 2))
                 if let next = queue.next(in: pool, isForHigh: random.next() % 4 == 0, obstacle: obstacle) {
                     #expect(queued.remove(next) != nil)
                     queue.remove(next)
@@ -259,7 +269,7 @@ struct PrincipalTurnTests {
             guard faults.isEmpty else { return }
         }
         for kind in 0..<4 { for number in closed[kind].sorted() { open(kind, number) } }
-        for pool in 0..<2 as Range<Int32> {
+        for pool in 0..<2 as Range<Handle<WorkerPool>> {
             while let next = queue.next(in: pool, isForHigh: false, obstacle: obstacle) {
                 #expect(queued.remove(next) != nil)
                 queue.remove(next)

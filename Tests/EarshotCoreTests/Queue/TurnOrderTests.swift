@@ -9,9 +9,9 @@ struct TurnOrderTests {
     func `the line with the lowest tag is first after every event`(seed: UInt64) {
         var random = SplitMix(seed: seed)
         var order = TurnOrder()
-        var tags: [Int32: UInt64] = [:]
+        var tags: [Handle<FairQueue.Line>: UInt64] = [:]
         for step in 1...500 as ClosedRange<UInt64> {
-            let line = Int32(random.next() % 30)
+            let line = Handle<FairQueue.Line>(index: Int(random.next() % 30))
             // Unique tags, in any order.
             let tag = random.next() << 10 | step
             switch random.next() % 3 {

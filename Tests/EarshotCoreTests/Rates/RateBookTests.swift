@@ -60,8 +60,8 @@ struct RateBookTests {
         func number(_ bound: UInt64) -> Int { Int(random.next() % bound) }
         let members = (0..<1 + number(20)).map { _ -> ([Limit], Int?) in
             let groups: [Limit] = [
-                bus, Limit(group: .origin(Int32(number(3))), rate: 400),
-                Limit(group: .handler(Int32(number(3))), rate: 350),
+                bus, Limit(group: .origin(Handle(index: number(3))), rate: 400),
+                Limit(group: .handler(Handle(index: number(3))), rate: 350),
             ]
             return (
                 Array(groups.shuffled(using: &random).prefix(1 + number(3))), number(2) == 0 ? number(300) + 1 : nil

@@ -18,7 +18,7 @@ struct SlabTests {
         var slab = Slab<Int>()
         for value in 0..<10_000 { _ = slab.insert(value) }
         let copy = isShared ? slab : Slab<Int>()
-        for number: Int32 in 0..<10_000 where ![3, 700].contains(number) { slab.remove(number) }
+        for number: Handle<Int> in 0..<10_000 where ![3, 700].contains(number) { slab.remove(number) }
         #expect(slab.hasSpareRoom(least: 0) && !slab.hasSpareRoom(least: slab.capacity))
         slab.releaseRoom(least: 0)
         #expect(slab.indices == [3, 700])
@@ -39,7 +39,7 @@ struct SlabTests {
         let capacity = slab.capacity
         #expect(!slab.hasSpareRoom(least: 0))
         slab.releaseRoom(least: 0)
-        for number: Int32 in 0..<999 { slab.remove(number) }
+        for number: Handle<Int> in 0..<999 { slab.remove(number) }
         slab.releaseRoom(least: 4_096)
         #expect(slab.capacity == capacity)
         // The last record stays in place, so another attempt would release no more.
@@ -50,7 +50,7 @@ struct SlabTests {
     @Test(arguments: [1, 2, 3])
     func `a slab agrees with a dictionary over random insertions, changes and removals`(seed: UInt64) {
         var slab = Slab<Record>()
-        var model: [Int32: Int] = [:]
+        var model: [Handle<Record>: Int] = [:]
         var random = SplitMix(seed: seed)
         let token = Token()
         for step in 0..<4_000 {
@@ -90,7 +90,7 @@ struct SlabTests {
         weak var kept: Token?
         do {
             var slab = Slab<Token>()
-            var numbers: [Int32] = []
+            var numbers: [Handle<Token>] = []
             do {
                 let tokens = (0..<100).map { _ in Token() }
                 numbers = tokens.map { slab.insert($0) }

@@ -10,9 +10,10 @@ struct LeaseTableTests {
     }
 
     /// A lease that `flight` identifies.
-    private static func lease(_ flight: Int32) -> WorkerLease {
+    private static func lease(_ flight: Handle<Flight>) -> WorkerLease {
         WorkerLease(
-            origin: flight / 2, isHigh: flight % 2 == 0, use: .flight(flight), startedAt: Tick(nanoseconds: 0),
+            origin: Handle(index: flight.index / 2), isHigh: flight.index % 2 == 0, use: .flight(flight),
+            startedAt: Tick(nanoseconds: 0),
             maxBytes: nil)
     }
 
@@ -31,11 +32,11 @@ struct LeaseTableTests {
     @Test(arguments: [1, 2, 3])
     func `a table agrees with a dictionary over random insertions, changes and removals`(seed: UInt64) {
         var table = LeaseTable()
-        var model: [AttemptID: Int32] = [:]
+        var model: [AttemptID: Handle<Flight>] = [:]
         var random = SplitMix(seed: seed)
-        for step in 0..<8_000 as Range<Int32> {
+        for step in 0..<8_000 as Range<Handle<Flight>> {
             // The table repeatedly grows to some hundred leases and is emptied.
-            let isGrowing = step / 1_000 % 2 == 0
+            let isGrowing = step.index / 1_000 % 2 == 0
             let attempt = Self.attempts[Int.random(in: 0..<Self.attempts.count, using: &random)]
             if model[attempt] == nil, isGrowing || Int.random(in: 0..<4, using: &random) == 0 {
                 table.insert(Self.lease(step), of: attempt)
@@ -51,7 +52,7 @@ struct LeaseTableTests {
             let asked = Self.attempts[Int.random(in: 0..<Self.attempts.count, using: &random)]
             #expect(table.contains(asked) == (model[asked] != nil))
             #expect(table[asked]?.flight == model[asked])
-            guard step % 500 == 0 else { continue }
+            guard step.index % 500 == 0 else { continue }
             #expect(Dictionary(uniqueKeysWithValues: table.map { ($0.key, $0.value.flight ?? -1) }) == model)
             #expect(table.values.compactMap(\.flight).sorted() == model.values.sorted())
         }
@@ -70,7 +71,9 @@ struct LeaseTableTests {
 
     @Test func `a change reaches its lease alone, and makes none`() {
         var table = LeaseTable()
-        for (number, attempt) in Self.attempts.enumerated() { table.insert(Self.lease(Int32(number)), of: attempt) }
+        for (number, attempt) in Self.attempts.enumerated() {
+            table.insert(Self.lease(Handle(index: number)), of: attempt)
+        }
         table[Self.attempts[9]]?.receivedBytes = 7
         for attempt in Self.attempts { #expect(table[attempt]?.receivedBytes == (attempt == Self.attempts[9] ? 7 : 0)) }
         let unknown = Self.attempt(0x99, 0, 0x89)
@@ -87,15 +90,19 @@ struct LeaseTableTests {
             ends.flatMap { flight in [0, 1, .max].map { Self.attempt(broker, flight, $0) } }
         }
         var table = LeaseTable()
-        for (number, attempt) in attempts.enumerated() { table.insert(Self.lease(Int32(number)), of: attempt) }
-        for (number, attempt) in attempts.enumerated() { #expect(table[attempt]?.flight == Int32(number)) }
-        for (number, attempt) in attempts.enumerated() { #expect(table.remove(attempt)?.flight == Int32(number)) }
+        for (number, attempt) in attempts.enumerated() { table.insert(Self.lease(Handle(index: number)), of: attempt) }
+        for (number, attempt) in attempts.enumerated() { #expect(table[attempt]?.flight == Handle(index: number)) }
+        for (number, attempt) in attempts.enumerated() {
+            #expect(table.remove(attempt)?.flight == Handle(index: number))
+        }
         #expect(table.isEmpty)
     }
 
     @Test func `a loop over a table sees it as it was, though leases go meanwhile`() {
         var table = LeaseTable()
-        for (number, attempt) in Self.attempts.enumerated() { table.insert(Self.lease(Int32(number)), of: attempt) }
+        for (number, attempt) in Self.attempts.enumerated() {
+            table.insert(Self.lease(Handle(index: number)), of: attempt)
+        }
         var seen: Set<AttemptID> = []
         for (attempt, _) in table {
             seen.insert(attempt)

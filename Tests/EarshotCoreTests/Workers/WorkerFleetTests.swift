@@ -68,8 +68,8 @@ struct WorkerFleetTests {
     @Test func `a worker that goes leaves its leases in the order of flights, then of attempts`() throws {
         var fleet = Self.fleet()
         let worker = fleet.add(1)
-        for flight in [2, 1, 3] as [Int32] {
-            fleet.start(Self.attempt(UInt64(10 - flight)), Self.lease(.flight(flight)), at: worker)
+        for flight in [2, 1, 3] as [Handle<Flight>] {
+            fleet.start(Self.attempt(UInt64(10 - flight.index)), Self.lease(.flight(flight)), at: worker)
         }
         fleet.take(Self.attempt(6, broker: 9), Self.lease(.orphan(FlightIdentity(high: 1, low: 1))), at: worker)
         fleet.cancel(Self.attempt(8), at: worker)
@@ -222,9 +222,9 @@ struct WorkerFleetTests {
         arguments: [
             ([1, 1, 1], 0, 0), ([1, 1, 1], 2, 1), ([1, 2, 2], 3, 2), ([1, 2, 2], 1, 1), ([2, 1, 0], 3, 0),
             ([0, 0, 0], 1, nil),
-        ] as [([Int], UInt64, Int32?)])
+        ] as [([Int], UInt64, Handle<WorkerSession>?)])
     func `the freest worker gets the next transfer, among equals the preferred one, else the first`(
-        free: [Int], preferred: UInt64, expected: Int32?
+        free: [Int], preferred: UInt64, expected: Handle<WorkerSession>?
     ) {
         var fleet = Self.fleet()
         for (number, slots) in free.enumerated() { fleet.add(UInt64(number + 1), slots: slots) }
@@ -370,7 +370,7 @@ struct WorkerLivenessTests {
     }
 
     /// A fleet with a worker that isolates flight 5 until 100 ms after it joined.
-    private func isolating() -> (fleet: WorkerFleet, worker: Int32) {
+    private func isolating() -> (fleet: WorkerFleet, worker: Handle<WorkerSession>) {
         var fleet = Fleet.fleet()
         let worker = fleet.add(1)
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(5)), at: worker)
@@ -438,7 +438,7 @@ struct WorkerLivenessTests {
         var fleet = Fleet.fleet()
         let (busy, empty) = (fleet.add(1, slots: 2), fleet.add(2))
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: busy)
-        func place(_ quarantine: Int32?) -> [String] {
+        func place(_ quarantine: Handle<WorkerSession>?) -> [String] {
             fleet.placeForSuspect(of: WorkerPool.web, quarantine: quarantine).map { ["\($0.worker)", "\($0.isEmpty)"] }
                 ?? []
         }
@@ -472,7 +472,9 @@ struct WorkerLivenessTests {
 extension WorkerFleet {
     /// Adds a worker that has joined.
     @discardableResult
-    fileprivate mutating func add(_ id: UInt64, slots: Int = 8, pools: [Int32] = WorkerFleetTests.web) -> Int32 {
+    fileprivate mutating func add(_ id: UInt64, slots: Int = 8, pools: [Handle<WorkerPool>] = WorkerFleetTests.web)
+        -> Handle<WorkerSession>
+    {
         connected(WorkerID(rawValue: id), now: WorkerFleetTests.now)
         guard let worker = number(of: WorkerID(rawValue: id)) else { preconditionFailure("a worker that connects") }
         join(worker, slots: slots, pools: pools)
@@ -480,7 +482,8 @@ extension WorkerFleet {
     }
 
     fileprivate mutating func join(
-        _ worker: Int32, slots: Int = 8, pools: [Int32] = WorkerFleetTests.web, isDraining: Bool = false
+        _ worker: Handle<WorkerSession>, slots: Int = 8, pools: [Handle<WorkerPool>] = WorkerFleetTests.web,
+        isDraining: Bool = false
     ) {
         joined(
             worker, pools: pools, of: PrincipalTable.administrator, slots: slots, pid: 1, hearsDrain: false,

@@ -178,7 +178,7 @@ struct WorkerPoolsTests {
 
     @Test func `the flight that returned last starts first, suspects start in order, accused ones before others`() {
         var pools = Self.pools()
-        let names = (1...4).map { FlightName(number: $0, id: UInt64($0)) }
+        let names = (1...4).map { FlightName(number: Handle(index: $0), id: UInt64($0)) }
         for name in names { pools.returned(name, to: WorkerPool.web) }
         #expect(pools.takeReturned(of: WorkerPool.web) == names[3])
         #expect(pools[WorkerPool.web].returned == Array(names[..<3]))

@@ -3,28 +3,28 @@ import Testing
 @testable import EarshotCore
 
 /// Order of the numbers, and number of steps of a search.
-struct OrderedNumbersTests {
+struct OrderedHandlesTests {
     @Test(arguments: [40, 300, 5_000])
-    func `a table agrees with a sorted array over random insertions and removals`(keys: Int32) {
-        var table = OrderedNumbers()
-        var model: [Int32] = []
+    func `a table agrees with a sorted array over random insertions and removals`(keys: Int) {
+        var table = OrderedHandles<Int>()
+        var model: [Handle<Int>] = []
         var random = SplitMix(seed: UInt64(keys))
         // The table fills, and then empties.
         for step in 0..<20_000 {
-            let number = Int32.random(in: 0..<keys, using: &random)
+            let number = Handle<Int>(index: Int.random(in: 0..<keys, using: &random))
             let position = table.firstPosition { $0 < number }
             let index = model.firstIndex { $0 >= number } ?? model.count
             #expect(table[position] == (index < model.count ? model[index] : nil))
             if table[position] == number {
-                guard step > 10_000 || number % 2 == 0 else { continue }
+                guard step > 10_000 || number.index % 2 == 0 else { continue }
                 table.remove(at: position)
                 model.remove(at: index)
-            } else if step < 10_000 || number % 8 == 0 {
+            } else if step < 10_000 || number.index % 8 == 0 {
                 table.insert(number, at: position)
                 model.insert(number, at: index)
             }
             if step % 64 == 0 {
-                #expect(table.numbers(from: table.start) { _ in true } == model)
+                #expect(table.handles(from: table.start) { _ in true } == model)
                 #expect(table.fault == nil)
                 #expect(table.count == model.count)
             }
@@ -33,16 +33,16 @@ struct OrderedNumbersTests {
 
     @Test func `a range begins at its first number and ends before the first that does not belong`() {
         let table = Self.table(of: 0..<2_000)
-        for first: Int32 in [0, 1, 255, 256, 257, 1_999, 2_000] {
-            let range = table.numbers(from: table.firstPosition { $0 < first }) { $0 < first + 300 }
-            #expect(range == Array(first..<max(first, min(first + 300, 2_000))))
+        for first: Handle<Int> in [0, 1, 255, 256, 257, 1_999, 2_000] {
+            let range = table.handles(from: table.firstPosition { $0 < first }) { $0 < first.advanced(by: 300) }
+            #expect(range == Array(first..<max(first, min(first.advanced(by: 300), 2_000))))
         }
     }
 
     @Test func `a search among 100,000 numbers compares about 17 of them`() {
         let table = Self.table(of: 0..<100_000)
         var most = 0
-        for wanted in stride(from: Int32(0), to: 100_000, by: 97) {
+        for wanted in stride(from: 0 as Handle<Int>, to: 100_000, by: 97) {
             var comparisons = 0
             let position = table.firstPosition {
                 comparisons += 1
@@ -57,7 +57,7 @@ struct OrderedNumbersTests {
     @Test func `a table that was emptied in any order is as a new one`() {
         var table = Self.table(of: 0..<3_000)
         var random = SplitMix(seed: 5)
-        for number in (Int32(0)..<3_000).shuffled(using: &random) {
+        for number in ((0 as Handle<Int>)..<3_000).shuffled(using: &random) {
             table.remove(at: table.firstPosition { $0 < number })
             #expect(table.fault == nil)
         }
@@ -65,8 +65,8 @@ struct OrderedNumbersTests {
         #expect(table[table.start] == nil)
     }
 
-    private static func table(of numbers: Range<Int32>) -> OrderedNumbers {
-        var table = OrderedNumbers()
+    private static func table(of numbers: Range<Handle<Int>>) -> OrderedHandles<Int> {
+        var table = OrderedHandles<Int>()
         for number in numbers { table.insert(number, at: table.firstPosition { $0 < number }) }
         return table
     }

@@ -1,12 +1,12 @@
-/// Hash table of record numbers. The records themselves hold the keys, so an entry costs 8 bytes and its share of empty
+/// Hash table of handles. The records themselves hold the keys, so an entry costs 8 bytes and its share of empty
 /// places.
 ///
 /// Open addressing with linear probing. A removal shifts later entries back instead of leaving a tombstone, so lookups
 /// stay fast.
-struct NumberTable {
+struct HandleTable<Record> {
     private struct Place {
         /// nil if the place is empty.
-        @OptionalNumber var number: Int32? = nil
+        @OptionalHandle var record: Handle<Record>? = nil
         var hash: UInt32 = 0
     }
 
@@ -15,33 +15,33 @@ struct NumberTable {
 
     var isEmpty: Bool { count == 0 }
 
-    /// Returns the number with this hash that `isMatch` accepts.
-    func find(_ hash: UInt32, _ isMatch: (Int32) -> Bool) -> Int32? {
+    /// Returns the record with this hash that `isMatch` accepts.
+    func find(_ hash: UInt32, _ isMatch: (Handle<Record>) -> Bool) -> Handle<Record>? {
         guard !places.isEmpty else { return nil }
         var index = home(of: hash)
-        while let number = places[index].number {
-            if places[index].hash == hash, isMatch(number) { return number }
+        while let record = places[index].record {
+            if places[index].hash == hash, isMatch(record) { return record }
             index = next(index)
         }
         return nil
     }
 
-    /// Adds a number, which must not be in the table with this hash. O(1) amortised.
-    mutating func insert(_ number: Int32, _ hash: UInt32) {
+    /// Adds a record, which must not be in the table with this hash. O(1) amortised.
+    mutating func insert(_ record: Handle<Record>, _ hash: UInt32) {
         if (count + 1) * 4 > places.count * 3 { grow() }
-        place(Place(number: number, hash: hash))
+        place(Place(record: record, hash: hash))
         count += 1
     }
 
-    /// Removes a number; no effect if it is absent.
-    mutating func remove(_ number: Int32, _ hash: UInt32) {
+    /// Removes a record; no effect if it is absent.
+    mutating func remove(_ record: Handle<Record>, _ hash: UInt32) {
         guard !places.isEmpty else { return }
         var gap = home(of: hash)
-        while let other = places[gap].number, other != number { gap = next(gap) }
-        guard places[gap].number != nil else { return }
+        while let other = places[gap].record, other != record { gap = next(gap) }
+        guard places[gap].record != nil else { return }
         count -= 1
         var index = next(gap)
-        while places[index].number != nil {
+        while places[index].record != nil {
             // An entry may move into the gap unless its home lies after the gap.
             let distance = (index - home(of: places[index].hash)) & (places.count - 1)
             if distance >= (index - gap) & (places.count - 1) {
@@ -59,7 +59,7 @@ struct NumberTable {
 
     private mutating func place(_ entry: Place) {
         var index = home(of: entry.hash)
-        while places[index].number != nil { index = next(index) }
+        while places[index].record != nil { index = next(index) }
         places[index] = entry
     }
 
@@ -77,6 +77,6 @@ struct NumberTable {
     private mutating func resize(to capacity: Int) {
         let old = places
         places = [Place](repeating: Place(), count: capacity)
-        for entry in old where entry.number != nil { place(entry) }
+        for entry in old where entry.record != nil { place(entry) }
     }
 }

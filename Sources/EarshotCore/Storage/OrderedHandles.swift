@@ -1,26 +1,26 @@
-/// Record numbers in the order of keys that the records hold: a B-tree of two levels.
+/// Records in the order of keys that the records hold: a B-tree of two levels.
 ///
-/// The table stores no key, so an entry costs 4 to 16 bytes. A search takes a predicate that is true for all numbers
+/// The table stores no key, so an entry costs 4 to 16 bytes. A search takes a predicate that is true for all records
 /// before the wanted position and false for all others; it costs O(log n) calls. An insertion or removal moves at most
 /// one block and, rarely, the list of blocks.
-struct OrderedNumbers {
-    /// Position of a number, or the end. Insertion and removal invalidate it.
+struct OrderedHandles<Record> {
+    /// Position of a handle, or the end. Insertion and removal invalidate it.
     struct Position: Equatable {
         fileprivate var block: Int
         fileprivate var offset: Int
     }
 
-    /// Maximum numbers in a block: 1 KiB, whose move takes about as long as one comparison of keys.
-    static let blockCapacity = 256
+    /// Maximum handles in a block: 1 KiB, whose move takes about as long as one comparison of keys.
+    static var blockCapacity: Int { 256 }
 
     /// No block is empty.
-    private var blocks: [[Int32]] = []
+    private var blocks: [[Handle<Record>]] = []
     private(set) var count = 0
 
     var start: Position { Position(block: 0, offset: 0) }
 
-    /// The number at a position; nil at the end.
-    subscript(position: Position) -> Int32? {
+    /// The handle at a position; nil at the end.
+    subscript(position: Position) -> Handle<Record>? {
         position.block < blocks.count ? blocks[position.block][position.offset] : nil
     }
 
@@ -30,8 +30,8 @@ struct OrderedNumbers {
             : Position(block: position.block + 1, offset: 0)
     }
 
-    /// Returns the position of the first number for which `precedes` is false, or the end.
-    func firstPosition(notPreceding precedes: (Int32) -> Bool) -> Position {
+    /// Returns the position of the first handle for which `precedes` is false, or the end.
+    func firstPosition(notPreceding precedes: (Handle<Record>) -> Bool) -> Position {
         var (low, high) = (0, blocks.count)
         while low < high {
             let middle = (low + high) / 2
@@ -47,25 +47,25 @@ struct OrderedNumbers {
         return Position(block: block, offset: low)
     }
 
-    /// Returns the numbers from `position` on, up to the first for which `belongs` is false.
-    func numbers(from position: Position, while belongs: (Int32) -> Bool) -> [Int32] {
-        var numbers: [Int32] = []
+    /// Returns the handles from `position` on, up to the first for which `belongs` is false.
+    func handles(from position: Position, while belongs: (Handle<Record>) -> Bool) -> [Handle<Record>] {
+        var handles: [Handle<Record>] = []
         var next = position
-        while let number = self[next], belongs(number) {
-            numbers.append(number)
+        while let handle = self[next], belongs(handle) {
+            handles.append(handle)
             next = self.position(after: next)
         }
-        return numbers
+        return handles
     }
 
-    /// Inserts a number before the one at `position`.
-    mutating func insert(_ number: Int32, at position: Position) {
+    /// Inserts a handle before the one at `position`.
+    mutating func insert(_ handle: Handle<Record>, at position: Position) {
         count += 1
         var (block, offset) = (position.block, position.offset)
         if block == blocks.count {
-            // Past the last number: the usual position of ascending keys.
+            // Past the last handle: the usual position of ascending keys.
             guard let last = blocks.last, last.count < Self.blockCapacity else {
-                blocks.append([number])
+                blocks.append([handle])
                 return
             }
             (block, offset) = (block - 1, last.count)
@@ -75,10 +75,10 @@ struct OrderedNumbers {
             blocks[block].removeSubrange(half...)
             if offset > half { (block, offset) = (block + 1, offset - half) }
         }
-        blocks[block].insert(number, at: offset)
+        blocks[block].insert(handle, at: offset)
     }
 
-    /// Removes the number at `position`, which must not be the end.
+    /// Removes the handle at `position`, which must not be the end.
     mutating func remove(at position: Position) {
         count -= 1
         let block = position.block
@@ -102,6 +102,6 @@ struct OrderedNumbers {
             return "a block is empty or too long"
         }
         let sum = blocks.reduce(0) { $0 + $1.count }
-        return sum == count ? nil : "\(sum) numbers are counted as \(count)"
+        return sum == count ? nil : "\(sum) records are counted as \(count)"
     }
 }

@@ -2,14 +2,14 @@ import Testing
 
 @testable import EarshotCore
 
-struct OptionalNumberTests {
+struct OptionalHandleTests {
     private struct Record: Equatable {
-        @OptionalNumber var owner: Int32?
-        @OptionalNumber var flight: Int32? = nil
+        @OptionalHandle var owner: Handle<Int>?
+        @OptionalHandle var flight: Handle<Int>? = nil
     }
 
-    @Test(arguments: [nil, 0, 1, .max] as [Int32?])
-    func `a number and its absence read back`(_ number: Int32?) {
+    @Test(arguments: [nil, 0, 1, Handle(place: .max)] as [Handle<Int>?])
+    func `a number and its absence read back`(_ number: Handle<Int>?) {
         var record = Record(owner: number)
         #expect(record.owner == number && record.flight == nil)
         record.flight = number
