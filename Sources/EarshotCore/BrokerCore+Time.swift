@@ -12,8 +12,8 @@ extension BrokerCore {
             budget -= 1
             timers.removeMin()
             switch timer.subject {
-            case .deadline(let interest, let serial): deadlinePassed(interest, serial, now: now)
-            case .grace(let interest, let serial): gracePassed(interest, serial)
+            case .deadline(let interest): deadlinePassed(interest, now: now)
+            case .grace(let interest): gracePassed(interest)
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence, now: now)
             case .expired(let interest, _): if isLive(timer.subject) { expired(interest, now: now) }
             case .retry(let name): retryTimerFired(name)
@@ -83,10 +83,8 @@ extension BrokerCore {
     /// Whether a timer is not stale. Timers without a serial or subject count as live.
     func isLive(_ subject: Timer.Subject) -> Bool {
         switch subject {
-        case .deadline(let interest, let serial):
-            interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .open
-        case .grace(let interest, let serial):
-            interests.contains(interest) && interests[interest].serial == serial && interests[interest].phase == .held
+        case .deadline(let interest): interests.resolve(interest).map { interests[$0].phase == .open } ?? false
+        case .grace(let interest): interests.resolve(interest).map { interests[$0].phase == .held } ?? false
         case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
         case .abandoned(let handler, let absence):
             handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].isNamed
@@ -116,13 +114,14 @@ extension BrokerCore {
         if let next { setTimer(next, .lent) }
     }
 
-    private mutating func deadlinePassed(_ interest: Handle<Interest>, _ serial: UInt64, now: Tick) {
-        guard isLive(.deadline(interest: interest, serial: serial)) else { return }
-        endAlone(interest, .deadline, now: now)
+    private mutating func deadlinePassed(_ interest: GenerationalHandle<Interest>, now: Tick) {
+        guard isLive(.deadline(interest)) else { return }
+        endAlone(interest.record, .deadline, now: now)
     }
 
-    private mutating func gracePassed(_ interest: Handle<Interest>, _ serial: UInt64) {
-        guard isLive(.grace(interest: interest, serial: serial)) else { return }
+    private mutating func gracePassed(_ reference: GenerationalHandle<Interest>) {
+        guard isLive(.grace(reference)) else { return }
+        let interest = reference.record
         if isPurged(interest) { finishPurge(of: interest) } else { orphan(interest) }
     }
 
@@ -133,8 +132,8 @@ extension BrokerCore {
         guard isLive(subject), listeners(of: handler).isEmpty else { return }
         var budget = max(limits.departuresPerPass, 1)
         var next = handlers[handler].interests.first
-        // The chain is in the order of arrival. Only a repeated durable request has a later serial than its place has.
-        while let interest = next, interests[interest].serial < absence || isDurable(interest) {
+        // The chain is in the order of arrival. Only a repeated durable request has a later generation than its place has.
+        while let interest = next, interests[interest].generation < absence || isDurable(interest) {
             next = handlers.request(after: interest)
             guard interests[interest].owner == nil, interests[interest].phase != .delivering, !isDurable(interest)
             else {

@@ -55,7 +55,7 @@ public struct BrokerCore {
     /// Sessions of clients.
     var clients = SessionTable()
 
-    /// Interests by handler and request ID. The table stores numbers only, since the records hold the keys.
+    /// Interests by handler and request ID. The table stores handles only, since the records hold the keys.
     var requestNumbers = HandleTable<Interest>()
     /// Cache state of flights with a pending read or validation, or with additional request fields.
     var cachePlans: [Handle<Flight>: CachePlan] = [:]

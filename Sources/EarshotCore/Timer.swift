@@ -1,13 +1,13 @@
 internal import EarshotWire
 
-/// Timer of the core. A timer is stale, and has no effect, once its subject is gone; the serial or epoch in it shows
-/// that.
+/// Timer of the core. A timer is stale, and has no effect, once its subject is gone; the generation, serial or epoch in it
+/// shows that.
 struct Timer: Comparable {
     enum Subject: Equatable {
         /// Deadline of a request.
-        case deadline(interest: Handle<Interest>, serial: UInt64)
+        case deadline(GenerationalHandle<Interest>)
         /// End of the grace period of a held outcome.
-        case grace(interest: Handle<Interest>, serial: UInt64)
+        case grace(GenerationalHandle<Interest>)
         /// End of the grace period of a handler's own requests without a listener.
         case abandoned(handler: Handle<HandlerEntry>, absence: UInt64)
         /// End of the time for which the oldest lent file is kept for a client without acknowledgements.

@@ -9,14 +9,14 @@ extension PullTarget {
         core.clients.number(of: peers[peer].id).map { core.pulls.reads(of: $0) } ?? []
     }
 
-    /// Serial of an open request; nil if there is none.
+    /// Generation of an open request; nil if there is none.
     func serial(_ handler: HandlerID, _ request: RequestID, _ peer: Int) -> UInt64? {
         guard let client = core.clients.number(of: peers[peer].id),
             let number = core.handlers.number(of: core.key(handler, of: client)),
             let interest = core.listedInterest(request, of: number), core.interests[interest].phase == .open,
             !core.isPurged(interest)
         else { return nil }
-        return core.interests[interest].serial
+        return core.interests[interest].generation
     }
 
     func check() {
@@ -69,11 +69,11 @@ extension PullTarget {
     }
 
     /// Whether the growing body has bytes for a READ that waits.
-    private func hasBytes(for read: PullWindow.Read, _ stream: PullWindow.Read.Stream) -> Bool {
-        guard core.interests.contains(stream.interest), core.interests[stream.interest].serial == stream.serial,
-            core.interests[stream.interest].phase == .open
-        else { return false }
-        let flight = core.leaf(ofOpen: stream.interest)
+    private func hasBytes(for read: PullWindow.Read, _ stream: GenerationalHandle<Interest>) -> Bool {
+        guard let interest = core.interests.resolve(stream), core.interests[interest].phase == .open else {
+            return false
+        }
+        let flight = core.leaf(ofOpen: interest)
         guard case .running(let worker) = core.flights[flight].phase,
             let lease = core.workers[worker].leases[core.attempt(of: flight)], lease.part != nil
         else { return false }

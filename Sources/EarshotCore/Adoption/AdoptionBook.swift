@@ -120,14 +120,14 @@ struct AdoptionBook {
     /// flight whose orphan has a response is appended to the `nextMatch` list.
     ///
     /// - Returns: the attempt that the flight adopts; nil if no worker runs one.
-    mutating func seek(_ identity: FlightIdentity, for flight: FlightName) -> (
-        worker: Handle<WorkerSession>, attempt: AttemptID
-    )? {
+    mutating func seek(
+        _ identity: FlightIdentity, for flight: FlightName
+    ) -> (worker: Handle<WorkerSession>, attempt: AttemptID)? {
         if seekers.count < limits.seekers || seekers[identity] != nil { seekers[identity] = flight }
         switch orphans[identity] {
         case .running(let worker, let attempt):
             enter(nil, identity)
-            adopted[flight.number] = attempt
+            adopted[flight.reference.record] = attempt
             return (worker, attempt)
         case .responded: matches.append(flight)
         case nil: break

@@ -18,7 +18,7 @@ extension BrokerCore {
     private mutating func connected(_ id: ClientID, isRequestReply: Bool, token: SessionToken, user: Handle<Principal>)
     {
         guard clients.number(of: id) == nil else { return }
-        clients.connected(id, token: token, serial: nextSerial(), isRequestReply: isRequestReply, user: user)
+        clients.connected(id, token: token, generation: nextSerial(), isRequestReply: isRequestReply, user: user)
     }
 
     /// Handles the loss of a connection or of its process. The session ends, or is away until its lease ends.
@@ -283,7 +283,7 @@ extension BrokerCore {
         HandlerKey(clients[client].principal, id)
     }
 
-    /// Number of a handler, which is created if needed. The caller adds a reference or a subscriber next, or calls
+    /// The handler of a key, which is created if needed. The caller adds a reference or a subscriber next, or calls
     /// `dropHandlerIfIdle`.
     mutating func handlerNumber(_ key: HandlerKey) -> Handle<HandlerEntry> {
         if let handler = handlers.number(of: key) { return handler }

@@ -2,7 +2,7 @@ internal import EarshotWire
 
 /// Session of one client: its requests, subscriptions and due terminals, over one connection, or with a lease over
 /// several.
-struct ClientSession {
+struct ClientSession: Generational {
     /// `joining -> open <-> away`. A session that ends is dropped, and so is a session without a lease whose connection
     /// is lost.
     enum Phase {
@@ -22,8 +22,8 @@ struct ClientSession {
     var isGreetingDue = false
     /// Duration of the lease after the loss of the connection, in milliseconds; 0 without a lease.
     var leaseMilliseconds = 0
-    /// Distinguishes this session from others with the same number.
-    let serial: UInt64
+    /// Distinguishes this session from others in the same place.
+    let generation: UInt64
     /// Disconnect epoch, which its lease timer names; nil unless it is away.
     var absence: UInt64?
     /// Number of messages received since its HELLO, including refused ones.
@@ -48,14 +48,14 @@ struct ClientSession {
     /// Whether the core has asked the shell to close it.
     var isClosing = false
 
-    /// Requests whose latest PROGRESS its socket did not take, with their serials.
+    /// Requests whose latest PROGRESS its socket did not take, with their generations.
     var missedProgress: [Handle<Interest>: UInt64] = [:]
     /// Number of its requests that count as removed and are not purged yet.
     var purging = 0
 
-    init(id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool, user: Handle<Principal>) {
+    init(id: ClientID, token: SessionToken, generation: UInt64, isRequestReply: Bool, user: Handle<Principal>) {
         self.id = id
-        self.serial = serial
+        self.generation = generation
         self.token = token
         self.isRequestReply = isRequestReply
         self.user = user

@@ -2,7 +2,7 @@ internal import DequeModule
 internal import EarshotWire
 internal import OrderedCollections
 
-/// Sessions of clients by number, by connection and by token.
+/// Sessions of clients by handle, by connection and by token.
 ///
 /// `ClientSession.Phase` documents the phases of a session; only this type changes them. A session that has ended keeps
 /// its number, without connection and token, until it is purged.
@@ -35,7 +35,7 @@ struct SessionTable {
 
     var count: Int { sessions.count }
 
-    /// Numbers of all sessions. O(sessions).
+    /// Handles of all sessions. O(sessions).
     var indices: [Handle<ClientSession>] { sessions.indices }
 
     var connectedCount: Int { numbers.count }
@@ -43,13 +43,23 @@ struct SessionTable {
     /// Number of sessions that a token can resume.
     var resumableCount: Int { tokens.count }
 
+    /// Returns a reference to a session, which may outlive it.
+    func reference(to session: Handle<ClientSession>) -> GenerationalHandle<ClientSession> {
+        sessions.reference(to: session)
+    }
+
+    /// Returns the session of a reference; nil if it is gone.
+    func resolve(_ reference: GenerationalHandle<ClientSession>) -> Handle<ClientSession>? {
+        sessions.resolve(reference)
+    }
+
     func contains(_ session: Handle<ClientSession>) -> Bool { sessions.contains(session) }
 
-    /// Number of the session over this connection.
+    /// The session over this connection.
     @inline(__always)
     func number(of id: ClientID) -> Handle<ClientSession>? { numbers[id] }
 
-    /// Number of the session that this token resumes.
+    /// The session that this token resumes.
     func number(of token: SessionToken) -> Handle<ClientSession>? { tokens[token] }
 
     // MARK: Life
@@ -58,12 +68,12 @@ struct SessionTable {
     ///
     /// - Parameter user: principal of the local user at the other end.
     mutating func connected(
-        _ id: ClientID, token: SessionToken, serial: UInt64, isRequestReply: Bool,
+        _ id: ClientID, token: SessionToken, generation: UInt64, isRequestReply: Bool,
         user: Handle<Principal> = PrincipalTable.administrator
     ) {
         precondition(numbers[id] == nil, "connection \(id.rawValue) has a session")
         numbers[id] = sessions.insert(
-            ClientSession(id: id, token: token, serial: serial, isRequestReply: isRequestReply, user: user))
+            ClientSession(id: id, token: token, generation: generation, isRequestReply: isRequestReply, user: user))
     }
 
     /// Separates a session from its connection. The caller ends the session or leaves it aside.

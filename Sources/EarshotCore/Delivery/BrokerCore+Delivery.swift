@@ -93,7 +93,7 @@ extension BrokerCore {
         handlers.outcomeHeld(of: interests[interest].handler)
         let waiting = handlers[interests[interest].handler].held
         if !outcomes.isSpoolFull, outcomes.mustSpill(outcome, waiting: waiting) { spill(outcome) }
-        let subject = Timer.Subject.grace(interest: interest, serial: interests[interest].serial)
+        let subject = Timer.Subject.grace(interests.reference(to: interest))
         setTimer(now.advanced(byMilliseconds: limits.graceMilliseconds), subject)
     }
 
@@ -407,9 +407,9 @@ extension BrokerCore {
     /// - Parameter client: the receiver; nil if the terminal is written to disk. Only the owner of the request learns of
     ///   its redirects, because their URLs may be secret.
     @inline(__always)
-    func terminal(of interest: Handle<Interest>, sequence: UInt64, to client: Handle<ClientSession>? = nil) -> (
-        Terminal, BodyID?
-    ) {
+    func terminal(
+        of interest: Handle<Interest>, sequence: UInt64, to client: Handle<ClientSession>? = nil
+    ) -> (Terminal, BodyID?) {
         let record = interests[interest]
         let outcome = outcomes[outcomeNumber(of: interest)]
         var streams = false

@@ -171,9 +171,9 @@ extension BrokerCore {
         case .terminal(let sequence): return pulledBody(of: sequence, to: client).map { .present($0) } ?? .void
         case .request:
             guard let stream = read.stream, isLive(stream),
-                listeners(of: interests[stream.interest].handler).contains(client)
+                listeners(of: interests[stream.record].handler).contains(client)
             else { return .void }
-            return growingBody(of: stream.interest).map { .present($0) } ?? .awaited
+            return growingBody(of: stream.record).map { .present($0) } ?? .awaited
         }
     }
 
@@ -208,21 +208,20 @@ extension BrokerCore {
     }
 
     /// Streaming request of a handler to which the client is subscribed.
-    private func stream(of handler: HandlerID, _ request: RequestID, to client: Handle<ClientSession>) -> PullWindow
-        .Read.Stream?
-    {
+    private func stream(
+        of handler: HandlerID, _ request: RequestID, to client: Handle<ClientSession>
+    ) -> GenerationalHandle<Interest>? {
         guard let number = handlers.number(of: key(handler, of: client)),
             let interest = listedInterest(request, of: number), listeners(of: number).contains(client)
         else { return nil }
-        let stream = PullWindow.Read.Stream(interest: interest, serial: interests[interest].serial)
+        let stream = interests.reference(to: interest)
         return isLive(stream) ? stream : nil
     }
 
     /// Whether the request is open, so that its body may be growing.
-    private func isLive(_ stream: PullWindow.Read.Stream) -> Bool {
-        guard interests.contains(stream.interest), interests[stream.interest].serial == stream.serial,
-            interests[stream.interest].phase == .open, !isPurged(stream.interest),
-            let number = interests[stream.interest].extras
+    private func isLive(_ stream: GenerationalHandle<Interest>) -> Bool {
+        guard let interest = interests.resolve(stream), interests[interest].phase == .open, !isPurged(interest),
+            let number = interests[interest].extras
         else { return false }
         return extras[number].streams
     }

@@ -1,7 +1,7 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// Sessions with pulled bodies, by number, and the order in which their READs are answered.
+/// Sessions with pulled bodies, and the order in which their READs are answered.
 ///
 /// Sessions with READs that can be answered take turns; each turn answers one READ.
 struct PullTable {
@@ -32,7 +32,7 @@ struct PullTable {
         windows[session]?.closed.contains(sequence) ?? false
     }
 
-    /// Numbers of the sessions.
+    /// The sessions.
     var sessions: some Collection<Handle<ClientSession>> { windows.keys }
 
     // MARK: Sessions
@@ -82,7 +82,7 @@ struct PullTable {
     mutating func park(_ read: PullWindow.Read, of session: Handle<ClientSession>) {
         guard let stream = read.stream else { preconditionFailure("the body of a terminal does not grow") }
         change(session) { $0.park(read) }
-        readers[stream.interest, default: []].insert(session)
+        readers[stream.record, default: []].insert(session)
     }
 
     /// Makes the READs of a growing body ready.
@@ -124,9 +124,9 @@ struct PullTable {
     private mutating func change(_ session: Handle<ClientSession>, _ change: (inout PullWindow) -> Void) {
         guard var window = windows.removeValue(forKey: session) else { return }
         let wasReady = window.isReady
-        let before = Set(window.parked.compactMap { $0.stream?.interest })
+        let before = Set(window.parked.compactMap { $0.stream?.record })
         change(&window)
-        let after = Set(window.parked.compactMap { $0.stream?.interest })
+        let after = Set(window.parked.compactMap { $0.stream?.record })
         for interest in before.subtracting(after) {
             readers[interest]?.remove(session)
             if readers[interest]?.isEmpty == true { readers[interest] = nil }
@@ -147,7 +147,7 @@ struct PullTable {
         for (session, window) in windows {
             for read in window.parked {
                 check(read.stream != nil, "12: a parked READ waits for no body")
-                if let stream = read.stream { parked[stream.interest, default: []].insert(session) }
+                if let stream = read.stream { parked[stream.record, default: []].insert(session) }
             }
         }
         check(parked == readers, "12: READs wait for other bodies than noted")

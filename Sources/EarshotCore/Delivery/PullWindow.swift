@@ -18,19 +18,13 @@ internal import EarshotWire
 struct PullWindow {
     /// A READ without an answer.
     struct Read: Equatable, Sendable {
-        /// Interest of an open request, with its serial.
-        struct Stream: Equatable, Sendable {
-            let interest: Handle<Interest>
-            let serial: UInt64
-        }
-
         let message: BodyRead
-        /// Nil for the body of a terminal.
-        let stream: Stream?
+        /// Open request with the growing body; nil for the body of a terminal.
+        let stream: GenerationalHandle<Interest>?
         /// Generation of the bytes that the client expects; nil until the first one is known.
         var generation: Generation?
 
-        init(_ message: BodyRead, of stream: Stream? = nil) {
+        init(_ message: BodyRead, of stream: GenerationalHandle<Interest>? = nil) {
             self.message = message
             self.stream = stream
             generation = message.generation
@@ -73,8 +67,8 @@ struct PullWindow {
 
     /// Makes the READs of a growing body ready.
     mutating func wake(_ interest: Handle<Interest>) {
-        ready.append(contentsOf: parked.filter { $0.stream?.interest == interest })
-        parked.removeAll { $0.stream?.interest == interest }
+        ready.append(contentsOf: parked.filter { $0.stream?.record == interest })
+        parked.removeAll { $0.stream?.record == interest }
     }
 
     /// Puts a READ back whose answer the socket did not take.

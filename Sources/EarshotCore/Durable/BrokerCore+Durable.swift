@@ -136,7 +136,7 @@ extension BrokerCore {
             turnAway(interest, Refusal(code: .queueFull), telling: [client])
             return
         }
-        let entering = DurableRecord.Entering(fetch, by: asker(client))
+        let entering = DurableRecord.Entering(fetch, by: clients.reference(to: client))
         let id = durables.insert(interest, acceptedAt: interests[interest].askedAt, entering)
         interests[interest].phase = .entering
         requestHeads.add(RequestHeads.counted(request), for: .entering(interest), of: clients[client].id)
@@ -197,15 +197,11 @@ extension BrokerCore {
 
     /// Live sessions that await the reply, including those away.
     func clients(of entering: DurableRecord.Entering) -> [Handle<ClientSession>] {
-        entering.askers.filter { isLive($0) }.map(\.client)
+        entering.askers.compactMap { live($0) }
     }
 
-    private func isLive(_ asker: DurableRecord.Asker) -> Bool {
-        clients.contains(asker.client) && clients[asker.client].serial == asker.serial && !clients[asker.client].isGone
-    }
-
-    func asker(_ client: Handle<ClientSession>) -> DurableRecord.Asker {
-        DurableRecord.Asker(client: client, serial: clients[client].serial)
+    private func live(_ asker: GenerationalHandle<ClientSession>) -> Handle<ClientSession>? {
+        clients.resolve(asker).flatMap { clients[$0].isGone ? nil : $0 }
     }
 
     /// Replies to a repeated FETCH of a durable request, now or when it is on disk.
@@ -221,16 +217,16 @@ extension BrokerCore {
 
     /// Adds a client to those that await the reply.
     func awaitReply(to entering: DurableRecord.Entering, _ client: Handle<ClientSession>) {
-        let asker = asker(client)
+        let asker = clients.reference(to: client)
         guard !entering.askers.contains(asker) else { return }
         // Without ended sessions the list is as long as there are clients, however slow the disk is.
-        entering.askers = entering.askers.filter { isLive($0) } + [asker]
+        entering.askers = entering.askers.filter { live($0) != nil } + [asker]
     }
 
     /// Queues or looks up a request that is on disk.
     mutating func begin(_ interest: Handle<Interest>, _ fetch: Fetch, of client: ClientID, now: Tick) {
         if let deadline = fetch.options.deadlineMilliseconds {
-            let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
+            let subject = Timer.Subject.deadline(interests.reference(to: interest))
             setTimer(interests[interest].askedAt.advanced(byMilliseconds: deadline), subject)
         }
         do throws(Refusal) {

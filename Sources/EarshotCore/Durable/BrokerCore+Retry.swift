@@ -28,7 +28,7 @@ extension BrokerCore {
     private mutating func reopen(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         takeFromRest(interest)
         interests[interest].phase = .entering
-        guard let id = durables.reopen(interest, DurableRecord.Entering(nil, by: asker(client))) else {
+        guard let id = durables.reopen(interest, DurableRecord.Entering(nil, by: clients.reference(to: client))) else {
             preconditionFailure("request \(interest) is on disk and not in the book")
         }
         actions.append(.durable(.reopen(id, acceptedAt: calendarSeconds)))
@@ -62,7 +62,7 @@ extension BrokerCore {
     /// Forgets the earlier attempts of a request. Its times count from now, and timers of the earlier ones are stale.
     private mutating func startAnew(_ interest: Handle<Interest>, now: Tick) {
         interests[interest].askedAt = now
-        interests[interest].serial = nextSerial()
+        interests[interest].generation = nextSerial()
         interests[interest].isShared = false
         if let number = interests[interest].extras { extras[number].redirects = [] }
     }

@@ -133,9 +133,9 @@ struct DurableBook {
     }
 
     /// Adds a new request, which the caller sends to the disk.
-    mutating func insert(_ interest: Handle<Interest>, acceptedAt: Tick, _ entering: DurableRecord.Entering)
-        -> DurableID
-    {
+    mutating func insert(
+        _ interest: Handle<Interest>, acceptedAt: Tick, _ entering: DurableRecord.Entering
+    ) -> DurableID {
         last += 1
         let id = DurableID(rawValue: last)
         add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: .entering(entering), file: nil), interest)

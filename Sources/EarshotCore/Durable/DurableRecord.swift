@@ -109,20 +109,13 @@ struct DurableRecord {
     final class Entering {
         /// Nil for a repeated request, which is on disk only.
         let fetch: Fetch?
-        /// Sessions that await a reply, each once.
-        var askers: [Asker]
+        /// Sessions that await ACCEPTED over their connections at that time, each once.
+        var askers: [GenerationalHandle<ClientSession>]
 
-        init(_ fetch: Fetch?, by asker: Asker) {
+        init(_ fetch: Fetch?, by asker: GenerationalHandle<ClientSession>) {
             self.fetch = fetch
             askers = [asker]
         }
-    }
-
-    /// A session that awaits ACCEPTED over its connection at that time.
-    struct Asker: Equatable {
-        let client: Handle<ClientSession>
-        /// Serial of the session, because its number may be reused.
-        let serial: UInt64
     }
 
     let id: DurableID

@@ -127,7 +127,7 @@ extension BrokerCore {
         let interest = interests.insert(
             Interest(
                 request: fetch.request, askedAt: now.advanced(byMilliseconds: -fetch.options.askedMilliseconds),
-                fingerprint: fingerprint, serial: nextSerial(), handler: handler, owner: owner,
+                fingerprint: fingerprint, generation: nextSerial(), handler: handler, owner: owner,
                 priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
                 takes: fetch.options.takes && fetch.options.delivery != .inline && !pulls.contains(client)))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
@@ -139,7 +139,7 @@ extension BrokerCore {
         ledger.requests.pending += 1
         // The deadline of a durable request is set when it is accepted.
         if !fetch.options.isDurable, let deadline = fetch.options.deadlineMilliseconds {
-            let subject = Timer.Subject.deadline(interest: interest, serial: interests[interest].serial)
+            let subject = Timer.Subject.deadline(interests.reference(to: interest))
             setTimer(now.advanced(byMilliseconds: deadline), subject)
         }
         return interest

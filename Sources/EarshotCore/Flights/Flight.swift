@@ -186,9 +186,11 @@ extension Flight {
     }
 }
 
-/// Reference to a flight in timers and lists: its record number and its ID. The ID distinguishes it from later flights
-/// with the same number.
+extension Flight: Generational {
+    var generation: UInt64 { id }
+}
+
+/// Reference to a flight in timers, lists and requests to the shell, which may outlive the flight.
 public struct FlightName: Equatable, Sendable {
-    var number: Handle<Flight>
-    var id: UInt64
+    let reference: GenerationalHandle<Flight>
 }

@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Flights by number and by key, the requests that wait for them, and the redirects between them.
+/// Flights by handle and by key, the requests that wait for them, and the redirects between them.
 ///
-/// `Flight.Phase` documents the phases of a flight; only `enter` changes them. Requests and workers are known by number
+/// `Flight.Phase` documents the phases of a flight; only `enter` changes them. Requests and workers are known by handle
 /// alone, outcomes are only kept. A key names at most one flight. A flight has one number and one ID from its begin to
 /// its removal.
 struct FlightTable {
@@ -31,7 +31,7 @@ struct FlightTable {
 
     var count: Int { flights.count }
 
-    /// Numbers of all flights. O(flights).
+    /// Handles of all flights. O(flights).
     var indices: [Handle<Flight>] { flights.indices }
 
     func contains(_ flight: Handle<Flight>) -> Bool { flights.contains(flight) }
@@ -39,13 +39,11 @@ struct FlightTable {
     /// ID of the next new flight.
     var nextID: UInt64 { lastID + 1 }
 
-    /// Number of the flight with this name; nil if the flight has ended.
+    /// The flight with this name; nil if the flight has ended.
     @inline(__always)
-    func number(of name: FlightName) -> Handle<Flight>? {
-        flights.contains(name.number) && flights[name.number].id == name.id ? name.number : nil
-    }
+    func number(of name: FlightName) -> Handle<Flight>? { flights.resolve(name.reference) }
 
-    func name(of flight: Handle<Flight>) -> FlightName { FlightName(number: flight, id: flights[flight].id) }
+    func name(of flight: Handle<Flight>) -> FlightName { FlightName(reference: flights.reference(to: flight)) }
 
     /// The flight with exactly this key; nil if there is none.
     @inline(__always)
@@ -234,9 +232,9 @@ struct FlightTable {
     /// Detaches all requests of a flight and of the flights redirected to it.
     ///
     /// - Returns: the requests, and those flights. The caller next removes them in this order, and then `flight`.
-    mutating func detachAll(from flight: Handle<Flight>) -> (
-        interests: [Handle<Interest>], redirected: [Handle<Flight>]
-    ) {
+    mutating func detachAll(
+        from flight: Handle<Flight>
+    ) -> (interests: [Handle<Interest>], redirected: [Handle<Flight>]) {
         var waiting = interestChains.members(of: flights[flight].interests)
         for interest in waiting { interestChains.remove(interest, from: &flights[flight].interests) }
         // Most flights have none, so that the empty array needs no memory.

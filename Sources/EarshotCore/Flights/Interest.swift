@@ -3,7 +3,7 @@ internal import EarshotWire
 /// Stake of one request in a flight, and later the delivery state of its terminal.
 ///
 /// Numbers are those of records in the core's slabs.
-struct Interest {
+struct Interest: Generational {
     /// `open -> held -> delivering`, or `open -> delivering`. A record is freed when its last delivery is settled.
     ///
     /// For a durable request `entering -> open -> recording -> (resting <-> delivering | held)`, and back from
@@ -71,8 +71,8 @@ struct Interest {
     var askedAt: Tick
     /// Hash of the request's content. Distinguishes a repeated request from a different one under the same ID.
     let fingerprint: UInt64
-    /// Distinguishes this record, in timers, from earlier ones with the same number.
-    var serial: UInt64
+    /// Distinguishes this record from earlier ones in the same place, and the request from itself before a RETRY.
+    var generation: UInt64
     let handler: Handle<HandlerEntry>
     /// Client that owns the request; nil if the request belongs to its handler, or if the owner's own delivery is
     /// settled.

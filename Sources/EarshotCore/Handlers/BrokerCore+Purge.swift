@@ -135,7 +135,7 @@ extension BrokerCore {
     /// Purges the removed requests with this name. Its listeners thus get the terminal of an earlier request before
     /// anything about the next one. O(purges under the handler's name).
     ///
-    /// - Parameter client: number of a client that gets no `FAILED … removed` for it.
+    /// - Parameter client: a client that gets no `FAILED … removed` for it.
     mutating func settlePurges(
         of request: RequestID, _ handler: HandlerKey, withdrawnBy client: Handle<ClientSession>? = nil
     ) {

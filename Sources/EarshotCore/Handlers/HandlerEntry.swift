@@ -21,14 +21,14 @@ struct HandlerEntry {
 
     let id: HandlerID
     let root: Handle<RootEntry>
-    /// Number of the principal that it belongs to.
+    /// The principal that it belongs to.
     let principal: Handle<Principal>
     private(set) var phase = Phase.named
     /// Requests whose IDs are taken, in the order of their arrival.
     var interests = Chain<Interest>()
     /// Number of requests and waiting terminals that refer to this record.
     var references = 0
-    /// Numbers of the clients subscribed to exactly this handler.
+    /// Clients subscribed to exactly this handler.
     var subscribers: [Handle<ClientSession>] = []
     /// Number of its open requests per owner.
     var owners = OwnerCounts()
@@ -104,7 +104,7 @@ struct RootEntry {
 
 /// Handlers and subtrees that one client is subscribed to.
 struct Subscriptions: Equatable {
-    /// Numbers of the handlers.
+    /// The handlers.
     var handlers: Set<Handle<HandlerEntry>> = []
     var subtrees: OrderedSet<HandlerKey> = []
 

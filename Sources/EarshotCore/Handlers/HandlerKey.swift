@@ -2,7 +2,7 @@ internal import EarshotWire
 
 /// Name of a handler in the namespace of its principal. Equal names of two principals are different handlers.
 struct HandlerKey: Hashable {
-    /// Number of the principal.
+    /// Its principal.
     let principal: Handle<Principal>
     let id: HandlerID
 

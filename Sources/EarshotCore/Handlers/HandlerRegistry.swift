@@ -43,7 +43,7 @@ struct HandlerRegistry {
     /// Number of handlers with a name.
     var namedCount: Int { numbers.count }
 
-    /// Numbers of all handlers. O(handlers).
+    /// Handles of all handlers. O(handlers).
     var indices: [Handle<HandlerEntry>] { handlers.indices }
 
     var rootCount: Int { roots.count }
@@ -58,7 +58,7 @@ struct HandlerRegistry {
 
     func number(of key: HandlerKey) -> Handle<HandlerEntry>? { numbers[key] }
 
-    /// Numbers of the principals with a handler. O(handlers).
+    /// Principals with a handler. O(handlers).
     var principals: Set<Handle<Principal>> { Set(indices.lazy.map { handlers[$0].principal }) }
 
     /// Whether a handler has this root.
@@ -155,16 +155,16 @@ struct HandlerRegistry {
     /// `dropIfIdle`.
     ///
     /// - Parameter name: name of its principal; nil for the administrator.
-    /// - Returns: its number, and whether it is the first handler of its root.
-    mutating func add(_ key: HandlerKey, of name: PrincipalName? = nil) -> (
-        number: Handle<HandlerEntry>, isFirstOfRoot: Bool
-    ) {
+    /// - Returns: the handler, and whether it is the first handler of its root.
+    mutating func add(
+        _ key: HandlerKey, of name: PrincipalName? = nil
+    ) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) {
         add(key, rootText: Self.rootText(key.id, of: name))
     }
 
-    private mutating func add(_ key: HandlerKey, rootText name: String) -> (
-        number: Handle<HandlerEntry>, isFirstOfRoot: Bool
-    ) {
+    private mutating func add(
+        _ key: HandlerKey, rootText name: String
+    ) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) {
         precondition(numbers[key] == nil, "there are two handlers \(key.id)")
         let known = rootNumbers[name]
         let root = known ?? roots.insert(RootEntry(name: name))

@@ -20,7 +20,7 @@ struct OwnerCounts: Equatable {
     private var firstCount: Int32 = 0
     private var others: [Handle<ClientSession>: Int32]?
 
-    /// Owners by number, with the number of requests of each, in any order.
+    /// Owners, with the number of requests of each, in any order.
     var counts: [(owner: Handle<ClientSession>, count: Int)] {
         var counts = (others ?? [:]).map { (owner: $0.key, count: Int($0.value)) }
         if let first, firstCount > 0 { counts.append((first, Int(firstCount))) }

@@ -2,13 +2,13 @@ internal import EarshotHTTP
 
 /// Origins: passes events to `OriginGovernor` and carries out their effects on the queue, the timers and the pools.
 extension BrokerCore {
-    /// Number of the scope of a request, created if needed. The caller adds a flight to it next.
+    /// Scope of a request, created if needed. The caller adds a flight to it next.
     mutating func scopeNumber(of request: HTTPRequest, in pool: Handle<WorkerPool>) -> Handle<OriginScope> {
         let origin = originNumber(of: request.url, in: pool)
         return governor.scope(CredentialRule.standard.scope(of: request), at: origin)
     }
 
-    /// Number of the origin of a URL, created if needed. Equal URLs of two pools of own workers have two origins.
+    /// Origin of a URL, created if needed. Equal URLs of two pools of own workers have two origins.
     mutating func originNumber(of url: FetchURL, in pool: Handle<WorkerPool>) -> Handle<OriginEntry> {
         var hash = UInt32(truncatingIfNeeded: url.originHash)
         if pool != WorkerPool.web { hash = NumberHash.of(UInt64(hash), UInt64(UInt32(bitPattern: pool.number))) }

@@ -9,7 +9,7 @@ struct OriginEntry {
     /// Key in the governor's table, in the form of `FetchURL.originName`.
     let name: String
     let nameHash: UInt32
-    /// Number of the pool whose workers fetch its URLs.
+    /// The pool whose workers fetch its URLs.
     let pool: Handle<WorkerPool>
     /// Start of its latest transfer.
     var startedAt = Tick(nanoseconds: .min)

@@ -133,7 +133,7 @@ struct OriginGovernor {
 
     // MARK: Origins and scopes
 
-    /// Number of a URL's origin in a pool; nil if it is unknown.
+    /// Origin of a URL in a pool; nil if it is unknown.
     ///
     /// - Parameter hash: hash of the origin's name and of the pool.
     @inline(__always)
@@ -150,7 +150,7 @@ struct OriginGovernor {
         return number
     }
 
-    /// Number of an origin's scope, added if needed. The caller adds a flight to it next.
+    /// Scope of an origin, added if needed. The caller adds a flight to it next.
     mutating func scope(_ trust: TrustScope, at origin: Handle<OriginEntry>) -> Handle<OriginScope> {
         if trust.isShared, let scope = origins[origin].sharedScope { return scope }
         let key = OriginScopeKey(origin: origin, scope: trust)

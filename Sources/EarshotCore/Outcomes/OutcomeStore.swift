@@ -219,9 +219,9 @@ struct OutcomeStore {
     }
 
     /// Adds the spilled terminal of a request with a reference count of 0.
-    mutating func addWaiting(_ terminal: WaitingTerminal, of interest: Handle<Interest>, file: WaitingBody?) -> Handle<
-        WaitingTerminal
-    > {
+    mutating func addWaiting(
+        _ terminal: WaitingTerminal, of interest: Handle<Interest>, file: WaitingBody?
+    ) -> Handle<WaitingTerminal> {
         let number = waiting.insert(terminal)
         waitingBytes &+= Int(terminal.bytes)
         if let file {

@@ -36,7 +36,7 @@ extension BrokerCore {
     /// Sets the proof of the gateway, which the supervisor has given to both.
     public mutating func expectGateway(_ proof: GatewayProof) { facilities.gatewayProof = proof }
 
-    /// Number of a principal, which is added if needed. The caller refers to it next.
+    /// A principal, which is added if needed. The caller refers to it next.
     ///
     /// - Parameter name: nil for the administrator.
     mutating func principalNumber(_ name: PrincipalName?) -> Handle<Principal> {

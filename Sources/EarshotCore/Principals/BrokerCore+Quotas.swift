@@ -48,9 +48,9 @@ extension BrokerCore {
     /// outcome itself.
     ///
     /// - Parameter receivers: number of terminals with the body.
-    mutating func withinQuota(_ outcome: Handle<Outcome>, of interest: Handle<Interest>, receivers: Int) -> Handle<
-        Outcome
-    > {
+    mutating func withinQuota(
+        _ outcome: Handle<Outcome>, of interest: Handle<Interest>, receivers: Int
+    ) -> Handle<Outcome> {
         let principal = principal(of: interest)
         guard principal != PrincipalTable.administrator, !interests[interest].isWarm,
             let response = outcomes[outcome].response, response.length > 0

@@ -6,9 +6,9 @@ struct Principal {
     let name: PrincipalName?
 }
 
-/// Principals by number and by name.
+/// Principals by handle and by name.
 ///
-/// A number is valid while a session or a handler has it. Unused entries are not removed at once: the table sweeps them
+/// An entry is valid while a session or a handler has it. Unused entries are not removed at once: the table sweeps them
 /// when it has doubled, so that no path of a request counts references.
 struct PrincipalTable {
     /// The administrator: the user that runs the broker, and root. It has no name.
@@ -29,7 +29,7 @@ struct PrincipalTable {
     /// Number of principals, with the administrator.
     var count: Int { principals.count }
 
-    /// Numbers of all principals. O(principals).
+    /// Handles of all principals. O(principals).
     var indices: [Handle<Principal>] { principals.indices }
 
     func contains(_ principal: Handle<Principal>) -> Bool { principals.contains(principal) }
@@ -37,14 +37,14 @@ struct PrincipalTable {
     /// Name of a principal; nil for the administrator.
     func name(of principal: Handle<Principal>) -> PrincipalName? { principals[principal].name }
 
-    /// Number of a known principal.
+    /// The principal of this name, if it is known.
     func number(of name: PrincipalName) -> Handle<Principal>? { numbers[name] }
 
-    /// Number of a principal, which is added if needed. The caller refers to it next.
+    /// A principal, which is added if needed. The caller refers to it next.
     ///
     /// - Parameters:
     ///   - name: nil for the administrator.
-    ///   - used: numbers that a session or a handler has. Called only for a sweep.
+    ///   - used: principals that a session or a handler has. Called only for a sweep.
     mutating func add(_ name: PrincipalName?, used: () -> Set<Handle<Principal>>) -> Handle<Principal> {
         guard let name else { return Self.administrator }
         if let number = numbers[name] { return number }
@@ -64,7 +64,7 @@ struct PrincipalTable {
 
     /// Returns a sentence for each violated invariant. O(principals).
     ///
-    /// - Parameter used: numbers that a session or a handler has.
+    /// - Parameter used: principals that a session or a handler has.
     func checkInvariants(used: Set<Handle<Principal>>) -> [String] {
         var faults: [String] = []
         if !used.allSatisfy({ principals.contains($0) }) {

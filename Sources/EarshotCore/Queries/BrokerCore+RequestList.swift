@@ -30,7 +30,7 @@ extension BrokerCore {
 
     /// Requests that a page of the administrator lists. A handler is one of its own.
     private struct RequestFilter {
-        /// Number of the handler; nil for any.
+        /// The handler; nil for any.
         let handler: Handle<HandlerEntry>?
         /// Handlers below a name; nil for any.
         let subtree: HandlerPattern?

@@ -18,12 +18,12 @@ internal import EarshotWire
 struct FairQueue {
     /// Position of an interest in the queue.
     struct Place: Hashable {
-        /// Number of the pool that fetches it.
+        /// The pool that fetches it.
         var pool: Handle<WorkerPool>
         /// Principal of the handler.
         var principal: Handle<Principal>
         var priority: PriorityClass
-        /// Number of the first segment of the handler's name.
+        /// First segment of the handler's name.
         var root: Handle<RootEntry>
         /// Owner with the window that counts; nil for an interest that belongs to its handler.
         var client: Handle<ClientSession>?

@@ -82,10 +82,10 @@ struct ParkingTable {
 
     /// Removes and returns the next lane of one class; nil if none is parked there.
     ///
-    /// - Parameter parking: number of the resource, which ends with its last lane.
-    mutating func takeNext(at parking: Handle<Parking>, _ priority: PriorityClass, links: inout Chains<QueueLane>)
-        -> Handle<QueueLane>?
-    {
+    /// - Parameter parking: the resource, which ends with its last lane.
+    mutating func takeNext(
+        at parking: Handle<Parking>, _ priority: PriorityClass, links: inout Chains<QueueLane>
+    ) -> Handle<QueueLane>? {
         guard parkings.contains(parking), let group = parkings[parking].groups[priority].first,
             let lane = groups[group].lanes.first
         else { return nil }
@@ -94,7 +94,7 @@ struct ParkingTable {
         return lane
     }
 
-    /// Number of a resource; nil if no lane is parked there.
+    /// Parking of a resource; nil if no lane is parked there.
     @inline(__always)
     func number(of resource: Resource) -> Handle<Parking>? {
         isEmpty ? nil : parkingNumbers.find(resource.hash) { parkings[$0].key == resource }

@@ -3,7 +3,7 @@ internal import EarshotWire
 /// Interests of one client at one origin, with one set of credentials, under one root and in one class.
 struct QueueLane {
     struct Key: Equatable {
-        /// Number of the root in one class.
+        /// The root in one class.
         var root: Handle<FairQueue.RootNode>
         @OptionalHandle var client: Handle<ClientSession>?
         var origin: Handle<OriginEntry>

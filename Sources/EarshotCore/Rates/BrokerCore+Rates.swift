@@ -4,9 +4,9 @@ internal import EarshotWire
 extension BrokerCore {
     /// Returns the share of an attempt that is about to start, in bytes per second; nil without a limit. O(requests of
     /// the flight).
-    mutating func firstRate(of flight: Handle<Flight>, _ attempt: AttemptID, at origin: Handle<OriginEntry>, now: Tick)
-        -> Int?
-    {
+    mutating func firstRate(
+        of flight: Handle<Flight>, _ attempt: AttemptID, at origin: Handle<OriginEntry>, now: Tick
+    ) -> Int? {
         var limits = rateLimits(at: origin)
         if let limit = handlerRate(of: flight) { limits.append(limit) }
         guard !limits.isEmpty else { return nil }

@@ -23,7 +23,7 @@ struct Chains<Record> {
     private var links: [Links] = []
 
     /// Makes room for the links of a record.
-    mutating func reserve(_ record: Handle<Record>) {
+    private mutating func reserve(_ record: Handle<Record>) {
         while links.count <= record.index { links.append(Links()) }
     }
 

@@ -16,6 +16,9 @@ struct Handle<Record>: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// Number of the record: in reports, and in keys for `NumberHash`.
     var number: Int32 { place }
 
+    /// Hashes as the place alone, which takes half as many instructions as the synthesized way through a `Hasher`.
+    func _rawHashValue(seed: Int) -> Int { place._rawHashValue(seed: seed) }
+
     static func < (left: Handle, right: Handle) -> Bool { left.place < right.place }
 
     var description: String { place.description }

@@ -23,9 +23,9 @@ extension BrokerCore {
     /// worker before.
     ///
     /// - Returns: whether the flight is poisonous.
-    mutating func countDeath(against flight: Handle<Flight>, _ attempt: AttemptID, in gone: WorkerFleet.Departure)
-        -> Bool
-    {
+    mutating func countDeath(
+        against flight: Handle<Flight>, _ attempt: AttemptID, in gone: WorkerFleet.Departure
+    ) -> Bool {
         let isAccused = gone.isolated.map { $0 == attempt } ?? (gone.wasAlone && flights[flight].workerDeaths > 0)
         let isGuilty = isAccused && gone.wasAlone && flights[flight].isAccused
         flights[flight].workerDeaths += 1

@@ -31,7 +31,7 @@ extension BrokerCore {
         }
     }
 
-    /// Number of the pool for requests of a principal.
+    /// The pool for requests of a principal.
     ///
     /// - Precondition: `takes` is true for the URL's scheme, or the URL is of http or https.
     @inline(__always)

@@ -338,15 +338,15 @@ extension BrokerCore {
             let interest = listedInterest(request, of: handler),
             clients[client].missedProgress.count < limits.missedProgress
         else { return }
-        clients[client].missedProgress[interest] = interests[interest].serial
+        clients[client].missedProgress[interest] = interests[interest].generation
     }
 
     /// Sends a client the current progress of transfers whose PROGRESS its socket refused.
     mutating func tellMissedProgress(to client: Handle<ClientSession>) {
         let missed = clients[client].missedProgress.sorted { $0.key < $1.key }
         clients[client].missedProgress = [:]
-        for (interest, serial) in missed {
-            guard interests.contains(interest), interests[interest].serial == serial,
+        for (interest, generation) in missed {
+            guard interests.contains(interest), interests[interest].generation == generation,
                 interests[interest].phase == .open, !isPurged(interest),
                 listeners(of: interests[interest].handler).contains(client),
                 case .running(let worker) = flights[leaf(ofOpen: interest)].phase,

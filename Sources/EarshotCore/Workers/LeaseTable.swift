@@ -25,7 +25,7 @@ struct LeaseTable: Sequence {
     /// Purpose of an attempt's lease. Does not copy the lease.
     func use(of attempt: AttemptID) -> WorkerLease.Use? { number(of: attempt).map { entries[$0].lease.use } }
 
-    /// Number of the flight that an attempt's lease serves.
+    /// The flight that an attempt's lease serves.
     @inline(__always)
     func flight(of attempt: AttemptID) -> Handle<Flight>? { number(of: attempt).flatMap { entries[$0].lease.flight } }
 

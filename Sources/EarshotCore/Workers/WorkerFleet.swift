@@ -3,7 +3,7 @@ internal import EarshotWire
 /// Workers, their leases and slots, and their liveness.
 ///
 /// `WorkerSession` and `WorkerLease` document the phases of the records; only the fleet changes them. The fleet knows
-/// pools, origins and flights by number alone. Its functions return the timers to set, and the workers or flights to
+/// pools, origins and flights by handle alone. Its functions return the timers to set, and the workers or flights to
 /// act on.
 struct WorkerFleet {
     /// Bounds of the fleet.
@@ -82,7 +82,7 @@ struct WorkerFleet {
 
     var count: Int { workers.count }
 
-    /// Numbers of all workers. O(workers).
+    /// Handles of all workers. O(workers).
     var indices: [Handle<WorkerSession>] { workers.indices }
 
     func contains(_ worker: Handle<WorkerSession>) -> Bool { workers.contains(worker) }
@@ -100,7 +100,7 @@ struct WorkerFleet {
         return workers[worker].leases[attempt]
     }
 
-    /// Returns the number of the flight that a worker's attempt serves.
+    /// Returns the flight that a worker's attempt serves.
     @inline(__always)
     func flight(of attempt: AttemptID, by id: WorkerID) -> Handle<Flight>? {
         guard let worker = numbers[id] else { return nil }
@@ -202,7 +202,7 @@ struct WorkerFleet {
     /// Handles the READY of a worker.
     ///
     /// - Parameters:
-    ///   - pools: numbers of the pools that it serves.
+    ///   - pools: the pools that it serves.
     ///   - principal: principal that it belongs to.
     ///   - hearsDrain: whether a user's own worker accepts DRAIN.
     ///   - isDraining: whether it gets no jobs.
@@ -447,9 +447,9 @@ struct WorkerFleet {
 
     /// Returns the worker for the next suspect of a pool: its quarantine or an empty worker. Returns nil if there is
     /// neither, or while the quarantine isolates a suspect, because the other workers serve the queue. O(workers).
-    func placeForSuspect(of pool: Handle<WorkerPool>, quarantine: Handle<WorkerSession>?) -> (
-        worker: Handle<WorkerSession>, isEmpty: Bool
-    )? {
+    func placeForSuspect(
+        of pool: Handle<WorkerPool>, quarantine: Handle<WorkerSession>?
+    ) -> (worker: Handle<WorkerSession>, isEmpty: Bool)? {
         var place: (Handle<WorkerSession>, Bool)?
         if let worker = quarantine {
             guard workers[worker].isolation == nil else { return nil }

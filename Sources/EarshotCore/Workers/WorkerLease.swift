@@ -53,7 +53,7 @@ struct WorkerLease {
     /// Request of the former flight, if a later flight may resume the part of this cancelled attempt.
     private(set) var abandoned: AbandonedFlight?
 
-    /// Number of the flight that the attempt serves.
+    /// The flight that the attempt serves.
     var flight: Handle<Flight>? { if case .flight(let flight) = use { flight } else { nil } }
 
     /// Identity of the orphan.

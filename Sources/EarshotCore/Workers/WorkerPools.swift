@@ -62,7 +62,7 @@ struct WorkerPools {
     /// One more than the last place.
     var bound: Int { pools.bound }
 
-    /// Numbers of all pools. O(pools).
+    /// Handles of all pools. O(pools).
     var indices: [Handle<WorkerPool>] { pools.indices }
 
     /// Returns the pool at a place; nil if there is none.

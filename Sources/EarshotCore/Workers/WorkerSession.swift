@@ -32,7 +32,7 @@ struct WorkerSession {
     var pid = 0
     /// Principal whose requests it gets; those of a worker of the administrator see `WorkerPools`.
     var principal = PrincipalTable.administrator
-    /// Numbers of the pools that it serves.
+    /// The pools that it serves.
     var pools: [Handle<WorkerPool>] = []
     /// Concurrent transfers that the worker last offered.
     private(set) var offered = 0

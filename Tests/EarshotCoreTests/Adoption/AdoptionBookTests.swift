@@ -48,7 +48,7 @@ struct AdoptionBookTests {
     }
 
     private static func name(_ flight: Handle<Flight>) -> FlightName {
-        FlightName(number: flight, id: UInt64(flight.index) + 100)
+        FlightName(reference: GenerationalHandle(record: flight, generation: UInt64(flight.index) + 100))
     }
 
     /// An open book in which the orphan of flight 1 is in the given phase.

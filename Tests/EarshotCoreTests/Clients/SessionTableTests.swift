@@ -31,7 +31,7 @@ struct SessionTableTests {
 
     private static func connect(_ table: inout SessionTable, _ number: UInt64) {
         table.connected(
-            ClientID(rawValue: number), token: SessionToken(high: 7, low: number), serial: number,
+            ClientID(rawValue: number), token: SessionToken(high: 7, low: number), generation: number,
             isRequestReply: false)
     }
 

@@ -313,7 +313,7 @@ struct SessionTests {
     @Test mutating func `whatever event may end requests tells the time from which an end is counted`() {
         let a = connect(1)
         let worker = rig.worker()
-        let none = FlightName(number: 9, id: 9)
+        let none = FlightName(reference: GenerationalHandle(record: 9, generation: 9))
         let events: [(inout BrokerCore, Tick) -> Void] = [
             { core, now in core.dispatch(now: now) },
             { core, now in core.deliveryTaken(1, by: a, now: now) },

@@ -12,7 +12,7 @@ struct PullTableTests {
     private static func growing(_ interest: Handle<Interest>, _ offset: Int) -> PullWindow.Read {
         let body = BodyReference.request(HandlerID("h")!, RequestID("1")!)
         return PullWindow.Read(
-            BodyRead(body, offset: offset, length: 1), of: PullWindow.Read.Stream(interest: interest, serial: 1))
+            BodyRead(body, offset: offset, length: 1), of: GenerationalHandle(record: interest, generation: 1))
     }
 
     private static func table(_ sessions: Handle<ClientSession>...) -> PullTable {
@@ -97,7 +97,7 @@ struct PullTableTests {
         table.add(Self.terminal(0), of: 1)
         table.park(Self.growing(7, 0), of: 1)
         table.park(Self.growing(8, 0), of: 1)
-        table.drop(of: 1) { $0.stream?.interest != 8 }
+        table.drop(of: 1) { $0.stream?.record != 8 }
         #expect(!table.isBehind && table.reads(of: 1) == [Self.growing(8, 0)] && table.checkInvariants() == [])
     }
 

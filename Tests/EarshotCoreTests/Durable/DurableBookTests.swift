@@ -35,7 +35,7 @@ struct DurableBookTests {
     private static func entering(_ url: String = "http://a.example/") throws -> DurableRecord.Entering {
         let fetch = Fetch(
             handler: try #require(HandlerID("a")), request: try #require(RequestID("1")), url: url)
-        return DurableRecord.Entering(fetch, by: DurableRecord.Asker(client: 1, serial: 2))
+        return DurableRecord.Entering(fetch, by: GenerationalHandle(record: 1, generation: 2))
     }
 
     private static func book(reads: Int = 10, writingBytes: Int = 1_000) -> DurableBook {

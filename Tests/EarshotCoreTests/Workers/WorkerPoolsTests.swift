@@ -130,7 +130,7 @@ struct WorkerPoolsTests {
         var pools = Self.pools(.awaited)
         let number = try #require(pools.number(of: "s", of: Self.owner))
         pools.originAdded(to: number)
-        pools.returned(FlightName(number: 1, id: 1), to: number)
+        pools.returned(FlightName(reference: GenerationalHandle(record: 1, generation: 1)), to: number)
         pools.close(number)
         #expect(pools[number].returned.isEmpty)
         pools.originForgotten(by: number)
@@ -178,7 +178,9 @@ struct WorkerPoolsTests {
 
     @Test func `the flight that returned last starts first, suspects start in order, accused ones before others`() {
         var pools = Self.pools()
-        let names = (1...4).map { FlightName(number: Handle(index: $0), id: UInt64($0)) }
+        let names = (1...4).map {
+            FlightName(reference: GenerationalHandle(record: Handle(index: $0), generation: UInt64($0)))
+        }
         for name in names { pools.returned(name, to: WorkerPool.web) }
         #expect(pools.takeReturned(of: WorkerPool.web) == names[3])
         #expect(pools[WorkerPool.web].returned == Array(names[..<3]))
