@@ -132,7 +132,7 @@ final class Spool {
     /// - Returns: That name; nil if the disk does not accept it.
     func write(_ bytes: [UInt8]) -> String? {
         let name = SHA256.digest(of: bytes.span).hex
-        let part = "\(getpid())-copy.part"
+        let part = SpoolName.part(for: "copy", pid: getpid())
         let file = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard file >= 0 else { return nil }
         defer { close(file) }
@@ -205,7 +205,7 @@ final class Spool {
 
     /// Creates an unlinked file of the broker, which disappears when it is closed. The caller must close it.
     func unnamedFile() throws(SystemError) -> Int32 {
-        let name = "\(getpid())-waiting.part"
+        let name = SpoolName.part(for: "waiting", pid: getpid())
         let file = unsafe openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw SystemError("make a spool file", number: errno) }
         remove(name)

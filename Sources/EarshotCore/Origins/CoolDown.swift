@@ -1,31 +1,7 @@
 internal import EarshotHTTP
 
-/// State of one origin for requests with the same credentials. A refusal of one such scope does not slow the others.
-struct OriginScope {
-    var origin: Handle<OriginEntry>
-    var scope: TrustScope
-    /// Number of flights in this scope.
-    var flights = 0
-    /// Whether the scope is kept only until its cool-down ends.
-    var isResting = false
-    /// nil while the origin accepts requests.
-    var coolDown: CoolDown?
-
-    /// Whether a request may be taken from the queue, to start or to be refused. False while a probe runs.
-    var admits: Bool {
-        switch coolDown?.phase {
-        case nil, .due, .refusing: true
-        case .cooling, .probing: false
-        }
-    }
-
-    /// Whether a request taken from the queue fails.
-    var isRefusing: Bool {
-        if case .refusing = coolDown?.phase { true } else { false }
-    }
-}
-
-/// Pause that an origin asked for with 429 or 503.
+/// Pause that an origin asked for with 429 or 503. `OriginGovernor.cool` decides its length; the core detects the
+/// refusals in `retryOrFail`.
 ///
 /// ```
 ///               refused                   time over              transfer starts
@@ -75,10 +51,4 @@ struct CoolDown {
 
     /// Pauses after refusals in a row. With jitter, so that clients which were refused together do not return together.
     static let backoff = Backoff(firstMilliseconds: 1_000, longestMilliseconds: 60_000)
-}
-
-/// Identity of an origin's scope.
-struct OriginScopeKey: Hashable {
-    var origin: Handle<OriginEntry>
-    var scope: TrustScope
 }

@@ -7,6 +7,8 @@
 /// | `INSTANCE.FLIGHT.ATTEMPT.kept` | a part of a body, for the next attempt |
 /// | `INSTANCE.FLIGHT.ATTEMPT.taken` | a body that one client may take |
 /// | SHA-256, 64 digits | any other body |
+/// | `PID-copy.part`, `PID-waiting.part` | a body or terminals, while the broker writes them |
+/// | `PID-cache.N.part`, `PID-durable.N.part` | a stored body that `EarshotCache` or `EarshotDurable` has linked |
 public enum SpoolName {
     private static let partSuffix = ".part"
     private static let keptSuffix = ".kept"
@@ -18,6 +20,9 @@ public enum SpoolName {
     public static func part(of attempt: AttemptID, pid: Int32, isAnew: Bool = false) -> String {
         "\(pid)-\(attempt)\(isAnew ? ".anew" : "")\(partSuffix)"
     }
+
+    /// Returns the name of a file while the broker's process writes it.
+    public static func part(for purpose: String, pid: Int32) -> String { "\(pid)-\(purpose)\(partSuffix)" }
 
     /// Returns whether a process may write a file of this name for an attempt.
     public static func isPart(_ name: String, of attempt: AttemptID, pid: Int32) -> Bool {

@@ -1,0 +1,32 @@
+internal import EarshotHTTP
+
+/// State of one origin for requests with the same credentials. A refusal of one such scope does not slow the others.
+struct OriginScope {
+    var origin: Handle<OriginEntry>
+    var scope: TrustScope
+    /// Number of flights in this scope.
+    var flights = 0
+    /// Whether the scope is kept only until its cool-down ends.
+    var isResting = false
+    /// nil while the origin accepts requests.
+    var coolDown: CoolDown?
+
+    /// Whether a request may be taken from the queue, to start or to be refused. False while a probe runs.
+    var admits: Bool {
+        switch coolDown?.phase {
+        case nil, .due, .refusing: true
+        case .cooling, .probing: false
+        }
+    }
+
+    /// Whether a request taken from the queue fails.
+    var isRefusing: Bool {
+        if case .refusing = coolDown?.phase { true } else { false }
+    }
+}
+
+/// Identity of an origin's scope.
+struct OriginScopeKey: Hashable {
+    var origin: Handle<OriginEntry>
+    var scope: TrustScope
+}

@@ -1,0 +1,63 @@
+/// QUERY: a question about the broker, answered by ANSWER with a JSON body.
+public enum Query: Equatable, Sendable {
+    /// No question. The ANSWER confirms that all earlier messages have been processed.
+    case ping
+    case status
+    case ledger
+    case handlers
+    case origins
+    case workers
+    /// The requests that have not been acknowledged or removed.
+    case requests
+    /// The effective settings and the source of each value.
+    case settings
+    /// The reason why a request is not finished.
+    case why(HandlerID, RequestID)
+    /// The cookies in the jar of a handler's root. Their values are secret.
+    case cookies(HandlerID)
+
+    init(_ reader: HeadReader) throws(WireError) {
+        let what = try reader.operand(0, "subject")
+        try reader.expectOperands(what == "why" ? 3 : what == "cookies" ? 2 : 1)
+        switch what {
+        case "ping": self = .ping
+        case "status": self = .status
+        case "ledger": self = .ledger
+        case "handlers": self = .handlers
+        case "origins": self = .origins
+        case "workers": self = .workers
+        case "requests": self = .requests
+        case "settings": self = .settings
+        case "why": self = .why(try reader.handler(1), try reader.request(2))
+        case "cookies": self = .cookies(try reader.handler(1))
+        default:
+            throw WireError(
+                .badMessage,
+                "QUERY takes ping, status, ledger, handlers, origins, workers, requests, settings, why or cookies")
+        }
+    }
+
+    /// Whether the reply lists the records of a table.
+    public var isOfTables: Bool {
+        switch self {
+        case .status, .handlers, .origins, .workers, .requests, .settings, .cookies: true
+        case .ping, .ledger, .why: false
+        }
+    }
+
+    /// The operands of QUERY and of its ANSWER.
+    public var words: [String] {
+        switch self {
+        case .ping: ["ping"]
+        case .status: ["status"]
+        case .ledger: ["ledger"]
+        case .handlers: ["handlers"]
+        case .origins: ["origins"]
+        case .workers: ["workers"]
+        case .requests: ["requests"]
+        case .settings: ["settings"]
+        case .why(let handler, let request): ["why", handler.description, request.description]
+        case .cookies(let handler): ["cookies", handler.description]
+        }
+    }
+}
