@@ -97,6 +97,13 @@ let package = Package(
                 .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
                 .unsafeFlags(["-fstack-protector-strong"]),
             ]),
+        // Loads hiredis for the first connection to a cluster's engine.
+        .target(
+            name: "CHiredis",
+            cSettings: [
+                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
+                .unsafeFlags(["-fstack-protector-strong"]),
+            ]),
         // Landlock and seccomp.
         .target(
             name: "CSandbox",
@@ -116,6 +123,7 @@ let package = Package(
         source("Curl", ["CLibCurl"]),
         source("Cares", ["CLibCares"]),
         source("IDN2", ["CLibIDN2"]),
+        source("Hiredis", ["CHiredis"]),
         source("PSL", ["CLibPSL"]),
         source("LibCrypto", ["CLibCrypto"]),
         source("Decompression", ["CDecompression"]),
@@ -131,6 +139,13 @@ let package = Package(
         source("EarshotDisk", ["EarshotLoop", "LibCrypto", grdb]),
         source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", grdb]),
         source("EarshotDurable", ["EarshotLoop", "EarshotDisk", grdb]),
+        .target(
+            name: "EarshotCluster",
+            dependencies: ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"],
+            resources: ["common", "want", "unwant", "take", "done", "cool", "renew", "reap"].map {
+                .embedInCode("Scripts/\($0).lua")
+            },
+            swiftSettings: settings),
         source(
             "EarshotBroker",
             [
@@ -196,6 +211,10 @@ let package = Package(
         tests("CurlTests", ["Curl"]),
         tests("CaresTests", ["Cares"]),
         tests("IDN2Tests", ["IDN2"]),
+        tests("HiredisTests", ["Hiredis"]),
+        tests(
+            "EarshotClusterTests",
+            ["EarshotCluster", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"]),
         tests("PSLTests", ["PSL"]),
         tests("LibCryptoTests", ["LibCrypto"]),
         tests("DecompressionTests", ["Decompression"]),

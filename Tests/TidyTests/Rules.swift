@@ -9,12 +9,13 @@ enum Rules {
     static let imports: [String: Set<String>] = [
         "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibPSL": [], "CLibCares": [], "CLibCrypto": [],
         "CLinux": [], "CSandbox": [],
-        "CDecompression": [], "CBuild": [],
+        "CDecompression": [], "CBuild": [], "CHiredis": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
         "Cares": ["CLibCares", "Glibc"],
         "IDN2": ["CLibIDN2", "Glibc"],
         "PSL": ["CLibPSL"],
+        "Hiredis": ["CHiredis"],
         "LibCrypto": ["CLibCrypto", "Glibc"],
         "Decompression": ["CDecompression"],
         "EarshotLoop": ["CLinux", "CSandbox", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
@@ -28,6 +29,7 @@ enum Rules {
             "EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", "GRDB", "Foundation", "Dispatch", "Glibc",
             "Synchronization",
         ],
+        "EarshotCluster": ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"],
         "EarshotBroker": [
             "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
             "ZMTP", "IDN2", "PSL", "LibCrypto", "Logging",
@@ -74,8 +76,8 @@ enum Rules {
 
     /// Targets with public declarations that other targets read.
     static let libraries: Set = [
-        "ZeroMQ", "Curl", "Cares", "IDN2", "PSL", "LibCrypto", "Decompression", "EarshotLoop", "ZMTP", "EarshotWire",
-        "EarshotHTTP",
+        "ZeroMQ", "Curl", "Cares", "IDN2", "PSL", "Hiredis", "LibCrypto", "Decompression", "EarshotLoop", "ZMTP",
+        "EarshotWire", "EarshotHTTP", "EarshotCluster",
         "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
         "EarshotGateway", "EarshotWeb",

@@ -1,0 +1,78 @@
+internal import EarshotCore
+internal import EarshotWire
+internal import Hiredis
+
+extension EngineCall {
+    /// Event for the reply of its script, which is not an error; nil for a reply of another form.
+    func answer(_ reply: Reply) -> EngineEvent? {
+        switch self {
+        case .want(let wants):
+            guard let states = reply.elements, states.count == wants.count else { return nil }
+            var answers: [WantAnswer] = []
+            for (want, state) in zip(wants, states) {
+                guard let state = WantAnswer.State(state) else { return nil }
+                answers.append(WantAnswer(key: want.key, state: state))
+            }
+            return .wanted(answers)
+        case .take: return Self.grants(reply)
+        case .done(let completions):
+            guard let flags = reply.elements, flags.count == completions.count else { return nil }
+            var answers: [CompletionAnswer] = []
+            for (completion, flag) in zip(completions, flags) {
+                guard let flag = flag.number else { return nil }
+                answers.append(
+                    CompletionAnswer(key: completion.key, token: completion.token, isCurrent: flag == 1))
+            }
+            return .ended(answers)
+        case .cool(let refusal):
+            guard let values = reply.elements, values.count == 2, let rest = values[0].number,
+                let strikes = values[1].number, rest >= 0, strikes >= 0
+            else { return nil }
+            return .cooled(CoolDownNotice(origin: refusal.origin.key, remainingMilliseconds: rest, strikes: strikes))
+        case .unwant, .leave: return nil
+        }
+    }
+
+    /// Whether the core needs no answer.
+    var isSilent: Bool {
+        switch self {
+        case .unwant, .leave: true
+        case .want, .take, .done, .cool: false
+        }
+    }
+
+    private static func grants(_ reply: Reply) -> EngineEvent? {
+        guard let values = reply.elements, values.count % 2 == 1, let wait = values[0].number else { return nil }
+        var grants: [EngineGrant] = []
+        for index in stride(from: 1, to: values.count, by: 2) {
+            guard let words = values[index].text?.split(separator: " "), words.count == 4,
+                let key = ClusterKey(words[0]), let token = FencingToken(words[1]),
+                let number = UInt8(words[2]), let priority = PriorityClass(rawValue: number),
+                case .bytes(let record) = values[index + 1], words[3] == "1" || words[3] == "0"
+            else { return nil }
+            let isOwn = words[3] == "1"
+            grants.append(EngineGrant(key: key, token: token, priority: priority, record: isOwn ? nil : record))
+        }
+        return .granted(grants, opensAfterMilliseconds: wait < 0 ? nil : wait)
+    }
+}
+
+extension WantAnswer.State {
+    fileprivate init?(_ reply: Reply) {
+        guard case .bytes(let bytes) = reply else { return nil }
+        switch bytes.first {
+        case UInt8(ascii: "q"): self = .queued
+        case UInt8(ascii: "r"): self = .running
+        case UInt8(ascii: "o"): self = .held
+        case UInt8(ascii: "s"): self = .stale
+        case UInt8(ascii: "d"): self = .ended(Array(bytes.dropFirst()))
+        default: return nil
+        }
+    }
+}
+
+extension Reply {
+    var elements: [Reply]? { if case .array(let elements) = self { elements } else { nil } }
+
+    var number: Int? { if case .integer(let number) = self { number } else { nil } }
+}

@@ -1,0 +1,26 @@
+internal import EarshotCore
+
+extension EngineFault {
+    /// Fault for an error reply. Only its first words are kept, since the rest may repeat arguments.
+    init(error: String, isAuthentication: Bool) {
+        let word = String(error.prefix { $0 != " " })
+        switch word {
+        case "WRONGPASS", "NOAUTH": self = .accessDenied
+        // "ERR AUTH called without any password configured", and "ERR invalid password" of old versions.
+        case "ERR" where isAuthentication: self = .accessDenied
+        case "NOPERM": self = .notPermitted(Self.subject(error))
+        case "READONLY": self = .notPrimary
+        case "LOADING", "MASTERDOWN": self = .loading
+        case "NOREPLICAS", "OOM", "MISCONF": self = .refusesWrites(word)
+        case "LOST": self = .leaseLost
+        default: self = .failed(word)
+        }
+    }
+
+    /// `NOPERM this user has no permissions to run the 'info' command`: the quoted word, or the kind of object.
+    private static func subject(_ error: String) -> String {
+        let parts = error.split(separator: "'", omittingEmptySubsequences: false)
+        if parts.count >= 3 { return String(parts[1]) }
+        return error.contains("channel") ? "channels" : "keys"
+    }
+}

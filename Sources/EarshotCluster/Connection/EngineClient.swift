@@ -1,0 +1,104 @@
+public import EarshotCore
+public import EarshotLoop
+internal import LibCrypto
+
+/// Connection of this node to the engine, on the broker's loop.
+///
+/// The owner calls ``takeEvents()`` in each pass, and ``submit(_:)`` for the core's calls. Calls of one pass leave
+/// together.
+public final class EngineClient {
+    private let loop: EventLoop
+    private var session: EngineSession
+    private let streams: [EngineStream]
+    private var events: [EngineEvent] = []
+    private var hook: EventLoop.HookID?
+    private var timer: (id: TimerID, deadline: Tick)?
+
+    public init(_ options: EngineOptions, on loop: EventLoop) {
+        self.loop = loop
+        let seed = Secret.randomBytes(8).reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
+        session = EngineSession(options, seed: seed)
+        streams = EngineLink.allCases.map { _ in EngineStream(loop) }
+    }
+
+    deinit {
+        if let hook { loop.removeHook(hook) }
+        if let timer { loop.cancelTimer(timer.id) }
+    }
+
+    /// Connects, and keeps the node a member until ``stop()``.
+    public func start() {
+        hook = loop.addHook { [unowned self] in
+            pass()
+            return events.isEmpty && streams.allSatisfy(\.isQuiet) ? .untilEvent : .none
+        }
+        session.start(now: now)
+        work()
+    }
+
+    /// Leaves the cluster: the engine returns this node's attempts at once.
+    public func stop() {
+        session.stop(now: now)
+        work()
+    }
+
+    /// Sends a call. Dropped unless the node is a member.
+    public func submit(_ call: EngineCall) {
+        session.submit(call, now: now)
+    }
+
+    /// Sends the calls of this pass. The client does it itself at the end of each pass; an owner whose own hook comes
+    /// later calls it there.
+    public func flush() { work() }
+
+    /// Removes and returns the events since the last call, in order.
+    public func takeEvents() -> [EngineEvent] {
+        defer { events.removeAll(keepingCapacity: true) }
+        return events
+    }
+
+    private var now: Tick { Tick(nanoseconds: loop.now.nanoseconds) }
+
+    private func pass() {
+        let connections = session.connections
+        for link in EngineLink.allCases {
+            for event in streams[link.rawValue].takeEvents()
+            where session.connections[link.rawValue] == connections[link.rawValue] {
+                switch event {
+                case .opened: session.opened(link, now: now)
+                case .reply(let reply): session.received(reply, from: link, now: now)
+                case .closed(let fault): session.closed(link, fault, now: now)
+                }
+            }
+        }
+        if let deadline = session.deadline, deadline <= now { session.timePassed(now: now) }
+        work()
+    }
+
+    private func work() {
+        for action in session.takeActions() {
+            switch action {
+            case .open(let link, let address): streams[link.rawValue].open(address)
+            case .close(let link):
+                // A last call, such as that of a node that leaves, goes out first.
+                streams[link.rawValue].flush()
+                streams[link.rawValue].close()
+            case .send(let link, let command): streams[link.rawValue].append(command)
+            case .report(let event): events.append(event)
+            }
+        }
+        for stream in streams { stream.flush() }
+        rearm()
+    }
+
+    private func rearm() {
+        let deadline = session.deadline
+        guard deadline != timer?.deadline else { return }
+        if let timer { loop.cancelTimer(timer.id) }
+        // The hook of that pass does the work.
+        timer = deadline.map { deadline in
+            let id = loop.setTimer(at: LoopTime(nanoseconds: deadline.nanoseconds)) { [unowned self] in timer = nil }
+            return (id, deadline)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+internal import EarshotCore
+internal import Hiredis
+
+/// Connections of a node to the engine.
+enum EngineLink: Int, CaseIterable, Sendable {
+    /// Scripts.
+    case calls
+    /// Messages of the node's channel.
+    case notices
+    /// A sentinel: the primary's address, then its changes.
+    case sentinel
+}
+
+/// Work for the shell of an `EngineSession`.
+enum EngineAction: Equatable {
+    /// Closes the link's connection, if it has one, and opens another.
+    case open(EngineLink, EngineAddress)
+    case close(EngineLink)
+    case send(EngineLink, Command)
+    case report(EngineEvent)
+}
+
+/// Commands of one connection that wait for their replies. A server replies in order.
+struct PendingReplies<Kind> {
+    private var waiting: [(kind: Kind, deadline: Tick)] = []
+    private var first = 0
+
+    /// Time by which the next reply must arrive; nil without commands.
+    var deadline: Tick? { first < waiting.count ? waiting[first].deadline : nil }
+
+    var isEmpty: Bool { first == waiting.count }
+
+    mutating func append(_ kind: Kind, until deadline: Tick) { waiting.append((kind, deadline)) }
+
+    /// Removes and returns the command of the next reply; nil for a reply without a command.
+    mutating func takeNext() -> Kind? {
+        guard first < waiting.count else { return nil }
+        defer {
+            first += 1
+            if first == waiting.count || first > 1_024 {
+                waiting.removeFirst(first)
+                first = 0
+            }
+        }
+        return waiting[first].kind
+    }
+}

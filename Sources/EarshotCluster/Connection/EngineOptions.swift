@@ -1,0 +1,53 @@
+/// Engine and identity of one node.
+public struct EngineOptions: Sendable {
+    /// Place of the engine.
+    public enum Place: Hashable, Sendable {
+        /// One server, or several of which one is the primary.
+        case servers([EngineAddress])
+        /// Sentinels, and the name under which they watch the primary.
+        case sentinels([EngineAddress], primary: String)
+    }
+
+    /// User name and password of a server.
+    public struct Login: Hashable, Sendable {
+        /// Nil for the default user.
+        public let user: String?
+        /// Secret; never written to a log.
+        public let password: String
+
+        public init(user: String?, password: String) {
+            self.user = user
+            self.password = password
+        }
+    }
+
+    public let place: Place
+    /// Name of the cluster: its keys begin with it, so that several clusters can use one server.
+    public let cluster: String
+    public let keys: ClusterKeys
+    /// Text for operators: the name of the machine, and the address of its bodies.
+    public let description: String
+    public var login: Login?
+    /// Login of the sentinels.
+    public var sentinelLogin: Login?
+    /// Time limit for a connection and for each reply.
+    public var patienceMilliseconds = 2_000
+
+    /// - Parameter cluster: 1 to 32 letters, digits and hyphens. Traps on other text.
+    public init(place: Place, cluster: String, keys: ClusterKeys, description: String) {
+        precondition(Self.isCluster(cluster), "\(cluster) is no name of a cluster")
+        self.place = place
+        self.cluster = cluster
+        self.keys = keys
+        self.description = description
+    }
+
+    /// Whether `text` can name a cluster.
+    public static func isCluster(_ text: String) -> Bool {
+        (1...32).contains(text.utf8.count)
+            && text.utf8.allSatisfy { byte in
+                byte == UInt8(ascii: "-") || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+                    || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+            }
+    }
+}

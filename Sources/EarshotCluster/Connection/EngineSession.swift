@@ -1,0 +1,430 @@
+internal import EarshotCore
+internal import EarshotHTTP
+internal import Hiredis
+
+/// Membership of this node in the cluster: decides about its connections to the engine, without I/O.
+///
+/// ```
+/// stopped → locating → greeting → joining → joined
+///               ↑          │          │        │
+///               └─ resting ←──────────┴────────┘   (failure; exponential backoff with jitter)
+/// any → stopped                                    (stop)
+/// resting, greeting, joining, joined → greeting    (a sentinel reports another primary)
+/// ```
+///
+/// A failure ends both connections to the server and the membership: the fate of calls without a reply is unknown, so
+/// the node joins under another ID and asserts everything again. The engine returns the attempts of the earlier ID
+/// when its lease expires, unless they were asserted again.
+struct EngineSession {
+    enum Phase: Equatable {
+        case stopped
+        /// Asks a sentinel for the primary's address.
+        case locating
+        /// Connects, logs in, checks the role, loads scripts and subscribes.
+        case greeting
+        /// Waits for the lease.
+        case joining
+        case joined
+        case resting(until: Tick)
+    }
+
+    /// Command of the connection for scripts or for notifications.
+    enum Pending: Equatable {
+        case authentication
+        case role
+        case load(EngineScript)
+        case subscription
+        case ping
+        case join
+        case renewal
+        case reap
+        /// - isText: whether the text of the script was sent, because the server did not know its digest.
+        case call(EngineCall, isText: Bool)
+    }
+
+    /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short.
+    static let backoff = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
+    /// Pauses while an operator must correct something.
+    static let longBackoff = Backoff(firstMilliseconds: 2_000, longestMilliseconds: 30_000)
+    /// Maximum number of calls without a reply. Beyond it the server is too slow, and the node leaves.
+    static let mostCalls = 1_024
+
+    let options: EngineOptions
+    let names: EngineNames
+    private(set) var phase = Phase.stopped
+    private(set) var node = NodeID(0)
+    var finder: PrimaryFinder
+    /// Server of the present connections.
+    private var server: EngineAddress?
+    private var pending: [PendingReplies<Pending>] = [PendingReplies(), PendingReplies()]
+    private var isOpen = [false, false]
+    /// Deadline of the connection attempts.
+    private var connectionDeadline: Tick?
+    private var digests: [EngineScript: String] = [:]
+    private var nextHeartbeat: Tick?
+    /// Time at which a lost sentinel is replaced.
+    private var nextWatch: Tick?
+    private var failures = 0
+    private var members = 0
+    private var generator: SplitMix
+    /// Number of the latest connection of each link. Events of an earlier one are dropped.
+    private(set) var connections = [0, 0, 0]
+    private(set) var actions: [EngineAction] = []
+
+    /// - Parameter seed: Random number, from which the node's IDs and the jitter are made.
+    init(_ options: EngineOptions, seed: UInt64) {
+        self.options = options
+        names = EngineNames(cluster: options.cluster)
+        finder = PrimaryFinder(options)
+        generator = SplitMix(seed: seed)
+    }
+
+    /// Removes and returns the work for the shell.
+    mutating func takeActions() -> [EngineAction] {
+        defer { actions.removeAll(keepingCapacity: true) }
+        return actions
+    }
+
+    /// Earliest time at which `timePassed` has work; nil for none.
+    var deadline: Tick? {
+        var times = [
+            connectionDeadline, pending[0].deadline, pending[1].deadline, nextHeartbeat, nextWatch, finder.deadline,
+        ]
+        if case .resting(let end) = phase { times.append(end) }
+        return times.compactMap(\.self).min()
+    }
+
+    // MARK: Events
+
+    mutating func start(now: Tick) {
+        guard phase == .stopped else { return }
+        locate(now: now)
+    }
+
+    /// Leaves the cluster, and closes all connections after the call is sent.
+    mutating func stop(now: Tick) {
+        guard phase != .stopped else { return }
+        if phase == .joined { submit(.leave, now: now) }
+        let wasJoined = phase == .joined
+        for link in EngineLink.allCases { close(link) }
+        connectionDeadline = nil
+        nextHeartbeat = nil
+        nextWatch = nil
+        enter(.stopped)
+        if wasJoined { actions.append(.report(.left(.left))) }
+    }
+
+    mutating func opened(_ link: EngineLink, now: Tick) {
+        guard link != .sentinel else {
+            for command in finder.opened(now: now) { actions.append(.send(.sentinel, command)) }
+            return
+        }
+        guard phase == .greeting else { return }
+        isOpen[link.rawValue] = true
+        if isOpen == [true, true] { connectionDeadline = nil }
+        if let login = options.login { send(login.command, .authentication, link, now: now) }
+        switch link {
+        case .calls:
+            send(Command("INFO", "replication"), .role, .calls, now: now)
+            for script in EngineScript.allCases {
+                var command = Command("SCRIPT", "LOAD")
+                command.append(script.text)
+                send(command, .load(script), .calls, now: now)
+            }
+        case .notices:
+            send(Command("SUBSCRIBE", names.channel(of: node)), .subscription, .notices, now: now)
+        case .sentinel: break
+        }
+    }
+
+    mutating func received(_ reply: Reply, from link: EngineLink, now: Tick) {
+        if link == .sentinel {
+            switch finder.received(reply) {
+            case .nothing: break
+            case .primary(let address): found(address, now: now)
+            case .failed(let fault): sentinelFailed(fault, now: now)
+            }
+            return
+        }
+        guard isServing else { return }
+        if link == .notices, let parts = reply.elements, parts.first?.text == "message" {
+            return notified(parts, now: now)
+        }
+        guard let command = pending[link.rawValue].takeNext() else { return fail(.malformed, now: now) }
+        handle(reply, to: command, now: now)
+    }
+
+    /// A connection ended, could not be made, or had bytes that are no reply.
+    mutating func closed(_ link: EngineLink, _ fault: EngineFault, now: Tick) {
+        if link == .sentinel { return sentinelFailed(fault, now: now) }
+        if isServing { fail(fault, now: now) }
+    }
+
+    mutating func timePassed(now: Tick) {
+        if let late = finder.deadline, late <= now { sentinelFailed(.timedOut, now: now) }
+        if case .resting(let end) = phase, end <= now { locate(now: now) }
+        if let next = nextWatch, next <= now { watch(now: now) }
+        let deadlines = [connectionDeadline, pending[0].deadline, pending[1].deadline].compactMap(\.self)
+        if let late = deadlines.min(), late <= now { return fail(.timedOut, now: now) }
+        if let next = nextHeartbeat, next <= now {
+            nextHeartbeat = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+            renew(isJoin: false, now: now)
+            send(Command("PING"), .ping, .notices, now: now)
+        }
+    }
+
+    /// Sends a call, in parts if it is large. Dropped unless the node is a member: it then has no meaning.
+    mutating func submit(_ call: EngineCall, now: Tick) {
+        for part in call.parts where phase == .joined {
+            guard callCount < Self.mostCalls else { return fail(.timedOut, now: now) }
+            callCount += 1
+            var command = script(part.script)
+            part.append(to: &command, node: node)
+            send(command, .call(part, isText: false), .calls, now: now)
+        }
+    }
+
+    // MARK: Finding the server
+
+    private var isServing: Bool {
+        switch phase {
+        case .greeting, .joining, .joined: true
+        case .stopped, .locating, .resting: false
+        }
+    }
+
+    private mutating func locate(now: Tick) {
+        enter(.locating)
+        if let server = finder.nextServer() { return greet(server, now: now) }
+        nextWatch = nil
+        openSentinel(now: now)
+    }
+
+    private mutating func openSentinel(now: Tick) {
+        guard let sentinel = finder.nextSentinel(now: now) else { return }
+        connections[EngineLink.sentinel.rawValue] += 1
+        actions.append(.open(.sentinel, sentinel))
+    }
+
+    /// Replaces a sentinel's connection that was lost while the server worked.
+    private mutating func watch(now: Tick) {
+        nextWatch = nil
+        if finder.phase == .closed { openSentinel(now: now) }
+    }
+
+    private mutating func found(_ address: EngineAddress, now: Tick) {
+        switch phase {
+        case .stopped: break
+        case .locating, .resting: greet(address, now: now)
+        case .greeting, .joining, .joined:
+            guard address != server else { return }
+            end(.notPrimary)
+            greet(address, now: now)
+        }
+    }
+
+    private mutating func sentinelFailed(_ fault: EngineFault, now: Tick) {
+        guard finder.phase != .closed else { return }
+        close(.sentinel)
+        if phase == .locating {
+            fail(fault.needsOperator ? fault : .noPrimary, now: now)
+        } else if phase != .stopped {
+            nextWatch = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+        }
+    }
+
+    private mutating func greet(_ server: EngineAddress, now: Tick) {
+        enter(.greeting)
+        node = NodeID(generator.next())
+        self.server = server
+        digests = [:]
+        members = 0
+        connectionDeadline = now.advanced(byMilliseconds: options.patienceMilliseconds)
+        actions.append(.open(.calls, server))
+        actions.append(.open(.notices, server))
+    }
+
+    // MARK: Replies
+
+    private mutating func handle(_ reply: Reply, to command: Pending, now: Tick) {
+        if case .call = command { callCount -= 1 }
+        if case .error(let text) = reply { return handle(error: text, to: command, now: now) }
+        switch command {
+        case .authentication:
+            if reply != .status("OK") { fail(.malformed, now: now) }
+        case .role: checkRole(reply, now: now)
+        case .load(let script):
+            guard case .bytes(let digest) = reply else { return fail(.malformed, now: now) }
+            digests[script] = String(decoding: digest, as: UTF8.self)
+            joinIfReady(now: now)
+        case .subscription:
+            guard reply.elements?.first?.text == "subscribe" else { return fail(.malformed, now: now) }
+            isSubscribed = true
+            joinIfReady(now: now)
+        case .ping:
+            if reply.elements?.first?.text != "pong" { fail(.malformed, now: now) }
+        case .join, .renewal: renewed(reply, isJoin: command == .join, now: now)
+        case .reap:
+            guard let values = reply.elements, values.count == 2, let more = values[1].number else {
+                return fail(.malformed, now: now)
+            }
+            if more == 1, phase == .joined { reap(now: now) }
+        case .call(let call, _):
+            if let event = call.answer(reply) {
+                actions.append(.report(event))
+            } else if !call.isSilent {
+                fail(.malformed, now: now)
+            }
+        }
+    }
+
+    private mutating func handle(error text: String, to command: Pending, now: Tick) {
+        if text.hasPrefix("NOSCRIPT"), resend(command, now: now) { return }
+        if text.hasPrefix("VERSION ") {
+            let version = text.dropFirst("VERSION ".count).prefix { $0 != " " }
+            return fail(version == String(EngineScript.version) ? .otherSecret : .otherVersion, now: now)
+        }
+        let fault = EngineFault(error: text, isAuthentication: command == .authentication)
+        if command == .role, case .notPermitted = fault {
+            // A replica refuses the first write anyway.
+            actions.append(.report(.warning(.roleUnknown)))
+            return
+        }
+        fail(fault, now: now)
+    }
+
+    /// Sends the text of a script that the server does not know: after SCRIPT FLUSH, or on a replica that was promoted.
+    private mutating func resend(_ command: Pending, now: Tick) -> Bool {
+        switch command {
+        case .call(let call, false):
+            callCount += 1
+            var resent = script(call.script, isText: true)
+            call.append(to: &resent, node: node)
+            send(resent, .call(call, isText: true), .calls, now: now)
+        case .join, .renewal: renew(isJoin: command == .join, isText: true, now: now)
+        case .reap: reap(isText: true, now: now)
+        case .call, .authentication, .role, .load, .subscription, .ping: return false
+        }
+        return true
+    }
+
+    private mutating func checkRole(_ reply: Reply, now: Tick) {
+        guard let text = reply.text, text.contains("role:") else { return fail(.malformed, now: now) }
+        let lines = text.split(whereSeparator: \.isNewline)
+        guard lines.contains("role:master") else { return fail(.notPrimary, now: now) }
+        // The second line is present only while the setting is.
+        let replicas = lines.first { $0.hasPrefix("connected_slaves:") }?.split(separator: ":").last
+        if replicas != "0", !lines.contains(where: { $0.hasPrefix("min_slaves_good_slaves:") }) {
+            actions.append(.report(.warning(.writesWithoutReplicas)))
+        }
+    }
+
+    private mutating func joinIfReady(now: Tick) {
+        guard phase == .greeting, isSubscribed, digests.count == EngineScript.allCases.count else { return }
+        enter(.joining)
+        renew(isJoin: true, now: now)
+    }
+
+    private mutating func renewed(_ reply: Reply, isJoin: Bool, now: Tick) {
+        guard let values = reply.elements, values.count == 2, let live = values[0].number,
+            let expired = values[1].number, live > 0
+        else { return fail(.malformed, now: now) }
+        if isJoin {
+            enter(.joined)
+            failures = 0
+            members = live
+            nextHeartbeat = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+            actions.append(.report(.joined(node, members: live)))
+        } else if live != members {
+            members = live
+            actions.append(.report(.members(live)))
+        }
+        if expired > 0 { reap(now: now) }
+    }
+
+    private mutating func notified(_ parts: [Reply], now: Tick) {
+        guard parts.count == 3, case .bytes(let message) = parts[2], let events = EngineNotification.events(message)
+        else { return fail(.malformed, now: now) }
+        // A message before the join belongs to no want of this node.
+        if phase == .joined { for event in events { actions.append(.report(event)) } }
+    }
+
+    // MARK: Commands
+
+    private func script(_ script: EngineScript, isText: Bool = false) -> Command {
+        var command = Command(isText ? "EVAL" : "EVALSHA")
+        if isText { command.append(script.text) } else { command.append(digests[script] ?? "") }
+        command.append("2")
+        command.append(names.prefix)
+        command.append(names.version)
+        return command
+    }
+
+    private mutating func renew(isJoin: Bool, isText: Bool = false, now: Tick) {
+        var command = script(.renew, isText: isText)
+        command.append(node.description)
+        command.append(String(EngineLimits.leaseMilliseconds))
+        command.append(isJoin ? "1" : "0")
+        command.append("\(EngineScript.version) \(options.keys.check)")
+        command.append(options.description)
+        send(command, isJoin ? .join : .renewal, .calls, now: now)
+    }
+
+    private mutating func reap(isText: Bool = false, now: Tick) {
+        var command = script(.reap, isText: isText)
+        command.append("")
+        command.append(String(EngineLimits.batch))
+        send(command, .reap, .calls, now: now)
+    }
+
+    private mutating func send(_ command: Command, _ kind: Pending, _ link: EngineLink, now: Tick) {
+        pending[link.rawValue].append(kind, until: now.advanced(byMilliseconds: options.patienceMilliseconds))
+        actions.append(.send(link, command))
+    }
+
+    // MARK: Failures
+
+    private mutating func fail(_ fault: EngineFault, now: Tick) {
+        end(fault)
+        failures += 1
+        let backoff = fault.needsOperator ? Self.longBackoff : Self.backoff
+        let pause = backoff.pause(afterFailures: failures, random: generator.next())
+        enter(.resting(until: now.advanced(byNanoseconds: pause)))
+    }
+
+    /// Closes the connections to the server, and reports the reason. Each failed attempt has a report.
+    private mutating func end(_ fault: EngineFault) {
+        close(.calls)
+        close(.notices)
+        connectionDeadline = nil
+        nextHeartbeat = nil
+        actions.append(.report(.left(fault)))
+    }
+
+    private mutating func close(_ link: EngineLink) {
+        actions.append(.close(link))
+        connections[link.rawValue] += 1
+        guard link != .sentinel else { return finder.close() }
+        pending[link.rawValue] = PendingReplies()
+        isOpen[link.rawValue] = false
+        if link == .calls { callCount = 0 } else { isSubscribed = false }
+    }
+
+    private mutating func enter(_ next: Phase) {
+        let isLegal =
+            switch (phase, next) {
+            case (.stopped, .locating), (.resting, .locating), (.locating, .greeting), (.greeting, .joining),
+                (.joining, .joined), (_, .stopped):
+                true
+            case (.resting, .greeting), (.greeting, .greeting), (.joining, .greeting), (.joined, .greeting): true
+            case (.locating, .resting), (.greeting, .resting), (.joining, .resting), (.joined, .resting): true
+            case (_, .locating), (_, .greeting), (_, .joining), (_, .joined), (_, .resting): false
+            }
+        precondition(isLegal, "the engine's session goes from \(phase) to \(next)")
+        phase = next
+    }
+
+    /// Calls without a reply.
+    private var callCount = 0
+    private var isSubscribed = false
+}

@@ -1,0 +1,153 @@
+internal import EarshotCore
+internal import EarshotHTTP
+internal import Hiredis
+
+/// Finds the primary: takes the servers of a list in turn, or asks sentinels and watches for a change.
+///
+/// The connection to a sentinel:
+///
+/// ```
+/// closed → connecting → asking → watching
+///    ↑         │           │        │
+///    └─────────┴───────────┴────────┘   (lost; the next sentinel is tried after a pause)
+/// ```
+struct PrimaryFinder {
+    /// State of the connection to a sentinel.
+    enum Phase: Equatable {
+        case closed
+        case connecting
+        case asking
+        case watching
+    }
+
+    /// Result of an event.
+    enum Finding: Equatable {
+        case nothing
+        case primary(EngineAddress)
+        /// The connection to the sentinel must be closed.
+        case failed(EngineFault)
+    }
+
+    private enum Command: Equatable {
+        case authentication
+        case address
+        case subscription
+    }
+
+    private let place: EngineOptions.Place
+    private let login: EngineOptions.Login?
+    private let patience: Int
+    private(set) var phase = Phase.closed
+    /// Index of the next server or sentinel.
+    private var turn = 0
+    private var pending = PendingReplies<Command>()
+    /// Deadline of the connection attempt.
+    private var connectionDeadline: Tick?
+
+    init(_ options: EngineOptions) {
+        place = options.place
+        login = options.sentinelLogin
+        patience = options.patienceMilliseconds
+    }
+
+    var hasSentinels: Bool { if case .sentinels = place { true } else { false } }
+
+    /// Time at which an answer is late.
+    var deadline: Tick? { [connectionDeadline, pending.deadline].compactMap(\.self).min() }
+
+    /// The next server of a list; nil with sentinels.
+    mutating func nextServer() -> EngineAddress? {
+        guard case .servers(let servers) = place, !servers.isEmpty else { return nil }
+        defer { turn += 1 }
+        return servers[turn % servers.count]
+    }
+
+    /// Address of the next sentinel, to which the caller opens a connection; nil without sentinels.
+    mutating func nextSentinel(now: Tick) -> EngineAddress? {
+        guard case .sentinels(let sentinels, _) = place, !sentinels.isEmpty else { return nil }
+        close()
+        enter(.connecting)
+        connectionDeadline = now.advanced(byMilliseconds: patience)
+        defer { turn += 1 }
+        return sentinels[turn % sentinels.count]
+    }
+
+    mutating func close() {
+        enter(.closed)
+        pending = PendingReplies()
+        connectionDeadline = nil
+    }
+
+    /// The connection exists. Returns the commands to send.
+    mutating func opened(now: Tick) -> [Hiredis.Command] {
+        guard phase == .connecting, case .sentinels(_, let primary) = place else { return [] }
+        enter(.asking)
+        connectionDeadline = nil
+        let deadline = now.advanced(byMilliseconds: patience)
+        var commands: [Hiredis.Command] = []
+        if let login {
+            commands.append(login.command)
+            pending.append(.authentication, until: deadline)
+        }
+        commands.append(Hiredis.Command("SENTINEL", "get-master-addr-by-name", primary))
+        pending.append(.address, until: deadline)
+        // On the same connection after the question, so that no change is missed between the two.
+        commands.append(Hiredis.Command("SUBSCRIBE", "+switch-master"))
+        pending.append(.subscription, until: deadline)
+        return commands
+    }
+
+    mutating func received(_ reply: Reply) -> Finding {
+        guard phase == .asking || phase == .watching else { return .nothing }
+        if phase == .watching { return changed(reply) }
+        guard let command = pending.takeNext() else { return .failed(.malformed) }
+        if case .error(let text) = reply {
+            return .failed(EngineFault(error: text, isAuthentication: command == .authentication))
+        }
+        switch command {
+        case .authentication: return reply == .status("OK") ? .nothing : .failed(.malformed)
+        case .address:
+            if reply == .null { return .failed(.noPrimary) }
+            guard let parts = reply.elements, parts.count == 2, let host = parts[0].text,
+                let port = parts[1].text.flatMap({ UInt16($0) })
+            else { return .failed(.malformed) }
+            guard let address = EngineAddress(host: host, port: port) else { return .failed(.noPrimary) }
+            return .primary(address)
+        case .subscription:
+            guard reply.elements?.first?.text == "subscribe" else { return .failed(.malformed) }
+            enter(.watching)
+            return .nothing
+        }
+    }
+
+    /// `+switch-master`: name, old host and port, new host and port.
+    private func changed(_ reply: Reply) -> Finding {
+        guard case .sentinels(_, let primary) = place, let parts = reply.elements, parts.count == 3,
+            parts[0].text == "message", let text = parts[2].text
+        else { return .failed(.malformed) }
+        let words = text.split(separator: " ")
+        guard words.count == 5 else { return .failed(.malformed) }
+        guard words[0] == primary else { return .nothing }
+        guard let port = UInt16(words[4]), let address = EngineAddress(host: String(words[3]), port: port) else {
+            return .failed(.malformed)
+        }
+        return .primary(address)
+    }
+
+    private mutating func enter(_ next: Phase) {
+        let isLegal =
+            switch (phase, next) {
+            case (_, .closed), (.closed, .connecting), (.connecting, .asking), (.asking, .watching): true
+            case (_, .connecting), (_, .asking), (_, .watching): false
+            }
+        precondition(isLegal, "a sentinel's connection goes from \(phase) to \(next)")
+        phase = next
+    }
+}
+
+extension EngineOptions.Login {
+    /// Command that logs in.
+    var command: Command {
+        if let user { Command("AUTH", user, password) } else { Command("AUTH", password) }
+    }
+}

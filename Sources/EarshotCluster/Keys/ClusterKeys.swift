@@ -1,0 +1,31 @@
+public import EarshotCore
+internal import LibCrypto
+
+/// Keys of flights and origins: HMAC-SHA-256 with the cluster's secret, cut to 128 bits.
+///
+/// Nodes with the same secret make the same keys in every process and version. Without the secret a key cannot be
+/// computed from a URL.
+public struct ClusterKeys: Sendable {
+    private let code: HMAC
+
+    /// - Parameter secret: At least 16 bytes; shorter ones can be guessed.
+    public init(secret: [UInt8]) {
+        code = HMAC(key: secret)
+    }
+
+    /// Key of a shared flight. `identity` has everything that decides which requests may share it.
+    public func flight(_ identity: [UInt8]) -> ClusterKey { key("flight", identity) }
+
+    /// Key of an origin, by its name such as `https://example.com`.
+    public func origin(_ name: String) -> ClusterKey { key("origin", Array(name.utf8)) }
+
+    /// Text by which nodes recognize that they have the same secret.
+    public var check: String { key("check", []).description }
+
+    /// The purpose comes first, so that keys of different purposes differ.
+    private func key(_ purpose: String, _ bytes: [UInt8]) -> ClusterKey {
+        let digest = code.code(of: Array(purpose.utf8) + [0] + bytes).bytes
+        func word(_ bytes: ArraySlice<UInt8>) -> UInt64 { bytes.reduce(0) { $0 << 8 | UInt64($1) } }
+        return ClusterKey(high: word(digest[..<8]), low: word(digest[8..<16]))
+    }
+}

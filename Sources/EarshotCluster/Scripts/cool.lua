@@ -1,0 +1,26 @@
+-- Begins or prolongs the cool-down of an origin that refused a request with 429 or 503. All nodes are notified.
+--
+-- ARGV: node, origin, limit and spacing in ms of an origin without a record, milliseconds that the origin asked for (0 for none),
+-- first pause and longest pause in ms.
+--
+-- Returns the milliseconds of the pause that remain, and the number of refusals in a row.
+
+local node, id, asked = ARGV[1], ARGV[2], tonumber(ARGV[5])
+if not isMember(node) then return LOST end
+local o = origin(id)
+if o.isNew then o.l, o.s = tonumber(ARGV[3]), tonumber(ARGV[4]) end
+if o.c <= now or asked > 0 then
+  -- Attempts that ran when the origin began to refuse are refused as well, and count as one refusal.
+  if o.c <= now then o.k = o.k + 1 end
+  local pause = math.min(tonumber(ARGV[7]), tonumber(ARGV[6]) * 2 ^ math.min(o.k - 1, 30))
+  local ends = now + math.max(pause, asked)
+  if ends > o.c then
+    o.c = ends
+    o.wasPaused = true
+    settle(o, node)
+    for _, other in ipairs(redis.call('ZRANGE', P .. 'nodes', 0, 255)) do
+      if other ~= node then send(other, 'c ' .. id .. ' ' .. string.format('%.0f', ends - now) .. ' ' .. o.k) end
+    end
+  end
+end
+return {math.max(0, o.c - now), o.k}

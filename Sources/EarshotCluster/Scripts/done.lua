@@ -1,0 +1,73 @@
+-- Ends attempts, and delivers their results to the nodes that want them. An attempt whose token is stale changes nothing.
+--
+-- ARGV: node, milliseconds to keep results, then for each attempt two texts: key, fencing token, r with a result or c without one
+-- (cancelled or returned: the flight is queued again if a node wants it), 1 if the origin answered without refusing; and the result.
+--
+-- Returns 1 for each attempt that had the flight, 0 for a stale one.
+
+local node, keep = ARGV[1], ARGV[2]
+local ended = 'd ' .. string.format('%.0f', now) .. '\n'
+local replies, changed, touched = {}, {}, {}
+-- Messages and keys by node, and flights that are deleted.
+local messages, left, deleted = {}, {}, {}
+
+local function append(table, index, value)
+  local list = table[index]
+  if not list then
+    list = {}
+    table[index] = list
+  end
+  list[#list + 1] = value
+end
+
+for i = 3, #ARGV, 2 do
+  local name = string.sub(ARGV[i], 1, 32)
+  local token, kind, isAnswered = string.match(ARGV[i], '^(%d+) (%a) (%d)$', 34)
+  local f = read(name)
+  if not f or f.state ~= 'r' or f.node ~= node or f.token ~= token then
+    replies[#replies + 1] = 0
+  else
+    replies[#replies + 1] = 1
+    local o = origin(f.o)
+    if not changed[o.id] then
+      -- Only a lane that this attempt kept closed can change.
+      for lane in string.gmatch(o.lanes, '/%x*!?') do
+        if not opening(o, lane) then changed[o.id] = true end
+      end
+    end
+    o.r = math.max(0, o.r - 1)
+    if isAnswered == '1' and o.k > 0 then
+      o.k = 0
+      changed[o.id] = true
+    end
+    touched[o.id] = true
+    if kind == 'r' then
+      local result = ARGV[i + 1]
+      for wanting in string.gmatch(f.wants, '%x+') do
+        append(left, wanting, name)
+        if wanting ~= node then append(messages, wanting, 'r ' .. name .. ' ' .. #result .. ' ' .. result) end
+      end
+      if f.lane == '/' then
+        redis.call('SET', key('f', name), ended .. result, 'PX', keep)
+      else
+        deleted[#deleted + 1] = key('f', name)
+      end
+    elseif f.wants == '' then
+      deleted[#deleted + 1] = key('f', name)
+    else
+      requeue(o, f)
+      changed[o.id] = true
+    end
+    if not isIn(f.wants, node) then append(left, node, name) end
+  end
+end
+
+if #deleted > 0 then redis.call('DEL', unpack(deleted)) end
+for other, names in pairs(left) do redis.call('SREM', key('n', other), unpack(names)) end
+for id in pairs(touched) do
+  if not changed[id] then save(origins[id]) end
+end
+settleAll(changed, node)
+for other, parts in pairs(messages) do send(other, table.concat(parts)) end
+if next(changed) then wakeOne(node) end
+return replies

@@ -1,0 +1,27 @@
+-- Withdraws a node's wants. A queued flight that no node wants is removed. The node that runs one is told to abort it,
+-- also if it is the caller; flights of one node excepted, which that node aborts itself.
+--
+-- ARGV: node, keys. Returns the number of flights that were removed.
+
+local node = ARGV[1]
+local changed, removed, gone = {}, 0, {}
+for i = 2, #ARGV do
+  local f = read(ARGV[i])
+  if f and f.state ~= 'd' and isIn(f.wants, node) then
+    f.wants = without(f.wants, node)
+    local isRunner = f.state == 'r' and f.node == node
+    if not isRunner then gone[#gone + 1] = f.name end
+    if f.wants ~= '' or f.state == 'r' then
+      write(f)
+      if f.wants == '' and (not isRunner or f.lane == '/') then send(f.node, 'x ' .. f.name .. ' ' .. f.token) end
+    else
+      redis.call('ZREM', queue(origin(f.o), f.lane), f.name)
+      redis.call('DEL', key('f', f.name))
+      changed[f.o] = true
+      removed = removed + 1
+    end
+  end
+end
+if #gone > 0 then redis.call('SREM', key('n', node), unpack(gone)) end
+settleAll(changed, node)
+return removed

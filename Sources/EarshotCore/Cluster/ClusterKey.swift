@@ -1,0 +1,26 @@
+internal import EarshotWire
+
+/// Name of a flight or of an origin in the engine: 128 bits, 32 lower-case hexadecimal digits.
+///
+/// For a shared flight and for each origin it is a code with the cluster's secret, from which nothing can be recovered.
+/// For a flight that stays on its node it is the node's ID and a number.
+public struct ClusterKey: Hashable, Sendable, CustomStringConvertible {
+    private let number: FlightIdentity
+
+    public init(high: UInt64, low: UInt64) {
+        number = FlightIdentity(high: high, low: low)
+    }
+
+    /// Key of a flight that stays on its node.
+    public init(_ node: NodeID, number: UInt64) {
+        self.init(high: node.number, low: number)
+    }
+
+    /// Nil if `text` is not 32 lower-case hexadecimal digits.
+    public init?(_ text: some StringProtocol) {
+        guard let number = FlightIdentity(String(text)) else { return nil }
+        self.number = number
+    }
+
+    public var description: String { number.description }
+}

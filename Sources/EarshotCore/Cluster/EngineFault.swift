@@ -1,0 +1,83 @@
+/// Reason why the engine cannot be used at present.
+public enum EngineFault: Hashable, Sendable {
+    /// No connection, with the name of the error.
+    case unreachable(String)
+    /// No reply in time.
+    case timedOut
+    /// The server closed the connection.
+    case closed
+    /// The server's bytes are no reply, or a reply has an unexpected form.
+    case malformed
+    /// The password or user is wrong or missing.
+    case accessDenied
+    /// The user may not use a command, a key or the channel.
+    case notPermitted(String)
+    /// The server is a replica.
+    case notPrimary
+    /// The server reads its data from disk, or waits for its primary.
+    case loading
+    /// The server refuses writes, for example without replicas or memory; with its first word.
+    case refusesWrites(String)
+    /// No sentinel answered, or none knows the primary.
+    case noPrimary
+    /// The cluster runs scripts of another version.
+    case otherVersion
+    /// The cluster uses another secret.
+    case otherSecret
+    /// The lease expired, or the engine lost its data.
+    case leaseLost
+    /// Another error of the server, with its first word.
+    case failed(String)
+    /// This node left.
+    case left
+
+    /// Whether only an operator can end it: configuration, not a passing state.
+    public var needsOperator: Bool {
+        switch self {
+        case .accessDenied, .notPermitted, .otherVersion, .otherSecret: true
+        case .unreachable, .timedOut, .closed, .malformed, .notPrimary, .loading, .refusesWrites, .noPrimary,
+            .leaseLost, .failed, .left:
+            false
+        }
+    }
+}
+
+extension EngineFault: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .unreachable(let reason): "cannot connect to the engine: \(reason)"
+        case .timedOut: "the engine did not answer in time"
+        case .closed: "the engine closed the connection"
+        case .malformed: "the server at the engine's address does not answer like Redis"
+        case .accessDenied: "the engine refused user or password; correct them in the cluster's settings"
+        case .notPermitted(let subject):
+            "the engine's user lacks a permission (\(subject)); see docs/decisions/200-engine.md for its rules"
+        case .notPrimary: "the engine at this address is a replica"
+        case .loading: "the engine is still loading its data"
+        case .refusesWrites(let word): "the engine refuses writes (\(word))"
+        case .noPrimary: "no sentinel knows the primary; check the name of the primary and the sentinels"
+        case .otherVersion:
+            "other nodes of the cluster run another version of its scripts; stop them, or use their version"
+        case .otherSecret: "other nodes of the cluster have another secret; use the same secret on each node"
+        case .leaseLost: "the node's lease expired, or the engine lost its data"
+        case .failed(let word): "the engine failed (\(word))"
+        case .left: "this node left the cluster"
+        }
+    }
+}
+
+/// Shortcoming of a working engine.
+public enum EngineWarning: Hashable, Sendable, CustomStringConvertible {
+    /// There are replicas, and the primary accepts writes without them.
+    case writesWithoutReplicas
+    /// The user may not ask for the server's role.
+    case roleUnknown
+
+    public var description: String {
+        switch self {
+        case .writesWithoutReplicas:
+            "the engine's primary accepts writes while no replica is connected; set min-replicas-to-write to 1"
+        case .roleUnknown: "the engine's user may not use INFO, so its role is unknown; permit +info"
+        }
+    }
+}

@@ -1,0 +1,26 @@
+/// Bounds and times of the engine's calls.
+public enum EngineLimits {
+    /// Maximum number of flights in one call, so that a script runs for less than a millisecond or two.
+    public static let batch = 64
+    /// Maximum number of bytes of a record. A URL has at most 8 KiB, and so have the fields that may be shared.
+    public static let recordBytes = 16_384
+    /// Maximum number of bytes of a result. It has the header fields of a response and no body.
+    public static let resultBytes = 65_536
+    /// Maximum number of bytes of the records or results in one call.
+    public static let callBytes = 262_144
+    /// Lease of a node. Its flights run elsewhere after its death and this time.
+    public static let leaseMilliseconds = 3_000
+    /// Interval of heartbeats: two may be lost.
+    public static let heartbeatMilliseconds = 1_000
+    /// Interval in which open wants are asserted again.
+    public static let assertionMilliseconds = 2_000
+    /// Time for which results are kept for wants that had begun before. Several assertions long.
+    public static let resultMilliseconds = 10_000
+    /// Time without an engine after which nodes fetch without coordination.
+    public static let patienceMilliseconds = 5_000
+    /// First and longest pause of an origin's cool-down.
+    public static let firstCoolDownMilliseconds = 1_000
+    public static let longestCoolDownMilliseconds = 60_000
+    /// Milliseconds of waiting that one class outweighs in the shared queue.
+    public static let classMilliseconds = 5_000
+}

@@ -1,0 +1,60 @@
+internal import CHiredis
+
+/// Command to a server: its name and arguments, any bytes.
+public struct Command: Hashable, Sendable {
+    /// Name and arguments, one after the other.
+    private var bytes: [UInt8] = []
+    /// Length of each.
+    private var lengths: [Int] = []
+
+    /// - Parameter words: Name of the command, and arguments.
+    public init(_ words: String...) {
+        for word in words { append(word) }
+    }
+
+    /// Appends an argument as UTF-8.
+    public mutating func append(_ argument: String) {
+        let start = bytes.count
+        bytes.append(contentsOf: argument.utf8)
+        lengths.append(bytes.count - start)
+    }
+
+    /// Appends an argument of any bytes.
+    public mutating func append(_ argument: [UInt8]) {
+        bytes += argument
+        lengths.append(argument.count)
+    }
+
+    /// Name and arguments as text, for tests and messages without secrets.
+    public var words: [String] {
+        var start = 0
+        return lengths.map { length in
+            defer { start += length }
+            return String(decoding: bytes[start..<start + length], as: UTF8.self)
+        }
+    }
+
+    /// Number of bytes of name and arguments.
+    public var count: Int { bytes.count }
+
+    /// Appends the command in the form of the protocol.
+    ///
+    /// - Throws: `HiredisError` if the library cannot be loaded.
+    public func encode(into output: inout [UInt8]) throws(HiredisError) {
+        try HiredisLibrary.load()
+        var command: UnsafeMutablePointer<CChar>?
+        let length = unsafe bytes.withUnsafeBytes { buffer in
+            var pointers: [UnsafePointer<CChar>?] = unsafe []
+            var start = 0
+            for length in lengths {
+                let place = unsafe buffer.baseAddress.map { unsafe $0.advanced(by: start) }
+                unsafe pointers.append(place?.assumingMemoryBound(to: CChar.self))
+                start += length
+            }
+            return unsafe hiredis_format(&command, Int32(lengths.count), &pointers, lengths)
+        }
+        guard length >= 0, let command = unsafe command else { throw HiredisError(.outOfMemory) }
+        unsafe output.append(contentsOf: UnsafeRawBufferPointer(start: command, count: length))
+        unsafe hiredis_command_free(command)
+    }
+}

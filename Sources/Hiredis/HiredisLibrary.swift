@@ -1,0 +1,15 @@
+internal import CHiredis
+
+/// The shared library hiredis, loaded on first use. A program without a reader never loads it.
+enum HiredisLibrary {
+    /// Message of the dynamic linker if the library cannot be used; nil once it is loaded. The initializer of a static
+    /// runs once, however many threads call.
+    private static let failure: String? = unsafe hiredis_load().map { unsafe String(cString: $0) }
+
+    /// Loads the library, unless it is loaded.
+    ///
+    /// - Throws: `HiredisError` if it is not installed, or lacks a function.
+    static func load() throws(HiredisError) {
+        if let failure { throw HiredisError(.notLoaded, loadFailure: failure) }
+    }
+}

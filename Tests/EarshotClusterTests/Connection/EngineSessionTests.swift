@@ -1,0 +1,413 @@
+import EarshotCore
+import EarshotLoop
+import Hiredis
+import Testing
+
+@testable import EarshotCluster
+
+/// Decisions of the session: phases, faults, pauses and batches, without a server.
+@Suite struct EngineSessionTests {
+    /// A session with a clock, and replies of a server that works.
+    private struct Rig {
+        var session: EngineSession
+        var now = Tick(nanoseconds: 0)
+
+        init(_ place: EngineOptions.Place = .servers([EngineSessionTests.server]), login: EngineOptions.Login? = nil) {
+            var options = EngineOptions(
+                place: place, cluster: "test", keys: ClusterKeys(secret: [1, 2, 3]), description: "host")
+            options.login = login
+            options.sentinelLogin = login
+            session = EngineSession(options, seed: 1)
+        }
+
+        mutating func start() -> [EngineAction] {
+            session.start(now: now)
+            return session.takeActions()
+        }
+
+        mutating func open(_ link: EngineLink) -> [EngineAction] {
+            session.opened(link, now: now)
+            return session.takeActions()
+        }
+
+        mutating func receive(_ reply: Reply, _ link: EngineLink = .calls) -> [EngineAction] {
+            session.received(reply, from: link, now: now)
+            return session.takeActions()
+        }
+
+        mutating func close(_ link: EngineLink, _ fault: EngineFault = .closed) -> [EngineAction] {
+            session.closed(link, fault, now: now)
+            return session.takeActions()
+        }
+
+        mutating func submit(_ call: EngineCall) -> [EngineAction] {
+            session.submit(call, now: now)
+            return session.takeActions()
+        }
+
+        /// Lets time pass until the session's next deadline.
+        mutating func passTime() -> [EngineAction] {
+            if let deadline = session.deadline { now = max(now, deadline) }
+            session.timePassed(now: now)
+            return session.takeActions()
+        }
+
+        static let role = Reply.bytes(Array("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".utf8))
+
+        /// Brings a session that has opened both links to `joined`.
+        mutating func greet() -> [EngineAction] {
+            _ = open(.calls)
+            _ = open(.notices)
+            if session.options.login != nil {
+                _ = receive(.status("OK"))
+                _ = receive(.status("OK"), .notices)
+            }
+            _ = receive(Self.role)
+            for _ in EngineScript.allCases { _ = receive(.bytes(Array("digest".utf8))) }
+            return receive(.array([.bytes(Array("subscribe".utf8)), .bytes([]), .integer(1)]), .notices)
+        }
+
+        mutating func join() -> [EngineAction] {
+            _ = start()
+            _ = greet()
+            return receive(.array([.integer(3), .integer(0)]))
+        }
+    }
+
+    // Valid literals.
+    private static let server = EngineAddress("127.0.0.1:6379")!
+    private static let other = EngineAddress("127.0.0.1:6380")!
+
+    private func faults(_ actions: [EngineAction]) -> [EngineFault] {
+        actions.compactMap { if case .report(.left(let fault)) = $0 { fault } else { nil } }
+    }
+
+    private func commands(_ actions: [EngineAction], _ link: EngineLink = .calls) -> [[String]] {
+        actions.compactMap { if case .send(link, let command) = $0 { command.words } else { nil } }
+    }
+
+    private func opened(_ actions: [EngineAction]) -> [EngineAddress] {
+        actions.compactMap { if case .open(_, let address) = $0 { address } else { nil } }
+    }
+
+    @Test func `a node connects, greets, joins and reports its ID`() throws {
+        var rig = Rig(login: .init(user: "bus", password: "word"))
+        #expect(rig.start() == [.open(.calls, Self.server), .open(.notices, Self.server)])
+        let greeting = commands(rig.open(.calls))
+        #expect(greeting[0] == ["AUTH", "bus", "word"])
+        #expect(greeting[1] == ["INFO", "replication"])
+        #expect(greeting.dropFirst(2).map { $0[0...1] } == Array(repeating: ["SCRIPT", "LOAD"], count: 7))
+        let node = rig.session.node
+        #expect(
+            commands(rig.open(.notices), .notices) == [["AUTH", "bus", "word"], ["SUBSCRIBE", "{test}:1:c:\(node)"]])
+        rig = Rig()
+        #expect(commands(rig.start()) == [])
+        let join = commands(rig.greet())
+        #expect(join.count == 1)
+        #expect(join[0].prefix(5) == ["EVALSHA", "digest", "2", "{test}:1:", "{test}:version"])
+        #expect(rig.receive(.array([.integer(3), .integer(0)])) == [.report(.joined(rig.session.node, members: 3))])
+        #expect(rig.session.phase == .joined)
+    }
+
+    @Test func `calls before the membership are dropped, and later ones leave in bounded parts`() {
+        var rig = Rig()
+        _ = rig.start()
+        #expect(rig.submit(.take(slots: 3)) == [])
+        rig = Rig()
+        _ = rig.join()
+        #expect(commands(rig.submit(.unwant((1...150).map { .flight($0) }))).map(\.count) == [6 + 64, 6 + 64, 6 + 22])
+        var want = EngineWant.make(1)
+        want.record = [UInt8](repeating: 0, count: 100_000)
+        #expect(rig.submit(.want([want, want, want, want, want])).count == 3)
+        #expect(rig.submit(.want([])) == [])
+    }
+
+    @Test(
+        "an error of the server ends the membership with its reason",
+        arguments: [
+            ("READONLY You can't write against a read only replica.", EngineFault.notPrimary),
+            ("LOADING Redis is loading the dataset in memory", .loading),
+            ("NOPERM this user has no permissions to run the 'publish' command", .notPermitted("publish")),
+            ("NOPERM this user has no permissions to access one of the keys", .notPermitted("keys")),
+            ("NOAUTH Authentication required.", .accessDenied),
+            ("NOREPLICAS Not enough good replicas to write.", .refusesWrites("NOREPLICAS")),
+            ("OOM command not allowed when used memory > 'maxmemory'.", .refusesWrites("OOM")),
+            ("MISCONF Redis is configured to save", .refusesWrites("MISCONF")),
+            ("MASTERDOWN Link with MASTER is down", .loading),
+            ("LOST the node has no lease", .leaseLost),
+            ("BUSY Redis is busy running a script", .failed("BUSY")),
+            ("", .failed("")),
+        ])
+    func serverError(text: String, fault: EngineFault) {
+        var rig = Rig()
+        _ = rig.join()
+        _ = rig.submit(.take(slots: 1))
+        let actions = rig.receive(.error(text))
+        #expect(faults(actions) == [fault])
+        #expect(actions.prefix(2) == [.close(.calls), .close(.notices)])
+        #expect("\(rig.session.phase)".hasPrefix("resting"))
+    }
+
+    @Test func `a wrong password is a fault for an operator, which is tried again rarely`() {
+        for text in ["WRONGPASS invalid username-password pair", "ERR AUTH <password> called without any password"] {
+            var rig = Rig(login: .init(user: nil, password: "x"))
+            _ = rig.start()
+            _ = rig.open(.calls)
+            #expect(faults(rig.receive(.error(text))) == [.accessDenied])
+            let rest = (rig.session.deadline ?? rig.now).milliseconds(since: rig.now)
+            #expect((1_000...2_000).contains(rest))
+        }
+    }
+
+    @Test(
+        "a reply of another form ends the membership",
+        arguments: [Reply.null, .integer(1), .status("OK"), .array([]), .array([.integer(-1), .null]), .bytes([1])])
+    func unexpectedReply(reply: Reply) {
+        var rig = Rig()
+        _ = rig.join()
+        _ = rig.submit(.take(slots: 1))
+        #expect(faults(rig.receive(reply)) == [.malformed])
+        rig = Rig()
+        _ = rig.join()
+        #expect(faults(rig.receive(reply)) == [.malformed])
+        rig = Rig()
+        _ = rig.join()
+        #expect(faults(rig.receive(reply, .notices)) == [.malformed])
+        rig = Rig()
+        _ = rig.start()
+        _ = rig.open(.calls)
+        #expect(faults(rig.receive(reply)) == [.malformed])
+    }
+
+    @Test func `a replica is no engine`() {
+        var rig = Rig()
+        _ = rig.start()
+        _ = rig.open(.calls)
+        #expect(faults(rig.receive(.bytes(Array("role:slave\r\nconnected_slaves:0\r\n".utf8)))) == [.notPrimary])
+    }
+
+    @Test func `a primary that writes without its replicas is a warning`() {
+        for (lines, warnings) in [
+            ("role:master\r\nconnected_slaves:2\r\n", 1), ("role:master\r\nconnected_slaves:0\r\n", 0),
+            ("role:master\r\nconnected_slaves:2\r\nmin_slaves_good_slaves:2\r\n", 0),
+        ] {
+            var rig = Rig()
+            _ = rig.start()
+            _ = rig.open(.calls)
+            let actions = rig.receive(.bytes(Array(lines.utf8)))
+            #expect(actions == Array(repeating: .report(.warning(.writesWithoutReplicas)), count: warnings))
+        }
+        var rig = Rig()
+        _ = rig.start()
+        _ = rig.open(.calls)
+        #expect(
+            rig.receive(.error("NOPERM this user has no permissions to run the 'info' command")) == [
+                .report(.warning(.roleUnknown))
+            ])
+    }
+
+    @Test func `another version or secret of the cluster is named`() {
+        for (text, fault) in [("VERSION 2 aa", EngineFault.otherVersion), ("VERSION 1 aa", .otherSecret)] {
+            var rig = Rig()
+            _ = rig.start()
+            _ = rig.greet()
+            #expect(faults(rig.receive(.error(text))) == [fault])
+            #expect(fault.needsOperator)
+        }
+    }
+
+    @Test func `a script that the server forgot is sent as text, once`() {
+        var rig = Rig()
+        _ = rig.join()
+        _ = rig.submit(.take(slots: 1))
+        let again = commands(rig.receive(.error("NOSCRIPT No matching script.")))
+        #expect(again.count == 1 && again[0][0] == "EVAL" && again[0][1].contains("free slots"))
+        #expect(faults(rig.receive(.error("NOSCRIPT No matching script."))) == [.failed("NOSCRIPT")])
+    }
+
+    @Test func `heartbeats renew the lease and reap the dead`() {
+        var rig = Rig()
+        _ = rig.join()
+        let beat = rig.passTime()
+        #expect(rig.now == Tick(nanoseconds: 1_000_000_000))
+        #expect(commands(beat).count == 1 && commands(beat, .notices) == [["PING"]])
+        #expect(rig.receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices) == [])
+        let reap = rig.receive(.array([.integer(2), .integer(1)]))
+        #expect(reap.first == .report(.members(2)))
+        #expect(commands(reap).count == 1)
+        #expect(commands(rig.receive(.array([.integer(64), .integer(1)]))).count == 1)
+        #expect(rig.receive(.array([.integer(3), .integer(0)])) == [])
+    }
+
+    @Test func `a server without a reply is given up, in each phase`() {
+        var rig = Rig()
+        _ = rig.start()
+        #expect(faults(rig.passTime()) == [.timedOut])
+        #expect(rig.now == Tick(nanoseconds: 2_000_000_000))
+        rig = Rig()
+        _ = rig.start()
+        _ = rig.greet()
+        #expect(faults(rig.passTime()) == [.timedOut])
+        rig = Rig()
+        _ = rig.join()
+        _ = rig.passTime()
+        #expect(faults(rig.passTime()) == [])
+        #expect(faults(rig.passTime()) == [.timedOut])
+    }
+
+    @Test func `pauses grow with jitter up to a bound, and a membership resets them`() {
+        var rig = Rig()
+        _ = rig.start()
+        var pauses: [Int] = []
+        for _ in 0..<12 {
+            #expect(faults(rig.close(.calls, .unreachable("refused"))) == [.unreachable("refused")])
+            let start = rig.now
+            #expect(opened(rig.passTime()) == [Self.server, Self.server])
+            pauses.append(rig.now.milliseconds(since: start))
+        }
+        for (number, pause) in pauses.enumerated() {
+            let longest = min(2_000, 50 << number)
+            #expect((longest / 2 - 1...longest).contains(pause), "\(pauses)")
+        }
+        #expect(Set(pauses.suffix(5)).count > 1)
+        _ = rig.greet()
+        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        _ = rig.close(.notices)
+        #expect((rig.session.deadline ?? rig.now).milliseconds(since: rig.now) <= 50)
+    }
+
+    @Test func `each membership has another ID, and servers are tried in turn`() {
+        var rig = Rig(.servers([Self.server, Self.other]))
+        #expect(opened(rig.start()) == [Self.server, Self.server])
+        let first = rig.session.node
+        _ = rig.close(.calls)
+        #expect(opened(rig.passTime()) == [Self.other, Self.other])
+        #expect(rig.session.node != first)
+    }
+
+    @Test func `too many calls without a reply end the membership`() {
+        var rig = Rig()
+        _ = rig.join()
+        for _ in 0..<EngineSession.mostCalls { #expect(rig.submit(.take(slots: 1)).count == 1) }
+        #expect(faults(rig.submit(.take(slots: 1))) == [.timedOut])
+    }
+
+    @Test func `a node that stops leaves first`() {
+        var rig = Rig()
+        _ = rig.join()
+        rig.session.stop(now: rig.now)
+        let actions = rig.session.takeActions()
+        #expect(commands(actions).count == 1)
+        #expect(actions.last == .report(.left(.left)))
+        #expect(rig.session.deadline == nil)
+        #expect(rig.close(.calls) == [])
+    }
+
+    @Test func `notifications are events of a member alone`() {
+        let message = { (text: String) -> Reply in
+            .array([.bytes(Array("message".utf8)), .bytes([]), .bytes(Array(text.utf8))])
+        }
+        var rig = Rig()
+        _ = rig.join()
+        #expect(rig.receive(message("w"), .notices) == [.report(.workWaits)])
+        let key = ClusterKey.flight(1)
+        #expect(
+            rig.receive(message("r \(key) 3 a br \(key) 0 "), .notices) == [
+                .report(.result(key, Array("a b".utf8))), .report(.result(key, [])),
+            ])
+        #expect(rig.receive(message("x \(key) 7"), .notices) == [.report(.aborted(key, FencingToken(7)))])
+        for text in ["", "y", "x \(key)", "x \(key) 0", "r \(key) 9 abc", "r \(key) -1 ", "c \(key) 5", "w w"] {
+            var rig = Rig()
+            _ = rig.join()
+            #expect(faults(rig.receive(message(text), .notices)) == [.malformed], "\(text)")
+        }
+        rig = Rig()
+        _ = rig.start()
+        _ = rig.open(.notices)
+        #expect(rig.receive(message("w"), .notices) == [])
+    }
+
+    // MARK: Sentinels
+
+    // Valid literals.
+    private static let sentinels = [EngineAddress("127.0.0.1:26379")!, EngineAddress("127.0.0.1:26380")!]
+    private static let address = Reply.array([.bytes(Array("127.0.0.1".utf8)), .bytes(Array("6379".utf8))])
+
+    private func found(_ rig: inout Rig) {
+        _ = rig.start()
+        _ = rig.open(.sentinel)
+        #expect(opened(rig.receive(Self.address, .sentinel)) == [Self.server, Self.server])
+        _ = rig.receive(.array([.bytes(Array("subscribe".utf8)), .bytes([]), .integer(1)]), .sentinel)
+    }
+
+    private func switched(_ text: String) -> Reply {
+        .array([.bytes(Array("message".utf8)), .bytes(Array("+switch-master".utf8)), .bytes(Array(text.utf8))])
+    }
+
+    @Test func `a sentinel names the primary, and its change moves the node at once`() {
+        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+        #expect(rig.start() == [.open(.sentinel, Self.sentinels[0])])
+        #expect(
+            commands(rig.open(.sentinel), .sentinel) == [
+                ["SENTINEL", "get-master-addr-by-name", "bus"], ["SUBSCRIBE", "+switch-master"],
+            ])
+        rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+        found(&rig)
+        _ = rig.greet()
+        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        #expect(rig.session.phase == .joined)
+        #expect(rig.receive(switched("other 127.0.0.1 6379 127.0.0.1 6380"), .sentinel) == [])
+        #expect(rig.receive(switched("bus 127.0.0.1 1 127.0.0.1 6379"), .sentinel) == [])
+        let actions = rig.receive(switched("bus 127.0.0.1 6379 127.0.0.1 6380"), .sentinel)
+        #expect(faults(actions) == [.notPrimary])
+        #expect(opened(actions) == [Self.other, Self.other])
+    }
+
+    @Test func `a change during a pause ends the pause`() {
+        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+        found(&rig)
+        _ = rig.close(.calls)
+        #expect(
+            opened(rig.receive(switched("bus 127.0.0.1 6379 127.0.0.1 6380"), .sentinel)) == [Self.other, Self.other])
+        #expect(rig.session.phase == .greeting)
+    }
+
+    @Test func `a sentinel that is lost, slow or ignorant is replaced by the next`() {
+        for event in 0..<4 {
+            var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+            _ = rig.start()
+            let actions: [EngineAction]
+            switch event {
+            case 0: actions = rig.close(.sentinel, .unreachable("refused"))
+            case 1: actions = rig.passTime()
+            case 2:
+                _ = rig.open(.sentinel)
+                actions = rig.receive(.null, .sentinel)
+            default:
+                _ = rig.open(.sentinel)
+                actions = rig.receive(.integer(1), .sentinel)
+            }
+            #expect(faults(actions) == [.noPrimary])
+            #expect(opened(rig.passTime()) == [Self.sentinels[1]])
+        }
+    }
+
+    @Test func `a member replaces a lost sentinel without leaving`() {
+        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+        found(&rig)
+        _ = rig.greet()
+        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        #expect(faults(rig.close(.sentinel)) == [])
+        #expect(opened(rig.passTime()) == [Self.sentinels[1]])
+        #expect(rig.session.phase == .joined)
+        _ = rig.open(.sentinel)
+        #expect(rig.receive(Self.address, .sentinel) == [])
+    }
+
+    @Test func `a sentinel's wrong password is named`() {
+        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"), login: .init(user: nil, password: "x"))
+        _ = rig.start()
+        _ = rig.open(.sentinel)
+        #expect(faults(rig.receive(.error("WRONGPASS"), .sentinel)) == [.accessDenied])
+    }
+}

@@ -1,0 +1,159 @@
+import EarshotCore
+import EarshotWire
+import Hiredis
+import Testing
+
+@testable import EarshotCluster
+
+/// The scripts against a real server: limits, spacing, cool-downs and lanes of origins.
+@Suite struct OriginScriptTests {
+    private let server: RedisServer
+    private let a: ScriptEngine
+    private let b: ScriptEngine
+
+    init() throws {
+        server = try RedisServer()
+        a = try ScriptEngine(server, node: 0xa)
+        b = try ScriptEngine(server, node: 0xb)
+    }
+
+    @Test func `the limit of an origin holds over all nodes, and an end makes room`() throws {
+        _ = try a.want((1...5).map { .make($0, limit: 2) })
+        _ = try b.want([.make(9, origin: 2, limit: 1)])
+        #expect(try a.take(1).map(\.key) == [.flight(1)])
+        let others = try b.take()
+        #expect(Set(others.map(\.key)) == [.flight(2), .flight(9)])
+        #expect(try a.take() == [])
+        #expect(try b.done([others[0].completed(), others[0].completed()]) == [true, false])
+        #expect(try a.take().map(\.key) == [.flight(3)])
+        #expect(try b.take() == [])
+    }
+
+    @Test func `a lowered limit ends no attempt, and a raised one admits more at once`() throws {
+        _ = try a.want((1...4).map { .make($0, limit: 2) })
+        let grants = try a.take()
+        _ = try a.want([.make(5, limit: 1)])
+        #expect(try a.done([grants[0].completed()]) == [true])
+        #expect(try a.take() == [])
+        #expect(try a.done([grants[1].completed()]) == [true])
+        #expect(try a.take().count == 1)
+        _ = try a.want([.make(5, limit: 3)])
+        #expect(try a.take().count == 2)
+    }
+
+    @Test func `one full origin does not hold up another`() throws {
+        _ = try a.want((1...60).map { EngineWant.make($0, origin: 1, limit: 1, .high) } + [.make(200, origin: 2, .low)])
+        #expect(Set(try b.take().map(\.key)) == [.flight(1), .flight(200)])
+    }
+
+    @Test func `starts keep the spacing, and an idle node learns when to ask`() throws {
+        _ = try a.want((1...3).map { .make($0, spacing: 40) })
+        let first = try b.takeAndWait()
+        #expect(first.grants.count == 1)
+        let wait = try #require(first.wait)
+        #expect((1...40).contains(wait))
+        var starts = [try time()]
+        while starts.count < 3 {
+            if try !b.take().isEmpty { starts.append(try time()) }
+        }
+        #expect(starts[2] - starts[0] >= 79)
+    }
+
+    /// The engine's time in milliseconds.
+    private func time() throws -> Int {
+        let parts = try a.connection.send("TIME").elements?.compactMap(\.text).compactMap { Int($0) } ?? []
+        return parts[0] * 1_000 + parts[1] / 1_000
+    }
+
+    private func cool(_ engine: ScriptEngine, asked: Int = 0, origin: UInt64 = 1) throws -> CoolDownNotice {
+        let refusal = EngineRefusal(origin: .make(origin), askedMilliseconds: asked)
+        guard case .cooled(let notice) = try engine.call(.cool(refusal)) else {
+            throw ServerConnection.Failure(text: "no answer")
+        }
+        return notice
+    }
+
+    @Test func `a refusal pauses an origin for all nodes, which are notified`() throws {
+        _ = try a.want([.make(1), .make(2)])
+        let grant = try a.take(1)[0]
+        let notice = try cool(a)
+        #expect(notice.strikes == 1 && (900...1_000).contains(notice.remainingMilliseconds))
+        #expect(try b.notices() == [.cooled(notice)])
+        #expect(try a.done([grant.completed("429", isAnswered: false)]) == [true])
+        let (grants, wait) = try b.takeAndWait()
+        #expect(grants == [])
+        #expect((1...1_000).contains(try #require(wait)))
+    }
+
+    @Test func `refusals of attempts that ran together are one, and a longer wish of the origin extends the pause`()
+        throws
+    {
+        #expect(try cool(a).strikes == 1)
+        #expect(try cool(b).strikes == 1)
+        let asked = try cool(a, asked: 60_000)
+        #expect(asked.strikes == 1 && asked.remainingMilliseconds == 60_000)
+        #expect(try cool(b, asked: 5_000).remainingMilliseconds > 50_000)
+    }
+
+    @Test func `pauses double, and the first attempt afterwards is alone until the origin answers`() throws {
+        #expect(try cool(a, asked: 1).remainingMilliseconds == 1_000)
+        try endCoolDown()
+        #expect(try cool(a).remainingMilliseconds == 2_000)
+        try endCoolDown()
+        #expect(try cool(a).remainingMilliseconds == 4_000)
+        try endCoolDown()
+        _ = try a.want([.make(1), .make(2), .make(3)])
+        var probe = try a.take()
+        #expect(probe.count == 1)
+        #expect(try b.take() == [])
+        #expect(try a.done([probe[0].completed("timeout", isAnswered: false)]) == [true])
+        probe = try b.take()
+        #expect(probe.count == 1)
+        #expect(try b.done([probe[0].completed()]) == [true])
+        _ = try a.want([.make(4)])
+        #expect(try a.take().count == 2)
+        #expect(try cool(a).strikes == 1)
+    }
+
+    /// Sets the end of the cool-down to the past, where a test would wait otherwise.
+    private func endCoolDown() throws {
+        let key = "{test}:1:o:\(EngineOrigin.make().key)"
+        var words = try #require(try a.connection.send("GET", key).text).split(
+            separator: " ", omittingEmptySubsequences: false)
+        words[4] = "1"
+        try a.connection.send("SET", key, words.joined(separator: " "))
+    }
+
+    @Test func `a flight of one node is taken by it alone, and counts towards the limit`() throws {
+        _ = try a.want([.make(1, limit: 2, lane: .pinned), .make(2, limit: 2, lane: .credentialed)])
+        _ = try b.want([.make(3, limit: 2)])
+        #expect(try b.take().map(\.key) == [.flight(3)])
+        let own = try a.take()
+        #expect(own.count == 1)
+        #expect(own[0].record == nil)
+        _ = try a.done([own[0].completed()])
+        #expect(try a.take().count == 1)
+    }
+
+    @Test func `a cool-down does not hold up requests with credentials`() throws {
+        _ = try cool(b)
+        _ = try a.want([.make(1), .make(2, lane: .pinned), .make(3, lane: .credentialed)])
+        #expect(try a.take().map(\.key) == [.flight(3)])
+    }
+
+    @Test func `room for a flight of one node wakes it`() throws {
+        _ = try b.want([.make(1, limit: 1)])
+        let grant = try b.take()[0]
+        _ = try a.want([.make(2, limit: 1, lane: .pinned)])
+        #expect(try a.take() == [])
+        _ = try b.done([grant.completed()])
+        #expect(try a.notices() == [.workWaits])
+        #expect(try a.take().map(\.key) == [.flight(2)])
+    }
+
+    @Test func `a result of a flight of one node is kept for no other`() throws {
+        _ = try a.want([.make(1, lane: .credentialed)])
+        _ = try a.done(try a.take().map { $0.completed("secret") })
+        #expect(try b.want([.make(1, age: 60_000)]) == [.queued])
+    }
+}

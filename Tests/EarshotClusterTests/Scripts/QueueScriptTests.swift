@@ -1,0 +1,193 @@
+import EarshotCore
+import EarshotWire
+import Hiredis
+import Testing
+
+@testable import EarshotCluster
+
+/// The scripts `want`, `take`, `done` and `unwant` against a real server: order, joining and fencing.
+@Suite struct QueueScriptTests {
+    private let server: RedisServer
+    private let a: ScriptEngine
+    private let b: ScriptEngine
+
+    init() throws {
+        server = try RedisServer()
+        a = try ScriptEngine(server, node: 0xa)
+        b = try ScriptEngine(server, node: 0xb)
+    }
+
+    @Test func `flights are taken by class, then by age`() throws {
+        #expect(try a.want([.make(9), .make(1, .low), .make(4, .high)]) == [.queued, .queued, .queued])
+        try awaitMillisecond()
+        #expect(try a.want([.make(3), .make(2, .high)]) == [.queued, .queued])
+        #expect(try b.take(3).map(\.key) == [.flight(4), .flight(2), .flight(9)])
+        #expect(try b.take().map(\.key) == [.flight(3), .flight(1)])
+        #expect(try b.take() == [])
+    }
+
+    /// Awaits that the engine's clock moves on, so that later flights are younger.
+    private func awaitMillisecond() throws {
+        func time() throws -> [Int] {
+            let parts = try a.connection.send("TIME").elements?.compactMap(\.text).compactMap { Int($0) } ?? []
+            return [parts[0], parts[1] / 1_000]
+        }
+        let start = try time()
+        while try time() == start {}
+    }
+
+    @Test func `a class outweighs five seconds of waiting`() throws {
+        _ = try a.want([.make(1, .background), .make(2, .high)])
+        let scores = try ([1, 2] as [UInt64]).map { number in
+            try a.connection.send(
+                "ZSCORE", "{test}:1:q:\(EngineOrigin.make().key)/", "\(ClusterKey.flight(number))"
+            ).text.flatMap { Int($0) }
+        }
+        let first = try #require(scores[0])
+        #expect(scores[1] == first - 3 * EngineLimits.classMilliseconds)
+    }
+
+    @Test func `a queued flight is promoted with its age, and never demoted`() throws {
+        _ = try a.want([.make(1)])
+        _ = try a.want([.make(2)])
+        #expect(try b.want([.make(1, .high), .make(2, .background)]) == [.queued, .queued])
+        let grants = try b.take()
+        #expect(grants.map(\.key) == [.flight(1), .flight(2)])
+        #expect(grants.map(\.priority) == [.high, .normal])
+    }
+
+    @Test func `the record goes to a node that does not want the flight itself`() throws {
+        _ = try a.want([.make(1), .make(2)])
+        _ = try b.want([.make(2)])
+        #expect(try b.take().map(\.record) == [Array("record 1".utf8), nil])
+    }
+
+    @Test func `a want of a running flight joins it, and gets its result`() throws {
+        _ = try a.want([.make(1)])
+        let grant = try #require(try a.take().first)
+        #expect(try b.want([.make(1)]) == [.running])
+        #expect(try b.take() == [])
+        #expect(try a.done([grant.completed("body")]) == [true])
+        #expect(try b.notices() == [.result(.flight(1), Array("body".utf8))])
+        #expect(try a.notices() == [])
+    }
+
+    @Test func `an end by another node, with another token, or twice changes nothing`() throws {
+        _ = try a.want([.make(1)])
+        let grant = try #require(try a.take().first)
+        var other = grant
+        other.token = FencingToken(1)
+        #expect(try b.done([grant.completed()]) == [false])
+        #expect(try a.done([other.completed()]) == [false])
+        #expect(try b.want([.make(1)]) == [.running])
+        #expect(try a.done([grant.completed(), grant.completed()]) == [true, false])
+    }
+
+    @Test func `tokens grow, also when the clock goes back`() throws {
+        _ = try a.want([.make(1), .make(2)])
+        let first = try a.take(1)
+        try a.connection.send("SET", "{test}:1:token", "9000000000000000")
+        let second = try a.take(1)
+        #expect(first[0].token < second[0].token)
+        #expect(second[0].token.description == "9000000000000001")
+    }
+
+    @Test func `a withdrawn want removes queued work with the last node alone`() throws {
+        _ = try a.want([.make(1)])
+        _ = try b.want([.make(1)])
+        _ = try a.call(.unwant([.flight(1), .flight(7)]))
+        #expect(try b.take(0) == [])
+        #expect(try a.keys().contains("f:\(ClusterKey.flight(1))"))
+        _ = try b.call(.unwant([.flight(1)]))
+        #expect(try a.take() == [])
+        #expect(try !a.keys().contains("f:\(ClusterKey.flight(1))"))
+    }
+
+    @Test func `the node that runs an unwanted flight is told to abort it, and a new want gets a new attempt`() throws {
+        _ = try a.want([.make(1)])
+        let grant = try #require(try b.take().first)
+        _ = try a.call(.unwant([.flight(1)]))
+        #expect(try b.notices() == [.aborted(.flight(1), grant.token)])
+        #expect(try a.want([.make(1)]) == [.running])
+        #expect(try b.done([grant.released()]) == [true])
+        let next = try #require(try b.take().first)
+        #expect(next.key == .flight(1) && next.token > grant.token)
+        _ = try a.call(.unwant([.flight(1)]))
+        #expect(try b.done([next.released()]) == [true])
+        #expect(try a.take() == [])
+    }
+
+    @Test func `a node that withdraws the flight that it runs learns whether others want it`() throws {
+        _ = try a.want([.make(1), .make(2), .make(3, lane: .pinned)])
+        _ = try b.want([.make(2)])
+        let grants = try a.take()
+        _ = try a.call(.unwant([.flight(1), .flight(2), .flight(3)]))
+        #expect(try a.notices() == [.aborted(.flight(1), grants[0].token)])
+        #expect(try a.done(grants.map { $0.completed() }) == [true, true, true])
+        #expect(try b.notices() == [.result(.flight(2), Array("result".utf8))])
+    }
+
+    @Test func `a flight that its node returns is queued again with its age`() throws {
+        _ = try a.want([.make(1)])
+        let grant = try #require(try b.take().first)
+        _ = try a.want([.make(2)])
+        #expect(try b.done([grant.released()]) == [true])
+        #expect(try a.take().map(\.key) == [.flight(1), .flight(2)])
+    }
+
+    @Test func `a result is kept for wants that began before it, and not for later ones`() throws {
+        _ = try a.want([.make(1)])
+        let grant = try #require(try a.take().first)
+        _ = try a.done([grant.completed("kept")])
+        #expect(try b.want([.make(1, age: 5_000)]) == [.ended(Array("kept".utf8))])
+        #expect(try b.take() == [])
+        let time = try a.connection.send("GET", "{test}:1:f:\(ClusterKey.flight(1))").text
+        #expect(time?.hasPrefix("d ") == true)
+        // A want that began now is a new flight, as soon as the clock has moved on by a millisecond.
+        var state = try b.want([.make(1)])
+        while state != [WantAnswer.State.queued] { state = try b.want([.make(1)]) }
+        #expect(try b.take().map(\.key) == [.flight(1)])
+    }
+
+    @Test func `calls repeated after a lost answer change nothing`() throws {
+        let wants = [EngineWant.make(1), .make(2)]
+        #expect(try a.want(wants) == [.queued, .queued])
+        #expect(try a.want(wants) == [.queued, .queued])
+        let grants = try a.take(1)
+        #expect(try a.want(wants) == [.running, .queued])
+        _ = try a.call(.unwant([.flight(2)]))
+        _ = try a.call(.unwant([.flight(2)]))
+        #expect(try a.done([grants[0].completed()]) == [true])
+        #expect(try a.done([grants[0].completed()]) == [false])
+    }
+
+    @Test func `an idle node is woken for work that another node does not take`() throws {
+        #expect(try b.take(4) == [])
+        _ = try a.want([.make(1), .make(2)])
+        #expect(try b.notices() == [])
+        #expect(try a.take(1).count == 1)
+        #expect(try b.notices() == [.workWaits])
+        #expect(try b.take(4).count == 1)
+        // Not idle until it asks again, and nothing is left.
+        #expect(try a.take(0) == [])
+        #expect(try b.notices() == [])
+    }
+
+    @Test func `after the last flight only the members and short memories remain`() throws {
+        _ = try a.want(
+            (1...40).map { EngineWant.make($0, origin: $0 % 7) } + [
+                .make(50, lane: .pinned), .make(51, lane: .credentialed),
+            ])
+        _ = try b.want((20...49).map { .make($0, origin: $0 % 7) })
+        _ = try b.call(.unwant((41...49).map { .flight($0) }))
+        let grants = try a.take()
+        #expect(grants.count == 42)
+        _ = try a.done(grants.map { $0.completed() })
+        let rest = try a.keys().filter { !$0.hasPrefix("f:") }
+        #expect(rest == ["nodes", "i:\(a.node)", "i:\(b.node)", "token", "idle"])
+        for key in try a.keys() where key.hasPrefix("f:") {
+            let life = try a.connection.send("PTTL", "{test}:1:\(key)").number ?? -1
+            #expect((1...EngineLimits.resultMilliseconds).contains(life))
+        }
+    }
+}
