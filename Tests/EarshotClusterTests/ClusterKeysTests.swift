@@ -24,6 +24,6 @@ import Testing
         let key = keys.origin("a")
         #expect(ClusterKey(key.description) == key)
         #expect(ClusterKey("") == nil)
-        #expect(ClusterKey(NodeID(0xab), number: 2).description == "00000000000000ab0000000000000002")
+        #expect(ClusterKey(broker: 0xab, flight: 2).description == "00000000000000ab0000000000000002")
     }
 }

@@ -3,13 +3,15 @@
 -- ARGV: node, milliseconds to keep results, then for each attempt two texts: key, fencing token, r with a result or c without one
 -- (cancelled or returned: the flight is queued again if a node wants it), 1 if the origin answered without refusing; and the result.
 --
+-- Wakes no node: the caller asks for flights next, and that call wakes another one for those that it leaves.
+--
 -- Returns 1 for each attempt that had the flight, 0 for a stale one.
 
 local node, keep = ARGV[1], ARGV[2]
 local ended = 'd ' .. string.format('%.0f', now) .. '\n'
 local replies, changed, touched = {}, {}, {}
--- Messages and keys by node, and flights that are deleted.
-local messages, left, deleted = {}, {}, {}
+-- Messages and keys by node.
+local messages, left = {}, {}
 
 local function append(table, index, value)
   local list = table[index]
@@ -50,10 +52,10 @@ for i = 3, #ARGV, 2 do
       if f.lane == '/' then
         redis.call('SET', key('f', name), ended .. result, 'PX', keep)
       else
-        deleted[#deleted + 1] = key('f', name)
+        redis.call('DEL', key('f', name))
       end
     elseif f.wants == '' then
-      deleted[#deleted + 1] = key('f', name)
+      redis.call('DEL', key('f', name))
     else
       requeue(o, f)
       changed[o.id] = true
@@ -62,12 +64,10 @@ for i = 3, #ARGV, 2 do
   end
 end
 
-if #deleted > 0 then redis.call('DEL', unpack(deleted)) end
 for other, names in pairs(left) do redis.call('SREM', key('n', other), unpack(names)) end
 for id in pairs(touched) do
   if not changed[id] then save(origins[id]) end
 end
 settleAll(changed, node)
 for other, parts in pairs(messages) do send(other, table.concat(parts)) end
-if next(changed) then wakeOne(node) end
 return replies

@@ -53,6 +53,7 @@ for i = 3 + count, #ARGV, 2 do
   local name = string.sub(ARGV[i], 1, 32)
   local index, kind, class, age, token = string.match(ARGV[i], '^(%d+) (%a) (%d) (%d+) (%d+)$', 34)
   class = tonumber(class)
+  local lane = kind == 'p' and '/' .. node or kind == 'c' and '/' .. node .. '!' or '/'
   local f = read(name)
   local reply
   if f and f.state == 'd' then
@@ -63,7 +64,6 @@ for i = 3 + count, #ARGV, 2 do
     -- The flight ended after the want had begun.
   elseif not f then
     local o = origin(ids[tonumber(index)])
-    local lane = kind == 'p' and '/' .. node or kind == 'c' and '/' .. node .. '!' or '/'
     f = {
       name = name, state = 'q', o = o.id, lane = lane, class = class, arrival = nowText, node = '-', token = '0',
       wants = kind == 'h' and '' or node .. ',', text = ARGV[i + 1], from = 1,
@@ -86,6 +86,17 @@ for i = 3 + count, #ARGV, 2 do
       isChanged = true
     end
     local o = origin(f.o)
+    if lane ~= '/' and lane ~= f.lane then
+      -- Its node has joined under another ID.
+      if f.state == 'q' then
+        redis.call('ZREM', queue(o, f.lane), name)
+        redis.call('ZADD', queue(o, lane), score(f), name)
+        addLane(o, lane)
+        changed[o.id] = true
+      end
+      f.lane = lane
+      isChanged = true
+    end
     if token == '0' then
       reply = f.state
     elseif f.state == 'q' then

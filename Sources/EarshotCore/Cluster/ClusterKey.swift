@@ -3,7 +3,7 @@ internal import EarshotWire
 /// Name of a flight or of an origin in the engine: 128 bits, 32 lower-case hexadecimal digits.
 ///
 /// For a shared flight and for each origin it is a code with the cluster's secret, from which nothing can be recovered.
-/// For a flight that stays on its node it is the node's ID and a number.
+/// For a flight that stays on its node it is a random number of the broker and the flight's number.
 public struct ClusterKey: Hashable, Sendable, CustomStringConvertible {
     private let number: FlightIdentity
 
@@ -11,9 +11,9 @@ public struct ClusterKey: Hashable, Sendable, CustomStringConvertible {
         number = FlightIdentity(high: high, low: low)
     }
 
-    /// Key of a flight that stays on its node.
-    public init(_ node: NodeID, number: UInt64) {
-        self.init(high: node.number, low: number)
+    /// Key of a flight that stays on its node. It outlives the node's ID.
+    public init(broker: UInt64, flight: UInt64) {
+        self.init(high: broker, low: flight)
     }
 
     /// Nil if `text` is not 32 lower-case hexadecimal digits.

@@ -151,6 +151,24 @@ import Testing
         #expect(try a.take().map(\.key) == [.flight(2)])
     }
 
+    @Test func `a flight of one node follows it to its next ID`() throws {
+        _ = try a.want([.make(1, limit: 1, lane: .pinned), .make(2, limit: 1, lane: .credentialed)])
+        let again = try ScriptEngine(server, node: 0xd)
+        _ = try again.want([.make(1, limit: 1, lane: .pinned), .make(2, limit: 1, lane: .credentialed)])
+        #expect(try again.reap(a.node) == [2, 0])
+        let first = try again.take()
+        #expect(first.map(\.key) == [.flight(1)])
+        _ = try again.done(first.map { $0.completed() })
+        #expect(try again.take().map(\.key) == [.flight(2)])
+    }
+
+    @Test func `an end twice in one call counts once`() throws {
+        _ = try b.want([.make(1, limit: 2, lane: .pinned), .make(2, limit: 2), .make(3, limit: 2), .make(4, limit: 2)])
+        let grant = try b.take()[0]
+        #expect(try b.done([grant.completed(), grant.completed()]) == [true, false])
+        #expect(try b.take().count == 1)
+    }
+
     @Test func `a result of a flight of one node is kept for no other`() throws {
         _ = try a.want([.make(1, lane: .credentialed)])
         _ = try a.done(try a.take().map { $0.completed("secret") })

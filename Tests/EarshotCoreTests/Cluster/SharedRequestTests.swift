@@ -1,0 +1,71 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// The record of a shared flight: what it has, and which requests have none.
+@Suite struct SharedRequestTests {
+    private func request(
+        _ url: String = "https://example.com/a?b=c", method: HTTPMethod = .get, fields: [(String, String)] = [],
+        _ change: (inout HTTPRequest) -> Void = { _ in }
+    ) throws -> HTTPRequest {
+        var block = HeaderFields()
+        for (name, value) in fields { try block.append(name, value) }
+        var request = HTTPRequest(method: method, url: try FetchURL(url), fields: block)
+        change(&request)
+        return request
+    }
+
+    @Test func `a record has method, URL, timeout and fields, and nothing else`() throws {
+        let plain = try #require(SharedRequest(try request(), timeoutMilliseconds: 30_000))
+        #expect(String(decoding: plain.record, as: UTF8.self) == "1 GET 30000 https://example.com/a?b=c")
+        let full = try #require(
+            SharedRequest(
+                try request(method: .head, fields: [("Accept", "text/html"), ("range", "bytes=0-9")]),
+                timeoutMilliseconds: 0))
+        #expect(
+            String(decoding: full.record, as: UTF8.self)
+                == "1 HEAD 0 https://example.com/a?b=c\nAccept: text/html\nrange: bytes=0-9")
+        #expect(SharedRequest(record: plain.record) == plain)
+        #expect(SharedRequest(record: full.record) == full)
+    }
+
+    @Test func `a request that may identify a user, or needs more than a record, stays on its node`() throws {
+        let staying: [HTTPRequest] = try [
+            request(method: .post), request("ftp://example.com/"), request("https://user:word@example.com/"),
+            request(fields: [("Authorization", "Bearer x")]), request(fields: [("cookie", "a=b")]),
+            request(fields: [("X-Api-Key", "k")]),
+            request(fields: [("Referer", "https://example.com/private")]),
+            request { $0.jar = "app" }, request { $0.route.proxy = "none" },
+            request { $0.route.verifiesServer = false },
+            request { $0.route.clientCertificate = "/a.pem" },
+            request(fields: [("accept", String(repeating: "a", count: EngineLimits.recordBytes))]),
+        ]
+        for request in staying {
+            #expect(SharedRequest(request, timeoutMilliseconds: 0) == nil, "\(request.url.description)")
+        }
+        let named = CredentialRule(alsoNamed: ["User-Agent"])
+        let agent = try request(fields: [("User-Agent", "secret")])
+        #expect(SharedRequest(agent, timeoutMilliseconds: 0, credentials: named) == nil)
+        #expect(SharedRequest(agent, timeoutMilliseconds: 0) != nil)
+    }
+
+    @Test(arguments: [
+        "", "1", "2 GET 0 https://example.com/", "1 GET 0", "1 GET x https://example.com/",
+        "1 GET -1 https://example.com/",
+        "1 GET 0 example.com", "1 POST 0 https://example.com/", "1 GET 0 https://example.com/ x",
+        "1 GET 0 file:///etc/passwd", "1 GET 0 https://user@example.com/",
+        "1 GET 0 https://example.com/\nAuthorization: Bearer x", "1 GET 0 https://example.com/\nX-Own: 1",
+        "1 GET 4294967296 https://example.com/",
+    ])
+    func `a record of another form, or of a request that must not be shared, is refused`(text: String) {
+        #expect(SharedRequest(record: Array(text.utf8)) == nil)
+    }
+
+    @Test func `bytes that are no text, and a record that is too long, are refused`() {
+        #expect(SharedRequest(record: [0xff, 0xfe, 0x0a]) == nil)
+        let long = "1 GET 0 https://example.com/\naccept: " + String(repeating: "a", count: EngineLimits.recordBytes)
+        #expect(SharedRequest(record: Array(long.utf8)) == nil)
+    }
+}
