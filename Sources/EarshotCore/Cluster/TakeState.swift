@@ -1,0 +1,32 @@
+/// Decides when a node asks the engine for flights: at most one question at a time, and only if the answer may have some.
+struct TakeState: Equatable {
+    /// Whether flights may wait that this node has not asked for.
+    var isDue = false
+    /// Slots of the question without an answer; nil for none.
+    private var asked: Int?
+    /// Time of the next question without an event: a paused origin opens, or a wake-up may have been lost.
+    private(set) var deadline: Tick?
+
+    /// Slots to ask for now; nil for no question.
+    ///
+    /// - Parameter wakesOthers: whether wants or ends were sent, after which another node may start flights.
+    mutating func next(freeSlots: Int, wakesOthers: Bool, now: Tick) -> Int? {
+        if let time = deadline, time <= now {
+            isDue = true
+            deadline = nil
+        }
+        guard asked == nil, isDue, freeSlots > 0 || wakesOthers else { return nil }
+        let slots = min(max(freeSlots, 0), EngineLimits.batch)
+        asked = slots
+        // Without free slots the question remains.
+        isDue = slots == 0
+        return slots
+    }
+
+    /// - Parameter pause: milliseconds until the next question without an event.
+    mutating func answered(_ count: Int, opens: Int?, now: Tick, pause: Int) {
+        if let asked, asked > 0, count >= asked { isDue = true }
+        asked = nil
+        deadline = now.advanced(byMilliseconds: min(max(opens ?? pause, 1), pause))
+    }
+}
