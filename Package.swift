@@ -214,7 +214,10 @@ let package = Package(
         tests("HiredisTests", ["Hiredis"]),
         tests(
             "EarshotClusterTests",
-            ["EarshotCluster", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"]),
+            [
+                "EarshotCluster", "EarshotSimulation", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis",
+                "LibCrypto", heap,
+            ]),
         tests("PSLTests", ["PSL"]),
         tests("LibCryptoTests", ["LibCrypto"]),
         tests("DecompressionTests", ["Decompression"]),

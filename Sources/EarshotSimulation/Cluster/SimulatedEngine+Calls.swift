@@ -1,0 +1,321 @@
+public import EarshotCore
+
+extension SimulatedEngine {
+    /// Answer of a script.
+    public enum Answer: Equatable, Sendable {
+        case event(EngineEvent)
+        /// Done; the core needs no answer.
+        case silent
+        /// The node has no lease.
+        case lost
+    }
+
+    /// Carries out a call of a node.
+    public mutating func call(_ call: EngineCall, by node: NodeID) -> Answer {
+        switch call {
+        case .want(let wants): isMember(node) ? want(wants, node) : .lost
+        case .unwant(let keys): unwant(keys, node)
+        case .take(let slots): isMember(node) ? take(slots, node) : .lost
+        case .done(let completions): done(completions, node)
+        case .cool(let refusal): isMember(node) ? cool(refusal, node) : .lost
+        case .leave: leave(node)
+        }
+    }
+
+    private mutating func leave(_ node: NodeID) -> Answer {
+        _ = reap(leaving: node)
+        return .silent
+    }
+
+    // MARK: Want
+
+    private mutating func want(_ wants: [EngineWant], _ node: NodeID) -> Answer {
+        var changed: Set<ClusterKey> = []
+        var terms: [ClusterKey: Origin] = [:]
+        var seen: Set<EngineOrigin> = []
+        for asked in wants.map(\.origin) where seen.insert(asked).inserted {
+            let known = origin(asked.key)
+            var origin = terms[asked.key] ?? known ?? Origin(limit: 1, spacing: 0)
+            if origin.limit != asked.limit || origin.spacing != asked.spacingMilliseconds {
+                origin.limit = asked.limit
+                origin.spacing = asked.spacingMilliseconds
+                if known != nil { changed.insert(asked.key) }
+            }
+            terms[asked.key] = origin
+        }
+        for (key, origin) in terms { origins[key] = origin }
+        var answers: [WantAnswer] = []
+        var best: [(origin: ClusterKey, lane: Lane, score: Int)] = []
+        for want in wants {
+            answers.append(WantAnswer(key: want.key, state: state(of: want, node, &changed, &best)))
+        }
+        for (key, lane, score) in best where !changed.contains(key) {
+            guard let origin = origins[key], let time = opening(origin, lane) else { continue }
+            if time <= now {
+                let name = member(key, lane)
+                ready[lane.node, default: [:]][name] = min(ready[lane.node]?[name] ?? .max, score)
+            } else {
+                paused[key] = min(paused[key] ?? .max, time)
+            }
+        }
+        for key in terms.keys where !changed.contains(key) {
+            if let origin = origins[key] { save(key, origin) }
+        }
+        for key in changed { settle(key, caller: node) }
+        return .event(.wanted(answers))
+    }
+
+    private mutating func state(
+        of want: EngineWant, _ node: NodeID, _ changed: inout Set<ClusterKey>,
+        _ best: inout [(origin: ClusterKey, lane: Lane, score: Int)]
+    ) -> WantAnswer.State {
+        let lane =
+            switch want.lane {
+            case .shared: Lane.shared
+            case .pinned: Lane(node: node, isCredentialed: false)
+            case .credentialed: Lane(node: node, isCredentialed: true)
+            }
+        guard var flight = flights[want.key] else {
+            if let (time, result) = results[want.key], time + EngineLimits.resultMilliseconds > now, want.token == nil,
+                time >= now - want.ageMilliseconds
+            {
+                return .ended(result)
+            }
+            results[want.key] = nil
+            var flight = Flight(
+                state: .queued, origin: want.origin.key, lane: lane, priority: want.priority, arrival: now,
+                wants: want.isHosted ? [] : [node], record: want.record)
+            relations[node, default: []].insert(want.key)
+            if let token = want.token {
+                flight.state = .running(node, token)
+                origins[flight.origin]?.running += 1
+                changed.insert(flight.origin)
+            } else {
+                if origins[flight.origin]?.lanes.contains(lane) == false { origins[flight.origin]?.lanes.append(lane) }
+                best.append((flight.origin, lane, flight.score))
+            }
+            flights[want.key] = flight
+            return want.token == nil ? .queued : .held
+        }
+        if !want.isHosted, !flight.wants.contains(node) {
+            flight.wants.append(node)
+            relations[node, default: []].insert(want.key)
+        }
+        if lane != .shared, lane != flight.lane {
+            // Its node has joined under another ID.
+            if flight.state == .queued {
+                if origins[flight.origin]?.lanes.contains(lane) == false { origins[flight.origin]?.lanes.append(lane) }
+                changed.insert(flight.origin)
+            }
+            flight.lane = lane
+        }
+        let state: WantAnswer.State
+        switch (flight.state, want.token) {
+        case (.queued, nil): state = .queued
+        case (.running, nil): state = .running
+        case (.queued, let token?):
+            flight.state = .running(node, token)
+            relations[node, default: []].insert(want.key)
+            origins[flight.origin]?.running += 1
+            changed.insert(flight.origin)
+            state = .held
+        case (.running(_, let present), let token?) where present == token:
+            flight.state = .running(node, token)
+            relations[node, default: []].insert(want.key)
+            state = .held
+        case (.running, _): state = .stale
+        }
+        if want.priority > flight.priority {
+            flight.priority = want.priority
+            if flight.state == .queued { best.append((flight.origin, flight.lane, flight.score)) }
+        }
+        flights[want.key] = flight
+        return state
+    }
+
+    private mutating func unwant(_ keys: [ClusterKey], _ node: NodeID) -> Answer {
+        var changed: Set<ClusterKey> = []
+        for key in keys {
+            guard var flight = flights[key], flight.wants.contains(node) else { continue }
+            flight.wants.removeAll { $0 == node }
+            flights[key] = flight
+            switch flight.state {
+            case .running(let runner, let token):
+                if runner != node { relations[node]?.remove(key) }
+                if flight.wants.isEmpty, runner != node || flight.lane == .shared {
+                    notify(runner, .aborted(key, token))
+                }
+            case .queued:
+                relations[node]?.remove(key)
+                guard flight.wants.isEmpty else { continue }
+                flights[key] = nil
+                changed.insert(flight.origin)
+            }
+        }
+        for key in changed { settle(key, caller: node) }
+        return .silent
+    }
+
+    // MARK: Take
+
+    private struct OpenLane {
+        let origin: ClusterKey
+        let lane: Lane
+        let heads: [(key: ClusterKey, score: Int)]
+        var taken = 0
+        var isClosed = false
+
+        var score: Int? { isClosed || taken == heads.count ? nil : heads[taken].score }
+    }
+
+    private mutating func take(_ most: Int, _ node: NodeID) -> Answer {
+        let due = paused.filter { $0.value <= now }.map { Rank(score: $0.value, name: "\($0.key)") }.sorted().prefix(32)
+        let dueKeys = due.compactMap { ClusterKey($0.name) }
+        for key in dueKeys {
+            if origin(key) == nil { paused[key] = nil }
+            settle(key, caller: node, wasPaused: true)
+        }
+        var lanes: [OpenLane] = []
+        if most > 0 {
+            for owner in [nil, node] as [NodeID?] {
+                let members = (ready[owner] ?? [:]).map { Rank(score: $0.value, name: $0.key) }.sorted().prefix(most)
+                for rank in members {
+                    guard let key = ClusterKey(rank.name.prefix(32)) else { continue }
+                    let lane = Lane(node: owner, isCredentialed: rank.name.count > 32)
+                    let heads = Array(queue(key, lane).prefix(most + 1))
+                    lanes.append(OpenLane(origin: key, lane: lane, heads: heads))
+                }
+            }
+        }
+        let (jobs, touched) = choose(most, &lanes)
+        let grants = jobs.map { start($0, node) }
+        var full: Set<ClusterKey> = []
+        for lane in lanes where touched.contains(lane.origin) {
+            guard let origin = origins[lane.origin] else { continue }
+            let time = opening(origin, lane.lane)
+            if lanes.contains(where: { $0.origin == lane.origin && $0.isClosed }) || time == nil || (time ?? 0) > now {
+                full.insert(lane.origin)
+            }
+        }
+        for lane in lanes where lane.taken > 0 && !full.contains(lane.origin) {
+            let name = member(lane.origin, lane.lane)
+            if lane.taken < lane.heads.count {
+                ready[lane.lane.node, default: [:]][name] = lane.heads[lane.taken].score
+            } else {
+                ready[lane.lane.node]?[name] = nil
+                origins[lane.origin]?.lanes.removeAll { $0 == lane.lane }
+            }
+        }
+        for key in touched where !full.contains(key) {
+            if let origin = origins[key] { save(key, origin) }
+        }
+        for key in full { settle(key, caller: node, wasPaused: dueKeys.contains(key)) }
+        if jobs.count < most { idle.insert(node) } else { idle.remove(node) }
+        wakeOne(node)
+        let opens = paused.values.min().map { max(0, $0 - now) }
+        return .event(.granted(grants, opensAfterMilliseconds: opens))
+    }
+
+    /// Takes the flights with the lowest scores while their origins have room.
+    private mutating func choose(
+        _ most: Int, _ lanes: inout [OpenLane]
+    ) -> (jobs: [ClusterKey], touched: Set<ClusterKey>) {
+        var jobs: [ClusterKey] = []
+        var touched: Set<ClusterKey> = []
+        while jobs.count < most {
+            var next: Int?
+            for index in lanes.indices {
+                guard let score = lanes[index].score else { continue }
+                if let best = next.flatMap({ lanes[$0].score }), best <= score { continue }
+                next = index
+            }
+            guard let next else { break }
+            let key = lanes[next].origin
+            guard var origin = origins[key] else { break }
+            touched.insert(key)
+            if let time = opening(origin, lanes[next].lane), time <= now {
+                jobs.append(lanes[next].heads[lanes[next].taken].key)
+                lanes[next].taken += 1
+                origin.running += 1
+                if origin.spacing > 0 { origin.nextStart = now + origin.spacing }
+                origins[key] = origin
+            } else {
+                lanes[next].isClosed = true
+            }
+        }
+        return (jobs, touched)
+    }
+
+    private mutating func start(_ key: ClusterKey, _ node: NodeID) -> EngineGrant {
+        guard var flight = flights[key] else { preconditionFailure("\(key) was taken and does not exist") }
+        let token = nextToken()
+        flight.state = .running(node, token)
+        flights[key] = flight
+        relations[node, default: []].insert(key)
+        let isOwn = flight.wants.contains(node)
+        return EngineGrant(key: key, token: token, priority: flight.priority, record: isOwn ? nil : flight.record)
+    }
+
+    // MARK: Done and cool
+
+    private mutating func done(_ completions: [EngineCompletion], _ node: NodeID) -> Answer {
+        var answers: [CompletionAnswer] = []
+        var changed: Set<ClusterKey> = []
+        for completion in completions {
+            let key = completion.key
+            let isCurrent = flights[key]?.state == .running(node, completion.token)
+            answers.append(CompletionAnswer(key: key, token: completion.token, isCurrent: isCurrent))
+            guard isCurrent, let flight = flights[key] else { continue }
+            var origin = origin(flight.origin) ?? Origin(limit: 1, spacing: 0)
+            if origin.lanes.contains(where: { opening(origin, $0) == nil }) { changed.insert(flight.origin) }
+            origin.running = max(0, origin.running - 1)
+            if completion.isAnswered, origin.strikes > 0 {
+                origin.strikes = 0
+                changed.insert(flight.origin)
+            }
+            origins[flight.origin] = origin
+            switch completion.outcome {
+            case .result(let result):
+                for wanting in flight.wants {
+                    relations[wanting]?.remove(key)
+                    if wanting != node { notify(wanting, .result(key, result)) }
+                }
+                flights[key] = nil
+                if flight.lane == .shared { results[key] = (now, result) }
+            case .released:
+                if flight.wants.isEmpty {
+                    flights[key] = nil
+                } else {
+                    requeue(key, flight)
+                    changed.insert(flight.origin)
+                }
+            }
+            if !flight.wants.contains(node) { relations[node]?.remove(key) }
+            if !changed.contains(flight.origin), let origin = origins[flight.origin] { save(flight.origin, origin) }
+        }
+        for key in changed { settle(key, caller: node) }
+        return .event(.ended(answers))
+    }
+
+    private mutating func cool(_ refusal: EngineRefusal, _ node: NodeID) -> Answer {
+        let key = refusal.origin.key
+        var origin =
+            origin(key) ?? Origin(limit: refusal.origin.limit, spacing: refusal.origin.spacingMilliseconds)
+        if origin.coolDownEnd <= now || refusal.askedMilliseconds > 0 {
+            if origin.coolDownEnd <= now { origin.strikes += 1 }
+            let doubled = EngineLimits.firstCoolDownMilliseconds << min(origin.strikes - 1, 30)
+            let pause = min(EngineLimits.longestCoolDownMilliseconds, doubled)
+            let end = now + max(pause, refusal.askedMilliseconds)
+            if end > origin.coolDownEnd {
+                origin.coolDownEnd = end
+                origins[key] = origin
+                origins[key]?.expiry = nil
+                settle(key, caller: node, wasPaused: true)
+                let notice = CoolDownNotice(origin: key, remainingMilliseconds: end - now, strikes: origin.strikes)
+                for other in nodes.keys where other != node { notify(other, .cooled(notice)) }
+            }
+        }
+        let rest = max(0, origin.coolDownEnd - now)
+        return .event(.cooled(CoolDownNotice(origin: key, remainingMilliseconds: rest, strikes: origin.strikes)))
+    }
+}

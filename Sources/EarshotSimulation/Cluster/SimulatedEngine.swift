@@ -1,0 +1,227 @@
+public import EarshotCore
+internal import EarshotWire
+
+/// The engine as a value: the meaning of the Lua scripts of `EarshotCluster`, on fake time.
+///
+/// A test compares its answers with those of the scripts over random histories. A copy is a snapshot, so a failover that
+/// forgets writes restores an earlier copy.
+public struct SimulatedEngine: Sendable {
+    /// Queue of flights at one origin: for any node, or for one.
+    struct Lane: Hashable, Sendable {
+        /// Nil for any node.
+        let node: NodeID?
+        /// Whether cool-downs do not apply.
+        let isCredentialed: Bool
+
+        static let shared = Lane(node: nil, isCredentialed: false)
+    }
+
+    enum State: Equatable, Sendable {
+        case queued
+        case running(NodeID, FencingToken)
+    }
+
+    struct Flight: Sendable {
+        var state: State
+        let origin: ClusterKey
+        var lane: Lane
+        var priority: PriorityClass
+        let arrival: Int
+        var wants: [NodeID]
+        let record: [UInt8]
+
+        var score: Int { arrival - Int(priority.rawValue) * EngineLimits.classMilliseconds }
+    }
+
+    struct Origin: Sendable {
+        var limit: Int
+        var spacing: Int
+        var running = 0
+        var nextStart = 0
+        var coolDownEnd = 0
+        var strikes = 0
+        /// Lanes with queued flights, in the order of their first one.
+        var lanes: [Lane] = []
+        /// End of the memory of an idle origin.
+        var expiry: Int?
+    }
+
+    /// Order of a table: score, then name.
+    struct Rank: Comparable, Hashable, Sendable {
+        let score: Int
+        let name: String
+
+        static func < (left: Rank, right: Rank) -> Bool { (left.score, left.name) < (right.score, right.name) }
+    }
+
+    /// Whether idle origins never expire once they are kept, as in a server whose clock is not the simulated one.
+    var remembersOrigins = false
+    /// The engine's time in microseconds.
+    public var microseconds: Int
+    var now: Int { microseconds / 1_000 }
+    /// Ends of leases; 0 for a node that is being reaped.
+    var nodes: [NodeID: Int] = [:]
+    var relations: [NodeID: Set<ClusterKey>] = [:]
+    var flights: [ClusterKey: Flight] = [:]
+    var results: [ClusterKey: (time: Int, result: [UInt8])] = [:]
+    var origins: [ClusterKey: Origin] = [:]
+    var ready: [NodeID?: [String: Int]] = [:]
+    var paused: [ClusterKey: Int] = [:]
+    var idle: Set<NodeID> = []
+    private var lastToken: UInt64 = 0
+    /// Notifications since the last call of `takeNotifications`.
+    private var notifications: [(node: NodeID, event: EngineEvent)] = []
+
+    public init(microseconds: Int) {
+        self.microseconds = microseconds
+    }
+
+    /// Removes and returns the notifications, in order.
+    public mutating func takeNotifications() -> [(node: NodeID, event: EngineEvent)] {
+        defer { notifications = [] }
+        return notifications
+    }
+
+    /// Names of the nodes that wait for work.
+    public var idleNodes: Set<NodeID> { idle }
+
+    // MARK: Membership
+
+    /// Numbers of members and of expired ones; nil if the node has no lease.
+    public mutating func renew(
+        _ node: NodeID, isJoin: Bool, leaseMilliseconds: Int = EngineLimits.leaseMilliseconds
+    ) -> (members: Int, expired: Int)? {
+        let isKnown = nodes[node] != nil
+        guard isMember(node) || isJoin && !isKnown else { return nil }
+        nodes[node] = now + leaseMilliseconds
+        return (nodes.values.count { $0 > now }, nodes.values.count { $0 <= now })
+    }
+
+    /// Returns the attempts of one dead node, and drops its wants.
+    ///
+    /// - Returns: the number of its flights, and whether another call is needed.
+    public mutating func reap(leaving: NodeID? = nil) -> (count: Int, hasMore: Bool) {
+        if let leaving, nodes[leaving] != nil { nodes[leaving] = 0 }
+        let expired = nodes.filter { $0.value <= now }
+        guard
+            let dead = expired.min(by: { ($0.value, $0.key.description) < ($1.value, $1.key.description) })?.key
+        else { return (0, false) }
+        let keys = relations.removeValue(forKey: dead) ?? []
+        var changed: Set<ClusterKey> = []
+        for key in keys {
+            guard var flight = flights[key] else { continue }
+            let isWanted = flight.wants.contains(dead)
+            flight.wants.removeAll { $0 == dead }
+            switch flight.state {
+            case .running(dead, _):
+                changeOrigin(of: flight) { $0.running = max(0, $0.running - 1) }
+                changed.insert(flight.origin)
+                if flight.wants.isEmpty { flights[key] = nil } else { requeue(key, flight) }
+            case .running(let runner, let token):
+                flights[key] = flight
+                if flight.wants.isEmpty, isWanted { notify(runner, .aborted(key, token)) }
+            case .queued:
+                flights[key] = flight.wants.isEmpty ? nil : flight
+                if flight.wants.isEmpty { changed.insert(flight.origin) }
+            }
+        }
+        for origin in changed { settle(origin, caller: dead) }
+        nodes[dead] = nil
+        ready[dead] = nil
+        idle.remove(dead)
+        wakeOne(nil)
+        return (keys.count, nodes.values.contains { $0 <= now })
+    }
+
+    func isMember(_ node: NodeID) -> Bool { (nodes[node] ?? 0) > 0 }
+
+    // MARK: Tables
+
+    mutating func notify(_ node: NodeID, _ event: EngineEvent) { notifications.append((node, event)) }
+
+    mutating func nextToken() -> FencingToken {
+        lastToken = max(lastToken + 1, UInt64(microseconds))
+        return FencingToken(lastToken)
+    }
+
+    func origin(_ key: ClusterKey) -> Origin? {
+        guard let origin = origins[key], origin.expiry.map({ $0 > now }) ?? true || remembersOrigins else { return nil }
+        return origin
+    }
+
+    /// Changes an origin, which the caller settles afterwards.
+    private mutating func changeOrigin(of flight: Flight, _ change: (inout Origin) -> Void) {
+        var origin = origin(flight.origin) ?? Origin(limit: 1, spacing: 0)
+        change(&origin)
+        origin.expiry = nil
+        origins[flight.origin] = origin
+    }
+
+    mutating func save(_ key: ClusterKey, _ origin: Origin) {
+        var origin = origin
+        origin.expiry = nil
+        if origin.running == 0, origin.lanes.isEmpty {
+            // Refusals are remembered for a minute after the cool-down.
+            let end = max(origin.nextStart, origin.strikes > 0 ? origin.coolDownEnd + 60_000 : 0)
+            origin.expiry = end
+            origins[key] = end > now ? origin : nil
+        } else {
+            origins[key] = origin
+        }
+    }
+
+    /// Time at which a flight of the lane may start, perhaps past; nil while the limit is reached.
+    func opening(_ origin: Origin, _ lane: Lane) -> Int? {
+        let limit = !lane.isCredentialed && origin.strikes > 0 ? 1 : origin.limit
+        guard origin.running < limit else { return nil }
+        return lane.isCredentialed ? origin.nextStart : max(origin.nextStart, origin.coolDownEnd)
+    }
+
+    func member(_ key: ClusterKey, _ lane: Lane) -> String { "\(key)\(lane.isCredentialed ? "!" : "")" }
+
+    /// Queued flights of a lane, the next one first.
+    func queue(_ origin: ClusterKey, _ lane: Lane) -> [(key: ClusterKey, score: Int)] {
+        let queued = flights.filter { $0.value.origin == origin && $0.value.lane == lane && $0.value.state == .queued }
+        return queued.map { ($0.key, $0.value.score) }
+            .sorted { Rank(score: $0.1, name: "\($0.0)") < Rank(score: $1.1, name: "\($1.0)") }
+    }
+
+    /// Brings the tables `ready` and `paused` up to date, and saves the origin.
+    mutating func settle(_ key: ClusterKey, caller: NodeID?, wasPaused: Bool = false) {
+        guard var origin = origin(key) else { return }
+        var wake: Int?
+        var lanes: [Lane] = []
+        for lane in origin.lanes {
+            let head = queue(key, lane).first
+            if head != nil { lanes.append(lane) }
+            let time = head == nil ? nil : opening(origin, lane)
+            let name = member(key, lane)
+            if let head, let time, time <= now {
+                if ready[lane.node, default: [:]].updateValue(head.score, forKey: name) == nil, let node = lane.node,
+                    node != caller
+                {
+                    notify(node, .workWaits)
+                }
+            } else {
+                ready[lane.node]?[name] = nil
+                if let time { wake = min(wake ?? time, time) }
+            }
+        }
+        origin.lanes = lanes
+        if let wake { paused[key] = wake } else if wasPaused { paused[key] = nil }
+        save(key, origin)
+    }
+
+    mutating func requeue(_ key: ClusterKey, _ flight: Flight) {
+        var flight = flight
+        flight.state = .queued
+        flights[key] = flight
+        changeOrigin(of: flight) { if !$0.lanes.contains(flight.lane) { $0.lanes.append(flight.lane) } }
+    }
+
+    mutating func wakeOne(_ caller: NodeID?) {
+        guard ready[nil]?.isEmpty == false, let node = idle.min(by: { $0.description < $1.description }) else { return }
+        idle.remove(node)
+        if node != caller { notify(node, .workWaits) }
+    }
+}

@@ -1,0 +1,226 @@
+import EarshotCore
+import EarshotLoop
+import EarshotWire
+import Hiredis
+import Testing
+
+@testable import EarshotCluster
+@testable import EarshotSimulation
+
+/// Random histories of calls, carried out by the Lua scripts in a real server and by `SimulatedEngine`. All answers and
+/// notifications must be equal. Only the choice of the idle node that is woken is random in the server.
+@Suite struct EngineEquivalenceTests {
+    /// A server whose scripts read the time from a key, and the simulated engine.
+    private final class Pair {
+        let connection: ServerConnection
+        let listener: ServerConnection
+        let names: EngineNames
+        var simulated = SimulatedEngine(microseconds: 1_700_000_000_000_000)
+        private var digests: [EngineScript: String] = [:]
+        private var history: [String] = []
+
+        init(_ server: RedisServer, cluster: String) throws {
+            names = EngineNames(cluster: cluster)
+            connection = try ServerConnection(.local(path: server.socket))
+            listener = try ServerConnection(.local(path: server.socket))
+            try listener.send("PSUBSCRIBE", "\(names.prefix)c:*")
+            simulated.remembersOrigins = true
+            for script in EngineScript.allCases {
+                var text = String(decoding: script.text, as: UTF8.self)
+                for (real, fake) in [
+                    ("redis.call('TIME')", "{redis.call('GET', P .. 's'), redis.call('GET', P .. 'u')}"),
+                    ("'PX', rest", "'PX', 100000000"),
+                ] {
+                    try #require(text.contains(real))
+                    text = text.replacing(real, with: fake)
+                }
+                digests[script] = try connection.send("SCRIPT", "LOAD", text).text
+            }
+            try pass(microseconds: 0)
+        }
+
+        func pass(microseconds: Int) throws {
+            simulated.microseconds += microseconds
+            let time = simulated.microseconds
+            try connection.send("SET", "\(names.prefix)s", String(time / 1_000_000))
+            try connection.send("SET", "\(names.prefix)u", String(time % 1_000_000))
+        }
+
+        func run(_ script: EngineScript, _ fill: (inout Command) -> Void) throws -> Reply {
+            var command = Command("EVALSHA", digests[script] ?? "", "2", names.prefix, names.version)
+            fill(&command)
+            return try connection.send(command)
+        }
+
+        /// Makes a call in both. Returns the answer.
+        func call(_ call: EngineCall, _ node: NodeID) throws -> SimulatedEngine.Answer {
+            history.append("\(simulated.microseconds) \(node) \(call)")
+            let reply = try run(call.script) { call.append(to: &$0, node: node) }
+            let answer: SimulatedEngine.Answer
+            switch reply {
+            case .error(let text):
+                try #require(text.hasPrefix("LOST"), "\(text)")
+                answer = .lost
+            default: answer = call.isSilent ? .silent : .event(try #require(call.answer(reply), "\(reply)"))
+            }
+            let expected = simulated.call(call, by: node)
+            try #require(answer == expected, "\(history.suffix(12).joined(separator: "\n"))")
+            try compareNotices()
+            return answer
+        }
+
+        func renew(_ node: NodeID, isJoin: Bool) throws -> Bool {
+            history.append("\(simulated.microseconds) \(node) renew \(isJoin)")
+            let reply = try run(.renew) { command in
+                for word in ["\(node)", "3000", isJoin ? "1" : "0", "1 x", ""] { command.append(word) }
+            }
+            let expected = simulated.renew(node, isJoin: isJoin)
+            let numbers = reply.elements?.compactMap(\.number)
+            try #require(
+                numbers == expected.map { [$0.members, $0.expired] }, "\(history.suffix(12).joined(separator: "\n"))")
+            return expected != nil
+        }
+
+        func reap() throws {
+            history.append("\(simulated.microseconds) reap")
+            let reply = try run(.reap) { command in
+                command.append("")
+                command.append("1000")
+            }
+            let expected = simulated.reap()
+            try #require(
+                reply.elements?.compactMap(\.number) == [expected.count, expected.hasMore ? 1 : 0],
+                "\(history.suffix(12).joined(separator: "\n"))")
+            try compareNotices()
+        }
+
+        private func compareNotices() throws {
+            try connection.send("PUBLISH", "\(names.prefix)c:end", "")
+            var real: [String] = []
+            while let parts = try listener.next().elements, let channel = parts[2].text, !channel.hasSuffix(":end") {
+                guard case .bytes(let message) = parts[3] else { continue }
+                let events = try #require(EngineNotification.events(message))
+                for event in events where event != .workWaits { real.append("\(channel.suffix(16)) \(event)") }
+            }
+            let expected = simulated.takeNotifications().filter { $0.event != .workWaits }
+            try #require(
+                real.sorted() == expected.map { "\($0.node) \($0.event)" }.sorted(),
+                "\(history.suffix(12).joined(separator: "\n"))")
+        }
+    }
+
+    /// One node of a history: what it runs, and its present ID.
+    private struct Node {
+        var id: NodeID
+        /// Part of the keys of flights that stay on it.
+        let broker: UInt64
+        var grants: [EngineGrant] = []
+    }
+
+    @Test(arguments: 1...16 as ClosedRange<UInt64>)
+    func `scripts and simulation give the same answers`(seed: UInt64) throws {
+        let server = try RedisServer()
+        let pair = try Pair(server, cluster: "test")
+        var generator = SplitMix(seed: seed)
+        var nextID: UInt64 = 1
+        var nodes: [Node] = []
+        for _ in 0..<3 {
+            nodes.append(Node(id: NodeID(nextID), broker: 0x100 + nextID))
+            nextID += 1
+        }
+        for node in nodes { _ = try pair.renew(node.id, isJoin: true) }
+        var starts = 0
+        for _ in 0..<800 {
+            let index = Int.random(in: 0..<nodes.count, using: &generator)
+            switch Int.random(in: 0..<24, using: &generator) {
+            case 0..<7: _ = try pair.call(.want(wants(nodes[index], &generator)), nodes[index].id)
+            case 7..<9: _ = try pair.call(.unwant(keys(nodes[index], &generator)), nodes[index].id)
+            case 9..<14:
+                let call = EngineCall.take(slots: Int.random(in: 0...4, using: &generator))
+                guard case .event(.granted(let grants, _)) = try pair.call(call, nodes[index].id) else { continue }
+                nodes[index].grants += grants
+                starts += grants.count
+            case 14..<19: _ = try pair.call(.done(ends(&nodes[index], &generator)), nodes[index].id)
+            case 19:
+                let origin = origins[Int.random(in: 0..<origins.count, using: &generator)]
+                let asked = [0, 0, 700, 3_000].randomElement(using: &generator) ?? 0
+                _ = try pair.call(.cool(EngineRefusal(origin: origin, askedMilliseconds: asked)), nodes[index].id)
+            case 20:
+                let isKnown = try pair.renew(nodes[index].id, isJoin: Bool.random(using: &generator))
+                // A node that was reaped joins under another ID, and asserts the attempts that it runs.
+                if !isKnown || Int.random(in: 0..<4, using: &generator) == 0 {
+                    nodes[index].id = NodeID(nextID)
+                    nextID += 1
+                    _ = try pair.renew(nodes[index].id, isJoin: true)
+                    _ = try pair.call(.want(assertions(nodes[index], &generator)), nodes[index].id)
+                }
+            case 21: try pair.reap()
+            case 22 where Int.random(in: 0..<10, using: &generator) == 0: _ = try pair.call(.leave, nodes[index].id)
+            default:
+                try pair.pass(microseconds: [1, 900, 20_000, 450_000, 1_700_000].randomElement(using: &generator) ?? 1)
+            }
+        }
+        #expect(starts > 40)
+    }
+
+    private let origins = [
+        EngineOrigin.make(1, limit: 2), .make(2, limit: 3, spacing: 30), .make(3, limit: 1), .make(3, limit: 2),
+    ]
+
+    private func want(
+        _ number: UInt64, _ generator: inout SplitMix, lane: EngineWant.Lane = .shared, token: FencingToken? = nil
+    ) -> EngineWant {
+        // Each flight has one origin; the third one has terms that nodes disagree about.
+        let index = Int(number % 3)
+        let origin = origins[index == 2 && Bool.random(using: &generator) ? 3 : index]
+        return EngineWant(
+            key: .flight(number), origin: origin, lane: lane,
+            priority: PriorityClass.allCases.randomElement(using: &generator) ?? .normal,
+            ageMilliseconds: [0, 50, 4_000].randomElement(using: &generator) ?? 0, token: token,
+            isHosted: token != nil && Bool.random(using: &generator), record: [UInt8(number)])
+    }
+
+    private func wants(_ node: Node, _ generator: inout SplitMix) -> [EngineWant] {
+        // No flight twice in one call, as in a book.
+        var numbers: Set<UInt64> = []
+        return (0..<Int.random(in: 1...4, using: &generator)).compactMap { _ in
+            let number = UInt64.random(in: 0..<9, using: &generator)
+            guard numbers.insert(number).inserted else { return nil }
+            let lane = EngineWant.Lane.allCases.randomElement(using: &generator) ?? .shared
+            guard number < 2, lane != .shared else { return want(number, &generator) }
+            var want = want(number, &generator, lane: lane)
+            want.key = ClusterKey(broker: node.broker, flight: number)
+            return want
+        }
+    }
+
+    private func keys(_ node: Node, _ generator: inout SplitMix) -> [ClusterKey] {
+        let number = UInt64.random(in: 0..<9, using: &generator)
+        return [.flight(number), ClusterKey(broker: node.broker, flight: number % 2)]
+    }
+
+    private func ends(_ node: inout Node, _ generator: inout SplitMix) -> [EngineCompletion] {
+        var ends: [EngineCompletion] = []
+        for _ in 0..<Int.random(in: 1...3, using: &generator) {
+            guard !node.grants.isEmpty else { break }
+            let index = Int.random(in: 0..<node.grants.count, using: &generator)
+            // An end is sometimes sent twice.
+            let grant =
+                Int.random(in: 0..<8, using: &generator) == 0 ? node.grants[index] : node.grants.remove(at: index)
+            let isReleased = Int.random(in: 0..<4, using: &generator) == 0
+            ends.append(
+                isReleased
+                    ? grant.released()
+                    : grant.completed("\(grant.token)", isAnswered: Bool.random(using: &generator)))
+        }
+        return ends
+    }
+
+    private func assertions(_ node: Node, _ generator: inout SplitMix) -> [EngineWant] {
+        var keys: Set<ClusterKey> = []
+        return node.grants.filter { keys.insert($0.key).inserted }.compactMap { grant in
+            guard let number = (0..<9 as Range<UInt64>).first(where: { .flight($0) == grant.key }) else { return nil }
+            return want(number, &generator, token: grant.token)
+        }
+    }
+}
