@@ -13,6 +13,8 @@ extension EngineFault {
         case "LOADING", "MASTERDOWN": self = .loading
         case "NOREPLICAS", "OOM", "MISCONF": self = .refusesWrites(word)
         case "LOST": self = .leaseLost
+        // "ERR The user executing the script can't run this command or subcommand".
+        case _ where error.contains("user executing the script"): self = .notPermitted("scripts")
         default: self = .failed(word)
         }
     }

@@ -19,7 +19,7 @@ if o.c <= now or asked > 0 then
     o.wasPaused = true
     settle(o, node)
     for _, other in ipairs(redis.call('ZRANGE', P .. 'nodes', 0, 255)) do
-      if other ~= node then send(other, 'c ' .. id .. ' ' .. string.format('%.0f', ends - now) .. ' ' .. o.k) end
+      if other ~= node then send(other, 'c ' .. id .. ' ' .. string.format('%d', ends - now) .. ' ' .. o.k) end
     end
   end
 end

@@ -8,7 +8,7 @@
 -- Returns 1 for each attempt that had the flight, 0 for a stale one.
 
 local node, keep = ARGV[1], ARGV[2]
-local ended = 'd ' .. string.format('%.0f', now) .. '\n'
+local ended = 'd ' .. string.format('%d', now) .. '\n'
 local replies, changed, touched = {}, {}, {}
 -- Messages and keys by node.
 local messages, left = {}, {}
@@ -22,17 +22,22 @@ local function append(table, index, value)
   list[#list + 1] = value
 end
 
+local self = node .. ','
+local texts = readAll(3)
+local seen = {}
 for i = 3, #ARGV, 2 do
   local name = string.sub(ARGV[i], 1, 32)
   local token, kind, isAnswered = string.match(ARGV[i], '^(%d+) (%a) (%d)$', 34)
-  local f = read(name)
-  if not f or f.state ~= 'r' or f.node ~= node or f.token ~= token then
+  local f = parse(name, seen[name] and redis.call('GET', key('f', name)) or not seen[name] and texts[(i - 1) / 2])
+  seen[name] = true
+  if not f or f.state ~= 'r' or f.node ~= node or f.token ~= padded(token) then
     replies[#replies + 1] = 0
   else
     replies[#replies + 1] = 1
     local o = origin(f.o)
-    if not changed[o.id] then
-      -- Only a lane that this attempt kept closed can change.
+    if not o.isChecked then
+      -- Only a lane that the limit kept closed before the first end can change.
+      o.isChecked = true
       for lane in string.gmatch(o.lanes, '/%x*!?') do
         if not opening(o, lane) then changed[o.id] = true end
       end
@@ -45,9 +50,13 @@ for i = 3, #ARGV, 2 do
     touched[o.id] = true
     if kind == 'r' then
       local result = ARGV[i + 1]
-      for wanting in string.gmatch(f.wants, '%x+') do
-        append(left, wanting, name)
-        if wanting ~= node then append(messages, wanting, 'r ' .. name .. ' ' .. #result .. ' ' .. result) end
+      if f.wants == self then
+        append(left, node, name)
+      else
+        for wanting in string.gmatch(f.wants, '%x+') do
+          append(left, wanting, name)
+          if wanting ~= node then append(messages, wanting, 'r ' .. name .. ' ' .. #result .. ' ' .. result) end
+        end
       end
       if f.lane == '/' then
         redis.call('SET', key('f', name), ended .. result, 'PX', keep)

@@ -14,16 +14,13 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'paused', '-inf', now, 'LIM
   settle(o, node)
 end
 
--- Lanes with a flight that may start: the first flights of each, and how many were taken.
+-- Lanes with a flight that may start.
 local lanes = {}
 
 local function look(name, owner)
   for _, member in ipairs(redis.call('ZRANGE', name, 0, most - 1)) do
-    local id = string.match(member, '^%x+')
-    local lane = '/' .. owner .. (id ~= member and '!' or '')
-    local o = origin(id)
-    local heads = redis.call('ZRANGE', queue(o, lane), 0, most, 'WITHSCORES')
-    lanes[#lanes + 1] = {o = o, lane = lane, heads = heads, taken = 0, score = tonumber(heads[2])}
+    local id = string.sub(member, 1, 32)
+    lanes[#lanes + 1] = {o = origin(id), lane = '/' .. owner .. (id ~= member and '!' or ''), taken = 0}
   end
 end
 
@@ -31,6 +28,18 @@ if most > 0 then
   look(P .. 'ready:', '')
   look(P .. 'ready:' .. node, node)
 end
+
+-- Flights that are read of a lane at once: few if there are many lanes.
+local chunk = math.floor(most / math.max(#lanes, 1)) + 1
+
+-- Reads the next flights of a lane.
+local function fill(lane)
+  lane.heads = redis.call('ZRANGE', queue(lane.o, lane.lane), lane.taken, lane.taken + chunk - 1, 'WITHSCORES')
+  lane.at = 1
+  lane.score = tonumber(lane.heads[2])
+end
+
+for _, lane in ipairs(lanes) do fill(lane) end
 
 local jobs = {}
 while #jobs < most do
@@ -42,9 +51,11 @@ while #jobs < most do
   local o = next.o
   local at = opening(o, next.lane)
   if at and at <= now then
-    jobs[#jobs + 1] = next.heads[2 * next.taken + 1]
+    jobs[#jobs + 1] = next.heads[next.at]
     next.taken = next.taken + 1
-    next.score = tonumber(next.heads[2 * next.taken + 2])
+    next.at = next.at + 2
+    next.score = tonumber(next.heads[next.at + 1])
+    if not next.score and #next.heads == 2 * chunk then fill(next) end
     o.r = o.r + 1
     if o.s > 0 then o.n = now + o.s end
     o.isTouched = true
@@ -59,17 +70,23 @@ if #jobs > 0 then
   local token = clock[1] * 1000000 + clock[2]
   local last = tonumber(redis.call('GET', P .. 'token') or 0)
   if token <= last then token = last + 1 end
-  redis.call('SET', P .. 'token', string.format('%.0f', token + #jobs - 1))
-  local foreign = {}
+  redis.call('SET', P .. 'token', string.format('%d', token + #jobs - 1))
+  local foreign, names, sets = {}, {}, {}
+  for i, name in ipairs(jobs) do names[i] = key('f', name) end
+  local texts = redis.call('MGET', unpack(names))
   for i, name in ipairs(jobs) do
-    local f = read(name)
-    f.state, f.node, f.token = 'r', node, string.format('%.0f', token + i - 1)
-    write(f)
-    local isOwn = isIn(f.wants, node)
+    -- Without `parse`, which makes many strings.
+    local flight, fence = texts[i], string.format('%016d', token + i - 1)
+    sets[2 * i - 1] = names[i]
+    sets[2 * i] = 'r' .. string.sub(flight, 2, 51) .. node .. ' ' .. fence .. string.sub(flight, 85)
+    local last = string.find(flight, '\n', 86, true)
+    local place = string.find(flight, node .. ',', 86, true)
+    local isOwn = place ~= nil and place < last
     if not isOwn then foreign[#foreign + 1] = name end
-    replies[2 * i] = name .. ' ' .. f.token .. ' ' .. f.class .. (isOwn and ' 1' or ' 0')
-    replies[2 * i + 1] = isOwn and '' or record(f)
+    replies[2 * i] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn and ' 1' or ' 0')
+    replies[2 * i + 1] = isOwn and '' or string.sub(flight, last + 1)
   end
+  redis.call('MSET', unpack(sets))
   if #foreign > 0 then redis.call('SADD', key('n', node), unpack(foreign)) end
 end
 
@@ -87,12 +104,12 @@ local saved = {}
 for _, lane in ipairs(lanes) do
   local o = lane.o
   if lane.taken > 0 and not full[o.id] then
-    local head = lane.heads[2 * lane.taken + 2]
+    local head = lane.heads[lane.at + 1]
     local name, member = ready(o, lane.lane)
     if head then
       redis.call('ZADD', name, head, member)
     else
-      -- All flights of the lane were taken, since one more than the slots was read.
+      -- All flights of the lane were taken.
       redis.call('ZREM', name, member)
       local rest = ''
       for other in string.gmatch(o.lanes, '/%x*!?') do

@@ -24,37 +24,57 @@ for i = 1, count do
   ids[i] = id
 end
 
+local first = 3 + count
+local texts = readAll(first)
 local replies, added = {}, {}
+
+-- Writes that are made together: flights, and members of queues. Keys that this call has handled.
+local sets, queued, seen = {}, {}, {}
+
+local function flush()
+  if #sets > 0 then redis.call('MSET', unpack(sets)) end
+  for name, members in pairs(queued) do redis.call('ZADD', name, unpack(members)) end
+  sets, queued = {}, {}
+end
+
+local function set(name, value) sets[#sets + 1], sets[#sets + 2] = key('f', name), value end
 
 -- Best score of the flights that were queued, by origin and lane.
 local best = {}
 
-local nowText = string.format('%d', now)
-
-local function isQueued(o, f)
-  local text = score(f)
-  local score = tonumber(text)
-  redis.call('ZADD', queue(o, f.lane), text, f.name)
+local function isQueued(o, lane, name, text)
+  local members = queued[queue(o, lane)]
+  if not members then
+    members = {}
+    queued[queue(o, lane)] = members
+  end
+  members[#members + 1], members[#members + 2] = text, name
   local lanes = best[o.id]
   if not lanes then
     lanes = {}
     best[o.id] = lanes
   end
-  if not lanes[f.lane] or score < lanes[f.lane] then lanes[f.lane] = score end
+  local score = tonumber(text)
+  if not lanes[lane] or score < lanes[lane] then lanes[lane] = score end
 end
 
-local function run(o, f, token)
-  f.state, f.node, f.token = 'r', node, token
-  o.r = o.r + 1
-  changed[o.id] = true
-end
+local nowText = string.format('%d', now)
+local scores = {}
+for class = 0, 3 do scores[class] = string.format('%d', now - class * CLASS) end
 
-for i = 3 + count, #ARGV, 2 do
+for i = first, #ARGV, 2 do
   local name = string.sub(ARGV[i], 1, 32)
   local index, kind, class, age, token = string.match(ARGV[i], '^(%d+) (%a) (%d) (%d+) (%d+)$', 34)
   class = tonumber(class)
+  if token ~= '0' then token = padded(token) end
   local lane = kind == 'p' and '/' .. node or kind == 'c' and '/' .. node .. '!' or '/'
-  local f = read(name)
+  local found = texts[(i - first) / 2 + 1]
+  if seen[name] then
+    flush()
+    found = redis.call('GET', key('f', name))
+  end
+  seen[name] = true
+  local f = parse(name, found)
   local reply
   if f and f.state == 'd' then
     if token == '0' and f.arrival >= now - age then reply = 'd' .. record(f) end
@@ -64,20 +84,19 @@ for i = 3 + count, #ARGV, 2 do
     -- The flight ended after the want had begun.
   elseif not f then
     local o = origin(ids[tonumber(index)])
-    f = {
-      name = name, state = 'q', o = o.id, lane = lane, class = class, arrival = nowText, node = '-', token = '0',
-      wants = kind == 'h' and '' or node .. ',', text = ARGV[i + 1], from = 1,
-    }
+    local wants = kind == 'h' and '\n' or node .. ',\n'
     added[#added + 1] = name
     if token ~= '0' then
-      run(o, f, token)
+      o.r = o.r + 1
+      changed[o.id] = true
+      set(name, 'r ' .. o.id .. ' ' .. class .. ' ' .. nowText .. ' ' .. node .. ' ' .. token .. ' ' .. lane .. ' ' .. wants .. ARGV[i + 1])
       reply = 'o'
     else
       if addLane(o, lane) then touched[o.id] = true end
-      isQueued(o, f)
+      isQueued(o, lane, name, scores[class])
+      set(name, 'q ' .. o.id .. ' ' .. class .. ' ' .. nowText .. ' ' .. NONE .. ' ' .. lane .. ' ' .. wants .. ARGV[i + 1])
       reply = 'q'
     end
-    write(f)
   else
     local isChanged = false
     if kind ~= 'h' and not isIn(f.wants, node) then
@@ -101,7 +120,9 @@ for i = 3 + count, #ARGV, 2 do
       reply = f.state
     elseif f.state == 'q' then
       redis.call('ZREM', queue(o, f.lane), name)
-      run(o, f, token)
+      f.state, f.node, f.token = 'r', node, token
+      o.r = o.r + 1
+      changed[o.id] = true
       added[#added + 1] = name
       isChanged = true
       reply = 'o'
@@ -119,13 +140,14 @@ for i = 3 + count, #ARGV, 2 do
     if class > f.class then
       f.class = class
       isChanged = true
-      if f.state == 'q' then isQueued(o, f) end
+      if f.state == 'q' then isQueued(o, f.lane, name, score(f)) end
     end
-    if isChanged then write(f) end
+    if isChanged then set(name, text(f)) end
   end
   replies[#replies + 1] = reply
 end
 
+flush()
 if #added > 0 then redis.call('SADD', key('n', node), unpack(added)) end
 for id, lanes in pairs(best) do
   local o = origins[id]
@@ -136,7 +158,7 @@ for id, lanes in pairs(best) do
         local name, member = ready(o, lane)
         redis.call('ZADD', name, 'LT', string.format('%d', score), member)
       elseif at then
-        redis.call('ZADD', P .. 'paused', 'LT', at, id)
+        redis.call('ZADD', P .. 'paused', 'LT', string.format('%d', at), id)
       end
     end
   end

@@ -91,8 +91,8 @@ import Testing
 
     /// The rules that docs/decisions/200-engine.md lists.
     private static let rules = """
-        ~{test}* &{test}* -@all +eval +evalsha +script|load +info +ping +subscribe +publish +time +get +set +del \
-        +exists +zadd +zrem +zrange +zrangebyscore +zremrangebyrank +zscore +zcount +sadd +srem +spop
+        ~{test}* &{test}* -@all +eval +evalsha +script|load +info +ping +subscribe +publish +time +get +set +mget \
+        +mset +del +exists +zadd +zrem +zrange +zrangebyscore +zremrangebyrank +zscore +zcount +sadd +srem +spop
         """
 
     @Test func `a user with the documented rules suffices`() throws {
@@ -113,7 +113,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("+evalsha", "evalsha"), ("+subscribe", "subscribe"), ("&{test}*", "channels"), ("+script|load", "script|load"),
+        ("+evalsha", "evalsha"), ("+zadd", "scripts"), ("+subscribe", "subscribe"), ("&{test}*", "channels"),
+        ("+script|load", "script|load"),
     ])
     func `a missing permission is named`(rule: String, subject: String) throws {
         let rules = Self.rules.replacing(rule, with: "")

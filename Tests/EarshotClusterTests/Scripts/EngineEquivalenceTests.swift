@@ -160,7 +160,7 @@ import Testing
                 try pair.pass(microseconds: [1, 900, 20_000, 450_000, 1_700_000].randomElement(using: &generator) ?? 1)
             }
         }
-        #expect(starts > 40)
+        #expect(starts > 20)
     }
 
     private let origins = [
