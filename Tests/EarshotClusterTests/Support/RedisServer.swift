@@ -10,7 +10,7 @@ final class RedisServer {
     let folder: String
     let port: UInt16
     private let child: ChildProcess
-    /// The server's shell ends it at the end of this pipe.
+    /// The server's shell ends it when this socket is closed.
     private let lifeline: Int32
     private let output: Int32
     private(set) var pid: Int32 = 0
@@ -36,18 +36,20 @@ final class RedisServer {
         unsafe fputs(lines.joined(separator: "\n") + "\n", stream)
         unsafe fclose(stream)
 
-        let (input, lifeline) = try Self.pipe()
-        let (output, writer) = try Self.pipe()
+        // Both are closed in children of other tests from the start, as pipe(2) in Swift is not.
+        let (lifeline, input) = try LineChannel.makePair()
+        let (output, writer) = try LineChannel.makePair()
         self.lifeline = lifeline
         self.output = output
         let program = isSentinel ? "redis-sentinel" : "redis-server"
         child = try ChildProcess.spawn(
-            "/bin/sh", ["sh", "-c", "\(program) \(file) & echo pid $!; cat >/dev/null; kill -9 $!"],
+            "/bin/sh", ["sh", "-c", "\(program) \(file) & echo pid $!; cat >/dev/null; kill -9 $! 2>/dev/null"],
             streams: ChildProcess.Streams(input: input, output: writer))
         close(input)
         close(writer)
         var text = ""
-        while !text.contains(isSentinel ? "+monitor" : "eady to accept connections") {
+        // The shell and the server write in any order.
+        while !text.contains(isSentinel ? "+monitor" : "eady to accept connections") || !text.contains("pid ") {
             var entry = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
             var bytes = [UInt8](repeating: 0, count: 4_096)
             guard unsafe poll(&entry, 1, 10_000) == 1, case let count = unsafe read(output, &bytes, bytes.count),
@@ -69,7 +71,10 @@ final class RedisServer {
         _ = unsafe rmdir(folder)
     }
 
-    func send(_ signal: Int32) { kill(pid, signal) }
+    /// Sends a signal to the server; none to one that did not start, since 0 is this process's group.
+    func send(_ signal: Int32) {
+        if pid > 1 { kill(pid, signal) }
+    }
 
     static var temporaryFolder: String { unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/tmp" }
 
@@ -79,12 +84,5 @@ final class RedisServer {
         let listeners = try (0..<count).map { _ in try TCPSocket.listen(address, port: 0, backlog: 1) }
         defer { for listener in listeners { close(listener.descriptor) } }
         return listeners.map(\.port)
-    }
-
-    private static func pipe() throws -> (reader: Int32, writer: Int32) {
-        var ends: [Int32] = [-1, -1]
-        guard unsafe Glibc.pipe(&ends) == 0 else { throw Failure(description: "pipe: \(errno)") }
-        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        return (ends[0], ends[1])
     }
 }
