@@ -35,6 +35,15 @@ struct RedirectTextTests {
             ])
     }
 
+    @Test func `a list that cannot be written again is malformed`() throws {
+        let most = WireLimits.redirectsBytes - 4
+        #expect(try read("302 " + String(repeating: "x", count: most)).count == 1)
+        #expect(throws: WireError.self) { try read("302 " + String(repeating: "x", count: most + 1)) }
+        // Each of these bytes becomes a character of three.
+        let bytes = Array("302 ".utf8) + [UInt8](repeating: 0xff, count: most / 2)
+        #expect(throws: WireError.self) { try [Terminal.Redirect](HeadText(bytes: bytes[...])) }
+    }
+
     @Test(arguments: ["302", "200 http://a/", "x http://a/", "302 http://a/ 302", "400 -"])
     func `other texts are malformed`(text: String) {
         #expect(throws: WireError.self) { try read(text) }

@@ -20,7 +20,12 @@ extension [Terminal.Redirect] {
     /// Reads pairs of status and URL.
     init(_ text: HeadText) throws(WireError) {
         self = []
-        var words = text.string.split(separator: " ")[...]
+        // Bytes that are not UTF-8 become longer. The list could otherwise not be written again.
+        let string = text.string
+        guard string.utf8.count <= WireLimits.redirectsBytes else {
+            throw WireError(.badMessage, "redirects must have at most \(WireLimits.redirectsBytes) bytes")
+        }
+        var words = string.split(separator: " ")[...]
         while let status = words.popFirst() {
             guard let number = Int(status), (300...399).contains(number), let url = words.popFirst() else {
                 throw WireError(.badMessage, "redirects must be pairs of a status and a URL")
