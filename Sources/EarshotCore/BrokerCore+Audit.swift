@@ -22,6 +22,7 @@ extension BrokerCore {
         faults += queue.checkInvariants()
         faults += auditQuotas()
         faults += auditPulls()
+        faults += auditCluster()
         return faults
     }
 
@@ -153,7 +154,7 @@ extension BrokerCore {
             let flight = flights[number]
             let name = flights.name(of: number)
             check(
-                flight.isAwaited || flight.isRevalidation || flights.deferrals[number] != nil,
+                flight.isWanted || flights.deferrals[number] != nil,
                 "4: flight \(flight.id) has no interest")
             check(
                 !flight.isRevalidation || flight.phase != .queued || flight.isSuspect || revalidations.contains(name),
@@ -166,7 +167,8 @@ extension BrokerCore {
             }
             if flight.isAlone {
                 let count = flight.interests.count + flight.parents.count
-                check(count == 1, "3: \(count) share flight \(flight.id), which is to be alone")
+                check(
+                    count == (flight.isHosted ? 0 : 1), "3: \(count) share flight \(flight.id), which is to be alone")
             }
             if case .running(let worker) = flight.phase {
                 check(
@@ -369,7 +371,7 @@ extension BrokerCore {
         for number in governor.origins.indices {
             let origin = governor.origins[number]
             var fresh = origin
-            fresh.set(limits.origins.terms(for: origin))
+            fresh.set(terms(for: origin))
             check(
                 origin.limit == fresh.limit && origin.spacingMilliseconds == fresh.spacingMilliseconds
                     && origin.allowsHTTP2 == fresh.allowsHTTP2 && origin.rate == fresh.rate,

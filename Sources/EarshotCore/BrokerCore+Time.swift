@@ -7,6 +7,7 @@ extension BrokerCore {
     /// Handles due timers, at most `CoreLimits.timersPerPass`. The others stay due, as `nextTimer` shows.
     public mutating func timePassed(now: Tick) {
         clock = now
+        if cluster != nil { clusterTimePassed(now: now) }
         var budget = max(limits.timersPerPass, 1)
         while budget > 0, let timer = timers.min, timer.at <= now {
             budget -= 1

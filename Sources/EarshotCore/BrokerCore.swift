@@ -96,6 +96,8 @@ public struct BrokerCore {
     var durables: DurableBook
     /// Use of the bus by each principal, and its quotas.
     var quotas: QuotaBook
+    /// State of a node of a cluster; nil for a broker on its own.
+    var cluster: Indirect<ClusterState>?
 
     /// - Parameters:
     ///   - workerLimits: limits sent to each worker, with the identity of this broker.
@@ -133,14 +135,20 @@ public struct BrokerCore {
     }
 
     /// Time at which `timePassed` must be called next; nil for never.
-    public var nextTimer: Tick? { isBehind || isPurging || pulls.isBehind ? Tick(nanoseconds: .min) : timers.min?.at }
+    public var nextTimer: Tick? {
+        if isBehind || isPurging || pulls.isBehind { return Tick(nanoseconds: .min) }
+        guard cluster != nil else { return timers.min?.at }
+        return [timers.min?.at, clusterDeadline].compactMap(\.self).min()
+    }
 
     /// Runs a query in place. For a call of a non-mutating method of a core that an object holds, the compiler first
     /// copies the references to all tables. With three queries per request that was a tenth of the broker's time.
     public mutating func lend<Answer>(_ ask: (borrowing BrokerCore) -> Answer) -> Answer { ask(self) }
 
     /// Whether a draining broker has nothing left to do: no attempt runs, and clients have acknowledged all terminals.
-    public var isDrained: Bool { runningAttempts == 0 && awaitedDeliveries == 0 }
+    public var isDrained: Bool {
+        runningAttempts == 0 && awaitedDeliveries == 0 && (cluster?.value.charges.isEmpty ?? true)
+    }
 
     /// Number of attempts that run or are being cancelled, without orphans.
     var runningAttempts: Int { workers.runningAttempts }

@@ -1,4 +1,5 @@
 internal import EarshotCache
+internal import EarshotCluster
 internal import EarshotCore
 internal import EarshotDurable
 internal import EarshotHTTP
@@ -68,6 +69,10 @@ public final class BrokerProcess {
     private(set) var logsAccess = false
     /// Nil without a supervisor.
     private(set) var supervisor: SupervisorLink?
+    /// Connection to the engine of the cluster; nil for a broker on its own.
+    let engine: EngineClient?
+    /// Latest logged reason for which this node is no member.
+    var loggedFault: EngineFault?
     /// Lock of the runtime folder.
     var lock: LockFile
     /// Nil until the broker serves, and after it begins to drain.
@@ -146,6 +151,11 @@ public final class BrokerProcess {
         facilities.publicSuffixes = .installed
         core = BrokerCore(
             workerLimits: workerLimits, secret: options.secret, facilities: facilities, seed: Self.randomNumber())
+        if let cluster = options.cluster {
+            engine = Self.join(cluster, core: &core, loop: loop)
+        } else {
+            engine = nil
+        }
         core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         applyLogSettings()
         try applyUsers()
@@ -180,6 +190,7 @@ public final class BrokerProcess {
 
     /// Starts to serve. All work happens while the loop runs.
     func start() {
+        engine?.start()
         _ = loop.addHook { [unowned self] in pass() }
         logger.info("serving", metadata: ["instance": "\(core.instance)", "runtime": "\(options.runtimeFolder)"])
         sayReady()
@@ -187,6 +198,7 @@ public final class BrokerProcess {
 
     /// Completes all writes of the cache and the durable requests.
     func finish() {
+        engine?.stop()
         cache?.finish()
         durable?.finish()
     }
@@ -206,8 +218,10 @@ public final class BrokerProcess {
             late.remove(client)
             core.clientWritable(client)
         }
+        takeEngineEvents(now: now)
         core.timePassed(now: now)
         core.dispatch(now: now) { bus.hasUnread($0.rawValue) }
+        callEngine(now: now)
         carryOut()
         work.flush()
         bus.flush()
@@ -450,7 +464,7 @@ public final class BrokerProcess {
         return path
     }
 
-    private static func randomNumber() -> UInt64 {
+    static func randomNumber() -> UInt64 {
         Secret.randomBytes(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 }

@@ -41,7 +41,7 @@ extension BrokerCore {
         switch flights[adopter].phase {
         case .queued, .backingOff: _ = adopts(adopter)
         // A flight in `asking` waits for the cache's answer, and one in `following` has its response.
-        case .asking, .running, .following, .ended: break
+        case .asking, .claiming, .running, .following, .ended: break
         }
     }
 
@@ -107,6 +107,12 @@ extension BrokerCore {
     @inline(__always)
     func identity(of flight: Handle<Flight>) -> FlightIdentity? {
         guard let identify = facilities.identify, !flights[flight].isAlone else { return nil }
+        return identify(identityBytes(of: flight))
+    }
+
+    /// Bytes of the flight's key and of all fields sent to the server.
+    @inline(__always)
+    func identityBytes(of flight: Handle<Flight>) -> [UInt8] {
         let url = flights[flight].url.description
         let variant = flights[flight].variant
         var bytes: [UInt8] = []
@@ -115,7 +121,7 @@ extension BrokerCore {
         Self.append(url, to: &bytes)
         Self.append(variant, to: &bytes)
         bytes += jobFields(of: flight).bytes
-        return identify(bytes)
+        return bytes
     }
 
     /// Appends a text preceded by its length, so that different lists of texts never have the same bytes.
@@ -137,6 +143,7 @@ extension BrokerCore {
         guard let (worker, attempt) = adoption.seek(identity, for: flights.name(of: flight)) else { return false }
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         delete(parts.take(flight))
+        if cluster != nil { clusterStarts(flight, now: clock) }
         governor.probeStarted(flights[flight].scope, flights[flight].id)
         flights.enter(.running(worker: worker), flight)
         flights[flight].attempts += 1

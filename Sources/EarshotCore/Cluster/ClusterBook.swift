@@ -1,31 +1,35 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// Flights of this node that the engine coordinates, and attempts that this node runs for others.
-///
-/// A claim is one local flight that is about to start:
+/// Claims: flights of this node that the engine of the cluster coordinates.
 ///
 /// ```
-///             claim             asserted             granted
-///  (absent) ────────→ waiting ⇄──────────→ wanted ────────────→ running
-///     ↑                │   (engine lost)    │                  ↑      │ another attempt has the flight
-///     │                │ no engine          │             held │      ↓
-///     │                ↓                    │                  │   overtaken
-///     │           uncoordinated ────────────┼──────────────────┴──────↑
-///     │                │                    │                         │
-///     └────────────────┴────────────────────┴─────────────────────────┘
-///        attempt ended, result from another node, or withdrawn
+///             claim             asserted            granted
+///  (absent) ────────→ waiting ⇄──────────→ wanted ───────────→ running
+///     ↑ │              │   (engine lost)    │                 ↑  │  ↑
+///     │ │              │ returned           │ result,    held │  │  │ granted
+///     │ │              ↓                    ↓ withdrawn       │  ↓  │ again
+///     │ │          (absent)             (absent)              │ overtaken
+///     │ │  began without the engine                           │  ↑
+///     │ ├───────────────────────────────────→ uncoordinated ──┴──┘
+///     │ └── hosted ──────────────────────────────────────────→ running
+///     └─────────────────────────────────── attempt ended: running, uncoordinated, overtaken
 /// ```
 ///
-/// All transitions go through `enter`. An attempt that runs for other nodes is *hosted*. So is one whose local flight was
-/// withdrawn while others may want it.
+/// `enter` makes all transitions. A claim is *hosted* while its attempt also serves other nodes. The engine may grant this
+/// node a flight that only others want; its claim is hosted from the start.
+///
+/// A cancelled attempt leaves its claim. The engine counts it until its worker has confirmed the end.
 ///
 /// The book sends nothing: functions return effects for the composing core, and `takeCalls` the calls of a pass.
 struct ClusterBook {
     /// Bounds and times of the book.
     struct Limits: Equatable {
-        /// Claims that may wait, for each slot of this node. The local queue keeps the others, and their order.
+        /// Open claims for each slot of this node. The local queue keeps the others, and their order.
         var claimsPerSlot = 4
+        /// Open claims for each slot while this node has free slots, so that claims of full origins do not hold back
+        /// others.
+        var mostClaimsPerSlot = 64
         var assertionMilliseconds = EngineLimits.assertionMilliseconds
         var patienceMilliseconds = EngineLimits.patienceMilliseconds
     }
@@ -34,12 +38,12 @@ struct ClusterBook {
     enum Phase: Equatable {
         /// The engine does not know it, because this node is not a member.
         case waiting
-        /// The engine knows it, and asserts of this node repeat it.
+        /// The engine knows it, and this node asserts it again and again.
         case wanted
         /// This node runs it, and has the flight.
         case running(FencingToken)
-        /// This node runs it without the engine.
-        case uncoordinated
+        /// This node runs it, and the engine has not confirmed it. The token is random.
+        case uncoordinated(FencingToken)
         /// This node runs it for its own clients. Another attempt has the flight.
         case overtaken
     }
@@ -47,32 +51,44 @@ struct ClusterBook {
     struct Claim {
         var want: EngineWant
         fileprivate(set) var phase: Phase
+        /// Time from which a result answers this claim.
         let since: Tick
-        /// Time of the next assertion while it is wanted.
+        /// Whether the engine may have a want of this node.
+        fileprivate(set) var isRecorded: Bool
+        /// Whether the attempt serves other nodes as well.
+        fileprivate(set) var isHosted: Bool
+        /// Maximum body size for other nodes; nil for none.
+        fileprivate(set) var hostedBytes: Int?
+        /// Time of the next assertion.
         fileprivate(set) var nextAssertion: Tick
-    }
 
-    /// Attempt for other nodes.
-    struct HostedAttempt: Equatable {
-        let token: FencingToken
-        let priority: PriorityClass
-        let record: [UInt8]
-        /// Origin, once the core has found it. An attempt without one is not asserted after a loss.
-        var origin: EngineOrigin?
-        /// Whether it is being cancelled, so that its end has no result.
-        var isAborting = false
-        /// Whether another attempt has the flight.
-        var isOvertaken = false
+        /// Whether the claim is part of the window.
+        var isOpen: Bool { phase == .waiting || phase == .wanted }
+
+        /// Token of an attempt that may have the flight.
+        var token: FencingToken? {
+            switch phase {
+            case .running(let token), .uncoordinated(let token): token
+            case .waiting, .wanted, .overtaken: nil
+            }
+        }
     }
 
     private enum Membership: Equatable {
         /// Not a member since then.
         case away(since: Tick)
-        case member
+        /// Member since then. An earlier absence ends only after a membership that lasts.
+        case member(since: Tick, awaySince: Tick)
     }
 
-    /// Token of attempts that began without the engine, below all tokens of the engine.
-    static let uncoordinatedToken = FencingToken(1)
+    /// Cancelled attempt that the engine counts.
+    private struct Ending {
+        let key: ClusterKey
+        let token: FencingToken
+    }
+
+    /// Duration after which a membership counts as lasting: several heartbeats, in which a broken engine shows.
+    private static let lastingMilliseconds = 5_000
 
     let limits: Limits
     /// Slots of this node.
@@ -83,14 +99,13 @@ struct ClusterBook {
     private(set) var members = 1
     private(set) var claims: [LocalFlight: Claim] = [:]
     private var flights: [ClusterKey: LocalFlight] = [:]
-    private(set) var hosted: [ClusterKey: HostedAttempt] = [:]
+    private var endings: [AttemptID: Ending] = [:]
     /// Number of claims that wait or are wanted.
     private(set) var openClaims = 0
     /// Ends that the engine did not accept.
     private(set) var staleEnds = 0
     private var assertions = Deque<(flight: LocalFlight, due: Tick)>()
     private var fresh: [LocalFlight] = []
-    private var held: [EngineWant] = []
     private var unwants: [ClusterKey] = []
     private var refusals: [EngineRefusal] = []
     private var completions: [EngineCompletion] = []
@@ -103,13 +118,17 @@ struct ClusterBook {
 
     // MARK: Queries
 
-    var isMember: Bool { membership == .member }
+    var isMember: Bool { if case .member = membership { true } else { false } }
 
-    /// Whether another claim may wait. Without the engine claims do not wait.
-    var hasRoom: Bool { isUncoordinated || openClaims < slots * limits.claimsPerSlot }
+    /// Whether another claim may wait.
+    ///
+    /// - Parameter freeSlots: slots of this node without an attempt.
+    func hasRoom(freeSlots: Int) -> Bool {
+        openClaims < slots * (freeSlots > 0 ? limits.mostClaimsPerSlot : limits.claimsPerSlot)
+    }
 
-    /// Limit of an origin that this node applies itself: nil while the engine applies the limit of the cluster.
-    func localLimit(of limit: Int) -> Int? { isMember ? nil : max(1, limit / members) }
+    /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
+    func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members) : limit }
 
     /// Earliest time at which `timePassed` or `takeCalls` has work; nil for none.
     var deadline: Tick? {
@@ -120,19 +139,33 @@ struct ClusterBook {
         }
     }
 
+    func flight(of key: ClusterKey) -> LocalFlight? { flights[key] }
+
     // MARK: Claims
 
     /// Adds a flight that is about to start.
     ///
-    /// - Precondition: `hasRoom`; the flight has no claim, and no other claim has its key.
-    mutating func claim(_ flight: LocalFlight, _ want: EngineWant, now: Tick) -> [ClusterEffect] {
-        precondition(claims[flight] == nil && flights[want.key] == nil, "\(flight) is claimed twice")
-        enter(.waiting, flight, Claim(want: want, phase: .waiting, since: now, nextAssertion: now))
-        if isMember {
-            assert(flight)
-            return []
-        }
-        return isUncoordinated ? start(flight) : []
+    /// - Precondition: the flight has no claim, and no other claim has its key.
+    mutating func claim(_ flight: LocalFlight, _ want: EngineWant, since: Tick, now: Tick) {
+        add(flight, want, .waiting, since: since, isRecorded: true, isHosted: false, now: now)
+        if isMember { assert(flight) }
+    }
+
+    /// Adds a flight whose attempt began without the engine: in the mode without it, or under an earlier broker.
+    ///
+    /// - Parameter token: a random number, so that attempts of two nodes differ.
+    mutating func began(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, now: Tick) {
+        add(flight, want, .uncoordinated(token), since: now, isRecorded: true, isHosted: false, now: now)
+        if isMember { fresh.append(flight) }
+    }
+
+    /// Adds a flight that the engine granted for other nodes.
+    ///
+    /// - Parameter maxBytes: maximum body size for those nodes; nil for none.
+    mutating func host(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, maxBytes: Int?, now: Tick) {
+        add(flight, want, .running(token), since: now, isRecorded: false, isHosted: true, now: now)
+        claims[flight]?.hostedBytes = maxBytes
+        schedule(flight, now: now)
     }
 
     /// Raises the class of a claim that waits.
@@ -142,77 +175,73 @@ struct ClusterBook {
         if claim.phase == .wanted, isMember { fresh.append(flight) }
     }
 
-    /// What becomes of the attempt of a flight that was withdrawn.
+    /// What becomes of the attempt of a flight without local requests.
     enum Withdrawal: Equatable {
-        /// No attempt runs here.
-        case nothing
-        /// The core cancels the attempt, and reports its end with `hostedEnded`.
-        case cancel(FencingToken?)
-        /// The attempt goes on for other nodes as a hosted one, unless the engine reports that none wants it.
-        case host(FencingToken)
+        /// It ends. If it runs, `cancelled` follows.
+        case end
+        /// It goes on for other nodes, unless the engine reports that none wants it.
+        case host
     }
 
-    /// Removes a claim whose flight has no interest left.
+    /// Withdraws this node's want of a flight that has no request left.
     mutating func withdraw(_ flight: LocalFlight) -> Withdrawal {
-        guard let claim = claims[flight] else { return .nothing }
-        enter(nil, flight, claim)
+        guard let claim = claims[flight] else { return .end }
+        guard claim.token != nil, claim.want.lane == .shared, claim.isRecorded, isMember else { return .end }
         withdrawWant(claim.want.key)
-        switch claim.phase {
-        case .waiting, .wanted: return .nothing
-        case .overtaken: return .cancel(nil)
-        // The engine may hold the flight for this attempt, if its assertion has no answer yet.
-        case .uncoordinated: return host(claim, Self.uncoordinatedToken, isAborting: true)
-        case .running(let token): return host(claim, token, isAborting: claim.want.lane != .shared)
-        }
+        claims[flight]?.isRecorded = false
+        claims[flight]?.isHosted = true
+        return .host
     }
 
-    private mutating func host(_ claim: Claim, _ token: FencingToken, isAborting: Bool) -> Withdrawal {
-        // Without a membership nothing is known of other nodes, and the engine returns the attempt by itself.
-        guard isMember else { return .cancel(nil) }
-        hosted[claim.want.key] = HostedAttempt(
-            token: token, priority: claim.want.priority, record: claim.want.record, origin: claim.want.origin,
-            isAborting: isAborting)
-        return isAborting ? .cancel(token) : .host(token)
-    }
-
-    /// Ends the attempt of a claim.
-    mutating func ended(_ flight: LocalFlight, _ outcome: EngineCompletion.Outcome, isAnswered: Bool) {
+    /// Removes the claim of a flight whose attempt is being cancelled. The engine counts the attempt until
+    /// `attemptEnded`.
+    mutating func cancelled(_ flight: LocalFlight, _ attempt: AttemptID) {
         guard let claim = claims[flight] else { return }
-        enter(nil, flight, claim)
-        let key = claim.want.key
-        switch claim.phase {
-        case .running(let token): complete(key, token, outcome, isAnswered, isWanting: true)
-        // The assertion may have no answer yet, so that the attempt may have the flight.
-        case .uncoordinated: complete(key, Self.uncoordinatedToken, outcome, isAnswered, isWanting: true)
-        case .overtaken: withdrawWant(key)
-        case .waiting, .wanted: preconditionFailure("\(flight) ended before it started, \(claim.phase)")
-        }
+        enter(nil, flight)
+        if claim.isRecorded { withdrawWant(claim.want.key) }
+        if let token = claim.token, isMember { endings[attempt] = Ending(key: claim.want.key, token: token) }
     }
 
-    // MARK: Attempts for other nodes
+    /// Handles the confirmed end of a cancelled attempt. Ignores other attempts.
+    mutating func attemptEnded(_ attempt: AttemptID) {
+        guard !endings.isEmpty, let ending = endings.removeValue(forKey: attempt) else { return }
+        complete(ending.key, ending.token, .released, isAnswered: false)
+    }
 
-    /// Sets the origin of a hosted attempt, which the core has found in its record.
-    mutating func setOrigin(_ origin: EngineOrigin, of key: ClusterKey) { hosted[key]?.origin = origin }
+    /// Removes a claim whose flight ends without an attempt of this node, or whose attempt never ran.
+    mutating func drop(_ flight: LocalFlight) {
+        guard let claim = claims[flight] else { return }
+        enter(nil, flight)
+        if claim.isRecorded { withdrawWant(claim.want.key) }
+        if let token = claim.token { complete(claim.want.key, token, .released, isAnswered: false) }
+    }
 
-    /// Ends a hosted attempt. One that was cancelled, or could not start, is released.
-    mutating func hostedEnded(
-        _ key: ClusterKey, _ token: FencingToken, _ outcome: EngineCompletion.Outcome, isAnswered: Bool
-    ) {
-        guard let attempt = hosted[key], attempt.token == token else { return }
-        hosted[key] = nil
-        guard !attempt.isOvertaken else { return }
-        complete(key, attempt.token, attempt.isAborting ? .released : outcome, isAnswered, isWanting: false)
+    /// Ends the attempt of a claim with a result.
+    ///
+    /// - Parameter isAnswered: whether the origin answered without refusing.
+    mutating func ended(_ flight: LocalFlight, _ result: [UInt8], isAnswered: Bool) {
+        guard let claim = claims[flight] else { return }
+        enter(nil, flight)
+        if let token = claim.token {
+            complete(claim.want.key, token, .result(result), isAnswered: isAnswered)
+        } else if claim.isRecorded {
+            withdrawWant(claim.want.key)
+        }
     }
 
     private mutating func complete(
-        _ key: ClusterKey, _ token: FencingToken, _ outcome: EngineCompletion.Outcome, _ isAnswered: Bool,
-        isWanting: Bool
+        _ key: ClusterKey, _ token: FencingToken, _ outcome: EngineCompletion.Outcome, isAnswered: Bool
     ) {
         guard isMember else { return }
-        // Before the end, so that the engine does not queue the flight for this node again.
-        if isWanting, outcome == .released { withdrawWant(key) }
         completions.append(EngineCompletion(key: key, token: token, outcome: outcome, isAnswered: isAnswered))
         taking.isDue = true
+    }
+
+    /// Returns a grant for a flight that this node cannot run.
+    mutating func release(_ key: ClusterKey, _ token: FencingToken) {
+        // A want of an ended claim must not bring the flight back at once.
+        if flights[key] == nil { withdrawWant(key) }
+        complete(key, token, .released, isAnswered: false)
     }
 
     /// Reports that an origin refused a request without credentials.
@@ -225,16 +254,18 @@ struct ClusterBook {
     mutating func received(_ event: EngineEvent, now: Tick) -> [ClusterEffect] {
         switch event {
         case .joined(_, let count): return joined(count, now: now)
-        case .left: return left(now: now)
+        case .left:
+            left(now: now)
+            return []
         case .members(let count):
             members = max(1, count)
             return []
         case .warning: return []
-        case .wanted(let answers): return isMember ? answers.flatMap { answered($0) } : []
+        case .wanted(let answers): return isMember ? answers.flatMap { answered($0, now: now) } : []
         case .granted(let grants, let opens):
             guard isMember else { return [] }
             taking.answered(grants.count, opens: opens, now: now, pause: limits.assertionMilliseconds)
-            return grants.flatMap { granted($0) }
+            return grants.compactMap { granted($0, now: now) }
         case .ended(let answers):
             staleEnds += answers.count { !$0.isCurrent }
             return []
@@ -243,112 +274,112 @@ struct ClusterBook {
             taking.isDue = true
             return []
         case .result(let key, let result): return isMember ? resulted(key, result) : []
-        case .aborted(let key, let token):
-            guard let attempt = hosted[key], attempt.token == token, !attempt.isAborting else { return [] }
-            hosted[key]?.isAborting = true
-            return [.abort(key, token)]
+        case .aborted(let key, let token): return aborted(key, token)
         }
     }
 
+    /// Begins the mode without the engine after a long absence. Waiting claims return to the local queue.
     mutating func timePassed(now: Tick) -> [ClusterEffect] {
         guard case .away(let since) = membership, !isUncoordinated,
             since.advanced(byMilliseconds: limits.patienceMilliseconds) <= now
         else { return [] }
         isUncoordinated = true
-        let waiting = claims.keys.filter { claims[$0]?.phase == .waiting }.sorted { $0.id < $1.id }
-        return [.mode(isCoordinated: false, members: members)] + waiting.flatMap { start($0) }
+        var effects: [ClusterEffect] = [.mode(isCoordinated: false)]
+        for flight in inOrder where claims[flight]?.phase == .waiting {
+            enter(nil, flight)
+            effects.append(.requeue(flight))
+        }
+        return effects
     }
+
+    /// Claims in the order of their flights, so that each run is the same.
+    private var inOrder: [LocalFlight] { claims.keys.sorted { $0.id < $1.id } }
 
     private mutating func joined(_ count: Int, now: Tick) -> [ClusterEffect] {
         clearCalls()
-        membership = .member
+        let awaySince = if case .away(let since) = membership { since } else { now }
+        membership = .member(since: now, awaySince: awaySince)
         members = max(1, count)
         let wasUncoordinated = isUncoordinated
         isUncoordinated = false
         taking.isDue = true
-        // In the order of their IDs, so that each run is the same.
-        for flight in claims.keys.sorted(by: { $0.id < $1.id }) {
+        for flight in inOrder {
             guard let claim = claims[flight] else { continue }
             switch claim.phase {
             case .waiting: assert(flight)
             case .wanted: preconditionFailure("\(flight) was wanted without a membership")
-            case .running(let token): hold(claim.want, token, since: claim.since, now: now)
-            case .uncoordinated: hold(claim.want, Self.uncoordinatedToken, since: claim.since, now: now)
+            case .running, .uncoordinated: fresh.append(flight)
             case .overtaken: break
             }
         }
-        for (key, attempt) in hosted.sorted(by: { $0.key.description < $1.key.description }) {
-            guard let origin = attempt.origin, !attempt.isAborting, !attempt.isOvertaken else { continue }
-            let want = EngineWant(
-                key: key, origin: origin, lane: .shared, priority: attempt.priority, token: attempt.token,
-                isHosted: true, record: attempt.record)
-            held.append(want)
-        }
-        return wasUncoordinated ? [.mode(isCoordinated: true, members: members)] : []
+        return wasUncoordinated ? [.mode(isCoordinated: true)] : []
     }
 
-    private mutating func left(now: Tick) -> [ClusterEffect] {
-        guard isMember else { return [] }
+    private mutating func left(now: Tick) {
+        guard case .member(let since, let awaySince) = membership else { return }
         clearCalls()
-        membership = .away(since: now)
-        for flight in claims.keys.sorted(by: { $0.id < $1.id }) where claims[flight]?.phase == .wanted {
-            enter(.waiting, flight)
-        }
+        let isLasting = now.milliseconds(since: since) >= Self.lastingMilliseconds
+        membership = .away(since: isLasting ? now : awaySince)
+        for flight in inOrder where claims[flight]?.phase == .wanted { enter(.waiting, flight) }
         // The engine returns these when the lease expires, because they are not asserted again.
-        hosted = hosted.filter { !$0.value.isAborting }
-        return []
+        endings = [:]
     }
 
     private mutating func clearCalls() {
         assertions.removeAll()
         fresh = []
-        held = []
         unwants = []
         refusals = []
         completions = []
         taking = TakeState()
     }
 
-    private mutating func answered(_ answer: WantAnswer) -> [ClusterEffect] {
-        let flight = flights[answer.key]
+    private mutating func answered(_ answer: WantAnswer, now: Tick) -> [ClusterEffect] {
+        guard let flight = flights[answer.key], let claim = claims[flight] else { return [] }
         switch answer.state {
         case .queued, .running: return []
         case .ended(let result): return resulted(answer.key, result)
         case .held:
-            if let flight, claims[flight]?.phase == .uncoordinated { enter(.running(Self.uncoordinatedToken), flight) }
+            if case .uncoordinated(let token) = claim.phase { enter(.running(token), flight) }
             return []
         case .stale:
-            if let flight, let phase = claims[flight]?.phase, phase.isStarted { enter(.overtaken, flight) }
-            hosted[answer.key]?.isOvertaken = true
-            return []
+            guard claim.token != nil else { return [] }
+            enter(.overtaken, flight)
+            return endHosting(flight)
         }
     }
 
-    private mutating func granted(_ grant: EngineGrant) -> [ClusterEffect] {
-        if let flight = flights[grant.key], claims[flight]?.phase == .wanted {
+    private mutating func granted(_ grant: EngineGrant, now: Tick) -> ClusterEffect? {
+        if let flight = flights[grant.key], let claim = claims[flight] {
+            if grant.record != nil { claims[flight]?.isHosted = true }
+            // An attempt that runs already serves the flight.
             enter(.running(grant.token), flight)
-            return [.start(flight)]
+            schedule(flight, now: now)
+            return claim.isOpen ? .start(flight) : .hosting(flight)
         }
-        guard let record = grant.record, flights[grant.key] == nil, hosted[grant.key] == nil else {
+        guard let record = grant.record else {
             // Withdrawn while the answer was on its way.
-            completions.append(
-                EngineCompletion(key: grant.key, token: grant.token, outcome: .released, isAnswered: false))
-            return []
+            release(grant.key, grant.token)
+            return nil
         }
-        hosted[grant.key] = HostedAttempt(
-            token: grant.token, priority: grant.priority, record: record, origin: nil)
-        return [.host(grant.key, grant.token, record: record, grant.priority)]
+        return .host(grant.key, grant.token, record: record, grant.priority)
     }
 
     private mutating func resulted(_ key: ClusterKey, _ result: [UInt8]) -> [ClusterEffect] {
         guard let flight = flights[key], let claim = claims[flight], claim.phase == .wanted else { return [] }
-        enter(nil, flight, claim)
+        enter(nil, flight)
         return [.result(flight, result)]
     }
 
-    private mutating func start(_ flight: LocalFlight) -> [ClusterEffect] {
-        enter(.uncoordinated, flight)
-        return [.start(flight)]
+    private mutating func aborted(_ key: ClusterKey, _ token: FencingToken) -> [ClusterEffect] {
+        guard let flight = flights[key], claims[flight]?.token == token else { return [] }
+        return endHosting(flight)
+    }
+
+    private mutating func endHosting(_ flight: LocalFlight) -> [ClusterEffect] {
+        guard claims[flight]?.isHosted == true else { return [] }
+        claims[flight]?.isHosted = false
+        return [.abort(flight)]
     }
 
     // MARK: Calls
@@ -359,12 +390,13 @@ struct ClusterBook {
     mutating func takeCalls(freeSlots: Int, now: Tick) -> [EngineCall] {
         guard isMember else { return [] }
         var calls: [EngineCall] = []
+        // Before the ends, so that the engine does not queue a released flight for this node again.
         if !unwants.isEmpty { calls.append(.unwant(unwants)) }
         if !completions.isEmpty { calls.append(.done(completions)) }
         for refusal in refusals { calls.append(.cool(refusal)) }
         // The engine wakes a node only for flights that this one leaves.
         let mayLeaveWork = !fresh.isEmpty || !completions.isEmpty
-        let wants = held + dueWants(now: now)
+        let wants = dueWants(now: now)
         if !wants.isEmpty { calls.append(.want(wants)) }
         if let slots = taking.next(freeSlots: freeSlots, wakesOthers: mayLeaveWork, now: now) {
             calls.append(.take(slots: slots))
@@ -372,7 +404,6 @@ struct ClusterBook {
         unwants = []
         completions = []
         refusals = []
-        held = []
         return calls
     }
 
@@ -384,17 +415,26 @@ struct ClusterBook {
             if claims[first.flight]?.nextAssertion == first.due { due.append(first.flight) }
         }
         var wants: [EngineWant] = []
-        let next = now.advanced(byMilliseconds: limits.assertionMilliseconds)
         for flight in due {
-            guard var claim = claims[flight], claim.phase == .wanted else { continue }
-            claim.nextAssertion = next
-            claims[flight] = claim
-            assertions.append((flight, next))
+            guard let claim = claims[flight], claim.phase == .wanted || claim.token != nil else { continue }
+            schedule(flight, now: now)
             var want = claim.want
+            want.token = claim.token
+            want.isHosted = !claim.isRecorded
             want.ageMilliseconds = now.milliseconds(since: claim.since)
             wants.append(want)
         }
         return wants
+    }
+
+    /// Sets the time of the next assertion. An attempt that only this node wants is not asserted: its node's lease covers
+    /// it, and nobody else can withdraw it.
+    private mutating func schedule(_ flight: LocalFlight, now: Tick) {
+        guard let claim = claims[flight], claim.phase == .wanted || claim.want.lane == .shared else { return }
+        let next = now.advanced(byMilliseconds: limits.assertionMilliseconds)
+        guard claim.nextAssertion != next else { return }
+        claims[flight]?.nextAssertion = next
+        assertions.append((flight, next))
     }
 
     private mutating func assert(_ flight: LocalFlight) {
@@ -403,43 +443,49 @@ struct ClusterBook {
         taking.isDue = true
     }
 
-    private mutating func hold(_ want: EngineWant, _ token: FencingToken, since: Tick, now: Tick) {
-        var want = want
-        want.token = token
-        want.ageMilliseconds = now.milliseconds(since: since)
-        held.append(want)
-    }
-
     private mutating func withdrawWant(_ key: ClusterKey) {
         if isMember { unwants.append(key) }
     }
 
     // MARK: Transitions
 
+    private mutating func add(
+        _ flight: LocalFlight, _ want: EngineWant, _ phase: Phase, since: Tick, isRecorded: Bool, isHosted: Bool,
+        now: Tick
+    ) {
+        precondition(claims[flight] == nil && flights[want.key] == nil, "\(flight) is claimed twice")
+        precondition(Self.isLegal(from: nil, to: phase), "a claim begins as \(phase)")
+        let claim = Claim(
+            want: want, phase: phase, since: since, isRecorded: isRecorded, isHosted: isHosted, nextAssertion: now)
+        claims[flight] = claim
+        flights[want.key] = flight
+        if claim.isOpen { openClaims += 1 }
+    }
+
     /// Makes a transition of the diagram; nil is the state `absent`. Traps on any other transition.
-    private mutating func enter(_ phase: Phase?, _ flight: LocalFlight, _ claim: Claim? = nil) {
-        let earlier = claims[flight]?.phase
+    private mutating func enter(_ phase: Phase?, _ flight: LocalFlight) {
+        guard let claim = claims[flight] else { preconditionFailure("\(flight) has no claim") }
         precondition(
-            Self.isLegal(from: earlier, to: phase),
-            "\(flight) goes from \(String(describing: earlier)) to \(String(describing: phase))")
-        openClaims += (phase?.isOpen ?? false ? 1 : 0) - (earlier?.isOpen ?? false ? 1 : 0)
-        if let phase {
-            if let claim, earlier == nil {
-                claims[flight] = claim
-                flights[claim.want.key] = flight
-            }
-            claims[flight]?.phase = phase
-        } else if let claim = claims.removeValue(forKey: flight) {
+            Self.isLegal(from: claim.phase, to: phase),
+            "\(flight) goes from \(claim.phase) to \(String(describing: phase))")
+        if claim.isOpen { openClaims -= 1 }
+        guard let phase else {
+            claims[flight] = nil
             flights[claim.want.key] = nil
+            return
         }
+        claims[flight]?.phase = phase
+        if phase == .waiting || phase == .wanted { openClaims += 1 }
     }
 
     /// Whether the diagram has this transition.
     static func isLegal(from: Phase?, to: Phase?) -> Bool {
         switch (from, to) {
-        case (nil, .waiting), (.waiting, .wanted), (.wanted, .waiting), (.wanted, .running), (.waiting, .uncoordinated),
-            (.uncoordinated, .running), (.uncoordinated, .overtaken), (.running, .overtaken):
-            true
+        case (nil, .waiting), (nil, .uncoordinated), (nil, .running): true
+        case (.waiting, .wanted), (.wanted, .waiting), (.wanted, .running): true
+        case (.uncoordinated, .running), (.uncoordinated, .overtaken), (.running, .overtaken): true
+        // The engine lost an attempt, or this node took a flight that it was running for itself.
+        case (.overtaken, .running), (.running, .running): true
         case (.some, nil): true
         case (nil, _), (.waiting, _), (.wanted, _), (.uncoordinated, _), (.running, _), (.overtaken, _): false
         }
@@ -450,7 +496,7 @@ struct ClusterBook {
     /// - Returns: a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
-        let open = claims.values.count { $0.phase.isOpen }
+        let open = claims.values.count { $0.isOpen }
         if open != openClaims { faults.append("11: \(open) claims are open, not \(openClaims)") }
         if flights.count != claims.count { faults.append("3: \(flights.count) keys have \(claims.count) claims") }
         for (flight, claim) in claims {
@@ -458,27 +504,16 @@ struct ClusterBook {
             switch claim.phase {
             case .waiting: if isMember || isUncoordinated { faults.append("1: \(flight) waits for no event") }
             case .wanted: if !isMember { faults.append("1: \(flight) is wanted without a membership") }
-            case .running: if hosted[claim.want.key] != nil { faults.append("3: \(flight) runs twice") }
-            case .uncoordinated, .overtaken: break
+            case .running, .uncoordinated, .overtaken: break
+            }
+            if claim.isHosted, claim.want.lane != .shared || claim.token == nil {
+                faults.append("4: \(flight) is hosted as \(claim.phase)")
             }
         }
-        if !isMember, !unwants.isEmpty || !completions.isEmpty || !held.isEmpty || !fresh.isEmpty {
+        if !isMember, !unwants.isEmpty || !completions.isEmpty || !fresh.isEmpty || !endings.isEmpty {
             faults.append("11: calls wait without a membership")
         }
         if isMember, isUncoordinated { faults.append("9: a member fetches without coordination") }
         return faults
-    }
-}
-
-extension ClusterBook.Phase {
-    /// Whether a claim in this phase is part of the window.
-    fileprivate var isOpen: Bool { self == .waiting || self == .wanted }
-
-    /// Whether its attempt may have the flight.
-    fileprivate var isStarted: Bool {
-        switch self {
-        case .running, .uncoordinated: true
-        case .waiting, .wanted, .overtaken: false
-        }
     }
 }

@@ -1,8 +1,12 @@
 internal import EarshotWire
 
-/// Flight of this core, by its ID.
+/// Flight of this core, which may end before its claim.
 struct LocalFlight: Hashable, CustomStringConvertible {
-    let id: UInt64
+    let reference: GenerationalHandle<Flight>
+
+    init(_ reference: GenerationalHandle<Flight>) { self.reference = reference }
+
+    var id: UInt64 { reference.generation }
 
     var description: String { "flight \(id)" }
 }
@@ -11,13 +15,18 @@ struct LocalFlight: Hashable, CustomStringConvertible {
 enum ClusterEffect: Equatable {
     /// The flight may start here.
     case start(LocalFlight)
-    /// An attempt for another node may start here. The record is a `SharedRequest`; one that cannot be used is released.
+    /// The flight, which waits for its own slot or runs, serves other nodes too.
+    case hosting(LocalFlight)
+    /// An attempt for other nodes may start here. The record is a `SharedRequest`. The core calls `ClusterBook.host`, or
+    /// `release` for one that cannot be used.
     case host(ClusterKey, FencingToken, record: [UInt8], PriorityClass)
-    /// Another node's attempt ended.
+    /// The attempt of another node ended.
     case result(LocalFlight, [UInt8])
-    /// The core cancels the hosted attempt, and reports its end as usual.
-    case abort(ClusterKey, FencingToken)
+    /// No other node wants the flight any longer.
+    case abort(LocalFlight)
+    /// The flight returns to the local queue, without a claim.
+    case requeue(LocalFlight)
     case coolDown(CoolDownNotice)
     /// The node began or ceased to fetch without the engine.
-    case mode(isCoordinated: Bool, members: Int)
+    case mode(isCoordinated: Bool)
 }

@@ -1,30 +1,41 @@
 public import EarshotHTTP
-internal import EarshotWire
+public import EarshotWire
 
 /// Request as other nodes learn it: the record of a shared flight in the engine.
 ///
 /// ```
-/// 1 GET 30000 https://example.com/a
+/// 1 GET 30000 0 follow default https://example.com/a
 /// accept: text/html
 /// ```
 ///
-/// The first line has the version of the form, method, timeout in milliseconds and URL. The other lines are the header
-/// fields of the request. Nothing else reaches the engine. A request that needs more stays on its node.
+/// The first line has the version of the form, method, timeout in milliseconds, maximum size of the body (0 for none),
+/// redirect mode, cache mode and URL. The other lines are the header fields of the request. Nothing else reaches the
+/// engine. A request that needs more stays on its node.
 public struct SharedRequest: Equatable, Sendable {
     public let method: HTTPMethod
     public let url: FetchURL
     public let fields: HeaderFields
     /// Time limit of the attempt; 0 for the default of the node that fetches.
     public let timeoutMilliseconds: Int
+    /// Maximum size of the decoded body in bytes; nil for none.
+    public let maxBytes: Int?
+    public let redirect: RedirectMode
+    public let mode: CacheMode
 
     /// Nil if the request must stay on its node: another method than GET and HEAD, another scheme than http and https,
     /// credentials, a field that may identify a user, a route or cookies of its own, or a record that is too long.
-    public init?(_ request: HTTPRequest, timeoutMilliseconds: Int, credentials: CredentialRule = .standard) {
+    public init?(
+        _ request: HTTPRequest, timeoutMilliseconds: Int, maxBytes: Int? = nil, redirect: RedirectMode = .follow,
+        mode: CacheMode = .default, credentials: CredentialRule = .standard
+    ) {
         guard request.method.canCoalesce, credentials.isAnonymous(request) else { return nil }
         method = request.method
         url = request.url
         fields = request.fields
         self.timeoutMilliseconds = timeoutMilliseconds
+        self.maxBytes = maxBytes
+        self.redirect = redirect
+        self.mode = mode
         guard record.count <= EngineLimits.recordBytes else { return nil }
     }
 
@@ -34,21 +45,27 @@ public struct SharedRequest: Equatable, Sendable {
         let end = record.firstIndex(of: UInt8(ascii: "\n")) ?? record.endIndex
         guard let line = String(validating: record[..<end], as: UTF8.self) else { return nil }
         let words = line.split(separator: " ", omittingEmptySubsequences: false)
-        guard words.count == 4, words[0] == "1", let method = HTTPMethod(String(words[1])),
+        guard words.count == 7, words[0] == "1", let method = HTTPMethod(String(words[1])),
             let timeout = Int(words[2]), (0...Int(UInt32.max)).contains(timeout),
-            let url = try? FetchURL(String(words[3]))
+            let maxBytes = Int(words[3]), maxBytes >= 0, let redirect = RedirectMode(rawValue: String(words[4])),
+            let mode = CacheMode(rawValue: String(words[5])), let url = try? FetchURL(String(words[6]))
         else { return nil }
         var fields = HeaderFields()
         for field in HeaderFields(lines: Array(record[end...].dropFirst())) {
             let value = String(decoding: field.value, as: UTF8.self)
             guard (try? fields.append(String(decoding: field.name, as: UTF8.self), value)) != nil else { return nil }
         }
-        self.init(HTTPRequest(method: method, url: url, fields: fields), timeoutMilliseconds: timeout)
+        self.init(
+            HTTPRequest(method: method, url: url, fields: fields), timeoutMilliseconds: timeout,
+            maxBytes: maxBytes == 0 ? nil : maxBytes, redirect: redirect, mode: mode)
     }
+
+    public var request: HTTPRequest { HTTPRequest(method: method, url: url, fields: fields) }
 
     /// Bytes for the engine.
     public var record: [UInt8] {
-        var bytes = Array("1 \(method) \(timeoutMilliseconds) \(url)".utf8)
+        var bytes = Array(
+            "1 \(method) \(timeoutMilliseconds) \(maxBytes ?? 0) \(redirect.rawValue) \(mode.rawValue) \(url)".utf8)
         if !fields.isEmpty {
             bytes.append(UInt8(ascii: "\n"))
             bytes += fields.bytes

@@ -8,6 +8,7 @@ extension BrokerCore {
         let fields = HeaderFields(lines: response.fields)
         if Self.asksToWait(response.status) {
             let asked = fields.first("retry-after").flatMap { RetryAfter($0, now: calendarSeconds) }
+            if cluster != nil { reportRefusal(to: flight, asked: asked) }
             cool(flights[flight].scope, asked: asked, now: now)
         } else {
             probeEnded(flight, isAnswered: true)
@@ -29,9 +30,12 @@ extension BrokerCore {
         let attempts = Int(flights[flight].attempts)
         switch redirect(of: flight, response.status, fields) {
         case .follow(let next):
+            if cluster != nil { publish(flight, withoutBody: response) }
             drop(response)
+            guard !endIfHostedOnly(flight) else { return }
             follow(flight, next, after: response.status, now: now)
         case .refused(let code):
+            if cluster != nil { publish(flight, withoutBody: response) }
             drop(response)
             let detail = code == .malformedURL ? "The server redirects to a malformed URL." : nil
             end(flight, Outcome(failure: code, detail: detail, attempts: attempts), now: now)
@@ -110,7 +114,12 @@ extension BrokerCore {
         case .retry(let pause):
             ledger.flights.retried += 1
             let waitsForOrigin = response.map { Self.asksToWait($0.status) } ?? false
-            if let response { drop(response) }
+            if cluster != nil {
+                publish(flight, code, response, detail: detail)
+                guard !endIfHostedOnly(flight) else { return }
+            } else if let response {
+                drop(response)
+            }
             if waitsForOrigin {
                 enqueue(flight: flight, first: true)
                 return
@@ -137,7 +146,7 @@ extension BrokerCore {
 
     /// Whether a status means that the origin is overloaded: 429 (RFC 6585, section 4) or 503 (RFC 9110, section
     /// 15.6.4).
-    private static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
+    static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
 
     /// Ends a flight with a failure that has no response.
     ///
@@ -185,8 +194,14 @@ extension BrokerCore {
     /// Ends a flight and settles all requests that waited for it with its outcome.
     mutating func end(_ flight: Handle<Flight>, _ outcome: Outcome, now: Tick) {
         guard !facilities.isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
-        guard !flights.keep(outcome, of: flight) else { return }
+        guard !flights.keep(outcome, of: flight) else {
+            if cluster != nil { leaveCluster(flight) }
+            return
+        }
         let isStored = flights[flight].isStored
+        let number = outcomes.insert(outcome)
+        outcomes.retain(number)
+        if cluster != nil { publish(flight, number) }
         var start: Tick?
         if let response = outcome.response, response.source == nil {
             start = response.startedAt
@@ -197,8 +212,6 @@ extension BrokerCore {
         let (waiting, redirected) = flights.detachAll(from: flight)
         for flight in redirected { forget(flight) }
         forget(flight)
-        let number = outcomes.insert(outcome)
-        outcomes.retain(number)
         let filed = outcomes.splitCopy(of: number)
         let forms = BodyForms(
             inline: outcomes[number].response?.body != nil, file: outcomes[filed].response?.file != nil)
@@ -211,7 +224,7 @@ extension BrokerCore {
                 let own = Outcome(failure: code, attempts: outcome.attempts)
                 settle(interest, with: outcomes.insert(own), now: now)
             } else {
-                if waiting.count == 1, !isStored { giveAway(outcome, to: interest) }
+                if waiting.count == 1, !isStored, outcomes[number].holders == 1 { giveAway(outcome, to: interest) }
                 settle(
                     interest, with: prefersFile(interest) ? filed : number, transferStartedAt: start, now: now)
             }

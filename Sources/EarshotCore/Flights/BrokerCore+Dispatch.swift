@@ -16,7 +16,10 @@ extension BrokerCore {
         useOrphanedResponses(now: now)
         // A draining broker starts nothing, so it must not ask for another pass.
         isBehind = false
-        guard !isDraining, workers.isOpen() else { return }
+        guard !isDraining, workers.isOpen() else {
+            if isDraining, cluster != nil { handOver(now: now) }
+            return
+        }
         // All suspects first: the end of a quarantine frees slots in each pool that its worker serves.
         for place in 0..<pools.bound {
             guard let pool = pools.handle(at: place) else { continue }
@@ -27,36 +30,58 @@ extension BrokerCore {
             guard let pool = pools.handle(at: place) else { continue }
             startReturned(in: pool, now: now)
             guard queue.count(in: pool) > 0 else { continue }
-            if pools[pool].isClosed { failQueued(in: pool, now: now) } else { startQueued(in: pool, now: now) }
+            if pools[pool].isClosed {
+                failQueued(in: pool, now: now)
+            } else if isCoordinated(pool) {
+                claimQueued(now: now)
+            } else {
+                startQueued(in: pool, now: now)
+            }
         }
         startRevalidations(now: now)
     }
 
     /// Starts queued interests while the pool has free slots. Purged requests and requests to refusing origins, which
     /// need no slot, are bounded per pass.
-    private mutating func startQueued(in pool: Handle<WorkerPool>, now: Tick) {
+    mutating func startQueued(in pool: Handle<WorkerPool>, now: Tick) {
         var refusals = 0
         while true {
             let slots = workers.slotCount(of: pool)
-            guard slots.free > 0, let interest = nextInterest(in: pool, isForHigh: slots.areForHigh) else { return }
+            guard slots.free > 0,
+                let flight = nextToStart(
+                    in: pool, isForHigh: slots.areForHigh, isClaiming: false, &refusals, now: now)
+            else { return }
+            start(flight, now: now)
+        }
+    }
+
+    /// The flight of the next interest, or nil if there is none for now. Removes purged requests and fails those of
+    /// refusing origins on the way; at their bound per pass the core is behind.
+    ///
+    /// - Parameters:
+    ///   - isClaiming: whether the engine of the cluster applies the limits of origins.
+    ///   - refusals: number of failed flights in this pass.
+    @inline(__always)
+    mutating func nextToStart(
+        in pool: Handle<WorkerPool>, isForHigh: Bool, isClaiming: Bool, _ refusals: inout Int, now: Tick
+    ) -> Handle<Flight>? {
+        while let interest = nextInterest(in: pool, isForHigh: isForHigh, isClaiming: isClaiming) {
             guard !isPurged(interest) else {
                 finishPurge(of: interest)
                 handlers.spendPurges(1)
                 guard handlers.purgeBudget <= 0 else { continue }
                 isBehind = true
-                return
+                return nil
             }
             let flight = leaf(ofOpen: interest)
-            guard let until = governor.refusal(in: flights[flight].scope) else {
-                start(flight, now: now)
-                continue
-            }
+            guard let until = governor.refusal(in: flights[flight].scope) else { return flight }
             failCooling(flight, until: until, now: now)
             refusals += 1
             guard refusals == limits.refusalsPerPass else { continue }
             isBehind = true
-            return
+            return nil
         }
+        return nil
     }
 
     /// Delays all assignment until `count` workers have reported their attempts of an earlier broker, and until those
@@ -75,13 +100,18 @@ extension BrokerCore {
             guard let flight = settledFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect,
                 flights[flight].isWanted
             else { continue }
-            guard governor.admits(flights[flight].scope, .high) else { continue }
+            guard governor.admits(flights[flight].scope, .high) else {
+                if flights[flight].isHosted { releaseHosted(flight) }
+                continue
+            }
             start(flight, now: now)
         }
     }
 
     /// The next interest by the order of the queue whose client and origin admit it; nil if there is none.
-    private mutating func nextInterest(in pool: Handle<WorkerPool>, isForHigh: Bool) -> Handle<Interest>? {
+    private mutating func nextInterest(
+        in pool: Handle<WorkerPool>, isForHigh: Bool, isClaiming: Bool
+    ) -> Handle<Interest>? {
         // Copies for the closure, which runs while the queue is mutated. Their storage is shared.
         let clients = clients.snapshot
         let governor = governor.snapshot
@@ -90,7 +120,7 @@ extension BrokerCore {
         return queue.next(in: pool, isForHigh: isForHigh) { principal, client, scope, priority in
             if let client, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { return .client }
             if let quotas, quotas.isFull(principal) { return .quota }
-            return switch governor.obstacle(in: scope, to: priority) {
+            return switch governor.obstacle(in: scope, to: priority, isClaiming: isClaiming) {
             case .coolDown: .scope
             case .origin: .origin
             case nil: .none
@@ -110,6 +140,7 @@ extension BrokerCore {
     /// - Parameter chosen: the worker; nil for the one with the most free slots, of which there must be one.
     mutating func start(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: Tick) {
         settlePurges(of: flight)
+        if cluster != nil { clusterStarts(flight, now: now) }
         let origin = origin(of: flight)
         guard let worker = chosen ?? freestWorker(for: origin) else { preconditionFailure("no worker has a slot") }
         let priority = priority(of: flight)
@@ -128,7 +159,8 @@ extension BrokerCore {
         let maxBytes = sizeLimit(of: flight)
         let record = flights[flight]
         let attempt = attempt(of: flight)
-        let lent = lendPart(of: flight, as: attempt, to: worker, maxBytes: maxBytes)
+        let isPulling = isPulling(flight)
+        let lent = isPulling ? nil : lendPart(of: flight, as: attempt, to: worker, maxBytes: maxBytes)
         var lease = WorkerLease(
             origin: origin, isHigh: isHigh, use: .flight(flight), startedAt: now, maxBytes: maxBytes)
         lease.part = lent?.part
@@ -161,7 +193,7 @@ extension BrokerCore {
         job.inlineBytes = inlineBytes(of: flight)
         job.resume = lent?.resume
         // A later broker would not know the fields of the response that this attempt resumes.
-        if lent == nil { job.flight = identity(of: flight) }
+        if lent == nil, !isPulling { job.flight = identity(of: flight) }
         job.route = record.route
         if workers[worker].isOwn {
             job.priority = priority
@@ -169,7 +201,13 @@ extension BrokerCore {
             job.allowsHTTP2 = governor.origins[origin].allowsHTTP2 && !record.avoidsHTTP2
             if hasLimit { job.rate = firstRate(of: flight, attempt, at: origin, now: now) }
         }
-        job.httpFields = jobFields(of: flight).bytes
+        if isPulling {
+            job.url = pullURL(of: flight) ?? job.url
+            job.method = HTTPMethod.get.description
+            job.redirect = .manual
+        } else {
+            job.httpFields = jobFields(of: flight).bytes
+        }
         let id = workers[worker].id
         if let body = record.body {
             actions.append(.worker(.sendJob(id, job, body)))
@@ -178,9 +216,9 @@ extension BrokerCore {
         }
     }
 
-    /// Highest class of the interests whose owners have room in their windows.
-    private mutating func priority(of flight: Handle<Flight>) -> PriorityClass {
-        var highest = PriorityClass.background
+    /// Highest class of the interests whose owners have room in their windows, and of other nodes.
+    mutating func priority(of flight: Handle<Flight>) -> PriorityClass {
+        var highest = flights[flight].isHosted ? hostedPriority(of: flight) : .background
         forEachInterest(of: flight) { core, interest in
             let isServed = if let owner = core.interests[interest].owner { !core.isClosed(owner) } else { true }
             if isServed { highest = max(highest, core.interests[interest].priority) }
@@ -192,6 +230,10 @@ extension BrokerCore {
     mutating func sizeLimit(of flight: Handle<Flight>) -> Int? {
         guard !flights[flight].isRevalidation else { return nil }
         var largest: Int? = 0
+        if flights[flight].isHosted {
+            largest = hostedLimit(of: flight)
+            guard largest != nil else { return nil }
+        }
         forEachInterest(of: flight) { core, interest in
             guard let known = largest, let extras = core.interests[interest].extras,
                 let limit = core.extras[extras].maxBytes

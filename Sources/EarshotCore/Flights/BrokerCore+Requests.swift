@@ -15,6 +15,10 @@ extension BrokerCore {
             refuse(client, objection.code, objection.detail, .fetch(fetch))
             return
         }
+        guard !fetch.options.isDurable || !isNode(clients[client].principal) else {
+            refuse(client, "not-authorized", "another node stores no requests here", .fetch(fetch))
+            return
+        }
         guard !fetch.options.isDurable || !fetch.options.subscribes || !clients[client].isRequestReply else {
             refuse(client, "bad-message", "a REQ socket says subscribe: no with durable", .fetch(fetch))
             return
@@ -154,6 +158,7 @@ extension BrokerCore {
         _ interest: Handle<Interest>, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> Refusal? {
         if let code = refusal(of: interest) { return Refusal(code: code) }
+        if cluster != nil, isNode(principal(of: interest)) { return deliverHeld(fetch, to: interest) }
         do throws(Refusal) {
             let request = try prepared(fetch, for: interests[interest].handler)
             guard hasRoomForHead(RequestHeads.counted(request), of: client) else { return Refusal(code: .queueFull) }
@@ -200,6 +205,8 @@ extension BrokerCore {
         } catch {
             throw Refusal(code: .malformedURL, detail: error.description)
         }
+        // Only the broker itself reads bodies of other nodes.
+        guard url.scheme != BodyPlace.scheme else { throw Refusal(code: .unsupportedScheme) }
         // A user's own worker may disappear with the broker, and its scheme is not on disk.
         guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme), of: handlers[handler].principal)
         else {
@@ -320,6 +327,7 @@ extension BrokerCore {
         let leaf = flights.leaf(of: flight)
         switch flights[leaf].phase {
         case .queued: enqueue(interest, for: leaf)
+        case .claiming: promoteClaim(of: leaf, to: interests[interest].priority)
         case .running(let worker):
             raise(leaf, at: worker, to: options.maxBytes)
             // A request that joins a running transfer learns of the bytes received so far.
@@ -392,6 +400,7 @@ extension BrokerCore {
         if flights[flight].isRevalidation {
             revalidations.append(flights.name(of: flight))
         }
+        if flights[flight].isHosted { pools.returned(flights.name(of: flight), to: pool(of: flight)) }
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
     }
 
@@ -403,12 +412,14 @@ extension BrokerCore {
     mutating func dropIfUnwanted(_ flight: Handle<Flight>, isAtOnce: Bool = true, by message: MessageMark? = nil) {
         guard !flights[flight].isWanted else { return }
         switch flights[flight].phase {
-        case .asking, .queued, .backingOff: break
+        case .asking, .queued, .claiming, .backingOff: break
         case .running where !isAtOnce && !flights[flight].isAlone, .ended where !isAtOnce:
             flights.deferCancellation(of: flight, by: message)
             return
         case .ended: break
-        case .running(let worker): cancelAttempt(of: flight, at: worker)
+        case .running(let worker):
+            guard cluster == nil || !goesOnForCluster(flight) else { return }
+            cancelAttempt(of: flight, at: worker)
         case .following(let child):
             flights.unfollow(child, by: flight)
             dropIfUnwanted(child, isAtOnce: isAtOnce, by: message)
@@ -421,6 +432,7 @@ extension BrokerCore {
         if let response = flights.endDeferral(of: flight)?.outcome?.response { drop(response) }
         putPartAside(of: flight)
         dropCachePlan(of: flight)
+        if cluster != nil { leaveCluster(flight) }
         probeEnded(flight, isAnswered: false)
         if let body = flights[flight].body, requestBodies.release(body) { actions.append(.spool(.releaseBody(body))) }
         requestHeads.remove(.flight(flight))
@@ -446,6 +458,8 @@ extension BrokerCore {
         let waits = queue.contains(interest)
         queue.remove(interest)
         interests[interest].priority = priority
-        if waits { enqueue(interest, for: leaf(ofOpen: interest)) }
+        let leaf = leaf(ofOpen: interest)
+        if flights[leaf].phase == .claiming { promoteClaim(of: leaf, to: priority) }
+        if waits { enqueue(interest, for: leaf) }
     }
 }

@@ -7,6 +7,8 @@ struct Flight {
     ///
     /// ```
     /// queued → running → backingOff → queued
+    /// queued → claiming → running                   (the engine of a cluster decides about the start)
+    /// claiming → queued, backingOff, following      (returned, or with the result of another node)
     /// asking, queued, running, ended → asking       (a stored response is looked up or read)
     /// asking, queued, running, ended → queued       (waits for the next attempt)
     /// asking, running, backingOff, ended → running  (adopts an earlier broker's attempt)
@@ -20,6 +22,8 @@ struct Flight {
         /// Waits for a lookup in the cache, or for a body to be read from it.
         case asking
         case queued
+        /// Waits until the engine of the cluster grants it to this node, or for the result of another node.
+        case claiming
         case running(worker: Handle<WorkerSession>)
         /// Waits for its next attempt until the end of its pause.
         case backingOff
@@ -98,6 +102,8 @@ struct Flight {
     var isStored = false
     /// Whether the cache revalidates a stale response with it.
     var isRevalidation = false
+    /// Whether other nodes of the cluster want its result.
+    var isHosted = false
     /// Status of its redirect above 300, so that it fits in a byte that is left.
     private var redirectDigits: UInt8 = 0
 
@@ -106,6 +112,9 @@ struct Flight {
         let isLegal =
             switch (phase, next) {
             case (.queued, .running), (.running, .backingOff), (.backingOff, .queued), (.backingOff, .running): true
+            case (.queued, .claiming), (.claiming, .running), (.claiming, .queued), (.claiming, .backingOff): true
+            case (.claiming, .following): true
+            case (.claiming, _), (_, .claiming): false
             case (.asking, .backingOff), (.queued, .backingOff), (.ended, .backingOff), (.ended, .ended): false
             case (.asking, _), (.queued, _), (.running, _), (.ended, _): true
             case (.following, .ended): true
@@ -160,8 +169,8 @@ struct Flight {
     /// Whether a request waits for it, directly or through a redirect.
     var isAwaited: Bool { !interests.isEmpty || !parents.isEmpty }
 
-    /// Whether a request or the cache needs its result.
-    var isWanted: Bool { isAwaited || isRevalidation }
+    /// Whether a request, the cache or another node needs its result.
+    var isWanted: Bool { isAwaited || isRevalidation || isHosted }
 
     /// Whether its key equals `key`; computed without making the key.
     func has(_ key: FlightKey) -> Bool {

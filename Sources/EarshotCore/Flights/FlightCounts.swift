@@ -2,6 +2,7 @@
 struct FlightCounts: Equatable {
     private(set) var asking = 0
     private(set) var queued = 0
+    private(set) var claiming = 0
     private(set) var running = 0
     private(set) var backingOff = 0
     private(set) var following = 0
@@ -12,6 +13,7 @@ struct FlightCounts: Equatable {
             switch phase {
             case .asking: asking
             case .queued: queued
+            case .claiming: claiming
             case .running: running
             case .backingOff: backingOff
             case .following: following
@@ -22,6 +24,7 @@ struct FlightCounts: Equatable {
             switch phase {
             case .asking: asking = newValue
             case .queued: queued = newValue
+            case .claiming: claiming = newValue
             case .running: running = newValue
             case .backingOff: backingOff = newValue
             case .following: following = newValue

@@ -77,7 +77,8 @@ struct FlightTable {
         switch flights[flight].phase {
         case .queued, .running, .backingOff: return flight
         // A response of heuristic freshness may be about to answer this flight, or has redirected it.
-        case .asking, .following, .ended: return nil
+        // The engine of a cluster knows a claiming flight by its mode.
+        case .asking, .claiming, .following, .ended: return nil
         }
     }
 

@@ -14,7 +14,7 @@ extension BrokerCore {
         if pool != WorkerPool.web { hash = NumberHash.of(UInt64(hash), UInt64(UInt32(bitPattern: pool.number))) }
         if let origin = governor.origin(of: url, in: pool, hash: hash) { return origin }
         var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
-        entry.set(limits.origins.terms(for: entry))
+        entry.set(terms(for: entry))
         pools.originAdded(to: pool)
         return governor.add(entry)
     }
@@ -36,10 +36,17 @@ extension BrokerCore {
 
     // MARK: Terms
 
+    /// Terms of an origin by the current rules. A node without its engine has a part of each limit.
+    func terms(for entry: OriginEntry) -> OriginEntry.Terms {
+        var terms = limits.origins.terms(for: entry)
+        if let cluster, entry.pool == WorkerPool.web { terms.limit = cluster.value.book.localLimit(of: terms.limit) }
+        return terms
+    }
+
     /// Applies the current rules to every origin. O(origins).
     mutating func applyOriginRules(now: Tick) {
         for origin in governor.origins.indices {
-            let terms = limits.origins.terms(for: governor.origins[origin])
+            let terms = terms(for: governor.origins[origin])
             let (pause, forgotten) = governor.setTerms(terms, of: origin, now: now)
             setTimer(pause, of: origin)
             queue.originOpened(origin)

@@ -19,6 +19,8 @@ struct OriginEntry {
     var running: Int32 = 0
     /// Number of them in classes below `high`.
     var lower: Int32 = 0
+    /// Open claims in the engine of the cluster.
+    var claims: Int32 = 0
     /// Maximum number of transfers now: the limit, or more while transfers above a lowered limit drain.
     private(set) var ceiling: Int32 = 0
     private(set) var limit: Int32 = 0
@@ -90,6 +92,16 @@ struct OriginEntry {
     /// `high`.
     func admits(_ priority: PriorityClass) -> Bool {
         !isPaused && hasRoom(for: priority)
+    }
+
+    /// Open claims for each place of the limit, so that each node can fill an origin, and a full origin does not fill
+    /// the window of a node.
+    private static let claimsPerPlace: Int32 = 2
+
+    /// Whether one more flight of this class may claim.
+    func admitsClaim(_ priority: PriorityClass) -> Bool {
+        let most = min(limit, .max / 4) * Self.claimsPerPlace
+        return claims < (priority == .high ? most + most / 2 : most)
     }
 
     /// Whether the limit has room for one more transfer of this class, regardless of the spacing.

@@ -61,9 +61,15 @@ struct OriginGovernor {
         fileprivate let scopes: Slab<OriginScope>
 
         /// nil if a request of this class may be taken from the queue, also to be refused.
-        func obstacle(in scope: Handle<OriginScope>, to priority: PriorityClass) -> Obstacle? {
+        ///
+        /// - Parameter isClaiming: whether the engine of the cluster applies the limit, so that only claims are bounded.
+        func obstacle(
+            in scope: Handle<OriginScope>, to priority: PriorityClass, isClaiming: Bool = false
+        ) -> Obstacle? {
             if !scopes[scope].admits { return .coolDown }
-            return scopes[scope].isRefusing || origins[scopes[scope].origin].admits(priority) ? nil : .origin
+            let origin = scopes[scope].origin
+            let admits = isClaiming ? origins[origin].admitsClaim(priority) : origins[origin].admits(priority)
+            return scopes[scope].isRefusing || admits ? nil : .origin
         }
     }
 
@@ -258,6 +264,9 @@ struct OriginGovernor {
         origins[origin].pause = nil
         return forgetIfIdle(origin: origin)
     }
+
+    /// Counts open claims of flights of an origin.
+    mutating func claimed(_ change: Int32, at origin: Handle<OriginEntry>) { origins[origin].claims += change }
 
     // MARK: Cool-downs
 

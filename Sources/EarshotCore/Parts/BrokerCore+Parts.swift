@@ -58,7 +58,7 @@ extension BrokerCore {
         guard let bytes = lease.keptBytes else { return }
         let file = SpoolName.kept(of: attempt)
         let request = lease.flight.map { flights[$0].request } ?? lease.abandoned?.request
-        guard let growing = lease.part, let request,
+        guard let growing = lease.part, let request, lease.flight.map({ !isPulling($0) }) ?? true,
             let body = ResumeRule().beginning(
                 Int64(bytes), status: 200, response: growing.fields, of: request, now: calendarSeconds)
         else {

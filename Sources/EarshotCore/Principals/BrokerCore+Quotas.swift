@@ -105,6 +105,9 @@ extension BrokerCore {
                 uses[lease.principal, default: .init()].spoolBytes += lease.growingBytes
             }
         }
+        for charge in cluster.map({ Array($0.value.charges.values) }) ?? [] {
+            uses[charge.principal, default: .init()].transfers += 1
+        }
         for client in clients.indices {
             uses[clients[client].principal, default: .init()].spoolBytes += clients[client].deliveries.weight.bodies
         }

@@ -49,7 +49,7 @@ extension BrokerCore {
             let cancelling = workers.indices.reduce(0) { $0 + workers[$1].cancelling }
             json.object { json in
                 json.member("asking", flights.counts.asking)
-                json.member("queued", flights.counts.queued)
+                json.member("queued", flights.counts.queued + flights.counts.claiming)
                 json.member("running", flights.counts.running)
                 json.member("backing-off", flights.counts.backingOff)
                 json.member("following", flights.counts.following)

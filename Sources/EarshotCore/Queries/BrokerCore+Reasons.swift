@@ -51,6 +51,7 @@ extension BrokerCore {
         switch flight.phase {
         case .asking: writeWait("cache", "the broker looks it up in the cache", to: &json)
         case .queued: writeReason(ofQueued: interest, leaf, to: &json, now: now)
+        case .claiming: writeReason(ofClaiming: leaf, to: &json)
         case .running(let worker):
             json.member("reason", "a worker transfers it")
             json.member("worker", workers[worker].pid)
@@ -60,6 +61,15 @@ extension BrokerCore {
             json.member("retry-in-ms", (flights.pauses[leaf] ?? now).milliseconds(since: now))
         case .following: json.member("reason", "it follows a redirect")
         case .ended: json.member("reason", "its transfer has ended, and its result is being sent")
+        }
+    }
+
+    private func writeReason(ofClaiming flight: Handle<Flight>, to json: inout JSONText) {
+        guard let cluster else { return }
+        if cluster.value.book.isMember {
+            writeWait("cluster", "the cluster assigns it to a node when its origin has room", to: &json)
+        } else {
+            writeWait("engine", "the engine of the cluster is unreachable; the broker waits for it", to: &json)
         }
     }
 

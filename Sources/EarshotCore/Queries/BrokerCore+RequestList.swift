@@ -108,7 +108,7 @@ extension BrokerCore {
         case .open:
             switch flights[leaf(ofOpen: interest)].phase {
             case .asking: return .asking
-            case .queued: return .queued
+            case .queued, .claiming: return .queued
             case .running, .ended: return .running
             case .backingOff: return .backingOff
             case .following: return .following

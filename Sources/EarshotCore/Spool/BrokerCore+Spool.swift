@@ -23,6 +23,7 @@ extension BrokerCore {
     /// Evicts parts set aside until the spool is within its limit. Returns whether it is.
     mutating func hasRoomInSpool() -> Bool {
         while spooledBytes > limits.spoolBytes, let oldest = parts.evictOldest() { delete(oldest) }
+        while cluster != nil, spooledBytes > limits.spoolBytes, releaseHeldBody() {}
         return spooledBytes <= limits.spoolBytes
     }
 

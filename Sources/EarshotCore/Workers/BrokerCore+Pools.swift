@@ -73,6 +73,8 @@ extension BrokerCore {
             guard let interest = nextFailure(in: pool) else { return }
             if isPurged(interest) {
                 finishPurge(of: interest)
+            } else if isPulling(leaf(ofOpen: interest)) {
+                missedPull(leaf(ofOpen: interest))
             } else {
                 fail(leaf(ofOpen: interest), .unsupportedScheme, now: now)
             }

@@ -36,11 +36,14 @@ extension BrokerCore {
             releaseUse(of: lease)
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
             keepPart(of: lease, attempt)
+            if cluster != nil { cluster?.value.book.attemptEnded(attempt) }
             guard let flight = lease.flight else { continue }
             adoption.attemptEnded(of: flight)
             ledger.flights.lost += 1
             probeEnded(flight, isAnswered: false)
-            if isDeath, countDeath(against: flight, attempt, in: gone) {
+            if isPulling(flight) {
+                missedPull(flight)
+            } else if isDeath, countDeath(against: flight, attempt, in: gone) {
                 fail(flight, .poisonous, now: now)
             } else if !flights[flight].method.isIdempotent {
                 // The server may have processed the request, so it is not sent again.
@@ -133,8 +136,9 @@ extension BrokerCore {
         }
         let isRemote = principal != PrincipalTable.administrator
         let isTrusted = !isRemote && (secret.map { secret in ready.secret.map { isSame($0, secret) } ?? false } ?? true)
-        guard schemes.isDisjoint(with: web) || isTrusted else {
-            refuse(worker, "not-a-child", "http and https are for the supervisor's children", isRemote: isRemote)
+        guard schemes.isDisjoint(with: web.union([BodyPlace.scheme])) || isTrusted else {
+            let reserved = "http, https and \(BodyPlace.scheme) are for the supervisor's children"
+            refuse(worker, "not-a-child", reserved, isRemote: isRemote)
             return
         }
         if let bound = remoteBound(of: principal) { return refuse(worker, "limit", bound, isRemote: true) }
@@ -215,6 +219,10 @@ extension BrokerCore {
             if let identity = lease.orphan { orphanEnded(identity, response) }
             return
         }
+        guard !isPulling(flight) else {
+            pulled(flight, response, now: now)
+            return
+        }
         response.url = flights[flight].url.description
         if flights[flight].method == .head { dropBody(of: &response) }
         if isTooOld(response, of: lease, for: flight) {
@@ -259,9 +267,18 @@ extension BrokerCore {
             if let identity = lease.orphan { _ = adoption.ended(identity) }
             return
         }
+        guard !isPulling(flight) || code == .tooLarge else {
+            missedPull(flight)
+            return
+        }
         probeEnded(flight, isAnswered: false)
         switch code {
-        case .tooLarge: requeueOrFailTooLarge(flight, allowed: lease.allowedBytes, now: now)
+        case .tooLarge:
+            if cluster != nil {
+                publish(flight, code, nil, allowed: lease.allowedBytes)
+                guard !endIfHostedOnly(flight) else { return }
+            }
+            requeueOrFailTooLarge(flight, allowed: lease.allowedBytes, now: now)
         case .workerLost:
             // The worker is leaving and did not start the job, so the attempt never ran.
             workers.drain(worker)
@@ -388,6 +405,7 @@ extension BrokerCore {
         endTransfer(at: lease.origin, isHigh: lease.isHigh)
         if !rates.isEmpty { rateEnded(attempt, now: clock) }
         keepPart(of: lease, attempt)
+        if cluster != nil { cluster?.value.book.attemptEnded(attempt) }
         return lease.isCancelling ? nil : lease
     }
 
@@ -397,8 +415,9 @@ extension BrokerCore {
     mutating func cancelAttempt(of flight: Handle<Flight>, at worker: Handle<WorkerSession>, isPartKept: Bool = true) {
         let attempt = attempt(of: flight)
         adoption.attemptEnded(of: flight)
+        if cluster != nil { clusterCancels(flight, attempt) }
         // Only GET is resumed.
-        let isResumable = isPartKept && flights[flight].method == .get
+        let isResumable = isPartKept && flights[flight].method == .get && !isPulling(flight)
         let abandoned = isResumable ? AbandonedFlight(key: flights[flight].key, request: flights[flight].request) : nil
         workers.cancel(attempt, abandoned: abandoned, at: worker)
         ledger.flights.cancelled += 1

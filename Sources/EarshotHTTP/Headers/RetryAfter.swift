@@ -19,6 +19,9 @@ public struct RetryAfter: Hashable, Sendable {
         }
     }
 
+    /// Creates a pause, bounded as a parsed one.
+    public init(seconds: Int64) { self.seconds = Self.bounded(seconds) }
+
     private static func bounded(_ seconds: Int64) -> Int64 {
         min(max(seconds, 0), HTTPLimits.retryAfterSeconds)
     }

@@ -19,14 +19,15 @@ import Testing
 
     @Test func `a record has method, URL, timeout and fields, and nothing else`() throws {
         let plain = try #require(SharedRequest(try request(), timeoutMilliseconds: 30_000))
-        #expect(String(decoding: plain.record, as: UTF8.self) == "1 GET 30000 https://example.com/a?b=c")
+        #expect(
+            String(decoding: plain.record, as: UTF8.self) == "1 GET 30000 0 follow default https://example.com/a?b=c")
         let full = try #require(
             SharedRequest(
                 try request(method: .head, fields: [("Accept", "text/html"), ("range", "bytes=0-9")]),
                 timeoutMilliseconds: 0))
         #expect(
             String(decoding: full.record, as: UTF8.self)
-                == "1 HEAD 0 https://example.com/a?b=c\nAccept: text/html\nrange: bytes=0-9")
+                == "1 HEAD 0 0 follow default https://example.com/a?b=c\nAccept: text/html\nrange: bytes=0-9")
         #expect(SharedRequest(record: plain.record) == plain)
         #expect(SharedRequest(record: full.record) == full)
     }
@@ -52,12 +53,18 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "1", "2 GET 0 https://example.com/", "1 GET 0", "1 GET x https://example.com/",
-        "1 GET -1 https://example.com/",
-        "1 GET 0 example.com", "1 POST 0 https://example.com/", "1 GET 0 https://example.com/ x",
-        "1 GET 0 file:///etc/passwd", "1 GET 0 https://user@example.com/",
-        "1 GET 0 https://example.com/\nAuthorization: Bearer x", "1 GET 0 https://example.com/\nX-Own: 1",
-        "1 GET 4294967296 https://example.com/",
+        "", "1", "2 GET 0 0 follow default https://example.com/", "1 GET 0",
+        "1 GET x 0 follow default https://example.com/",
+        "1 GET -1 0 follow default https://example.com/",
+        "1 GET 0 0 follow default example.com", "1 POST 0 0 follow default https://example.com/",
+        "1 GET 0 0 follow default https://example.com/ x",
+        "1 GET 0 0 follow default file:///etc/passwd", "1 GET 0 0 follow default https://user@example.com/",
+        "1 GET 0 0 follow default https://example.com/\nAuthorization: Bearer x",
+        "1 GET 0 0 follow default https://example.com/\nX-Own: 1",
+        "1 GET 4294967296 0 follow default https://example.com/",
+        "1 GET 0 x follow default https://example.com/", "1 GET 0 -1 follow default https://example.com/",
+        "1 GET 0 0 some default https://example.com/", "1 GET 0 0 follow some https://example.com/",
+        "1 GET 0 https://example.com/",
     ])
     func `a record of another form, or of a request that must not be shared, is refused`(text: String) {
         #expect(SharedRequest(record: Array(text.utf8)) == nil)
@@ -65,7 +72,9 @@ import Testing
 
     @Test func `bytes that are no text, and a record that is too long, are refused`() {
         #expect(SharedRequest(record: [0xff, 0xfe, 0x0a]) == nil)
-        let long = "1 GET 0 https://example.com/\naccept: " + String(repeating: "a", count: EngineLimits.recordBytes)
+        let long =
+            "1 GET 0 0 follow default https://example.com/\naccept: "
+            + String(repeating: "a", count: EngineLimits.recordBytes)
         #expect(SharedRequest(record: Array(long.utf8)) == nil)
     }
 }

@@ -11,13 +11,14 @@ struct FlightTableTests {
     private var table = FlightTable()
 
     enum Phase: CaseIterable {
-        case asking, queued, running, backingOff, following, ended
+        case asking, queued, claiming, running, backingOff, following, ended
 
         init(_ phase: Flight.Phase) {
             self =
                 switch phase {
                 case .asking: .asking
                 case .queued: .queued
+                case .claiming: .claiming
                 case .running: .running
                 case .backingOff: .backingOff
                 case .following: .following
@@ -29,7 +30,9 @@ struct FlightTableTests {
     /// Phases that may come after a phase.
     private static func next(after phase: Phase) -> Set<Phase> {
         switch phase {
-        case .asking, .queued: [.asking, .queued, .running, .following, .ended]
+        case .asking: [.asking, .queued, .running, .following, .ended]
+        case .queued: [.asking, .queued, .claiming, .running, .following, .ended]
+        case .claiming: [.queued, .running, .backingOff, .following]
         case .running: [.asking, .queued, .running, .backingOff, .following, .ended]
         case .backingOff: [.queued, .running]
         case .following: [.ended]
@@ -60,6 +63,7 @@ struct FlightTableTests {
         switch phase {
         case .asking: table.enter(.asking, flight)
         case .queued: table.enter(.queued, flight)
+        case .claiming: table.enter(.claiming, flight)
         case .running: table.enter(.running(worker: 1), flight)
         case .backingOff: table.backOff(flight, until: now)
         case .following: table.follow(child, by: flight)

@@ -1,0 +1,52 @@
+internal import EarshotCluster
+internal import EarshotCore
+internal import EarshotLoop
+internal import LibCrypto
+internal import Logging
+
+/// The node's connection to the engine of its cluster.
+extension BrokerProcess {
+    /// Makes the core a node, and returns the connection to the engine.
+    static func join(_ membership: ClusterMembership, core: inout BrokerCore, loop: EventLoop) -> EngineClient {
+        let keys = membership.engine.keys
+        let facility = ClusterFacility(
+            flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: membership.place,
+            broker: randomNumber())
+        core.joinCluster(facility, now: Tick(nanoseconds: loop.now.nanoseconds))
+        return EngineClient(membership.engine, on: loop)
+    }
+
+    /// Gives the events of the engine to the core.
+    func takeEngineEvents(now: Tick) {
+        guard let engine else { return }
+        for event in engine.takeEvents() {
+            log(event)
+            core.engineSaid(event, now: now)
+        }
+    }
+
+    /// Sends the calls of a pass.
+    func callEngine(now: Tick) {
+        guard let engine else { return }
+        for call in core.takeEngineCalls(now: now) { engine.submit(call) }
+        engine.flush()
+    }
+
+    /// Logs changes of the membership. Repeated failures to connect are one line.
+    private func log(_ event: EngineEvent) {
+        switch event {
+        case .joined(let node, let members):
+            loggedFault = nil
+            logger.notice("joined the cluster", metadata: ["node": "\(node)", "members": "\(members)"])
+        case .left(let fault):
+            guard fault != loggedFault else { return }
+            loggedFault = fault
+            logger.log(
+                level: fault.needsOperator ? .error : .warning, "not a member of the cluster",
+                metadata: ["reason": "\(fault)"])
+        case .warning(let warning):
+            logger.warning("the engine is less safe than it could be", metadata: ["reason": "\(warning)"])
+        case .members, .wanted, .granted, .ended, .cooled, .workWaits, .result, .aborted: break
+        }
+    }
+}

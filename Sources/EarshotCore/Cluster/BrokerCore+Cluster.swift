@@ -1,0 +1,363 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Several brokers: flights of http and https start when the engine of the cluster permits it.
+///
+/// A flight whose turn comes enters `claiming`. It starts here when the engine grants it to this node, or gets the
+/// result of the node that ran it (`BrokerCore+SharedResults.swift`). A flight keeps its claim while it is repeated
+/// after the death of its worker, and the engine counts a cancelled attempt until its worker has confirmed the end.
+///
+/// While the engine is unreachable for long, flights start as on a single node, at origins with a part of their limit.
+/// Without a cluster all of this costs a comparison with nil.
+extension BrokerCore {
+    // MARK: Events
+
+    /// Makes this broker a node of a cluster. Called before the first event.
+    public mutating func joinCluster(_ facility: ClusterFacility, now: Tick) {
+        cluster = Indirect(ClusterState(facility: facility, book: ClusterBook(now: now)))
+    }
+
+    /// Handles an event of the engine.
+    public mutating func engineSaid(_ event: EngineEvent, now: Tick) {
+        guard cluster != nil else { return }
+        clock = now
+        switch event {
+        case .joined(let node, _):
+            cluster?.value.node = node
+            cluster?.value.fault = nil
+        case .left(let fault):
+            if cluster?.value.book.isMember == true { cluster?.value.counts.losses += 1 }
+            cluster?.value.fault = fault
+            cluster?.value.warnings = []
+        case .warning(let warning):
+            if cluster?.value.warnings.contains(warning) == false { cluster?.value.warnings.append(warning) }
+        default: break
+        }
+        for effect in cluster?.value.book.received(event, now: now) ?? [] { carryOut(effect, now: now) }
+    }
+
+    /// Calls to the engine after the events of a pass.
+    public mutating func takeEngineCalls(now: Tick) -> [EngineCall] {
+        guard cluster != nil else { return [] }
+        let free = freeClusterSlots()
+        return cluster?.value.book.takeCalls(freeSlots: free, now: now) ?? []
+    }
+
+    /// Next time at which the cluster needs a call of `timePassed`; nil for none.
+    var clusterDeadline: Tick? {
+        guard let cluster else { return nil }
+        return [cluster.value.book.deadline, cluster.value.held.deadline].compactMap(\.self).min()
+    }
+
+    mutating func clusterTimePassed(now: Tick) {
+        for effect in cluster?.value.book.timePassed(now: now) ?? [] { carryOut(effect, now: now) }
+        for outcome in cluster?.value.held.expire(now: now, most: limits.timersPerPass) ?? [] { release(outcome) }
+    }
+
+    // MARK: Claims
+
+    /// Whether the engine decides about starts in a pool now.
+    func isCoordinated(_ pool: Handle<WorkerPool>) -> Bool {
+        guard let cluster, pool == WorkerPool.web else { return false }
+        return !cluster.value.book.isUncoordinated
+    }
+
+    /// Slots that may take flights of the cluster.
+    private mutating func freeClusterSlots() -> Int {
+        isDraining || !workers.isOpen() ? 0 : workers.slotCount(of: WorkerPool.web).free
+    }
+
+    /// Claims queued flights in the order of the queue, as far as the window permits.
+    mutating func claimQueued(now: Tick) {
+        let slots = workers.slotCount(of: WorkerPool.web)
+        if slots.total > 0 { cluster?.value.book.slots = slots.total }
+        var refusals = 0
+        while cluster?.value.book.hasRoom(freeSlots: slots.free) == true,
+            let flight = nextToStart(in: WorkerPool.web, isForHigh: false, isClaiming: true, &refusals, now: now)
+        {
+            guard cluster?.value.book.claims[local(flight)] == nil else {
+                // It has lost its worker. It starts when a slot is free, before other flights.
+                guard freeClusterSlots() > 0 else {
+                    forEachInterest(of: flight) { core, interest in
+                        core.queue.remove(interest)
+                        core.enqueue(interest, for: flight, first: true)
+                    }
+                    return
+                }
+                start(flight, now: now)
+                continue
+            }
+            claim(flight, now: now)
+        }
+    }
+
+    /// Claims a queued flight.
+    mutating func claim(_ flight: Handle<Flight>, now: Tick) {
+        settlePurges(of: flight)
+        var principal = PrincipalTable.administrator
+        // A result that is older than one of the requests does not answer it.
+        var since =
+            flights[flight].attempts > 0 || cluster?.value.missedPulls[flight] != nil ? now : .init(nanoseconds: .min)
+        forEachInterest(of: flight) { core, interest in
+            core.queue.remove(interest)
+            principal = core.principal(of: interest)
+            since = max(since, core.interests[interest].askedAt)
+        }
+        if !flights[flight].isAwaited { since = now }
+        let want = want(of: flight)
+        guard !isDraining || want.lane == .shared else { return }
+        let origin = origin(of: flight)
+        quotas.transferStarted(by: principal)
+        governor.claimed(1, at: origin)
+        cluster?.value.charges[flight] = ClusterState.Charge(principal: principal, origin: origin)
+        flights.enter(.claiming, flight)
+        let local = local(flight)
+        cluster?.value.book.claim(local, want, since: since, now: now)
+    }
+
+    /// Claims queued flights that other nodes can fetch, while this node drains, and reads the bodies of their results.
+    mutating func handOver(now: Tick) {
+        if isCoordinated(WorkerPool.web) { claimQueued(now: now) }
+        guard let pool = pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator) else { return }
+        startQueued(in: pool, now: now)
+    }
+
+    /// Ends a flight that only other nodes want and that cannot start here now.
+    mutating func releaseHosted(_ flight: Handle<Flight>) {
+        guard !flights[flight].isAwaited else { return }
+        flights[flight].isHosted = false
+        forget(flight)
+    }
+
+    /// Class and size limit that other nodes have asked for.
+    func hostedPriority(of flight: Handle<Flight>) -> PriorityClass {
+        cluster?.value.book.claims[local(flight)]?.want.priority ?? .background
+    }
+
+    func hostedLimit(of flight: Handle<Flight>) -> Int? { cluster?.value.book.claims[local(flight)]?.hostedBytes }
+
+    func hasClaim(_ flight: Handle<Flight>) -> Bool { cluster?.value.book.claims[local(flight)] != nil }
+
+    /// Reports to the other nodes that an origin refused a request without credentials.
+    mutating func reportRefusal(to flight: Handle<Flight>, asked: RetryAfter?) {
+        let scope = governor.scopes[flights[flight].scope]
+        guard scope.scope.isShared, !isPulling(flight) else { return }
+        let entry = governor.origins[scope.origin]
+        let origin = EngineOrigin(
+            key: key(of: entry), limit: max(1, limits.origins.terms(for: entry).limit),
+            spacingMilliseconds: Int(entry.spacingMilliseconds))
+        let milliseconds = Int(clamping: (asked?.seconds ?? 0).multipliedReportingOverflow(by: 1_000).partialValue)
+        cluster?.value.book.refused(EngineRefusal(origin: origin, askedMilliseconds: max(0, milliseconds)))
+    }
+
+    /// Frees the room of an open claim in the quota of its principal and at its origin. Without effect for other flights.
+    private mutating func release(chargeOf flight: Handle<Flight>) {
+        guard let charge = cluster?.value.charges.removeValue(forKey: flight) else { return }
+        if quotas.transferEnded(by: charge.principal) { queue.quotaOpened(charge.principal) }
+        governor.claimed(-1, at: charge.origin)
+        queue.originOpened(charge.origin)
+    }
+
+    /// Records that the attempt of a flight begins on this node.
+    mutating func clusterStarts(_ flight: Handle<Flight>, now: Tick) {
+        release(chargeOf: flight)
+        guard let cluster, cluster.value.pulls[flight] == nil, pool(of: flight) == WorkerPool.web,
+            cluster.value.book.claims[local(flight)] == nil
+        else { return }
+        let want = want(of: flight)
+        // Larger than no token of the engine, and smaller than 2^53.
+        let token = FencingToken(generator.next() >> 12 | 1)
+        if !cluster.value.book.isMember { self.cluster?.value.counts.uncoordinated += 1 }
+        let local = local(flight)
+        self.cluster?.value.book.began(local, want, token: token, now: now)
+    }
+
+    func local(_ flight: Handle<Flight>) -> LocalFlight { LocalFlight(flights.name(of: flight).reference) }
+
+    private func resolve(_ flight: LocalFlight) -> Handle<Flight>? {
+        flights.number(of: FlightName(reference: flight.reference))
+    }
+
+    /// The want of a flight: shared if any node may fetch it.
+    private mutating func want(of flight: Handle<Flight>) -> EngineWant {
+        let scope = governor.scopes[flights[flight].scope]
+        let entry = governor.origins[scope.origin]
+        let origin = EngineOrigin(
+            key: key(of: entry), limit: max(1, limits.origins.terms(for: entry).limit),
+            spacingMilliseconds: Int(entry.spacingMilliseconds))
+        let priority = priority(of: flight)
+        if let shared = sharedRequest(of: flight),
+            let key = cluster?.value.facility.flightKey(identityBytes(of: flight)),
+            cluster?.value.book.flight(of: key) == nil
+        {
+            return EngineWant(key: key, origin: origin, lane: .shared, priority: priority, record: shared.record)
+        }
+        let key = ClusterKey(broker: cluster?.value.facility.broker ?? 0, flight: flights[flight].id)
+        return EngineWant(
+            key: key, origin: origin, lane: scope.scope.isShared ? .pinned : .credentialed, priority: priority)
+    }
+
+    private mutating func key(of entry: OriginEntry) -> ClusterKey {
+        guard let facility = cluster?.value.facility else { preconditionFailure("no cluster") }
+        let key = facility.originKey(entry.name)
+        if cluster?.value.originNames[key] == nil {
+            if cluster?.value.originNames.count ?? 0 >= ClusterState.mostOriginNames {
+                cluster?.value.originNames.removeAll()
+            }
+            cluster?.value.originNames[key] = entry.name
+        }
+        return key
+    }
+
+    /// The request that other nodes may fetch for a flight; nil if the flight stays on this node.
+    private mutating func sharedRequest(of flight: Handle<Flight>) -> SharedRequest? {
+        let record = flights[flight]
+        guard !record.isAlone, !record.isRevalidation, record.partition == nil, record.body == nil,
+            record.workerDeaths == 0, cachePlans[flight]?.stored == nil,
+            cluster?.value.missedPulls[flight] ?? 0 < ClusterState.mostMissedPulls
+        else { return nil }
+        return SharedRequest(
+            record.request, timeoutMilliseconds: Int(record.timeoutMilliseconds), maxBytes: sizeLimit(of: flight),
+            redirect: record.redirect, mode: record.mode)
+    }
+
+    /// Raises the class of a claim for its newest request.
+    mutating func promoteClaim(of flight: Handle<Flight>, to priority: PriorityClass) {
+        let local = local(flight)
+        cluster?.value.book.promote(local, to: priority)
+    }
+
+    /// Whether a flight without requests goes on for other nodes.
+    mutating func goesOnForCluster(_ flight: Handle<Flight>) -> Bool {
+        let local = local(flight)
+        guard cluster?.value.book.withdraw(local) == .host else { return false }
+        flights[flight].isHosted = true
+        return true
+    }
+
+    /// Records that an attempt is being cancelled.
+    mutating func clusterCancels(_ flight: Handle<Flight>, _ attempt: AttemptID) {
+        flights[flight].isHosted = false
+        let local = local(flight)
+        cluster?.value.book.cancelled(local, attempt)
+    }
+
+    /// Ends everything that the cluster has for a flight that is forgotten.
+    mutating func leaveCluster(_ flight: Handle<Flight>) {
+        release(chargeOf: flight)
+        let local = local(flight)
+        cluster?.value.book.drop(local)
+        cluster?.value.missedPulls[flight] = nil
+        cluster?.value.pulls[flight] = nil
+    }
+
+    // MARK: Effects
+
+    private mutating func carryOut(_ effect: ClusterEffect, now: Tick) {
+        switch effect {
+        case .start(let flight): granted(flight, now: now)
+        case .hosting(let flight):
+            if let flight = resolve(flight) { flights[flight].isHosted = true }
+        case .host(let key, let token, let record, let priority):
+            host(key, token, record: record, priority, now: now)
+        case .result(let flight, let result):
+            if let flight = settled(flight), flights[flight].phase == .claiming {
+                take(result, for: flight, now: now)
+            }
+        case .abort(let flight):
+            guard let flight = resolve(flight) else { return }
+            flights[flight].isHosted = false
+            dropIfUnwanted(flight)
+        case .requeue(let flight):
+            guard let flight = resolve(flight), flights[flight].phase == .claiming else { return }
+            release(chargeOf: flight)
+            enqueue(flight: flight, first: true)
+        case .coolDown(let notice): coolDown(notice, now: now)
+        case .mode: applyOriginRules(now: now)
+        }
+    }
+
+    /// The flight without its purged requests, and without the room of its claim; nil if it has ended.
+    private mutating func settled(_ flight: LocalFlight) -> Handle<Flight>? {
+        guard let flight = settledFlight(FlightName(reference: flight.reference)) else { return nil }
+        release(chargeOf: flight)
+        return flight
+    }
+
+    private mutating func granted(_ local: LocalFlight, now: Tick) {
+        cluster?.value.counts.granted += 1
+        guard let flight = settled(local), flights[flight].phase == .claiming else { return }
+        flights[flight].isHosted = cluster?.value.book.claims[local]?.isHosted ?? false
+        guard freeClusterSlots() > 0 else {
+            // Its worker died meanwhile. The flight keeps its grant.
+            enqueue(flight: flight, first: true)
+            return
+        }
+        start(flight, now: now)
+    }
+
+    /// Starts an attempt for other nodes.
+    private mutating func host(
+        _ key: ClusterKey, _ token: FencingToken, record: [UInt8], _ priority: PriorityClass, now: Tick
+    ) {
+        guard let shared = SharedRequest(record: record), freeClusterSlots() > 0 else {
+            cluster?.value.book.release(key, token)
+            return
+        }
+        cluster?.value.counts.granted += 1
+        cluster?.value.counts.hosted += 1
+        let flight = flightToHost(shared)
+        forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
+        flights[flight].isHosted = true
+        flights[flight].timeoutMilliseconds = max(
+            flights[flight].timeoutMilliseconds, UInt32(clamping: shared.timeoutMilliseconds))
+        let entry = governor.origins[origin(of: flight)]
+        let origin = EngineOrigin(
+            key: self.key(of: entry), limit: max(1, limits.origins.terms(for: entry).limit),
+            spacingMilliseconds: Int(entry.spacingMilliseconds))
+        let want = EngineWant(key: key, origin: origin, lane: .shared, priority: priority, record: record)
+        let local = local(flight)
+        cluster?.value.book.host(local, want, token: token, maxBytes: shared.maxBytes, now: now)
+        if flights[flight].phase == .queued { start(flight, now: now) }
+    }
+
+    /// The queued flight of local requests for the same content, or else a new one.
+    private mutating func flightToHost(_ shared: SharedRequest) -> Handle<Flight> {
+        let request = shared.request
+        let key = FlightKey(request, redirect: shared.redirect, partition: nil, alone: nil, mode: shared.mode)
+        if let name = flights.number(of: key).map({ flights.name(of: $0) }), let flight = settledFlight(name),
+            flights[flight].phase == .queued, !flights[flight].isSuspect,
+            cluster?.value.book.claims[local(flight)] == nil, cluster?.value.pulls[flight] == nil
+        {
+            return flight
+        }
+        let isAlone = flights.number(of: key) != nil
+        let own =
+            isAlone
+            ? FlightKey(
+                request, redirect: shared.redirect, partition: nil, alone: flights.nextID, mode: shared.mode) : key
+        let flight = beginFlight(
+            request, redirect: shared.redirect, partition: nil, own, isAlone: isAlone, body: nil)
+        requestHeads.add(RequestHeads.counted(request), for: .flight(flight), of: RequestHeads.nobody)
+        askCache(for: flight, request)
+        return flight
+    }
+
+    /// Applies the cool-down of an origin that another node, or this one, has reported.
+    private mutating func coolDown(_ notice: CoolDownNotice, now: Tick) {
+        guard notice.remainingMilliseconds > 0, let name = cluster?.value.originNames[notice.origin],
+            let url = try? FetchURL("\(name)/"),
+            let origin = governor.origin(
+                of: url, in: WorkerPool.web, hash: UInt32(truncatingIfNeeded: url.originHash)),
+            let scope = governor.origins[origin].sharedScope
+        else { return }
+        cool(scope, asked: RetryAfter(seconds: Int64((notice.remainingMilliseconds + 999) / 1_000)), now: now)
+        // Claims that cannot start would fill the window.
+        for flight in cluster?.value.charges.keys.sorted() ?? [] where flights[flight].scope == scope {
+            let local = local(flight)
+            cluster?.value.book.drop(local)
+            release(chargeOf: flight)
+            enqueue(flight: flight, first: true)
+        }
+    }
+}

@@ -1,0 +1,239 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Results between the nodes of a cluster: those of this node's attempts, and those that it gets from others.
+///
+/// The engine carries status, fields and failures. A body stays on the node that received it, for some seconds. Another
+/// node *pulls* it: the flight moves to the pool of the scheme `earshot-node`, whose worker reads the body as a client of
+/// that node. It then ends with the response as if this node had received it. A flight whose body cannot be read claims
+/// again, and stays on its node after the second time.
+extension BrokerCore {
+    // MARK: Results of this node
+
+    /// Reports the result of a flight's attempt to the engine, if the attempt has the flight.
+    ///
+    /// - Parameters:
+    ///   - outcome: end of the flight, whose body this node holds for others.
+    ///   - allowed: size limit that the body exceeded.
+    mutating func publish(_ flight: Handle<Flight>, _ outcome: Handle<Outcome>, allowed: Int? = nil) {
+        guard let (local, claim) = openClaim(of: flight) else { return }
+        let response = outcomes[outcome].response
+        guard claim.want.lane == .shared, let token = claim.token else {
+            cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response))
+            return
+        }
+        var content: SharedResult.Content
+        if let response {
+            content = .response(Self.shared(response))
+            if response.length > 0, response.sha256 != nil, let address = cluster?.value.facility.address {
+                let body = HeldBody(key: claim.want.key, token: token)
+                hold(outcome, as: body)
+                var told = Self.shared(response)
+                told.place = BodyPlace(address: address, body: body)
+                content = .response(told)
+            }
+        } else if let code = outcomes[outcome].failure, SharedResult.isShared(code) {
+            content = .failure(code, allowedBytes: allowed, detail: outcomes[outcome].detail)
+        } else {
+            // A failure of this node alone: another node may fetch it.
+            cluster?.value.book.drop(local)
+            return
+        }
+        cluster?.value.book.ended(local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response))
+    }
+
+    /// Reports a response without its body, which no node needs: a redirect.
+    mutating func publish(_ flight: Handle<Flight>, withoutBody response: Outcome.Response) {
+        guard let (local, claim) = openClaim(of: flight) else { return }
+        let result = claim.want.lane == .shared ? SharedResult(.response(Self.shared(response))).bytes : []
+        cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response))
+    }
+
+    /// Reports an attempt that failed without a response, or with one that is not delivered. Takes ownership of it.
+    mutating func publish(
+        _ flight: Handle<Flight>, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil,
+        allowed: Int? = nil
+    ) {
+        guard openClaim(of: flight) != nil else {
+            if let response { drop(response) }
+            return
+        }
+        let outcome = outcomes.insert(
+            Outcome(failure: code, detail: detail, response: response, attempts: Int(flights[flight].attempts)))
+        outcomes.retain(outcome)
+        publish(flight, outcome, allowed: allowed)
+        release(outcome)
+    }
+
+    /// Ends a flight without local requests, which served other nodes only.
+    ///
+    /// - Returns: whether it has ended.
+    mutating func endIfHostedOnly(_ flight: Handle<Flight>) -> Bool {
+        guard cluster != nil, !flights[flight].isWanted, flights.deferrals[flight] == nil else { return false }
+        forget(flight)
+        return true
+    }
+
+    private mutating func openClaim(of flight: Handle<Flight>) -> (LocalFlight, ClusterBook.Claim)? {
+        let local = local(flight)
+        guard let claim = cluster?.value.book.claims[local], !claim.isOpen else { return nil }
+        flights[flight].isHosted = false
+        return (local, claim)
+    }
+
+    private static func isAnswer(_ response: Outcome.Response?) -> Bool {
+        response.map { $0.source == nil && !asksToWait($0.status) } ?? false
+    }
+
+    private static func shared(_ response: Outcome.Response) -> SharedResult.Response {
+        SharedResult.Response(
+            status: response.status, length: response.length, sha256: response.sha256, place: nil,
+            fields: response.fields)
+    }
+
+    /// Holds the body of an outcome for other nodes.
+    private mutating func hold(_ outcome: Handle<Outcome>, as body: HeldBody) {
+        outcomes.retain(outcome)
+        let bytes = outcomes[outcome].response.map { $0.file == nil ? $0.length : 0 } ?? 0
+        let released = cluster?.value.held.hold(outcome, as: body, memoryBytes: bytes, now: clock) ?? [outcome]
+        for outcome in released { release(outcome) }
+    }
+
+    /// Releases the bodies that are held for other nodes until the spool is within its limit.
+    ///
+    /// - Returns: whether one was released.
+    mutating func releaseHeldBody() -> Bool {
+        guard let outcome = cluster?.value.held.evictOldest() else { return false }
+        release(outcome)
+        return true
+    }
+
+    // MARK: Results of other nodes
+
+    /// Ends a claiming flight with the result of another node.
+    mutating func take(_ bytes: [UInt8], for flight: Handle<Flight>, now: Tick) {
+        guard let result = SharedResult(bytes) else {
+            // An engine that answers nonsense costs another fetch.
+            enqueue(flight: flight, first: true)
+            return
+        }
+        cluster?.value.counts.results += 1
+        switch result.content {
+        case .response(let response):
+            guard let place = response.place else {
+                flights[flight].attempts += 1
+                concludeShared(flight, Self.local(response, of: flights[flight].url.description, at: now), now: now)
+                return
+            }
+            pull(flight, from: place, response, now: now)
+        case .failure(let code, let allowed, let detail):
+            flights[flight].attempts += 1
+            if code == .tooLarge {
+                requeueOrFailTooLarge(flight, allowed: allowed, now: now)
+            } else {
+                retryOrFail(flight, code, nil, detail: detail, now: now)
+            }
+        }
+    }
+
+    private static func local(
+        _ response: SharedResult.Response, of url: String, at now: Tick
+    ) -> Outcome.Response {
+        Outcome.Response(
+            status: response.status, url: url, length: response.length, sha256: response.sha256, file: nil, body: nil,
+            fields: response.fields, startedAt: now, endedAt: now)
+    }
+
+    /// Concludes a flight with a response that another node received. That node has reported refusals.
+    private mutating func concludeShared(_ flight: Handle<Flight>, _ response: Outcome.Response, now: Tick) {
+        let fields = HeaderFields(lines: response.fields)
+        flights[flight].isStored = false
+        guard !facilities.isCaching || !takeForCache(flight, response, fields, now: now) else { return }
+        judge(flight, response, fields, now: now)
+    }
+
+    /// Moves a flight to the pool of workers that read bodies from other nodes.
+    private mutating func pull(
+        _ flight: Handle<Flight>, from place: BodyPlace, _ response: SharedResult.Response, now: Tick
+    ) {
+        guard let pool = pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator),
+            let url = try? FetchURL(place.url), place.address != cluster?.value.facility.address
+        else {
+            missedPull(flight)
+            return
+        }
+        move(flight, to: scopeNumber(of: HTTPRequest(method: .get, url: url), in: pool))
+        cluster?.value.pulls[flight] = ClusterState.Pull(place: place, response: response)
+        flights.enter(.queued, flight)
+        forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: true) }
+    }
+
+    private mutating func move(_ flight: Handle<Flight>, to scope: Handle<OriginScope>) {
+        governor.flightJoined(scope)
+        let former = flights[flight].scope
+        flights[flight].scope = scope
+        leave(governor.flightLeft(former))
+    }
+
+    /// Returns a flight to its own origin after its body was read from another node, or was not.
+    private mutating func endPull(of flight: Handle<Flight>) {
+        guard cluster?.value.pulls.removeValue(forKey: flight) != nil else { return }
+        move(flight, to: scopeNumber(of: flights[flight].request, in: WorkerPool.web))
+    }
+
+    /// Claims a flight again whose body could not be read from another node.
+    mutating func missedPull(_ flight: Handle<Flight>) {
+        forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
+        endPull(of: flight)
+        cluster?.value.counts.missed += 1
+        cluster?.value.missedPulls[flight, default: 0] += 1
+        if flights[flight].phase == .queued {
+            forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: true) }
+        } else {
+            enqueue(flight: flight, first: true)
+        }
+    }
+
+    /// Whether a flight reads its body from another node now.
+    @inline(__always)
+    func isPulling(_ flight: Handle<Flight>) -> Bool { cluster.map { $0.value.pulls[flight] != nil } ?? false }
+
+    /// Place of the body that a flight reads from another node.
+    func pullURL(of flight: Handle<Flight>) -> String? { cluster?.value.pulls[flight]?.place.url }
+
+    /// Concludes a flight with the body that was read from another node.
+    mutating func pulled(_ flight: Handle<Flight>, _ body: Outcome.Response, now: Tick) {
+        guard let pull = cluster?.value.pulls[flight] else { preconditionFailure("\(flight) reads from no node") }
+        guard body.length == pull.response.length, body.sha256 == pull.response.sha256 else {
+            drop(body)
+            missedPull(flight)
+            return
+        }
+        endPull(of: flight)
+        cluster?.value.counts.pulled += 1
+        cluster?.value.counts.pulledBytes &+= body.length
+        var response = body
+        response.status = pull.response.status
+        response.fields = pull.response.fields
+        response.url = flights[flight].url.description
+        concludeShared(flight, response, now: now)
+    }
+
+    // MARK: Requests of other nodes
+
+    /// Whether a principal is a node of the cluster, which reads bodies and requests nothing else.
+    func isNode(_ principal: Handle<Principal>) -> Bool {
+        cluster != nil && principals.name(of: principal)?.description.hasPrefix("node:") == true
+    }
+
+    /// Answers the request of another node with the body that it names.
+    ///
+    /// - Returns: the reason if there is no such body any longer.
+    mutating func deliverHeld(_ fetch: Fetch, to interest: Handle<Interest>) -> Refusal? {
+        guard let place = BodyPlace(url: fetch.url) else { return Refusal(code: .unsupportedScheme) }
+        guard let outcome = cluster?.value.held[place.body] else { return Refusal(code: .notCached) }
+        cluster?.value.counts.given += 1
+        settle(interest, with: outcome, now: clock)
+        return nil
+    }
+}

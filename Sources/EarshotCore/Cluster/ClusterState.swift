@@ -1,0 +1,62 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Everything that the core has only as a node of a cluster.
+struct ClusterState {
+    /// Body of a flight that this node reads from another one.
+    struct Pull {
+        let place: BodyPlace
+        let response: SharedResult.Response
+    }
+
+    /// Use of a quota and of an origin's share of the window by an open claim.
+    struct Charge {
+        let principal: Handle<Principal>
+        let origin: Handle<OriginEntry>
+    }
+
+    let facility: ClusterFacility
+    var book: ClusterBook
+    var held = HeldResults()
+    var pulls: [Handle<Flight>: Pull] = [:]
+    /// Flights whose body could not be read from another node, with the number of such failures.
+    var missedPulls: [Handle<Flight>: Int] = [:]
+    var charges: [Handle<Flight>: Charge] = [:]
+    /// Names of origins by their keys, for notices of cool-downs.
+    var originNames: [ClusterKey: String] = [:]
+    var counts = ClusterCounts()
+    /// Identity of the present or the latest membership.
+    var node: NodeID?
+    /// Reason for the end of the latest membership; nil while there is one.
+    var fault: EngineFault?
+    /// Shortcomings that the engine has now.
+    var warnings: [EngineWarning] = []
+
+    /// Failed reads of a body from other nodes after which this node fetches the URL itself.
+    static let mostMissedPulls = 2
+    /// Maximum number of origins whose notices are recognized: as many as a node has in its tables at a time.
+    static let mostOriginNames = 65_536
+}
+
+/// Work of a node for and through its cluster, since its start.
+public struct ClusterCounts: Equatable, Sendable {
+    /// Flights that the engine let this node run.
+    public var granted = 0
+    /// Of these, flights that only other nodes wanted.
+    public var hosted = 0
+    /// Results of other nodes.
+    public var results = 0
+    /// Bodies read from other nodes, and their bytes.
+    public var pulled = 0
+    public var pulledBytes = 0
+    /// Bodies that could not be read.
+    public var missed = 0
+    /// Bodies given to other nodes.
+    public var given = 0
+    /// Attempts that ran without the engine.
+    public var uncoordinated = 0
+    /// Ends of memberships.
+    public var losses = 0
+
+    public init() {}
+}

@@ -1,0 +1,89 @@
+internal import DequeModule
+
+/// Outcomes with bodies that this node holds for other nodes, for as long as the engine may name them.
+///
+/// ```
+///  (absent) ──hold──→ held ──expired, evicted──→ (absent)
+/// ```
+///
+/// The book has one reference to each outcome, which its caller takes and releases.
+struct HeldResults {
+    /// Time for which a body is held. The engine names it for `EngineLimits.resultMilliseconds`; the rest is for nodes
+    /// that ask then.
+    static let holdMilliseconds = EngineLimits.resultMilliseconds + 5_000
+    /// Maximum number of bodies.
+    static let mostBodies = 65_536
+    /// Maximum bytes of bodies in memory. Without the oldest body another node fetches its URL itself.
+    static let mostMemoryBytes = 67_108_864
+
+    private struct Entry {
+        let outcome: Handle<Outcome>
+        let memoryBytes: Int
+    }
+
+    private var entries: [HeldBody: Entry] = [:]
+    private var order = Deque<(body: HeldBody, until: Tick)>()
+    private(set) var memoryBytes = 0
+
+    var count: Int { entries.count }
+
+    /// End of the oldest body's time; nil without bodies.
+    var deadline: Tick? { order.first?.until }
+
+    /// All held outcomes. O(bodies).
+    var outcomes: [Handle<Outcome>] { entries.values.map(\.outcome) }
+
+    subscript(body: HeldBody) -> Handle<Outcome>? { entries[body]?.outcome }
+
+    /// Adds an outcome, for which the caller has taken a reference.
+    ///
+    /// - Parameter memoryBytes: bytes of a body in memory; 0 for a file.
+    /// - Returns: outcomes for the caller to release.
+    mutating func hold(_ outcome: Handle<Outcome>, as body: HeldBody, memoryBytes bytes: Int, now: Tick) -> [Handle<
+        Outcome
+    >] {
+        guard entries[body] == nil else { return [outcome] }
+        entries[body] = Entry(outcome: outcome, memoryBytes: bytes)
+        order.append((body, now.advanced(byMilliseconds: Self.holdMilliseconds)))
+        memoryBytes += bytes
+        var released: [Handle<Outcome>] = []
+        while entries.count > Self.mostBodies || memoryBytes > Self.mostMemoryBytes, let oldest = evictOldest() {
+            released.append(oldest)
+        }
+        return released
+    }
+
+    /// Removes bodies whose time is over, at most `most` of them, so that one pass is short.
+    ///
+    /// - Returns: outcomes for the caller to release.
+    mutating func expire(now: Tick, most: Int) -> [Handle<Outcome>] {
+        var released: [Handle<Outcome>] = []
+        while released.count < most, let first = order.first, first.until <= now, let oldest = evictOldest() {
+            released.append(oldest)
+        }
+        return released
+    }
+
+    /// Removes the oldest body.
+    ///
+    /// - Returns: its outcome, for the caller to release; nil without bodies.
+    mutating func evictOldest() -> Handle<Outcome>? {
+        guard let first = order.popFirst(), let entry = entries.removeValue(forKey: first.body) else { return nil }
+        memoryBytes -= entry.memoryBytes
+        return entry.outcome
+    }
+
+    /// - Returns: a sentence for each violated invariant.
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        if order.count != entries.count {
+            faults.append("11: \(entries.count) bodies are held, \(order.count) in order")
+        }
+        let bytes = entries.values.reduce(0) { $0 + $1.memoryBytes }
+        if bytes != memoryBytes { faults.append("11: held bodies have \(bytes) bytes, not \(memoryBytes)") }
+        if entries.count > Self.mostBodies || memoryBytes > Self.mostMemoryBytes {
+            faults.append("11: \(entries.count) bodies with \(memoryBytes) bytes are held")
+        }
+        return faults
+    }
+}

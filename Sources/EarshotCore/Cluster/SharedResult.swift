@@ -1,0 +1,99 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Result of an attempt as other nodes learn it from the engine. It has no body: a node reads that from the node that has
+/// it.
+///
+/// ```
+/// 1 r 200 5120 3f2a… 10.0.0.1:5766/KEY/TOKEN      status, length, SHA-256 (- for none), place of the body (- for none)
+/// content-type: text/html
+///
+/// 1 f connect-refused - No route to host           code, size limit that the body exceeded (- for none), detail
+/// ```
+struct SharedResult: Equatable {
+    enum Content: Equatable {
+        case response(Response)
+        /// - allowedBytes: size limit of an attempt that failed as `too-large`.
+        case failure(FailureCode, allowedBytes: Int?, detail: String?)
+    }
+
+    struct Response: Equatable {
+        var status: Int
+        /// Length of the decoded body.
+        var length: Int
+        var sha256: String?
+        /// Where the body is; nil for a response whose body no node needs, that of a redirect or of HEAD.
+        var place: BodyPlace?
+        var fields: [UInt8]
+    }
+
+    let content: Content
+
+    init(_ content: Content) { self.content = content }
+
+    /// Failures of an attempt that concern all nodes. Other codes concern one node or one request alone.
+    private static let codes: Set<FailureCode> = [
+        .connectRefused, .connectFailed, .addressRefused, .unknownHost, .dnsFailed, .timeout, .connectTimeout,
+        .tooLarge, .tooCompressed, .tls, .truncated, .reset, .protocolError, .encodingError, .poisonous,
+    ]
+
+    /// Whether other nodes may take this failure as that of their flights.
+    static func isShared(_ code: FailureCode) -> Bool { codes.contains(code) }
+
+    /// Parses a result. Nil for any other bytes.
+    init?(_ bytes: [UInt8]) {
+        let end = bytes.firstIndex(of: UInt8(ascii: "\n")) ?? bytes.endIndex
+        guard let line = String(validating: bytes[..<end], as: UTF8.self) else { return nil }
+        let words = line.split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false).map { String($0) }
+        guard words.count >= 4, words[0] == "1" else { return nil }
+        switch words[1] {
+        case "r":
+            guard words.count == 6, let status = Int(words[2]), (100...999).contains(status),
+                let length = Int(words[3]), length >= 0
+            else { return nil }
+            let place = BodyPlace(words[5])
+            guard words[5] == "-" || place != nil, words[4] == "-" || Self.isDigest(words[4]) else { return nil }
+            let fields = Array(bytes[end...].dropFirst())
+            guard fields.count <= WireLimits.responseFieldBytes else { return nil }
+            let sha256 = words[4] == "-" ? nil : words[4]
+            // A body is known by its digest.
+            guard place == nil || length > 0 && sha256 != nil else { return nil }
+            content = .response(
+                Response(status: status, length: length, sha256: sha256, place: place, fields: fields))
+        case "f":
+            guard let code = FailureCode(rawValue: words[2]), Self.isShared(code) else { return nil }
+            let allowed = Int(words[3])
+            guard words[3] == "-" || allowed.map({ $0 >= 0 }) == true else { return nil }
+            let detail = words.dropFirst(4).joined(separator: " ")
+            content = .failure(code, allowedBytes: allowed, detail: detail.isEmpty ? nil : detail)
+        default: return nil
+        }
+    }
+
+    private static func isDigest(_ text: String) -> Bool {
+        text.utf8.count == 64
+            && text.utf8.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"): true
+                default: false
+                }
+            }
+    }
+
+    /// Bytes for the engine.
+    var bytes: [UInt8] {
+        switch content {
+        case .response(let response):
+            let place = response.place?.description ?? "-"
+            var bytes = Array("1 r \(response.status) \(response.length) \(response.sha256 ?? "-") \(place)".utf8)
+            if !response.fields.isEmpty {
+                bytes.append(UInt8(ascii: "\n"))
+                bytes += response.fields
+            }
+            return bytes
+        case .failure(let code, let allowed, let detail):
+            let words = BrokerCore.words(detail ?? "").split(whereSeparator: \.isNewline).joined(separator: " ")
+            return Array("1 f \(code.rawValue) \(allowed.map { String($0) } ?? "-") \(words)".utf8)
+        }
+    }
+}

@@ -1,0 +1,301 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Flights of a node: claims, grants, results of other nodes, and attempts for them.
+@Suite struct ClusterFlightTests {
+    private let url = "http://example.com/a"
+
+    private func digest() -> String { String(repeating: "ab", count: 32) }
+
+    /// A node with a client, a worker of eight slots, and one claimed request.
+    private func claimed(_ change: (inout Fetch) -> Void = { _ in }) -> (ClusterRig, ClientID, WorkerID, EngineWant) {
+        var node = ClusterRig()
+        var client = ClientID(rawValue: 0)
+        var worker = WorkerID(rawValue: 0)
+        node.pass { rig in
+            client = rig.client(1)
+            worker = rig.worker()
+        }
+        #expect(node.takes == [8])
+        node.engine(.granted([], opensAfterMilliseconds: nil))
+        node.pass { $0.fetch("h", "r", url, by: client, change) }
+        #expect(node.rig.jobs.isEmpty)
+        #expect(node.wants.count == 1)
+        return (node, client, worker, node.wants[0])
+    }
+
+    @Test func `a flight starts when the engine grants it, and its result reaches the engine`() {
+        var (node, client, worker, want) = claimed()
+        #expect(want.lane == .shared)
+        #expect(node.takes == [8])
+        node.grant([want])
+        let jobs = node.rig.jobs
+        #expect(jobs.map(\.url) == [url])
+        node.pass { $0.done(jobs[0], by: worker, fields: "a: b") }
+        #expect(node.rig.terminals(for: client) == ["h r 200"])
+        let place = BodyPlace(
+            address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
+        #expect(
+            node.results == [
+                .response(
+                    SharedResult.Response(
+                        status: 200, length: 3, sha256: digest(), place: place, fields: Array("a: b".utf8)))
+            ])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `a body is held for other nodes and released afterwards`() {
+        var (node, client, worker, want) = claimed()
+        node.grant([want])
+        let job = node.rig.jobs[0]
+        node.pass { $0.done(job, by: worker) }
+        node.pass { rig in rig.say(.acknowledge(1), by: client) }
+        #expect(node.rig.releasedBodies == 0)
+        let place = BodyPlace(address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
+        node.pass { rig in
+            rig.connect(ClientID(rawValue: 9), user: PrincipalName("node:shop"))
+            rig.say(.hello(Hello(client: "n", window: 16)), by: ClientID(rawValue: 9))
+            rig.fetch("pull", "1", place.url, by: ClientID(rawValue: 9))
+            rig.fetch("pull", "2", url, by: ClientID(rawValue: 9))
+            rig.fetch("pull", "3", place.url.replacing("/101", with: "/102"), by: ClientID(rawValue: 9))
+        }
+        #expect(
+            node.rig.terminals(for: ClientID(rawValue: 9)) == [
+                "pull 1 200", "pull 2 unsupported-scheme", "pull 3 not-cached",
+            ])
+        #expect(node.rig.core.audit() == [])
+        node.pass { $0.say(.acknowledge(3), by: ClientID(rawValue: 9)) }
+        #expect(node.rig.releasedBodies == 0)
+        node.wait(milliseconds: HeldResults.holdMilliseconds)
+        #expect(node.rig.releasedBodies == 1)
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `a client cannot read bodies of other nodes`() {
+        var (node, client, _, _) = claimed()
+        node.pass { $0.fetch("h", "2", "earshot-node://10.0.0.1:1/\(ClusterKey(high: 1, low: 2))/3", by: client) }
+        #expect(node.rig.terminals(for: client) == ["h 2 unsupported-scheme"])
+    }
+
+    @Test func `the result of another node without a body answers at once`() {
+        var (node, client, _, want) = claimed()
+        let result = SharedResult(
+            .response(SharedResult.Response(status: 204, length: 0, sha256: nil, place: nil, fields: [])))
+        node.engine(.result(want.key, result.bytes))
+        #expect(node.rig.terminals(for: client) == ["h r 204"])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    /// The result of another node with a body, and the worker that reads it.
+    private func pulling(
+        _ node: inout ClusterRig, _ want: EngineWant
+    ) -> (job: Job, puller: WorkerID) {
+        var puller = WorkerID(rawValue: 0)
+        node.pass { $0.core.awaitOwnWorkers(until: $0.now) }
+        node.pass { puller = $0.worker(2, slots: 4, schemes: [BodyPlace.scheme]) }
+        let place = BodyPlace(address: "10.0.0.2:5766", body: HeldBody(key: want.key, token: FencingToken(9)))
+        let result = SharedResult(
+            .response(
+                SharedResult.Response(
+                    status: 203, length: 3, sha256: digest(), place: place, fields: Array("x: y".utf8))))
+        node.engine(.result(want.key, result.bytes))
+        #expect(node.rig.jobs.map(\.url) == [place.url])
+        #expect(node.rig.core.audit() == [])
+        return (node.rig.jobs[0], puller)
+    }
+
+    @Test func `the body of another node is read by its worker, with status and fields of the result`() {
+        var (node, client, _, want) = claimed()
+        let (job, puller) = pulling(&node, want)
+        node.pass { $0.done(job, by: puller, status: 200) }
+        #expect(node.rig.terminals(for: client) == ["h r 203"])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `a body that cannot be read is claimed again, and stays on its node after the second time`() {
+        var (node, client, worker, want) = claimed()
+        let (job, puller) = pulling(&node, want)
+        node.pass { $0.failed(job, "connect-failed", by: puller) }
+        #expect(node.wants.map(\.lane) == [.shared])
+        #expect(node.wants.map(\.ageMilliseconds) == [0])
+        let again = node.wants[0]
+        let (second, _) = pulling2(&node, again)
+        node.pass { $0.done(second, by: puller, length: 4) }
+        #expect(node.wants.map(\.lane) == [.pinned])
+        #expect(node.wants.map(\.record) == [[]])
+        node.grant(node.wants)
+        let last = node.rig.jobs[0]
+        #expect(last.url == url)
+        node.pass { $0.done(last, by: worker) }
+        #expect(node.rig.terminals(for: client) == ["h r 200"])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    private func pulling2(_ node: inout ClusterRig, _ want: EngineWant) -> (job: Job, Void) {
+        let place = BodyPlace(address: "10.0.0.2:5766", body: HeldBody(key: want.key, token: FencingToken(10)))
+        let result = SharedResult(
+            .response(SharedResult.Response(status: 200, length: 3, sha256: digest(), place: place, fields: [])))
+        node.engine(.result(want.key, result.bytes))
+        return (node.rig.jobs[0], ())
+    }
+
+    @Test func `the death of the worker that reads bodies claims again`() {
+        var (node, _, _, want) = claimed()
+        let (_, puller) = pulling(&node, want)
+        node.pass { $0.core.workerLost(puller, now: $0.now) }
+        #expect(node.wants.map(\.lane) == [.shared])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `requests with credentials, cookies or a body stay on their node`() {
+        let (_, _, _, credentialed) = claimed { $0.httpFields = Array("authorization: Basic x".utf8) }
+        #expect(credentialed.lane == .credentialed)
+        #expect(credentialed.record == [])
+        let (_, _, _, named) = claimed { $0.httpFields = Array("x-key: 1".utf8) }
+        #expect(named.lane == .pinned)
+        let (_, _, _, posted) = claimed {
+            $0.options.method = "POST"
+            $0.options.coalesces = false
+        }
+        #expect(posted.lane == .pinned)
+    }
+
+    @Test func `a removed request withdraws its claim`() {
+        var (node, client, _, want) = claimed()
+        node.pass { $0.remove("h", by: client) }
+        #expect(node.unwants == [want.key])
+        node.grant([want])
+        #expect(node.rig.jobs.isEmpty)
+        #expect(node.ends.map(\.outcome) == [.released])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `a removed request's transfer goes on for other nodes until none wants it`() {
+        var (node, client, worker, want) = claimed()
+        node.grant([want])
+        let job = node.rig.jobs[0]
+        node.pass { $0.remove("h", by: client) }
+        #expect(node.rig.cancellations.isEmpty)
+        #expect(node.unwants == [want.key])
+        #expect(node.rig.core.audit() == [])
+        node.engine(.aborted(want.key, FencingToken(101)))
+        #expect(node.rig.cancellations == [job.attempt])
+        #expect(node.ends.isEmpty)
+        node.pass { $0.failed(job, "cancelled", by: worker) }
+        #expect(node.ends.map(\.outcome) == [.released])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `a flight that other nodes want runs here, and its result is delivered to them`() {
+        var (node, client, worker, want) = claimed()
+        node.pass { $0.remove("h", by: client) }
+        node.grant([want], isOwn: false)
+        let job = node.rig.jobs[0]
+        #expect(job.url == url)
+        #expect(node.rig.core.audit() == [])
+        // A local request joins it.
+        node.pass { $0.fetch("h", "s", url, by: client) }
+        #expect(node.wants.isEmpty)
+        node.pass { $0.done(job, by: worker) }
+        #expect(node.rig.terminals(for: client) == ["h s 200"])
+        #expect(node.results.count == 1)
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `a redirect is a result, and only nodes with requests follow it`() {
+        var (node, client, worker, want) = claimed()
+        node.pass { $0.remove("h", by: client) }
+        node.grant([want], isOwn: false)
+        let job = node.rig.jobs[0]
+        node.pass { $0.done(job, by: worker, status: 302, length: 0, fields: "location: /b") }
+        #expect(node.results.count == 1)
+        #expect(node.rig.core.flights.count == 0)
+        var (other, reader, _, wanted) = claimed()
+        if case .result(let bytes) = node.ends[0].outcome { other.engine(.result(wanted.key, bytes)) }
+        #expect(other.wants.count == 1)
+        #expect(other.rig.core.audit() == [])
+        _ = reader
+    }
+
+    @Test func `a failure is retried by each node, and a full spool concerns one node alone`() {
+        var (node, _, worker, want) = claimed { $0.options.retries = 1 }
+        node.grant([want])
+        let job = node.rig.jobs[0]
+        node.pass { $0.failed(job, "connect-failed", by: worker) }
+        #expect(node.results == [.failure(.connectFailed, allowedBytes: nil, detail: nil)])
+        node.wait(milliseconds: 60_000)
+        #expect(node.wants.map(\.ageMilliseconds) == [0])
+        node.grant(node.wants)
+        let second = node.rig.jobs[0]
+        node.pass { $0.failed(second, "spool-full", by: worker) }
+        #expect(node.ends.map(\.outcome) == [.released])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `a flight keeps its claim when its worker dies`() {
+        var (node, client, worker, want) = claimed()
+        node.grant([want])
+        node.pass { $0.core.workerLost(worker, now: $0.now) }
+        #expect(node.ends.isEmpty)
+        var next = WorkerID(rawValue: 0)
+        node.pass { next = $0.worker(3) }
+        let job = node.rig.jobs[0]
+        node.pass { $0.done(job, by: next) }
+        #expect(node.ends.map(\.token) == [FencingToken(101)])
+        #expect(node.rig.terminals(for: client) == ["h r 200"])
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `without the engine claims wait five seconds, and then start with a part of each limit`() {
+        var (node, client, worker, _) = claimed()
+        node.pass { rig in
+            for number in 0..<9 { rig.fetch("h", "x\(number)", "http://example.com/\(number)", by: client) }
+        }
+        node.engine(.left(.timedOut))
+        #expect(node.rig.jobs.isEmpty)
+        node.wait(milliseconds: 5_000)
+        // The limit of 6 for three nodes.
+        #expect(node.rig.jobs.count == 2)
+        let job = node.rig.jobs[0]
+        node.pass { $0.done(job, by: worker) }
+        #expect(node.rig.jobs.count == 1)
+        #expect(node.rig.core.audit() == [])
+        node.engine(.joined(NodeID(8), members: 3))
+        #expect(node.wants.count { $0.token != nil } == 2)
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `a refusal reaches the other nodes, and their claims leave the window`() {
+        var (node, _, worker, want) = claimed { $0.options.retries = 2 }
+        node.grant([want])
+        let job = node.rig.jobs[0]
+        node.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 3") }
+        #expect(node.calls.contains(.cool(EngineRefusal(origin: want.origin, askedMilliseconds: 3_000))))
+        #expect(node.wants.isEmpty)
+        var (other, _, _, waiting) = claimed()
+        other.engine(
+            .cooled(CoolDownNotice(origin: waiting.origin.key, remainingMilliseconds: 3_000, strikes: 1)))
+        #expect(other.unwants == [waiting.key])
+        #expect(other.wants.isEmpty)
+        #expect(other.rig.core.audit() == [])
+        other.wait(milliseconds: 3_500)
+        #expect(other.wants.map(\.key) == [waiting.key])
+        #expect(other.rig.core.audit() == [])
+    }
+
+    @Test func `a draining node hands its queued work to the others`() {
+        var (node, client, _, want) = claimed()
+        node.pass { $0.core.drain() }
+        node.pass { rig in rig.fetch("h", "late", "http://example.com/late", by: client) }
+        #expect(node.takes.allSatisfy { $0 == 0 })
+        #expect(!node.rig.core.isDrained)
+        let result = SharedResult(
+            .response(SharedResult.Response(status: 204, length: 0, sha256: nil, place: nil, fields: [])))
+        node.engine(.result(want.key, result.bytes))
+        #expect(node.rig.terminals(for: client) == ["h r 204"])
+        #expect(node.rig.core.audit() == [])
+    }
+}
