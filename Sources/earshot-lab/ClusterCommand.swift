@@ -30,6 +30,9 @@ struct ClusterCommand: ParsableCommand {
     @Option(help: "Maximum number of printed lines before a failure.")
     var history = 40
 
+    @Option(help: "Number of steps before a failure that are traced.")
+    var trace = 4_000
+
     @Option(help: "Print only lines with this text.")
     var filter: String?
 
@@ -48,6 +51,7 @@ struct ClusterCommand: ParsableCommand {
         for seed in seed..<seed + UInt64(runs) {
             var options = ClusterOptions(seed: seed, steps: steps)
             options.nodes = nodes
+            options.tracedSteps = trace
             options.canary = canary.flatMap(ClusterCanary.init)
             options.without =
                 without.contains("all") ? Set(ClusterFault.allCases) : Set(without.compactMap(ClusterFault.init))

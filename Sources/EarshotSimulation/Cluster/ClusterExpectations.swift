@@ -20,9 +20,16 @@ struct ClusterExpectations {
         var isRemoved = false
     }
 
+    private struct Arrival: Hashable {
+        let fetch: Int
+        let node: Int
+    }
+
     private(set) var requests: [Int: Request] = [:]
     /// Times at which a fetch ended, or the engine learned of it.
     private var ends: [Int: Int] = [:]
+    /// Times at which another node learned of a fetch, or had read its body. Until then requests may join there.
+    private var arrivals: [Arrival: Int] = [:]
     private var lastRequest = 0
     /// Numbers of open requests by key.
     private(set) var openKeys: [Int: Int] = [:]
@@ -43,6 +50,12 @@ struct ClusterExpectations {
     }
 
     mutating func ended(_ fetch: Int, at time: Int) { ends[fetch] = max(time, ends[fetch] ?? 0) }
+
+    mutating func arrived(_ fetch: Int, in node: Int, at time: Int) {
+        arrivals[Arrival(fetch: fetch, node: node)] = time
+    }
+
+    func end(of fetch: Int) -> Int? { ends[fetch] }
 
     /// Open requests of a client and handler, in order.
     func open(of client: ClientID, _ handler: HandlerID? = nil) -> [Int] {
@@ -139,7 +152,8 @@ struct ClusterExpectations {
             throw Violation(1, "\(name) has \(response.length) bytes without a body", kind: "no body")
         }
         guard let end = ends[told.fetch] else { throw Violation(1, "\(name) has a response that never ended") }
-        guard end >= request.askedAt || now < clockWindowEnd else {
+        let arrival = arrivals[Arrival(fetch: told.fetch, node: request.node)] ?? 0
+        guard max(end, arrival) >= request.askedAt || now < clockWindowEnd else {
             throw Violation(
                 1, "\(name) was made at \(request.askedAt), and has fetch \(told.fetch), which ended at \(end)",
                 kind: "older response")

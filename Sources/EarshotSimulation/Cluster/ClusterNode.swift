@@ -58,6 +58,8 @@ struct ClusterNode {
     var readers: [ClientID: Reader] = [:]
     /// Bodies in the shell's memory.
     var bodies: [BodyID: ClusterCatalogue.Content] = [:]
+    /// Times since which it wants flights, as its latest wants say.
+    var wantedSince: [ClusterKey: Int] = [:]
     /// Time of the next planned call of the core.
     var wake: Int?
     /// Passes in a row after which the core asked for another one at once.

@@ -19,7 +19,7 @@ public enum ClusterSimulation {
     /// Repeats a failed run with a trace of its end.
     private static func history(_ options: ClusterOptions, until step: Int) -> [String] {
         var options = options
-        options.tracesFrom = max(0, step - ClusterTrial.tracedSteps)
+        options.tracesFrom = max(0, step - options.tracedSteps)
         var trial = ClusterTrial(options)
         do throws(Violation) { try trial.run() } catch {}
         return trial.trace

@@ -65,6 +65,9 @@ extension ClusterTrial {
     mutating func send(_ calls: [EngineCall], _ node: Int) {
         guard nodes[node].link.isUp else { return }
         for call in calls {
+            if case .want(let wants) = call {
+                for want in wants { nodes[node].wantedSince[want.key] = now - want.ageMilliseconds }
+            }
             for part in Self.parts(of: call) {
                 guard let part = changed(part, node) else { continue }
                 nodes[node].link.lastSent = max(nodes[node].link.lastSent, now + draw(1...longestDelay))
@@ -128,7 +131,27 @@ extension ClusterTrial {
         guard nodes[node].link.number == link, nodes[node].isAlive else { return }
         guard let event = changed(event, node) else { return }
         note("node \(node) hears \(Self.text(event))")
+        learn(event, node)
         try pass(node) { core, now in core.engineSaid(event, now: now) }
+    }
+
+    /// Notes the results of which a node learns. One that the engine had kept is for wants that had begun before it.
+    private mutating func learn(_ event: EngineEvent, _ node: Int) {
+        switch event {
+        case .result(_, let bytes):
+            if let content = ClusterCatalogue.Content(fields: bytes) {
+                expectations.arrived(content.fetch, in: node, at: now)
+            }
+        case .wanted(let answers):
+            for answer in answers {
+                guard case .ended(let bytes) = answer.state, let content = ClusterCatalogue.Content(fields: bytes),
+                    let end = expectations.end(of: content.fetch), let since = nodes[node].wantedSince[answer.key],
+                    since <= end
+                else { continue }
+                expectations.arrived(content.fetch, in: node, at: now)
+            }
+        case .joined, .members, .left, .warning, .granted, .ended, .cooled, .workWaits, .aborted: break
+        }
     }
 
     /// Notes the times at which the engine learns of results.

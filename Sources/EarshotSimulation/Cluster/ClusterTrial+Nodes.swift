@@ -93,6 +93,11 @@ extension ClusterTrial {
             throw Violation(1, "node \(node) refuses \(terminal.handler) \(terminal.request): \(terminal.outcome)")
         case .client(.close(let client, let reason)):
             throw Violation(1, "node \(node) closes the connection of client \(client.rawValue): \(reason)")
+        case .client(.send(let client, .error(let error))):
+            // A request may end while a message about it is on its way.
+            guard error.code == "unknown-request" else {
+                throw Violation(1, "node \(node) tells client \(client.rawValue) \(error.code)")
+            }
         case .client(.send): break
         case .worker(.send(let worker, let message)): hears(message, worker, node)
         case .worker(.sendJob(let worker, let job, _)): hears(.job(job), worker, node)

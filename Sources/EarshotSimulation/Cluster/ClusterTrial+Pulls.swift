@@ -18,7 +18,8 @@ extension ClusterTrial {
         let session = (client: client, life: nodes[holder].life)
         nodes[node].workers[worker]?.pulls[attempt]?.session = session
         nodes[holder].readers[client] = ClusterNode.Reader(node: node, worker: worker, attempt: attempt)
-        guard let handler = HandlerID("pull"), let request = RequestID("1") else { preconditionFailure("valid names") }
+        // All readers of a node are one principal, so their handlers have different names.
+        guard let handler = HandlerID("pull/\(client.rawValue)"), let request = RequestID("1") else { preconditionFailure("valid names") }
         let user = PrincipalName("node:\(node)")
         let fetch = Fetch(handler: handler, request: request, url: pull.job.url)
         try pass(holder) { core, now in
@@ -68,6 +69,7 @@ extension ClusterTrial {
             nodes[node].bodies[id] = given(content)
             body = id
             report.pulls += 1
+            expectations.arrived(content.fetch, in: node, at: now)
         }
         note("node \(node) has read \(pull.job.url): \(Self.text(message))")
         try closeReader(of: pull)

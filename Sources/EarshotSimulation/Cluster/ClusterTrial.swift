@@ -10,8 +10,6 @@ internal import HeapModule
 /// Some faults permit duplicate fetches for a while: a *window*. Transfers that run or begin in a window are excused
 /// from the checks of keys and limits until they end.
 struct ClusterTrial {
-    /// Number of steps before a failure of which a repetition has a trace.
-    static let tracedSteps = 4_000
     /// Steps between two audits of the core that acted.
     static let auditPeriod = 50
     /// Maximum time for a request without deadline, in milliseconds. Cool-downs last up to a minute.
