@@ -65,7 +65,7 @@ extension BrokerCore {
         isDraining = true
         for client in clients.indices where !clients[client].isGone { say(.goodbye(reason: "draining"), to: client) }
         // The supervisor itself ends its child workers, so they get no DRAIN.
-        for worker in workers.drain() where workers[worker].isOwn && workers[worker].hearsDrain {
+        for worker in workers.drain(except: nodePool) where workers[worker].isOwn && workers[worker].hearsDrain {
             actions.append(.worker(.send(workers[worker].id, .drain)))
         }
     }

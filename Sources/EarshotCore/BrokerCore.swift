@@ -147,7 +147,8 @@ public struct BrokerCore {
 
     /// Whether a draining broker has nothing left to do: no attempt runs, and clients have acknowledged all terminals.
     public var isDrained: Bool {
-        runningAttempts == 0 && awaitedDeliveries == 0 && (cluster?.value.charges.isEmpty ?? true)
+        runningAttempts == 0 && awaitedDeliveries == 0
+            && (cluster.map { $0.value.charges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }
 
     /// Number of attempts that run or are being cancelled, without orphans.

@@ -75,6 +75,11 @@ extension BrokerCore {
         while cluster?.value.book.hasRoom(freeSlots: slots.free) == true,
             let flight = nextToStart(in: WorkerPool.web, isForHigh: false, isClaiming: true, &refusals, now: now)
         {
+            if isDraining {
+                // One that has lost its worker goes to another node.
+                let local = local(flight)
+                cluster?.value.book.drop(local)
+            }
             guard cluster?.value.book.claims[local(flight)] == nil else {
                 // It has lost its worker. It starts when a slot is free, before other flights.
                 guard freeClusterSlots() > 0 else {
@@ -116,10 +121,21 @@ extension BrokerCore {
     }
 
     /// Claims queued flights that other nodes can fetch, while this node drains, and reads the bodies of their results.
+    /// Its own flights leave the queue, and its successor gets their requests.
     mutating func handOver(now: Tick) {
+        while !pools[WorkerPool.web].returned.isEmpty {
+            let name = pools.takeReturned(of: WorkerPool.web)
+            guard let flight = settledFlight(name), flights[flight].phase == .queued else { continue }
+            releaseHosted(flight)
+        }
         if isCoordinated(WorkerPool.web) { claimQueued(now: now) }
-        guard let pool = pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator) else { return }
-        startQueued(in: pool, now: now)
+        guard let pool = nodePool else { return }
+        if pools[pool].isClosed { failQueued(in: pool, now: now) } else { startQueued(in: pool, now: now) }
+    }
+
+    /// Pool of the workers that read bodies of other nodes. They go on while this node drains.
+    var nodePool: Handle<WorkerPool>? {
+        cluster == nil ? nil : pools.number(of: BodyPlace.scheme, of: PrincipalTable.administrator)
     }
 
     /// Ends a flight that only other nodes want and that cannot start here now.

@@ -355,7 +355,8 @@ struct ClusterBook {
             // An attempt that runs already serves the flight.
             enter(.running(grant.token), flight)
             schedule(flight, now: now)
-            return claim.isOpen ? .start(flight) : .hosting(flight)
+            if claim.isOpen { return .start(flight) }
+            return grant.record == nil ? nil : .hosting(flight)
         }
         guard let record = grant.record else {
             // Withdrawn while the answer was on its way.

@@ -152,6 +152,7 @@ extension BrokerCore {
             return
         }
         if isRemote { for (scheme, pool) in zip(own, served) { claim(scheme, for: pool, of: principal) } }
+        let isDraining = isDraining && !(nodePool.map { served.contains($0) } ?? false)
         workers.joined(
             worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
             speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)

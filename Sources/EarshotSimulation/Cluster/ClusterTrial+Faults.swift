@@ -16,7 +16,7 @@ extension ClusterTrial {
 
     mutating func injectFault() throws(Violation) {
         guard !isEnding else { return }
-        plan(random.perMille(300) ? draw(200...4_000) : draw(4_000...30_000), .fault)
+        plan(random.perMille(300) ? draw(100...1_000) : draw(100...2 * faultMilliseconds), .fault)
         let node = random.below(nodes.count)
         let faults = ClusterFault.allCases.filter { has($0) }
         guard !faults.isEmpty else { return }

@@ -38,6 +38,8 @@ struct ClusterTrial {
     /// Memberships that ended, and the times at which nothing of them may be left.
     var retired: [(node: NodeID, due: Int)] = []
     var longestDelay = 15
+    /// Mean time between faults.
+    let faultMilliseconds: Int
     /// Whether requests and faults have stopped.
     var isEnding = false
     var report = ClusterReport()
@@ -52,6 +54,7 @@ struct ClusterTrial {
     init(_ options: ClusterOptions) {
         self.options = options
         random = SeededGenerator(seed: options.seed)
+        faultMilliseconds = [500, 2_000, 6_000, 15_000][random.below(4)]
         let count = options.nodes ?? 3 + random.below(5)
         report.nodes = count
         for number in 0..<count {
