@@ -33,7 +33,7 @@ extension SimulatedEngine {
         var changed: Set<ClusterKey> = []
         var terms: [ClusterKey: Origin] = [:]
         var seen: Set<EngineOrigin> = []
-        for asked in wants.map(\.origin) where seen.insert(asked).inserted {
+        for asked in wants.map(\.origin.bounded) where seen.insert(asked).inserted {
             let known = origin(asked.key)
             var origin = terms[asked.key] ?? known ?? Origin(limit: 1, spacing: 0)
             if origin.limit != asked.limit || origin.spacing != asked.spacingMilliseconds {
@@ -77,7 +77,7 @@ extension SimulatedEngine {
             }
         guard var flight = flights[want.key] else {
             if let (time, result) = results[want.key], time + EngineLimits.resultMilliseconds > now, want.token == nil,
-                time >= now - want.ageMilliseconds
+                time >= now - want.boundedAgeMilliseconds
             {
                 return .ended(result)
             }
@@ -297,7 +297,8 @@ extension SimulatedEngine {
         return .event(.ended(answers))
     }
 
-    private mutating func cool(_ refusal: EngineRefusal, _ node: NodeID) -> Answer {
+    private mutating func cool(_ asked: EngineRefusal, _ node: NodeID) -> Answer {
+        let refusal = asked.bounded
         let key = refusal.origin.key
         var origin =
             origin(key) ?? Origin(limit: refusal.origin.limit, spacing: refusal.origin.spacingMilliseconds)

@@ -29,6 +29,17 @@ import Testing
         #expect(try b.take() == [])
     }
 
+    @Test func `terms beyond the bounds are cut`() throws {
+        _ = try a.want([.make(1, limit: .max, spacing: .max)])
+        _ = try a.want([.make(2, origin: 2, limit: -5, spacing: -5), .make(3, origin: 2, limit: 0)])
+        #expect(try a.take().count == 2)
+        let (grants, wait) = try a.takeAndWait()
+        #expect(grants == [] && wait == nil)
+        let asked = EngineRefusal(origin: .make(3, limit: .max), askedMilliseconds: .max)
+        guard case .cooled(let notice) = try a.call(.cool(asked)) else { return #expect(Bool(false)) }
+        #expect(notice.remainingMilliseconds == EngineLimits.intervalMilliseconds.upperBound)
+    }
+
     @Test func `a lowered limit ends no attempt, and a raised one admits more at once`() throws {
         _ = try a.want((1...4).map { .make($0, limit: 2) })
         let grants = try a.take()
