@@ -54,6 +54,8 @@ import Testing
 
         static let role = Reply.bytes(Array("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".utf8))
 
+        static let memory = Reply.bytes(Array("maxmemory:0\r\nmaxmemory_policy:noeviction\r\n".utf8))
+
         /// Brings a session that has opened both links to `joined`.
         mutating func greet() -> [EngineAction] {
             _ = open(.calls)
@@ -63,6 +65,7 @@ import Testing
                 _ = receive(.status("OK"), .notices)
             }
             _ = receive(Self.role)
+            _ = receive(Self.memory)
             for _ in EngineScript.allCases { _ = receive(.bytes(Array("digest".utf8))) }
             return receive(.array([.bytes(Array("subscribe".utf8)), .bytes([]), .integer(1)]), .notices)
         }
@@ -96,7 +99,8 @@ import Testing
         let greeting = commands(rig.open(.calls))
         #expect(greeting[0] == ["AUTH", "bus", "word"])
         #expect(greeting[1] == ["INFO", "replication"])
-        #expect(greeting.dropFirst(2).map { $0[0...1] } == Array(repeating: ["SCRIPT", "LOAD"], count: 7))
+        #expect(greeting[2] == ["INFO", "memory"])
+        #expect(greeting.dropFirst(3).map { $0[0...1] } == Array(repeating: ["SCRIPT", "LOAD"], count: 7))
         let node = rig.session.node
         #expect(
             commands(rig.open(.notices), .notices) == [["AUTH", "bus", "word"], ["SUBSCRIBE", "{test}:1:c:\(node)"]])
@@ -270,10 +274,56 @@ import Testing
             #expect((longest / 2 - 1...longest).contains(pause), "\(pauses)")
         }
         #expect(Set(pauses.suffix(5)).count > 1)
+    }
+
+    @Test func `pauses restart only after a membership of ten seconds`() {
+        var rig = Rig()
+        _ = rig.start()
+        var longest = 0
+        for _ in 0..<8 {
+            _ = rig.greet()
+            #expect(rig.receive(.array([.integer(1), .integer(0)])).contains { $0.isJoined })
+            _ = rig.submit(.take(slots: 1))
+            _ = rig.receive(.error("BUSY Redis is busy running a script"))
+            longest = (rig.session.deadline ?? rig.now).milliseconds(since: rig.now)
+            _ = rig.passTime()
+        }
+        #expect(longest >= 1_000)
         _ = rig.greet()
         _ = rig.receive(.array([.integer(1), .integer(0)]))
+        let end = rig.now.advanced(byMilliseconds: EngineSession.settledMilliseconds)
+        while rig.now < end {
+            let beat = rig.passTime()
+            #expect(faults(beat) == [])
+            _ = rig.receive(.array([.integer(1), .integer(0)]))
+            _ = rig.receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices)
+        }
         _ = rig.close(.notices)
         #expect((rig.session.deadline ?? rig.now).milliseconds(since: rig.now) <= 50)
+    }
+
+    @Test func `settings without an address are a fault for an operator`() {
+        for place in [EngineOptions.Place.servers([]), .sentinels([], primary: "bus")] {
+            var rig = Rig(place)
+            #expect(faults(rig.start()) == [.noAddress])
+            #expect(EngineFault.noAddress.needsOperator)
+            #expect(faults(rig.passTime()) == [.noAddress])
+        }
+    }
+
+    @Test func `a server that may evict keys is a warning`() {
+        for (lines, warnings) in [
+            ("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", 0),
+            ("maxmemory:1048576\r\nmaxmemory_policy:noeviction\r\n", 0),
+            ("used_memory:9\r\nmaxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n", 1), ("", 0),
+        ] {
+            var rig = Rig()
+            _ = rig.start()
+            _ = rig.open(.calls)
+            _ = rig.receive(Rig.role)
+            let actions = rig.receive(.bytes(Array(lines.utf8)))
+            #expect(actions == Array(repeating: .report(.warning(.mayEvict)), count: warnings), "\(lines)")
+        }
     }
 
     @Test func `each membership has another ID, and servers are tried in turn`() {
@@ -404,10 +454,56 @@ import Testing
         #expect(rig.receive(Self.address, .sentinel) == [])
     }
 
+    @Test func `a sentinel that names the primary by its host name is a fault for an operator`() {
+        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+        _ = rig.start()
+        _ = rig.open(.sentinel)
+        let name = Reply.array([.bytes(Array("redis.example".utf8)), .bytes(Array("6379".utf8))])
+        #expect(faults(rig.receive(name, .sentinel)) == [.hostName])
+        #expect(EngineFault.hostName.needsOperator)
+    }
+
+    @Test func `a watching connection to a sentinel that does not answer is replaced`() {
+        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+        found(&rig)
+        _ = rig.greet()
+        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        let pong = Reply.array([.bytes(Array("pong".utf8)), .bytes([])])
+        func beat() -> [[String]] {
+            let actions = rig.passTime()
+            _ = rig.receive(.array([.integer(1), .integer(0)]))
+            _ = rig.receive(pong, .notices)
+            return commands(actions, .sentinel)
+        }
+        #expect(beat() == [["PING"]])
+        #expect(rig.receive(pong, .sentinel) == [])
+        #expect(beat() == [["PING"]])
+        // No answer within two seconds.
+        var replacements: [EngineAddress] = []
+        for _ in 0..<6 {
+            let actions = rig.passTime()
+            #expect(faults(actions) == [])
+            replacements += opened(actions)
+            for command in actions {
+                switch command {
+                case .send(.calls, _): _ = rig.receive(.array([.integer(1), .integer(0)]))
+                case .send(.notices, _): _ = rig.receive(pong, .notices)
+                case .send, .open, .close, .report: break
+                }
+            }
+        }
+        #expect(replacements.first == Self.sentinels[1])
+        #expect(rig.session.phase == .joined)
+    }
+
     @Test func `a sentinel's wrong password is named`() {
         var rig = Rig(.sentinels(Self.sentinels, primary: "bus"), login: .init(user: nil, password: "x"))
         _ = rig.start()
         _ = rig.open(.sentinel)
         #expect(faults(rig.receive(.error("WRONGPASS"), .sentinel)) == [.accessDenied])
     }
+}
+
+extension EngineAction {
+    fileprivate var isJoined: Bool { if case .report(.joined) = self { true } else { false } }
 }
