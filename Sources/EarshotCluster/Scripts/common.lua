@@ -129,12 +129,12 @@ end
 
 -- Reads origins at once.
 local function readOrigins(ids)
-  local unread, seen = {}, {}
+  local unread = {}
   for _, id in ipairs(ids) do
-    if not (origins[id] or seen[id]) then unread[#unread + 1], seen[id] = id, true end
+    if origins[id] == nil then unread[#unread + 1], origins[id] = id, false end
   end
   if #unread == 0 then return end
-  local others, names = {}, {}
+  local others, names
   for i, text in ipairs(redis.call('HMGET', O, unpack(unread))) do
     local id = unread[i]
     if text then
@@ -142,10 +142,11 @@ local function readOrigins(ids)
       o.isActive = true
       origins[id] = o
     else
+      if not others then others, names = {}, {} end
       others[#others + 1], names[#names + 1] = id, key('o', id)
     end
   end
-  if #others == 0 then return end
+  if not others then return end
   for i, text in ipairs(redis.call('MGET', unpack(names))) do
     local id = others[i]
     local o
@@ -273,13 +274,15 @@ end
 
 -- Writes everything that this call has changed.
 local function finish()
-  local sets, drops, forgotten = {}, {}, {}
-  for name in pairs(dirty) do
-    if texts[name] then sets[#sets + 1], sets[#sets + 2] = name, texts[name] else drops[#drops + 1] = name end
+  if next(dirty) then
+    local sets, drops = {}, {}
+    for name in pairs(dirty) do
+      if texts[name] then sets[#sets + 1], sets[#sets + 2] = name, texts[name] else drops[#drops + 1] = name end
+    end
+    if #drops > 0 then redis.call('HDEL', F, unpack(drops)) end
+    if #sets > 0 then redis.call('HSET', F, unpack(sets)) end
   end
-  if #drops > 0 then redis.call('HDEL', F, unpack(drops)) end
-  if #sets > 0 then redis.call('HSET', F, unpack(sets)) end
-  sets, drops = {}, {}
+  local sets, drops, forgotten = {}, {}, {}
   for id, o in pairs(saves) do
     local text = string.format('%d %d %d %d %d %s', o.l, o.s, o.r, o.n, o.e, o.lanes)
     if o.t > 0 then text = text .. string.format(' %d %d %d %d', o.c, o.k, o.t, o.b) end
