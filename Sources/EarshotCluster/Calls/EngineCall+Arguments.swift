@@ -28,7 +28,8 @@ extension EngineCall {
             command.append(node.description)
             command.append(String(EngineLimits.resultMilliseconds))
             for completion in completions { Self.append(completion, to: &command) }
-        case .cool(let refusal):
+        case .cool(let asked):
+            let refusal = asked.bounded
             command.append(node.description)
             command.append(refusal.origin.key.description)
             command.append(String(refusal.origin.limit))
@@ -45,9 +46,9 @@ extension EngineCall {
     private static func append(_ wants: [EngineWant], to command: inout Command, _ node: NodeID) {
         var origins: [EngineOrigin] = []
         var numbers: [EngineOrigin: Int] = [:]
-        for want in wants where numbers[want.origin] == nil {
-            origins.append(want.origin)
-            numbers[want.origin] = origins.count
+        for origin in wants.map(\.origin.bounded) where numbers[origin] == nil {
+            origins.append(origin)
+            numbers[origin] = origins.count
         }
         command.append(node.description)
         command.append(String(origins.count))
@@ -60,9 +61,9 @@ extension EngineCall {
                 case .pinned: "p"
                 case .credentialed: "c"
                 }
-            let number = numbers[want.origin] ?? 0
+            let number = numbers[want.origin.bounded] ?? 0
             command.append(
-                "\(want.key) \(number) \(lane) \(want.priority.rawValue) \(max(0, want.ageMilliseconds)) \(token)")
+                "\(want.key) \(number) \(lane) \(want.priority.rawValue) \(want.boundedAgeMilliseconds) \(token)")
             command.append(want.record)
         }
     }

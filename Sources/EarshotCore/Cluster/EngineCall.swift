@@ -106,3 +106,31 @@ public struct EngineRefusal: Equatable, Sendable {
         self.askedMilliseconds = askedMilliseconds
     }
 }
+
+extension EngineOrigin {
+    /// The same terms within the bounds of `EngineLimits`, as the engine applies them.
+    public var bounded: EngineOrigin {
+        EngineOrigin(
+            key: key, limit: limit.clamped(to: EngineLimits.originLimits),
+            spacingMilliseconds: spacingMilliseconds.clamped(to: EngineLimits.intervalMilliseconds))
+    }
+}
+
+extension EngineRefusal {
+    /// The same refusal within the bounds of `EngineLimits`, as the engine applies it.
+    public var bounded: EngineRefusal {
+        EngineRefusal(
+            origin: origin.bounded, askedMilliseconds: askedMilliseconds.clamped(to: EngineLimits.intervalMilliseconds))
+    }
+}
+
+extension EngineWant {
+    /// Age within the bounds of `EngineLimits`, as the engine applies it.
+    public var boundedAgeMilliseconds: Int { ageMilliseconds.clamped(to: EngineLimits.intervalMilliseconds) }
+}
+
+extension Int {
+    fileprivate func clamped(to range: ClosedRange<Int>) -> Int {
+        Swift.min(Swift.max(self, range.lowerBound), range.upperBound)
+    }
+}

@@ -157,7 +157,10 @@ import Testing
             case 21: try pair.reap()
             case 22 where Int.random(in: 0..<10, using: &generator) == 0: _ = try pair.call(.leave, nodes[index].id)
             default:
-                try pair.pass(microseconds: [1, 900, 20_000, 450_000, 1_700_000].randomElement(using: &generator) ?? 1)
+                // The clock goes back now and then.
+                let forward = [1, 900, 20_000, 450_000, 1_700_000]
+                let steps = forward + forward + [-600_000, -5_000_000]
+                try pair.pass(microseconds: steps.randomElement(using: &generator) ?? 1)
             }
         }
         #expect(starts > 20)
