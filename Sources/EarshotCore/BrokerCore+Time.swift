@@ -65,7 +65,9 @@ extension BrokerCore {
         isDraining = true
         for client in clients.indices where !clients[client].isGone { say(.goodbye(reason: "draining"), to: client) }
         // The supervisor itself ends its child workers, so they get no DRAIN.
-        for worker in workers.drain() where workers[worker].isOwn && workers[worker].hearsDrain {
+        // A node still reads the bodies of results that other nodes have for it.
+        let puller = pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator)
+        for worker in workers.drain(except: puller) where workers[worker].isOwn && workers[worker].hearsDrain {
             actions.append(.worker(.send(workers[worker].id, .drain)))
         }
     }

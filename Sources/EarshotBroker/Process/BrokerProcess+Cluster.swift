@@ -46,7 +46,7 @@ extension BrokerProcess {
                 metadata: ["reason": "\(fault)"])
         case .warning(let warning):
             logger.warning("the engine is less safe than it could be", metadata: ["reason": "\(warning)"])
-        case .members, .wanted, .granted, .ended, .cooled, .workWaits, .result, .aborted: break
+        case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .aborted: break
         }
     }
 }

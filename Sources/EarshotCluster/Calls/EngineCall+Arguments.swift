@@ -10,6 +10,7 @@ extension EngineCall {
         case .take: .take
         case .done: .done
         case .cool: .cool
+        case .survey: .survey
         case .leave: .reap
         }
     }
@@ -21,9 +22,10 @@ extension EngineCall {
         case .unwant(let keys):
             command.append(node.description)
             for key in keys { command.append(key.description) }
-        case .take(let slots):
+        case .take(let slots, let isOwnOnly):
             command.append(node.description)
             command.append(String(min(max(slots, 0), EngineLimits.batch)))
+            command.append(isOwnOnly ? "1" : "0")
         case .done(let completions):
             command.append(node.description)
             command.append(String(EngineLimits.resultMilliseconds))
@@ -37,6 +39,7 @@ extension EngineCall {
             command.append(String(refusal.askedMilliseconds))
             command.append(String(EngineLimits.firstCoolDownMilliseconds))
             command.append(String(EngineLimits.longestCoolDownMilliseconds))
+        case .survey: command.append(node.description)
         case .leave:
             command.append(node.description)
             command.append(String(EngineLimits.batch))
@@ -89,7 +92,7 @@ extension EngineCall {
             Self.split(completions) { completion in
                 if case .result(let result) = completion.outcome { result.count } else { 0 }
             }.map { .done($0) }
-        case .take, .cool, .leave: [self]
+        case .take, .cool, .survey, .leave: [self]
         }
     }
 

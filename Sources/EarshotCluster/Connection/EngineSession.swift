@@ -284,12 +284,22 @@ struct EngineSession {
             }
             if more == 1, phase == .joined { reap(now: now) }
         case .call(let call, _):
-            if let event = call.answer(reply) {
+            if case .surveyed(var survey)? = call.answer(reply) {
+                survey.latencyMicroseconds = latency(now: now)
+                actions.append(.report(.surveyed(survey)))
+            } else if let event = call.answer(reply) {
                 actions.append(.report(event))
             } else if !call.isSilent {
                 fail(.malformed, now: now)
             }
         }
+    }
+
+    /// Microseconds between the latest answered command and its reply.
+    private func latency(now: Tick) -> Int {
+        guard let deadline = pending[EngineLink.calls.rawValue].lastDeadline else { return 0 }
+        let sent = deadline.advanced(byMilliseconds: -options.patienceMilliseconds)
+        return Int(max(0, now.nanoseconds - sent.nanoseconds) / 1_000)
     }
 
     private mutating func handle(error text: String, to command: Pending, now: Tick) {

@@ -1,6 +1,6 @@
 -- Gives queued flights to a node with free slots: at origins that have room, the one with the lowest score first.
 --
--- ARGV: node, free slots (0 to 64). With 0 the call only wakes another node.
+-- ARGV: node, free slots (0 to 64), and 1 for flights that stay on the node alone. With 0 slots the call only wakes another node.
 --
 -- Returns the milliseconds until a paused origin opens (-1 for none), then for each flight two texts: key, fencing token, class, and 1 if
 -- the node wants it itself; and its record, which is empty for the node's own flights.
@@ -32,7 +32,7 @@ local function look(name, owner)
 end
 
 if most > 0 then
-  look(P .. 'ready:', '')
+  if ARGV[3] ~= '1' then look(P .. 'ready:', '') end
   look(P .. 'ready:' .. node, node)
 end
 
@@ -168,7 +168,7 @@ end
 settleAll(full, node)
 finish()
 
-if (#replies - 1) / 2 < most then addIdle(node) else redis.call('SREM', P .. 'idle', node) end
+if (#replies - 1) / 2 < most and ARGV[3] ~= '1' then addIdle(node) else redis.call('SREM', P .. 'idle', node) end
 wakeOne(node)
 local pause = redis.call('ZRANGE', P .. 'paused', 0, 0, 'WITHSCORES')
 if hasGhosts then

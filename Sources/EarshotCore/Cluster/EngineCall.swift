@@ -7,11 +7,15 @@ public enum EngineCall: Equatable, Sendable {
     /// Withdraws wants.
     case unwant([ClusterKey])
     /// Asks for flights to fetch, at most `EngineLimits.batch`. With 0 the engine only wakes another node.
-    case take(slots: Int)
+    ///
+    /// - isOwnOnly: whether only flights that must stay on this node are wanted.
+    case take(slots: Int, isOwnOnly: Bool = false)
     /// Ends attempts of this node.
     case done([EngineCompletion])
     /// Reports that an origin refused a request.
     case cool(EngineRefusal)
+    /// Asks for the members and the backlog.
+    case survey
     /// Ends the membership: the engine returns all attempts and drops all wants of this node.
     case leave
 }

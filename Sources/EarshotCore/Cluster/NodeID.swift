@@ -11,6 +11,13 @@ public struct NodeID: Hashable, Sendable, CustomStringConvertible {
         self.number = number
     }
 
+    /// Nil if `text` is not 16 lower-case hexadecimal digits.
+    public init?(_ text: some StringProtocol) {
+        let digits = String(repeating: "0", count: 16) + text
+        guard text.utf8.count == 16, let identity = FlightIdentity(digits) else { return nil }
+        number = identity.low
+    }
+
     public var description: String {
         // The second half of an identity's text.
         String(FlightIdentity(high: 0, low: number).description.suffix(16))

@@ -241,11 +241,13 @@ struct WorkerFleet {
         if workers[worker].phase != .draining { workers[worker].enter(.draining) }
     }
 
-    /// Stops assigning jobs to all workers.
+    /// Stops assigning jobs to all workers but those of one pool.
     ///
     /// - Returns: the workers that were ready.
-    mutating func drain() -> [Handle<WorkerSession>] {
-        let ready = workers.indices.filter { workers[$0].phase == .ready }
+    mutating func drain(except pool: Handle<WorkerPool>? = nil) -> [Handle<WorkerSession>] {
+        let ready = workers.indices.filter { worker in
+            workers[worker].phase == .ready && !(pool.map { workers[worker].pools.contains($0) } ?? false)
+        }
         for worker in ready { workers[worker].enter(.draining) }
         return ready
     }

@@ -15,11 +15,23 @@ extension SimulatedEngine {
         switch call {
         case .want(let wants): isMember(node) ? want(wants, node) : .lost
         case .unwant(let keys): unwant(keys, node)
-        case .take(let slots): isMember(node) ? take(slots, node) : .lost
+        case .take(let slots, let isOwnOnly): isMember(node) ? take(slots, isOwnOnly: isOwnOnly, node) : .lost
         case .done(let completions): done(completions, node)
         case .cool(let refusal): isMember(node) ? cool(refusal, node) : .lost
+        case .survey: isMember(node) ? .event(.surveyed(survey)) : .lost
         case .leave: leave(node)
         }
+    }
+
+    private var survey: EngineSurvey {
+        let members = nodes.sorted { ($0.value, $0.key.description) < ($1.value, $1.key.description) }.map {
+            node, end in
+            EngineSurvey.Member(
+                node: node, leaseMilliseconds: max(0, end - now), flights: relations[node]?.count ?? 0, description: "")
+        }
+        return EngineSurvey(
+            flights: flights.count, origins: origins.values.count { $0.running > 0 || !$0.lanes.isEmpty },
+            pausedOrigins: paused.count, members: members)
     }
 
     private mutating func leave(_ node: NodeID) -> Answer {
@@ -175,7 +187,7 @@ extension SimulatedEngine {
         var score: Int? { isClosed || taken == heads.count ? nil : heads[taken].score }
     }
 
-    private mutating func take(_ most: Int, _ node: NodeID) -> Answer {
+    private mutating func take(_ most: Int, isOwnOnly: Bool, _ node: NodeID) -> Answer {
         let due = paused.filter { $0.value <= now }.map { Rank(score: $0.value, name: "\($0.key)") }.sorted().prefix(32)
         let dueKeys = due.compactMap { ClusterKey($0.name) }
         var cut = cutPauses(dueKeys)
@@ -185,7 +197,7 @@ extension SimulatedEngine {
         }
         var lanes: [OpenLane] = []
         if most > 0 {
-            for owner in [nil, node] as [NodeID?] {
+            for owner in isOwnOnly ? [node] : [nil, node] as [NodeID?] {
                 let members = (ready[owner] ?? [:]).map { Rank(score: $0.value, name: $0.key) }.sorted().prefix(most)
                 cut.merge(cutPauses(members.compactMap { ClusterKey($0.name.prefix(32)) })) { $0 || $1 }
                 for rank in members {
@@ -219,7 +231,7 @@ extension SimulatedEngine {
             if let origin = origins[key] { save(key, origin) }
         }
         for key in full { settle(key, caller: node, wasPaused: dueKeys.contains(key) || cut[key] == true) }
-        if jobs.count < most { idle.insert(node) } else { idle.remove(node) }
+        if jobs.count < most, !isOwnOnly { idle.insert(node) } else { idle.remove(node) }
         wakeOne(node)
         let opens = paused.values.min().map { max(0, $0 - now) }
         return .event(.granted(grants, opensAfterMilliseconds: opens))
