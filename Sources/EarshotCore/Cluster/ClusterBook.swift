@@ -34,46 +34,6 @@ struct ClusterBook {
         var patienceMilliseconds = EngineLimits.patienceMilliseconds
     }
 
-    /// Phase of a claim.
-    enum Phase: Equatable {
-        /// The engine does not know it, because this node is not a member.
-        case waiting
-        /// The engine knows it, and this node asserts it again and again.
-        case wanted
-        /// This node runs it, and has the flight.
-        case running(FencingToken)
-        /// This node runs it, and the engine has not confirmed it. The token is random.
-        case uncoordinated(FencingToken)
-        /// This node runs it for its own clients. Another attempt has the flight.
-        case overtaken
-    }
-
-    struct Claim {
-        var want: EngineWant
-        fileprivate(set) var phase: Phase
-        /// Time from which a result answers this claim.
-        let since: Tick
-        /// Whether the engine may have a want of this node.
-        fileprivate(set) var isRecorded: Bool
-        /// Whether the attempt serves other nodes as well.
-        fileprivate(set) var isHosted: Bool
-        /// Maximum body size for other nodes; nil for none.
-        fileprivate(set) var hostedBytes: Int?
-        /// Time of the next assertion.
-        fileprivate(set) var nextAssertion: Tick
-
-        /// Whether the claim is part of the window.
-        var isOpen: Bool { phase == .waiting || phase == .wanted }
-
-        /// Token of an attempt that may have the flight.
-        var token: FencingToken? {
-            switch phase {
-            case .running(let token), .uncoordinated(let token): token
-            case .waiting, .wanted, .overtaken: nil
-            }
-        }
-    }
-
     private enum Membership: Equatable {
         /// Not a member since then.
         case away(since: Tick)
@@ -459,7 +419,7 @@ struct ClusterBook {
     }
 
     /// Sets the time of the next assertion. An attempt that only this node wants is not asserted: its node's lease covers
-    /// it, and nobody else can withdraw it.
+    /// it, and no other node can withdraw it.
     private mutating func schedule(_ flight: LocalFlight, now: Tick) {
         guard let claim = claims[flight], claim.phase == .wanted || claim.want.lane == .shared else { return }
         let next = now.advanced(byMilliseconds: limits.assertionMilliseconds)
@@ -507,19 +467,6 @@ struct ClusterBook {
         }
         claims[flight]?.phase = phase
         if phase == .waiting || phase == .wanted { openClaims += 1 }
-    }
-
-    /// Whether the diagram has this transition.
-    static func isLegal(from: Phase?, to: Phase?) -> Bool {
-        switch (from, to) {
-        case (nil, .waiting), (nil, .uncoordinated), (nil, .running): true
-        case (.waiting, .wanted), (.wanted, .waiting), (.wanted, .running): true
-        case (.uncoordinated, .running), (.uncoordinated, .overtaken), (.running, .overtaken): true
-        // The engine lost an attempt, or this node took a flight that it was running for itself.
-        case (.overtaken, .running), (.running, .running): true
-        case (.some, nil): true
-        case (nil, _), (.waiting, _), (.wanted, _), (.uncoordinated, _), (.running, _), (.overtaken, _): false
-        }
     }
 
     // MARK: Checks

@@ -32,7 +32,7 @@ import Testing
         #expect(greeting[0] == ["AUTH", "bus", "word"])
         #expect(greeting[1] == ["INFO", "replication"])
         #expect(greeting[2] == ["INFO", "memory"])
-        #expect(greeting.dropFirst(3).map { $0[0...1] } == Array(repeating: ["SCRIPT", "LOAD"], count: 7))
+        #expect(greeting.dropFirst(3).map { $0[0...1] } == Array(repeating: ["SCRIPT", "LOAD"], count: EngineScript.allCases.count))
         let node = rig.session.node
         #expect(
             commands(rig.open(.notices), .notices) == [["AUTH", "bus", "word"], ["SUBSCRIBE", "{test}:1:c:\(node)"]])
