@@ -232,6 +232,8 @@ extension BrokerCore {
     mutating func goesOnForCluster(_ flight: Handle<Flight>) -> Bool {
         let local = local(flight)
         guard cluster?.value.book.withdraw(local) == .host else { return false }
+        // Otherwise the outcome would be kept for a local request, and the other nodes would not get it.
+        _ = flights.endDeferral(of: flight)
         flights[flight].isHosted = true
         return true
     }

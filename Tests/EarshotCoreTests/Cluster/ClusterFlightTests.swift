@@ -189,6 +189,17 @@ import Testing
         #expect(node.rig.core.audit() == [])
     }
 
+    @Test func `a transfer that goes on for other nodes delivers its result to them`() {
+        var (node, client, worker, want) = claimed()
+        node.grant([want])
+        let job = node.rig.jobs[0]
+        node.pass { $0.remove("h", by: client) }
+        node.pass { $0.done(job, by: worker) }
+        #expect(node.results.count == 1)
+        #expect(node.rig.core.flights.count == 0)
+        #expect(node.rig.core.audit() == [])
+    }
+
     @Test func `a flight that other nodes want runs here, and its result is delivered to them`() {
         var (node, client, worker, want) = claimed()
         node.pass { $0.remove("h", by: client) }

@@ -1,0 +1,122 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// One node of a simulated cluster: its core, the state of its shell, and its peers.
+struct ClusterNode {
+    /// Transfer of a web worker.
+    struct Transfer {
+        let job: Job
+        let key: Int
+        let startedAt: Int
+        /// Whether it began, or ran, while faults permit more attempts than one of a key and more than the limit of an
+        /// origin.
+        var isExcused: Bool
+        var isCancelled = false
+        /// Since when no request waits for it; nil if one does.
+        var unwantedSince: Int?
+    }
+
+    /// Body that a worker reads from another node.
+    struct Pull {
+        let job: Job
+        let holder: Int
+        /// The session at the other node, in this life of it; nil before it is open.
+        var session: (client: ClientID, life: Int)?
+    }
+
+    struct Worker {
+        let slots: Int
+        let isPuller: Bool
+        var transfers: [AttemptID: Transfer] = [:]
+        var pulls: [AttemptID: Pull] = [:]
+    }
+
+    struct Client {
+        let handlers: [HandlerID]
+        /// Whether it only listens to requests of others.
+        let isWatcher: Bool
+        /// Requests without a terminal.
+        var open: Set<Int> = []
+    }
+
+    /// Reader of a body in another node.
+    struct Reader {
+        let node: Int
+        let worker: WorkerID
+        let attempt: AttemptID
+    }
+
+    let number: Int
+    var core: BrokerCore
+    /// Counts the processes of this node. An event for an earlier one is dropped.
+    var life: Int
+    var isAlive = true
+    var isCutOff = false
+    var drainsSince: Int?
+    var workers: [WorkerID: Worker] = [:]
+    var clients: [ClientID: Client] = [:]
+    var readers: [ClientID: Reader] = [:]
+    /// Bodies in the shell's memory.
+    var bodies: [BodyID: ClusterCatalogue.Content] = [:]
+    /// Times since which it wants flights, as its latest wants say.
+    var wantedSince: [ClusterKey: Int] = [:]
+    /// Time of the next planned call of the core.
+    var wake: Int?
+    /// Passes in a row after which the core asked for another one at once.
+    var spins = 0
+    /// Connection to the engine.
+    var link = EngineLink()
+
+    struct EngineLink {
+        var number = 0
+        var isUp = false
+        /// Identity of the present membership, or of the latest one.
+        var id = NodeID(0)
+        var joinedAt = 0
+        /// Times until which the connection is busy in each direction, so that order is kept.
+        var lastSent = 0
+        var lastReceived = 0
+    }
+
+    /// Random number of its broker, for the keys of flights that stay here.
+    var broker: UInt64 { UInt64(number + 1) << 32 | UInt64(life) }
+
+    static func address(of number: Int) -> String { "10.0.0.\(number + 1):5766" }
+
+    /// - Parameter hash: code of bytes, which all nodes share.
+    init(number: Int, life: Int, seed: UInt64, now: Tick) {
+        self.number = number
+        self.life = life
+        var limits = CoreLimits()
+        limits.origins = ClusterCatalogue.rules
+        limits.graceMilliseconds = 2_000
+        limits.waitingTerminalBytes = 1 << 24
+        limits.waitingBytes = 1 << 24
+        var facilities = Facilities()
+        facilities.identify = { FlightIdentity(high: 1, low: Self.hash($0)) }
+        let workerLimits = WorkerLimits(
+            broker: BrokerInstance(rawValue: UInt64(number + 1) << 32 | UInt64(life)), spool: "/spool")
+        core = BrokerCore(
+            workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, seed: seed)
+        core.awaitOwnWorkers(until: now.advanced(byMilliseconds: 10_000))
+        core.joinCluster(
+            ClusterFacility(
+                flightKey: { ClusterKey(high: 1, low: Self.hash($0)) },
+                originKey: { ClusterKey(high: 2, low: Self.hash(Array($0.utf8))) },
+                address: Self.address(of: number), broker: UInt64(number + 1) << 32 | UInt64(life)), now: now)
+    }
+
+    /// FNV-1a: simulated inputs do not collide deliberately.
+    static func hash(_ bytes: [UInt8]) -> UInt64 {
+        bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+    }
+
+    /// Workers in a fixed order.
+    var workersInOrder: [WorkerID] { workers.keys.sorted { $0.rawValue < $1.rawValue } }
+
+    var clientsInOrder: [ClientID] { clients.keys.sorted { $0.rawValue < $1.rawValue } }
+
+    static func inOrder<Value>(_ attempts: [AttemptID: Value]) -> [AttemptID] {
+        attempts.keys.sorted { ($0.flight, $0.attempt) < ($1.flight, $1.attempt) }
+    }
+}

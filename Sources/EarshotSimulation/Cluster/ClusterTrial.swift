@@ -1,0 +1,153 @@
+internal import EarshotCore
+internal import EarshotWire
+internal import HeapModule
+
+/// Several nodes with their workers and clients around one engine, on fake time.
+///
+/// Each node has a `BrokerCore`. The trial is its shell and its peers: it carries out actions and calls, after delays that
+/// the seed decides. `ClusterExpectations` has the expected terminals, and `ClusterTrial+Checks` the other checks.
+///
+/// Some faults permit duplicate fetches for a while: a *window*. Transfers that run or begin in a window are excused
+/// from the checks of keys and limits until they end.
+struct ClusterTrial {
+    /// Steps between two audits of the core that acted.
+    static let auditPeriod = 50
+    /// Maximum time for a request without deadline, in milliseconds. Cool-downs last up to a minute.
+    static let answerMilliseconds = 300_000
+
+    let options: ClusterOptions
+    var random: SeededGenerator
+    var now = 0
+    var step = 0
+    private var entries = Heap<ClusterEntry>()
+    private var serial = 0
+    var nodes: [ClusterNode] = []
+    var engine = SimulatedEngine(microseconds: 0)
+    /// Difference of the engine's clock.
+    var engineOffset = 0
+    var isEngineUp = true
+    /// Copies of the engine, one for each tenth of the last second.
+    var snapshots: [(time: Int, engine: SimulatedEngine)] = []
+    var expectations = ClusterExpectations()
+    /// Pairs of nodes, the smaller number first, that cannot reach each other.
+    var separated: Set<[Int]> = []
+    /// End of the window in which more attempts than one of a key are permitted.
+    var windowEnd = 0
+    /// Time until which results may seem younger than they are.
+    var clockWindowEnd = 0
+    /// Memberships that ended, and the times at which nothing of them may be left.
+    var retired: [(node: NodeID, due: Int)] = []
+    var longestDelay = 15
+    /// Whether requests and faults have stopped.
+    var isEnding = false
+    var report = ClusterReport()
+    private(set) var trace: [String] = []
+    var lastNumber: UInt64 = 0
+    var lastFetch = 0
+    /// Step of the latest audit.
+    var lastAudit = 0
+    /// Transfers that began in the present pass.
+    var begun: [(node: Int, worker: WorkerID, attempt: AttemptID)] = []
+
+    init(_ options: ClusterOptions) {
+        self.options = options
+        random = SeededGenerator(seed: options.seed)
+        let count = options.nodes ?? 3 + random.below(5)
+        report.nodes = count
+        for number in 0..<count {
+            nodes.append(ClusterNode(number: number, life: 1, seed: random.next(), now: tick))
+            begin(number)
+        }
+        plan(1_000 + random.below(4_000), .fault)
+        plan(5_000, .workersFail)
+    }
+
+    // MARK: Time
+
+    var tick: Tick { Tick(nanoseconds: Int64(now) * 1_000_000) }
+
+    mutating func plan(_ delay: Int, _ happening: ClusterHappening) {
+        serial += 1
+        entries.insert(ClusterEntry(time: now + delay, serial: serial, happening: happening))
+    }
+
+    /// A number from the range.
+    mutating func draw(_ range: ClosedRange<Int>) -> Int {
+        range.lowerBound + random.below(range.upperBound - range.lowerBound + 1)
+    }
+
+    mutating func number() -> UInt64 {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    func has(_ fault: ClusterFault) -> Bool { !isEnding && !options.without.contains(fault) }
+
+    /// Keeps a line of the trace.
+    mutating func note(_ line: @autoclosure () -> String) {
+        guard let first = options.tracesFrom, step >= first else { return }
+        trace.append("\(now) \(line())")
+    }
+
+    // MARK: Run
+
+    /// Runs with requests and faults, then without both until nothing is left.
+    mutating func run() throws(Violation) {
+        while step < options.steps { try next() }
+        try finish()
+        report.fakeSeconds = now / 1_000
+    }
+
+    /// Lets the next thing happen.
+    mutating func next() throws(Violation) {
+        guard let entry = entries.popMin() else { preconditionFailure("heartbeats never end") }
+        now = max(now, entry.time)
+        step += 1
+        engine.microseconds = (now + engineOffset) * 1_000
+        if has(.failover), snapshots.last.map({ now - $0.time >= 100 }) ?? true {
+            snapshots.append((now, engine))
+            if snapshots.count > 10 { snapshots.removeFirst() }
+        }
+        try handle(entry.happening)
+        if step.isMultiple(of: 2_000) { try checkProgress() }
+    }
+
+    private mutating func handle(_ happening: ClusterHappening) throws(Violation) {
+        switch happening {
+        case .execute(let node, let link, let call): try execute(call, node, link)
+        case .deliver(let node, let link, let event): try deliver(event, node, link)
+        case .connect(let node, let life): connect(node, life)
+        case .heartbeat(let node, let link): try heartbeat(node, link)
+        case .engineUp:
+            note("the engine is up")
+            isEngineUp = true
+        case .wake(let node, let life):
+            guard isLive(node, life), let wake = nodes[node].wake, wake <= now else { return }
+            nodes[node].wake = nil
+            try pass(node) { _, _ in }
+        case .begin(let node, let life): if nodes[node].life == life, !nodes[node].isAlive { restart(node) }
+        case .workerBegins(let node, let life, let isPuller): try workerBegins(node, life, isPuller: isPuller)
+        case .transferEnds(let node, let life, let worker, let attempt):
+            try transferEnds(node, life, worker, attempt)
+        case .cancelConfirmed(let node, let life, let worker, let attempt):
+            try cancelConfirmed(node, life, worker, attempt)
+        case .pullBegins(let node, let life, let worker, let attempt): try pullBegins(node, life, worker, attempt)
+        case .pullEnds(let node, let life, let worker, let attempt, let content, let length, let code):
+            try pullEnds(node, life, worker, attempt, content, length, code)
+        case .clientsAct(let node, let life): try clientsAct(node, life)
+        case .clientBegins(let node, let life, let isWatcher):
+            if isLive(node, life) { try clientBegins(node, isWatcher: isWatcher) }
+        case .acknowledge(let node, let life, let client, let sequence):
+            guard isLive(node, life) else { return }
+            try pass(node) { core, now in core.clientSaid(.acknowledge(sequence), by: client, now: now) }
+        case .askAgain(let keys): try askAgain(keys)
+        case .fault: try injectFault()
+        case .workersFail: try injectWorkerFault()
+        case .heal(let node, let life): if nodes[node].life == life { nodes[node].isCutOff = false }
+        case .healPair(let first, let second): separated.remove([first, second])
+        case .networkRecovers: longestDelay = 15
+        }
+    }
+
+    func isLive(_ node: Int, _ life: Int) -> Bool { nodes[node].isAlive && nodes[node].life == life }
+}
