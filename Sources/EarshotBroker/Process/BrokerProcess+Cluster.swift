@@ -19,6 +19,7 @@ extension BrokerProcess {
     /// Gives the events of the engine to the core.
     func takeEngineEvents(now: Tick) {
         guard let engine else { return }
+        engine.pass()
         for event in engine.takeEvents() {
             log(event)
             core.engineSaid(event, now: now)
