@@ -149,8 +149,8 @@ let package = Package(
         source(
             "EarshotBroker",
             [
-                "EarshotCore", "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotHTTP", "EarshotWire",
-                "EarshotLoop", "ZMTP", "IDN2", "PSL", "LibCrypto", deque, logging,
+                "EarshotCore", "EarshotCache", "EarshotCluster", "EarshotDurable", "EarshotDisk", "EarshotHTTP",
+                "EarshotWire", "EarshotLoop", "ZMTP", "IDN2", "PSL", "LibCrypto", deque, logging,
             ]),
         source(
             "EarshotWorker",
@@ -164,8 +164,8 @@ let package = Package(
         .executableTarget(
             name: "earshot",
             dependencies: [
-                "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotGateway", "EarshotClient",
-                "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ",
+                "EarshotBroker", "EarshotCache", "EarshotCluster", "EarshotDisk", "EarshotWorker", "EarshotGateway",
+                "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ",
                 "LibCrypto", "CBuild", arguments, logging, toml,
             ],
             swiftSettings: settings),
@@ -215,7 +215,8 @@ let package = Package(
         tests(
             "EarshotClusterTests",
             [
-                "EarshotCluster", "EarshotSimulation", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis",
+                "EarshotCluster", "EarshotSimulation", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
+                "Hiredis",
                 "LibCrypto", heap,
             ]),
         tests("PSLTests", ["PSL"]),
@@ -233,8 +234,9 @@ let package = Package(
         tests(
             "CommandTests",
             [
-                "earshot", "EarshotClient", "EarshotCore", "EarshotGateway", "EarshotLoop", "EarshotWire", "ZeroMQ",
-                arguments,
+                "earshot", "EarshotBroker", "EarshotClient", "EarshotCluster", "EarshotCore", "EarshotGateway",
+                "EarshotLoop",
+                "EarshotWire", "ZeroMQ", arguments,
             ]),
         tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),
         tests("ProtocolTests", ["EarshotCore", "EarshotHTTP", "EarshotWire"]),

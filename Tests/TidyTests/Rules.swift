@@ -31,8 +31,8 @@ enum Rules {
         ],
         "EarshotCluster": ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"],
         "EarshotBroker": [
-            "EarshotCache", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
-            "ZMTP", "IDN2", "PSL", "LibCrypto", "Logging",
+            "EarshotCache", "EarshotCluster", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP",
+            "EarshotWire", "EarshotLoop", "ZMTP", "IDN2", "PSL", "LibCrypto", "Logging",
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
@@ -61,8 +61,9 @@ enum Rules {
         "EarshotWeb": ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Glibc"],
         "earshot-web": ["EarshotWeb", "EarshotClient", "EarshotLoop", "CBuild", "ArgumentParser", "Glibc"],
         "earshot": [
-            "EarshotBroker", "EarshotCache", "EarshotDisk", "EarshotWorker", "EarshotGateway", "EarshotClient",
-            "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "LibCrypto", "CBuild",
+            "EarshotBroker", "EarshotCache", "EarshotCluster", "EarshotDisk", "EarshotWorker", "EarshotGateway",
+            "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "LibCrypto",
+            "CBuild",
             "ArgumentParser", "Logging", "TOMLKit",
             "Glibc", "Synchronization",
         ],

@@ -29,6 +29,8 @@ public struct BrokerOptions: Sendable {
     public var expectedWorkers = 0
     /// Process IDs of the supervisor's workers, which may not be clients.
     public var workerPids: [Int32] = []
+    /// Cluster of the broker; nil for a broker that is alone.
+    public var cluster: ClusterMembership?
 
     public init(runtimeFolder: String, spoolFolder: String) {
         self.runtimeFolder = runtimeFolder

@@ -1,0 +1,14 @@
+public import EarshotCluster
+
+/// Membership of a broker in a cluster: it is one node of several.
+public struct ClusterMembership: Sendable {
+    /// Engine of the cluster.
+    public let engine: EngineOptions
+    /// Address at which the gateway of this node serves bodies to the others: `ADDRESS:PORT`, that of IPv6 in brackets.
+    public let place: String
+
+    public init(engine: EngineOptions, place: String) {
+        self.engine = engine
+        self.place = place
+    }
+}
