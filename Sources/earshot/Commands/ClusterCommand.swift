@@ -2,12 +2,13 @@ internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotCluster
 internal import EarshotGateway
+internal import EarshotWire
 
 /// `earshot cluster`: buses of several machines that fetch each URL once.
 struct ClusterCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cluster",
-        abstract: "Manage the cluster of several buses.",
+        abstract: "Show the cluster of several buses, or create one.",
         discussion: """
             The buses of several machines, the nodes, fetch each URL once and respect one limit per origin. They \
             coordinate through a server of Redis or Valkey, the engine, and send bodies to each other over tcp, \
@@ -16,7 +17,28 @@ struct ClusterCommand: ParsableCommand {
               earshot cluster new shop --node 10.0.0.1:5767 --server 10.0.0.1:6379
               earshot serve --cluster cluster.toml
             """,
-        subcommands: [New.self])
+        subcommands: [Show.self, New.self], defaultSubcommand: Show.self)
+
+    struct Show: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show mode, members, backlog and engine of this node's cluster.",
+            discussion: """
+                The mode is `member`; `waiting` while the engine is unreachable, for at most 5 s; or `alone`, when the node \
+                fetches without the engine. Members are listed with the rest of their leases.
+
+                  earshot cluster
+                """)
+
+        @OptionGroup(title: "Output") var format: FormatOptions
+        @OptionGroup(title: "Bus") var place: BusOptions
+
+        func run() throws {
+            try conclude {
+                try Question.ask(.cluster, in: place, json: format.json) { ClusterReport($0).text }
+                return .done
+            }
+        }
+    }
 
     struct New: ParsableCommand {
         static let configuration = CommandConfiguration(
