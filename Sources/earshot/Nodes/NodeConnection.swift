@@ -154,6 +154,11 @@ final class NodeConnection {
         phase = .open
         if let patienceTimer { loop.cancelTimer(patienceTimer) }
         patienceTimer = nil
+        // The library keeps requests for the next broker if this one accepts none.
+        loop.setTimer(after: Self.patience) { [weak self] in
+            guard let self, phase == .open, connection?.areRequestsHeld == true else { return }
+            end(all: .lost)
+        }
     }
 
     private func beginToWait() {
