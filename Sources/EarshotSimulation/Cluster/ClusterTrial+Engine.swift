@@ -210,7 +210,7 @@ extension ClusterTrial {
         case .ended(let answers):
             answers.map { "\(short($0.key)) \($0.isCurrent ? "current" : "stale")" }.joined(separator: ", ")
         case .result(let key, _): "result of \(short(key))"
-        case .aborted(let key, let token): "nobody wants \(short(key)) \(token)"
+        case .aborted(let key, let token): "no node wants \(short(key)) \(token)"
         case .joined, .members, .left, .warning, .cooled, .surveyed, .workWaits: "\(event)"
         }
     }
