@@ -201,7 +201,9 @@ extension BrokerCore {
                 let isQueued = flights[leaf].phase == .queued && !flights[leaf].isSuspect
                 // The queue of a draining node lacks flights that only this node may fetch.
                 let isLeft = isDraining && cluster != nil && isQueued
-                check(queue.contains(number) == isQueued || isLeft, "4: interest \(number) and its flight differ on the queue")
+                check(
+                    queue.contains(number) == isQueued || isLeft,
+                    "4: interest \(number) and its flight differ on the queue")
             case .held:
                 check(
                     isPurged(number) || listeners(of: interest.handler).isEmpty,

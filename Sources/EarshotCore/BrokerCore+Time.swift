@@ -64,7 +64,8 @@ extension BrokerCore {
         guard !isDraining else { return }
         isDraining = true
         for client in clients.indices where !clients[client].isGone { say(.goodbye(reason: "draining"), to: client) }
-        // The supervisor itself ends its child workers, so they get no DRAIN.
+        // The supervisor itself ends its child workers, so they get no DRAIN. A node still reads the bodies of results that
+        // other nodes have for it.
         for worker in workers.drain(except: nodePool) where workers[worker].isOwn && workers[worker].hearsDrain {
             actions.append(.worker(.send(workers[worker].id, .drain)))
         }

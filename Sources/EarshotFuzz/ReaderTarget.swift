@@ -299,6 +299,7 @@ struct ReaderTarget {
                 deliveries.append(delivery)
             case .reportGrowth(let progress, let file):
                 precondition(progress.received >= 0 && files[file]?.isClosed != true, "growth of a closed file")
+            case .beginBody, .reportArrival: preconditionFailure("a report without a keeper")
             case .report(.progress(let progress)):
                 precondition(progress.file == nil || !core.isPulling, "a path of the broker")
             case .discard(let file): close(file)

@@ -134,6 +134,7 @@ import ZeroMQ
             ("[client.\"a b\"]\n\(key)\n", "a name must be"), ("[client.a]\n", "client.\"a\" needs public-key"),
             ("[client.a]\npublic-key = \"\(String(repeating: "#", count: 40))\"\n", "needs public-key"),
             ("[client.a]\n\(key)\nrole = \"other\"\n", "role must be client, worker"),
+            ("[client.a]\n\(key)\nrole = \"node\"\n", "role must be client, worker"),
             ("[client.a]\n\(key)\nrole = \"worker\"\n", "need each other"),
             ("[client.a]\n\(key)\nserves = \"b\"\n", "need each other"),
             ("[client.a]\n\(key)\nrole = \"worker\"\nserves = \"b c\"\n", "serves must be"),

@@ -107,6 +107,25 @@ import Testing
         #expect(core.passEnded() == [.send(.acknowledge(1))])
     }
 
+    @Test func `a keeper gets the start of a body and its bytes without a gap`() throws {
+        var core = core()
+        core.pulls.reportsArrival = true
+        _ = core.fetch(fetch("1"))
+        guard case .beginBody(let begun, file: 1)? = core.received(pulled("1", 1, 3 * piece)).first else {
+            Issue.record("no start")
+            return
+        }
+        #expect(begun.key == RequestKey(begun.terminal.handler, begun.terminal.request))
+        _ = core.passEnded()
+        var arrived: [Int] = []
+        for offset in [1, 0, 2] {
+            for action in core.received(data(1, offset * piece), count: piece) {
+                if case .reportArrival(_, let bytes, file: 1) = action { arrived.append(bytes) }
+            }
+        }
+        #expect(arrived == [0, 2 * piece, 3 * piece])
+    }
+
     @Test func `the rest of a short answer is read again, and other DATA is ignored`() {
         var core = core()
         _ = core.fetch(fetch("1"))

@@ -20,6 +20,31 @@ import Testing
         #expect(keys.flight(Array("GET https://example.com/".utf8)).description == "8d37392aaad8a73778b66d2727af4c4c")
     }
 
+    @Test func `a secret has at least 16 bytes`() {
+        #expect(ClusterKeys.isStrong(Array(repeating: 7, count: 16)))
+        #expect(!ClusterKeys.isStrong(Array(repeating: 7, count: 15)))
+    }
+
+    @Test func `neither a password nor a secret is printed`() {
+        var options = EngineOptions(
+            place: .servers([]), cluster: "test", keys: ClusterKeys(secret: Array("hidden-secret-16".utf8)),
+            description: "")
+        options.login = EngineOptions.Login(user: "bus", password: "hidden")
+        var dumped = ""
+        dump(options, to: &dumped)
+        let first = Int(UInt8(ascii: "h") ^ 0x36)
+        for text in ["\(options)", String(reflecting: options), dumped, "\(options.login as Any)"] {
+            #expect(!text.contains("hidden") && !text.contains("\(first)"), "\(text)")
+        }
+        #expect("\(EngineOptions.Login(user: "bus", password: "x"))" == "login of bus")
+    }
+
+    @Test func `a fencing token has at most 16 digits that Lua can count`() {
+        #expect(FencingToken("9007199254740991")?.description == "9007199254740991")
+        #expect(FencingToken("9007199254740992") == nil)
+        #expect(FencingToken("0") == nil)
+    }
+
     @Test func `a key is its text`() {
         let key = keys.origin("a")
         #expect(ClusterKey(key.description) == key)

@@ -30,6 +30,13 @@ import Testing
         }
     }
 
+    @Test func `the name of a cluster is that of a principal`() {
+        #expect(KeyName(cluster: "shop")?.principal.description == "node:shop")
+        let longest = String(repeating: "a", count: 32)
+        #expect(KeyName(cluster: longest)?.principal.description == "node:\(longest)")
+        for text in ["", "a b", "a/b"] { #expect(KeyName(cluster: text) == nil, "\(text)") }
+    }
+
     @Test(arguments: [
         ("tcp://0.0.0.0:5765", "tcp://0.0.0.0:5765"), ("tcp://127.0.0.1", "tcp://127.0.0.1:5765"),
         ("tcp://[::1]:80", "tcp://[::1]:80"), ("tcp://[::]", "tcp://[::]:5765"), ("tcp://1.2.3.4:0", "tcp://1.2.3.4:0"),

@@ -29,6 +29,30 @@ import Testing
         #expect(hello.replies == 3 && hello.isPulling)
     }
 
+    @Test func `the key of a cluster is that of clients with the principal of its nodes`() throws {
+        let name = try #require(KeyName(cluster: "shop"))
+        let rule = RelayRule(
+            role: .node, principal: ClientKey(name: name, publicKey: "A", role: .node).principal)
+        func verdict(_ text: String) -> RelayRule.Verdict {
+            rule.verdict(on: Array(text.utf8), isFirst: true, proof: proof)
+        }
+        guard case .forward(let head) = verdict("HELLO EAR/1\nwindow: 8\nbodies: pull\n"),
+            case .hello(let hello) = try ClientMessage(head: head)
+        else {
+            Issue.record("HELLO was not passed on")
+            return
+        }
+        #expect(hello.principal?.description == "node:shop")
+        #expect(hello.proof == proof && hello.isPulling)
+        guard case .refuse(let refusal) = verdict("READY EARW/1\nslots: 1\nschemes: thumb\n"),
+            case .error(let reply) = try BrokerMessage(head: refusal)
+        else {
+            Issue.record("READY was passed on")
+            return
+        }
+        #expect(reply.code == "not-authorized" && reply.detail?.contains("the key of a cluster") == true)
+    }
+
     @Test(arguments: [
         "FETCH h 1 http://example.org/\n", "BYE\n", "", "\u{0}", "hello EAR/1\n", "HELL", "QUERY ping\nproof: 1\n",
     ])

@@ -19,6 +19,7 @@ extension BrokerProcess {
     /// Gives the events of the engine to the core.
     func takeEngineEvents(now: Tick) {
         guard let engine else { return }
+        engine.pass()
         for event in engine.takeEvents() {
             log(event)
             core.engineSaid(event, now: now)
@@ -46,7 +47,7 @@ extension BrokerProcess {
                 metadata: ["reason": "\(fault)"])
         case .warning(let warning):
             logger.warning("the engine is less safe than it could be", metadata: ["reason": "\(warning)"])
-        case .members, .wanted, .granted, .ended, .cooled, .workWaits, .result, .aborted: break
+        case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .aborted: break
         }
     }
 }

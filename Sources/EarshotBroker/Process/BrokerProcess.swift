@@ -231,7 +231,7 @@ public final class BrokerProcess {
         endIfDrained()
         returnMemoryAfterBurst()
         // The flush may have made room without an event.
-        if bus.hasPending || work.hasPending || !writableClients.isEmpty { return .none }
+        if bus.hasPending || work.hasPending || !writableClients.isEmpty || engine?.isQuiet == false { return .none }
         let timer = core.lend({ $0.nextTimer }).map { LoopTime(nanoseconds: $0.nanoseconds) }
         let next = [timer, nextDrainCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent

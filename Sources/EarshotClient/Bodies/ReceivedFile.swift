@@ -1,8 +1,8 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Unnamed file with the bytes of a body that the broker sends. It disappears with this object and the files opened by
-/// ``path``.
+/// File with the bytes of a body that the broker sends. An unnamed one disappears with this object and the files opened
+/// by ``path``.
 final class ReceivedFile: Sendable, Equatable {
     /// Folders for files without a preferred folder: files in `/var/tmp` do not occupy memory.
     private static let usualFolders = ["/var/tmp", "/tmp"]
@@ -24,6 +24,16 @@ final class ReceivedFile: Sendable, Equatable {
             number = errno
         }
         (descriptor, obstacle) = (-1, number)
+    }
+
+    /// Uses a file of the consumer.
+    ///
+    /// - Parameter file: its descriptor, which this object closes, or the reason why there is none.
+    init(_ file: BodyKeeperFile) {
+        switch file {
+        case .open(let descriptor): (self.descriptor, obstacle) = (descriptor, 0)
+        case .none(let number): (descriptor, obstacle) = (-1, number)
+        }
     }
 
     deinit { if descriptor >= 0 { close(descriptor) } }

@@ -65,6 +65,8 @@ public final class ClientConnection {
     /// Preferred folder for the unnamed files of such bodies, so that they can be moved to their destination; nil for
     /// the folder of temporary files.
     public var bodyFolder: String?
+    /// Keeper of the bodies that the broker sends; nil for unnamed files.
+    package weak var keeper: (any BodyKeeper)? { didSet { core.pulls.reportsArrival = keeper != nil } }
     /// Whether reading is paused. The delivery window is the backpressure: the broker keeps further terminals.
     public var isPaused = false {
         didSet {
@@ -106,7 +108,7 @@ public final class ClientConnection {
     }
 
     /// - Parameter network: thread of libzmq; nil to start one if it is needed.
-    init(
+    package init(
         _ endpoints: [BusEndpoint], sharing network: Network?, client: String?, window: Int, lease: Duration?,
         finishesNone: Bool, keepsFailures: Bool = false, bodies: BodyAccess, loop: EventLoop,
         onEvent: @escaping (ClientEvent) -> Void
@@ -359,6 +361,10 @@ public final class ClientConnection {
                 let file = files.removeValue(forKey: number) ?? ReceivedFile(in: bodyFolder)
                 let failure = storeFailures.removeValue(forKey: number)
                 reports.append(.terminal(delivery.with(file, failure), body: []))
+            case .beginBody(let delivery, let number):
+                if let keeper { files[number] = ReceivedFile(keeper.makeFile(for: delivery)) }
+            case .reportArrival(let delivery, let bytes, let number):
+                if storeFailures[number] == nil { keeper?.received(bytes, of: delivery) }
             case .discard(let number):
                 if let file = files.removeValue(forKey: number) { retired.append(file) }
                 storeFailures[number] = nil

@@ -48,6 +48,9 @@ public struct Delivery: Equatable, Sendable {
         Delivery(self, file.path, of: file, storeFailure)
     }
 
+    /// Whether the body cannot be read any more, because its session has ended.
+    package var isLost: Bool { terminal.response?.file == BodyFile.missing }
+
     /// Returns the delivery with a missing file in place of a body that cannot be read.
     func lost() -> Delivery { Delivery(self, BodyFile.missing, of: nil, nil) }
 

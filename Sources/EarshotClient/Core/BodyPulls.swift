@@ -14,6 +14,10 @@ struct BodyPulls {
         case store(file: Int, offset: Int, count: Int)
         /// Report progress of a body whose bytes are in a file.
         case report(Progress, file: Int)
+        /// Report that the reading of a terminal's body begins.
+        case begin(Delivery, file: Int)
+        /// Report the number of bytes of a terminal's body that have arrived without a gap.
+        case arrived(Delivery, bytes: Int, file: Int)
         /// Deliver the terminal with its body in a file.
         case deliver(Delivery, file: Int)
         /// Deliver the terminal without its body, which cannot be read any more.
@@ -24,6 +28,8 @@ struct BodyPulls {
     private static let mostComplete = 8
     /// Maximum number of READs without an answer, as the broker grants it.
     var mostReads = WireLimits.openReads
+    /// Whether bodies of terminals are reported while they arrive.
+    var reportsArrival = false
     /// Maximum number of READs without an answer of each further connection; 0 for one that is not open.
     private var readsOfOthers: [Int] = []
     /// Bytes without a READ for which further connections are useful.
@@ -99,7 +105,7 @@ struct BodyPulls {
         }
         complete[delivery.id.sequence] = file
         waiting.append(file)
-        return deliverIfWhole(file)
+        return (reportsArrival ? [.begin(delivery, file: file)] : []) + deliverIfWhole(file)
     }
 
     /// Handles a terminal without a body to read.
@@ -118,7 +124,7 @@ struct BodyPulls {
             guard let stored = pulls[file]?.take(count, at: data.offset) else { return [] }
             // The broker has fewer bytes than it announced.
             if stored == 0 { return [lose(sequence)].compactMap(\.self) }
-            return [.store(file: file, offset: data.offset, count: stored)] + deliverIfWhole(file)
+            return [.store(file: file, offset: data.offset, count: stored)] + arrival(file) + deliverIfWhole(file)
         case .request(let handler, let request):
             let key = RequestKey(handler, request)
             guard let file = growing[key] else { return [] }
@@ -251,6 +257,11 @@ struct BodyPulls {
 
     private func report(_ file: Int) -> Step {
         pulls[file]?.report.map { .report($0, file: file) } ?? .none
+    }
+
+    private func arrival(_ file: Int) -> [Step] {
+        guard reportsArrival, let pull = pulls[file], let delivery = pull.delivery else { return [] }
+        return [.arrived(delivery, bytes: pull.received, file: file)]
     }
 
     private mutating func deliverIfWhole(_ file: Int) -> [Step] {

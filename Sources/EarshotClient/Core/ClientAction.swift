@@ -14,6 +14,10 @@ enum ClientAction: Equatable {
     case deliverReceived(Delivery, file: Int)
     /// Report progress of a body whose first bytes are in the file with this number.
     indirect case reportGrowth(Progress, file: Int)
+    /// Report that the reading of a terminal's body begins, into the file with this number.
+    case beginBody(Delivery, file: Int)
+    /// Report that the first bytes of a terminal's body are in the file with this number.
+    case reportArrival(Delivery, bytes: Int, file: Int)
     /// Close a file.
     case discard(file: Int)
     /// Report an event to the consumer.

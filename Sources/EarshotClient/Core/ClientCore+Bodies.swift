@@ -62,6 +62,8 @@ extension ClientCore {
             case .none: nil
             case .store(let file, let offset, let count): .store(file: file, offset: offset, count: count)
             case .report(let progress, let file): .reportGrowth(progress, file: file)
+            case .begin(let delivery, let file): .beginBody(delivery, file: file)
+            case .arrived(let delivery, let bytes, let file): .reportArrival(delivery, bytes: bytes, file: file)
             case .deliver(let delivery, let file): .deliverReceived(delivery, file: file)
             case .lose(let delivery): .deliver(delivery.lost())
             }

@@ -33,6 +33,19 @@ public struct BusKey: Hashable, Sendable, CustomStringConvertible {
         self.secretKey = secretKey
     }
 
+    /// - Parameters:
+    ///   - name: name of the key, for messages.
+    ///   - publicKey: 40 characters of Z85, as `secretKey`.
+    /// - Throws: `ClientError` if one of the keys does not have this form.
+    package init(name: String, publicKey: String, secretKey: String) throws(ClientError) {
+        guard CurveClient.isKey(publicKey), CurveClient.isKey(secretKey) else {
+            throw ClientError(.key, "the key \(name) is invalid: both parts need 40 characters")
+        }
+        self.name = name
+        self.publicKey = publicKey
+        self.secretKey = secretKey
+    }
+
     /// The name, without the keys.
     public var description: String { name }
 

@@ -29,6 +29,7 @@ extension EngineCall {
                 let strikes = values[1].number, rest >= 0, strikes >= 0
             else { return nil }
             return .cooled(CoolDownNotice(origin: refusal.origin.key, remainingMilliseconds: rest, strikes: strikes))
+        case .survey: return Self.survey(reply)
         case .unwant, .leave: return nil
         }
     }
@@ -37,8 +38,24 @@ extension EngineCall {
     var isSilent: Bool {
         switch self {
         case .unwant, .leave: true
-        case .want, .take, .done, .cool: false
+        case .want, .take, .done, .cool, .survey: false
         }
+    }
+
+    private static func survey(_ reply: Reply) -> EngineEvent? {
+        guard let values = reply.elements, values.count % 4 == 3, let flights = values[0].number,
+            let origins = values[1].number, let paused = values[2].number
+        else { return nil }
+        var members: [EngineSurvey.Member] = []
+        for index in stride(from: 3, to: values.count, by: 4) {
+            guard let node = values[index].text.flatMap({ NodeID($0) }), let lease = values[index + 1].number,
+                let flights = values[index + 2].number, let description = values[index + 3].text
+            else { return nil }
+            members.append(
+                EngineSurvey.Member(node: node, leaseMilliseconds: lease, flights: flights, description: description))
+        }
+        return .surveyed(
+            EngineSurvey(flights: flights, origins: origins, pausedOrigins: paused, members: members))
     }
 
     private static func grants(_ reply: Reply) -> EngineEvent? {

@@ -10,6 +10,7 @@ extension EngineCall {
         case .take: .take
         case .done: .done
         case .cool: .cool
+        case .survey: .survey
         case .leave: .reap
         }
     }
@@ -21,14 +22,16 @@ extension EngineCall {
         case .unwant(let keys):
             command.append(node.description)
             for key in keys { command.append(key.description) }
-        case .take(let slots):
+        case .take(let slots, let isOwnOnly):
             command.append(node.description)
             command.append(String(min(max(slots, 0), EngineLimits.batch)))
+            command.append(isOwnOnly ? "1" : "0")
         case .done(let completions):
             command.append(node.description)
             command.append(String(EngineLimits.resultMilliseconds))
             for completion in completions { Self.append(completion, to: &command) }
-        case .cool(let refusal):
+        case .cool(let asked):
+            let refusal = asked.bounded
             command.append(node.description)
             command.append(refusal.origin.key.description)
             command.append(String(refusal.origin.limit))
@@ -36,6 +39,7 @@ extension EngineCall {
             command.append(String(refusal.askedMilliseconds))
             command.append(String(EngineLimits.firstCoolDownMilliseconds))
             command.append(String(EngineLimits.longestCoolDownMilliseconds))
+        case .survey: command.append(node.description)
         case .leave:
             command.append(node.description)
             command.append(String(EngineLimits.batch))
@@ -45,9 +49,9 @@ extension EngineCall {
     private static func append(_ wants: [EngineWant], to command: inout Command, _ node: NodeID) {
         var origins: [EngineOrigin] = []
         var numbers: [EngineOrigin: Int] = [:]
-        for want in wants where numbers[want.origin] == nil {
-            origins.append(want.origin)
-            numbers[want.origin] = origins.count
+        for origin in wants.map(\.origin.bounded) where numbers[origin] == nil {
+            origins.append(origin)
+            numbers[origin] = origins.count
         }
         command.append(node.description)
         command.append(String(origins.count))
@@ -60,9 +64,9 @@ extension EngineCall {
                 case .pinned: "p"
                 case .credentialed: "c"
                 }
-            let number = numbers[want.origin] ?? 0
+            let number = numbers[want.origin.bounded] ?? 0
             command.append(
-                "\(want.key) \(number) \(lane) \(want.priority.rawValue) \(max(0, want.ageMilliseconds)) \(token)")
+                "\(want.key) \(number) \(lane) \(want.priority.rawValue) \(want.boundedAgeMilliseconds) \(token)")
             command.append(want.record)
         }
     }
@@ -88,7 +92,7 @@ extension EngineCall {
             Self.split(completions) { completion in
                 if case .result(let result) = completion.outcome { result.count } else { 0 }
             }.map { .done($0) }
-        case .take, .cool, .leave: [self]
+        case .take, .cool, .survey, .leave: [self]
         }
     }
 

@@ -7,6 +7,7 @@ enum EngineScript: String, CaseIterable, Sendable {
     case cool
     case renew
     case reap
+    case survey
 
     /// Version of the scripts and of the keys' form. Nodes with another version are refused while one is a member.
     static let version = 1
@@ -22,6 +23,7 @@ enum EngineScript: String, CaseIterable, Sendable {
         case .cool: PackageResources.cool_lua
         case .renew: PackageResources.renew_lua
         case .reap: PackageResources.reap_lua
+        case .survey: PackageResources.survey_lua
         }
     }
 }

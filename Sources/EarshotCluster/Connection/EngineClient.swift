@@ -4,14 +4,13 @@ internal import LibCrypto
 
 /// Connection of this node to the engine, on the broker's loop.
 ///
-/// The owner calls ``takeEvents()`` in each pass, and ``submit(_:)`` for the core's calls. Calls of one pass leave
-/// together.
+/// In each pass of the loop the owner calls ``pass()``, ``takeEvents()``, ``submit(_:)`` for the core's calls, and
+/// ``flush()``. Calls of one pass leave together.
 public final class EngineClient {
     private let loop: EventLoop
     private var session: EngineSession
     private let streams: [EngineStream]
     private var events: [EngineEvent] = []
-    private var hook: EventLoop.HookID?
     private var timer: (id: TimerID, deadline: Tick)?
 
     public init(_ options: EngineOptions, on loop: EventLoop) {
@@ -22,16 +21,11 @@ public final class EngineClient {
     }
 
     deinit {
-        if let hook { loop.removeHook(hook) }
         if let timer { loop.cancelTimer(timer.id) }
     }
 
     /// Connects, and keeps the node a member until ``stop()``.
     public func start() {
-        hook = loop.addHook { [unowned self] in
-            pass()
-            return events.isEmpty && streams.allSatisfy(\.isQuiet) ? .untilEvent : .none
-        }
         session.start(now: now)
         work()
     }
@@ -47,9 +41,11 @@ public final class EngineClient {
         session.submit(call, now: now)
     }
 
-    /// Sends the calls of this pass. The client does it itself at the end of each pass; an owner whose own hook comes
-    /// later calls it there.
+    /// Sends the calls of this pass.
     public func flush() { work() }
+
+    /// Whether neither replies nor events wait for the next pass.
+    public var isQuiet: Bool { events.isEmpty && streams.allSatisfy(\.isQuiet) }
 
     /// Removes and returns the events since the last call, in order.
     public func takeEvents() -> [EngineEvent] {
@@ -59,7 +55,8 @@ public final class EngineClient {
 
     private var now: Tick { Tick(nanoseconds: loop.now.nanoseconds) }
 
-    private func pass() {
+    /// Handles everything that the connections have received.
+    public func pass() {
         let connections = session.connections
         for link in EngineLink.allCases {
             for event in streams[link.rawValue].takeEvents()

@@ -24,6 +24,8 @@ enum EngineAction: Equatable {
 struct PendingReplies<Kind> {
     private var waiting: [(kind: Kind, deadline: Tick)] = []
     private var first = 0
+    /// Deadline of the command of the latest reply.
+    private(set) var lastDeadline: Tick?
 
     /// Time by which the next reply must arrive; nil without commands.
     var deadline: Tick? { first < waiting.count ? waiting[first].deadline : nil }
@@ -42,6 +44,7 @@ struct PendingReplies<Kind> {
                 first = 0
             }
         }
+        lastDeadline = waiting[first].deadline
         return waiting[first].kind
     }
 }

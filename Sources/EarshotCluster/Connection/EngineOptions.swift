@@ -51,3 +51,11 @@ public struct EngineOptions: Sendable {
             }
     }
 }
+
+extension EngineOptions.Login: CustomStringConvertible, CustomReflectable {
+    /// User name without the password.
+    public var description: String { "login of \(user ?? "the default user")" }
+
+    /// Without the password, so that `dump` does not print it.
+    public var customMirror: Mirror { Mirror(self, children: ["user": user as Any]) }
+}

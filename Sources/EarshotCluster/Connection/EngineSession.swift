@@ -32,6 +32,7 @@ struct EngineSession {
     enum Pending: Equatable {
         case authentication
         case role
+        case memory
         case load(EngineScript)
         case subscription
         case ping
@@ -46,6 +47,9 @@ struct EngineSession {
     static let backoff = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
     /// Pauses while an operator must correct something.
     static let longBackoff = Backoff(firstMilliseconds: 2_000, longestMilliseconds: 30_000)
+    /// Membership after which the pauses restart. Longer than the longest pause and three leases, so that an error that
+    /// recurs after each join is retried with growing pauses.
+    static let settledMilliseconds = 10_000
     /// Maximum number of calls without a reply. Beyond it the server is too slow, and the node leaves.
     static let mostCalls = 1_024
 
@@ -64,7 +68,10 @@ struct EngineSession {
     private var nextHeartbeat: Tick?
     /// Time at which a lost sentinel is replaced.
     private var nextWatch: Tick?
+    /// Failures in a row, without a settled membership between them.
     private var failures = 0
+    /// Time at which the present membership is settled; nil without one.
+    private var settlesAt: Tick?
     private var members = 0
     private var generator: SplitMix
     /// Number of the latest connection of each link. Events of an earlier one are dropped.
@@ -89,6 +96,7 @@ struct EngineSession {
     var deadline: Tick? {
         var times = [
             connectionDeadline, pending[0].deadline, pending[1].deadline, nextHeartbeat, nextWatch, finder.deadline,
+            finder.nextCheck,
         ]
         if case .resting(let end) = phase { times.append(end) }
         return times.compactMap(\.self).min()
@@ -110,6 +118,8 @@ struct EngineSession {
         connectionDeadline = nil
         nextHeartbeat = nil
         nextWatch = nil
+        settlesAt = nil
+        failures = 0
         enter(.stopped)
         if wasJoined { actions.append(.report(.left(.left))) }
     }
@@ -126,6 +136,7 @@ struct EngineSession {
         switch link {
         case .calls:
             send(Command("INFO", "replication"), .role, .calls, now: now)
+            send(Command("INFO", "memory"), .memory, .calls, now: now)
             for script in EngineScript.allCases {
                 var command = Command("SCRIPT", "LOAD")
                 command.append(script.text)
@@ -139,7 +150,7 @@ struct EngineSession {
 
     mutating func received(_ reply: Reply, from link: EngineLink, now: Tick) {
         if link == .sentinel {
-            switch finder.received(reply) {
+            switch finder.received(reply, now: now) {
             case .nothing: break
             case .primary(let address): found(address, now: now)
             case .failed(let fault): sentinelFailed(fault, now: now)
@@ -162,6 +173,7 @@ struct EngineSession {
 
     mutating func timePassed(now: Tick) {
         if let late = finder.deadline, late <= now { sentinelFailed(.timedOut, now: now) }
+        if let command = finder.check(now: now) { actions.append(.send(.sentinel, command)) }
         if case .resting(let end) = phase, end <= now { locate(now: now) }
         if let next = nextWatch, next <= now { watch(now: now) }
         let deadlines = [connectionDeadline, pending[0].deadline, pending[1].deadline].compactMap(\.self)
@@ -196,6 +208,7 @@ struct EngineSession {
     private mutating func locate(now: Tick) {
         enter(.locating)
         if let server = finder.nextServer() { return greet(server, now: now) }
+        guard finder.hasAddresses else { return fail(.noAddress, now: now) }
         nextWatch = nil
         openSentinel(now: now)
     }
@@ -253,6 +266,7 @@ struct EngineSession {
         case .authentication:
             if reply != .status("OK") { fail(.malformed, now: now) }
         case .role: checkRole(reply, now: now)
+        case .memory: checkMemory(reply, now: now)
         case .load(let script):
             guard case .bytes(let digest) = reply else { return fail(.malformed, now: now) }
             digests[script] = String(decoding: digest, as: UTF8.self)
@@ -270,12 +284,22 @@ struct EngineSession {
             }
             if more == 1, phase == .joined { reap(now: now) }
         case .call(let call, _):
-            if let event = call.answer(reply) {
+            if case .surveyed(var survey)? = call.answer(reply) {
+                survey.latencyMicroseconds = latency(now: now)
+                actions.append(.report(.surveyed(survey)))
+            } else if let event = call.answer(reply) {
                 actions.append(.report(event))
             } else if !call.isSilent {
                 fail(.malformed, now: now)
             }
         }
+    }
+
+    /// Microseconds between the latest answered command and its reply.
+    private func latency(now: Tick) -> Int {
+        guard let deadline = pending[EngineLink.calls.rawValue].lastDeadline else { return 0 }
+        let sent = deadline.advanced(byMilliseconds: -options.patienceMilliseconds)
+        return Int(max(0, now.nanoseconds - sent.nanoseconds) / 1_000)
     }
 
     private mutating func handle(error text: String, to command: Pending, now: Tick) {
@@ -285,10 +309,16 @@ struct EngineSession {
             return fail(version == String(EngineScript.version) ? .otherSecret : .otherVersion, now: now)
         }
         let fault = EngineFault(error: text, isAuthentication: command == .authentication)
-        if command == .role, case .notPermitted = fault {
-            // A replica refuses the first write anyway.
-            actions.append(.report(.warning(.roleUnknown)))
-            return
+        if case .notPermitted = fault {
+            switch command {
+            case .role:
+                // A replica refuses the first write anyway.
+                actions.append(.report(.warning(.roleUnknown)))
+                return
+            // INFO has been reported already.
+            case .memory: return
+            case .authentication, .load, .subscription, .ping, .join, .renewal, .reap, .call: break
+            }
         }
         fail(fault, now: now)
     }
@@ -303,7 +333,7 @@ struct EngineSession {
             send(resent, .call(call, isText: true), .calls, now: now)
         case .join, .renewal: renew(isJoin: command == .join, isText: true, now: now)
         case .reap: reap(isText: true, now: now)
-        case .call, .authentication, .role, .load, .subscription, .ping: return false
+        case .call, .authentication, .role, .memory, .load, .subscription, .ping: return false
         }
         return true
     }
@@ -319,6 +349,16 @@ struct EngineSession {
         }
     }
 
+    /// Reports a server that may evict keys. Without `maxmemory` no policy evicts any.
+    private mutating func checkMemory(_ reply: Reply, now: Tick) {
+        guard let text = reply.text else { return fail(.malformed, now: now) }
+        func value(_ name: String) -> Substring? {
+            text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }?.dropFirst(name.count + 1)
+        }
+        guard let most = value("maxmemory"), let policy = value("maxmemory_policy") else { return }
+        if most != "0", policy != "noeviction" { actions.append(.report(.warning(.mayEvict))) }
+    }
+
     private mutating func joinIfReady(now: Tick) {
         guard phase == .greeting, isSubscribed, digests.count == EngineScript.allCases.count else { return }
         enter(.joining)
@@ -331,7 +371,7 @@ struct EngineSession {
         else { return fail(.malformed, now: now) }
         if isJoin {
             enter(.joined)
-            failures = 0
+            settlesAt = now.advanced(byMilliseconds: Self.settledMilliseconds)
             members = live
             nextHeartbeat = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             actions.append(.report(.joined(node, members: live)))
@@ -385,6 +425,7 @@ struct EngineSession {
     // MARK: Failures
 
     private mutating func fail(_ fault: EngineFault, now: Tick) {
+        if let settlesAt, settlesAt <= now { failures = 0 }
         end(fault)
         failures += 1
         let backoff = fault.needsOperator ? Self.longBackoff : Self.backoff
@@ -398,6 +439,7 @@ struct EngineSession {
         close(.notices)
         connectionDeadline = nil
         nextHeartbeat = nil
+        settlesAt = nil
         actions.append(.report(.left(fault)))
     }
 

@@ -32,6 +32,7 @@ struct PrimaryFinder {
         case authentication
         case address
         case subscription
+        case ping
     }
 
     private let place: EngineOptions.Place
@@ -43,6 +44,8 @@ struct PrimaryFinder {
     private var pending = PendingReplies<Command>()
     /// Deadline of the connection attempt.
     private var connectionDeadline: Tick?
+    /// Time of the next PING on the watching connection; nil in other phases. A half-open connection reports no change.
+    private(set) var nextCheck: Tick?
 
     init(_ options: EngineOptions) {
         place = options.place
@@ -51,6 +54,13 @@ struct PrimaryFinder {
     }
 
     var hasSentinels: Bool { if case .sentinels = place { true } else { false } }
+
+    /// Whether there is an address to connect to.
+    var hasAddresses: Bool {
+        switch place {
+        case .servers(let addresses), .sentinels(let addresses, _): !addresses.isEmpty
+        }
+    }
 
     /// Time at which an answer is late.
     var deadline: Tick? { [connectionDeadline, pending.deadline].compactMap(\.self).min() }
@@ -76,6 +86,15 @@ struct PrimaryFinder {
         enter(.closed)
         pending = PendingReplies()
         connectionDeadline = nil
+        nextCheck = nil
+    }
+
+    /// Returns a PING for the watching connection if it is due.
+    mutating func check(now: Tick) -> Hiredis.Command? {
+        guard phase == .watching, let due = nextCheck, due <= now else { return nil }
+        nextCheck = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+        pending.append(.ping, until: now.advanced(byMilliseconds: patience))
+        return Hiredis.Command("PING")
     }
 
     /// The connection exists. Returns the commands to send.
@@ -97,9 +116,9 @@ struct PrimaryFinder {
         return commands
     }
 
-    mutating func received(_ reply: Reply) -> Finding {
+    mutating func received(_ reply: Reply, now: Tick) -> Finding {
         guard phase == .asking || phase == .watching else { return .nothing }
-        if phase == .watching { return changed(reply) }
+        if phase == .watching, reply.elements?.first?.text == "message" { return changed(reply) }
         guard let command = pending.takeNext() else { return .failed(.malformed) }
         if case .error(let text) = reply {
             return .failed(EngineFault(error: text, isAuthentication: command == .authentication))
@@ -111,26 +130,27 @@ struct PrimaryFinder {
             guard let parts = reply.elements, parts.count == 2, let host = parts[0].text,
                 let port = parts[1].text.flatMap({ UInt16($0) })
             else { return .failed(.malformed) }
-            guard let address = EngineAddress(host: host, port: port) else { return .failed(.noPrimary) }
+            guard let address = EngineAddress(host: host, port: port) else { return .failed(.hostName) }
             return .primary(address)
         case .subscription:
             guard reply.elements?.first?.text == "subscribe" else { return .failed(.malformed) }
             enter(.watching)
+            nextCheck = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             return .nothing
+        case .ping: return reply.elements?.first?.text == "pong" ? .nothing : .failed(.malformed)
         }
     }
 
     /// `+switch-master`: name, old host and port, new host and port.
     private func changed(_ reply: Reply) -> Finding {
         guard case .sentinels(_, let primary) = place, let parts = reply.elements, parts.count == 3,
-            parts[0].text == "message", let text = parts[2].text
+            let text = parts[2].text
         else { return .failed(.malformed) }
         let words = text.split(separator: " ")
         guard words.count == 5 else { return .failed(.malformed) }
         guard words[0] == primary else { return .nothing }
-        guard let port = UInt16(words[4]), let address = EngineAddress(host: String(words[3]), port: port) else {
-            return .failed(.malformed)
-        }
+        guard let port = UInt16(words[4]) else { return .failed(.malformed) }
+        guard let address = EngineAddress(host: String(words[3]), port: port) else { return .failed(.hostName) }
         return .primary(address)
     }
 

@@ -8,7 +8,13 @@ internal import LibCrypto
 public struct ClusterKeys: Sendable {
     private let code: HMAC
 
-    /// - Parameter secret: At least 16 bytes; shorter ones can be guessed.
+    /// Minimum number of bytes of a secret. Keys of URLs can be tried offline, so a shorter one can be guessed.
+    public static let minimumSecretBytes = 16
+
+    /// Whether `secret` is long enough. The owner of the settings checks it.
+    public static func isStrong(_ secret: [UInt8]) -> Bool { secret.count >= minimumSecretBytes }
+
+    /// - Parameter secret: At least `minimumSecretBytes` bytes, see `isStrong`.
     public init(secret: [UInt8]) {
         code = HMAC(key: secret)
     }
@@ -28,4 +34,11 @@ public struct ClusterKeys: Sendable {
         func word(_ bytes: ArraySlice<UInt8>) -> UInt64 { bytes.reduce(0) { $0 << 8 | UInt64($1) } }
         return ClusterKey(high: word(digest[..<8]), low: word(digest[8..<16]))
     }
+}
+
+extension ClusterKeys: CustomStringConvertible, CustomReflectable {
+    public var description: String { "keys of a cluster" }
+
+    /// Without the secret, so that `dump` does not print it.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

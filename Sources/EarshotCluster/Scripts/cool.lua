@@ -9,18 +9,22 @@ local node, id, asked = ARGV[1], ARGV[2], tonumber(ARGV[5])
 if not isMember(node) then return LOST end
 local o = origin(id)
 if o.isNew then o.l, o.s = tonumber(ARGV[3]), tonumber(ARGV[4]) end
+-- Later attempts have larger tokens, also if the clock goes back.
+o.t = math.max(clock[1] * 1000000 + clock[2], tonumber(redis.call('GET', P .. 'token') or 0))
+redis.call('SET', P .. 'token', string.format('%d', o.t), 'PX', LIFE)
 if o.c <= now or asked > 0 then
   -- Attempts that ran when the origin began to refuse are refused as well, and count as one refusal.
   if o.c <= now then o.k = o.k + 1 end
   local pause = math.min(tonumber(ARGV[7]), tonumber(ARGV[6]) * 2 ^ math.min(o.k - 1, 30))
   local ends = now + math.max(pause, asked)
   if ends > o.c then
-    o.c = ends
-    o.wasPaused = true
-    settle(o, node)
+    o.c, o.b = ends, now
     for _, other in ipairs(redis.call('ZRANGE', P .. 'nodes', 0, 255)) do
       if other ~= node then send(other, 'c ' .. id .. ' ' .. string.format('%d', ends - now) .. ' ' .. o.k) end
     end
   end
 end
+o.wasPaused = true
+settle(o, node)
+finish()
 return {math.max(0, o.c - now), o.k}

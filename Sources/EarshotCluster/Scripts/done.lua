@@ -7,9 +7,9 @@
 --
 -- Returns 1 for each attempt that had the flight, 0 for a stale one.
 
-local node, keep = ARGV[1], ARGV[2]
-local ended = 'd ' .. string.format('%d', now) .. '\n'
-local replies, changed, touched = {}, {}, {}
+local node, lasts = ARGV[1], ARGV[2]
+local ended = string.format('%d', now) .. '\n'
+local replies, changed = {}, {}
 -- Messages and keys by node.
 local messages, left = {}, {}
 
@@ -23,13 +23,17 @@ local function append(table, index, value)
 end
 
 local self = node .. ','
-local texts = readAll(3)
-local seen = {}
+readArguments(3)
+local ids = {}
+for i = 3, #ARGV, 2 do
+  local text = texts[string.sub(ARGV[i], 1, 32)]
+  if text then ids[#ids + 1] = string.sub(text, 3, 34) end
+end
+readOrigins(ids)
 for i = 3, #ARGV, 2 do
   local name = string.sub(ARGV[i], 1, 32)
   local token, kind, isAnswered = string.match(ARGV[i], '^(%d+) (%a) (%d)$', 34)
-  local f = parse(name, seen[name] and redis.call('GET', key('f', name)) or not seen[name] and texts[(i - 1) / 2])
-  seen[name] = true
+  local f = read(name)
   if not f or f.state ~= 'r' or f.node ~= node or f.token ~= padded(token) then
     replies[#replies + 1] = 0
   else
@@ -43,11 +47,12 @@ for i = 3, #ARGV, 2 do
       end
     end
     o.r = math.max(0, o.r - 1)
-    if isAnswered == '1' and o.k > 0 then
+    -- An attempt that started before the last refusal says nothing about the origin since.
+    if isAnswered == '1' and o.k > 0 and tonumber(token) > o.t then
       o.k = 0
       changed[o.id] = true
     end
-    touched[o.id] = true
+    save(o)
     if kind == 'r' then
       local result = ARGV[i + 1]
       if f.wants == self then
@@ -58,13 +63,10 @@ for i = 3, #ARGV, 2 do
           if wanting ~= node then append(messages, wanting, 'r ' .. name .. ' ' .. #result .. ' ' .. result) end
         end
       end
-      if f.lane == '/' then
-        redis.call('SET', key('f', name), ended .. result, 'PX', keep)
-      else
-        redis.call('DEL', key('f', name))
-      end
+      put(name)
+      if f.lane == '/' then redis.call('SET', key('d', name), ended .. result, 'PX', lasts) end
     elseif f.wants == '' then
-      redis.call('DEL', key('f', name))
+      put(name)
     else
       requeue(o, f)
       changed[o.id] = true
@@ -74,9 +76,7 @@ for i = 3, #ARGV, 2 do
 end
 
 for other, names in pairs(left) do redis.call('SREM', key('n', other), unpack(names)) end
-for id in pairs(touched) do
-  if not changed[id] then save(origins[id]) end
-end
 settleAll(changed, node)
+finish()
 for other, parts in pairs(messages) do send(other, table.concat(parts)) end
 return replies

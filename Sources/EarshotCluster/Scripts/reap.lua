@@ -11,22 +11,24 @@ if not dead then return {0, 0} end
 redis.call('ZADD', P .. 'nodes', 'XX', 0, dead)
 
 local changed = {}
+redis.call('SREM', key('n', dead), '')
 local names = redis.call('SPOP', key('n', dead), ARGV[2])
+readAll(names)
 for _, name in ipairs(names) do
   local f = read(name)
-  if f and f.state ~= 'd' then
+  if f then
     local o = origin(f.o)
     local isWanted = isIn(f.wants, dead)
     f.wants = without(f.wants, dead)
     if f.state == 'r' and f.node == dead then
       o.r = math.max(0, o.r - 1)
       changed[o.id] = true
-      if f.wants ~= '' then requeue(o, f) else redis.call('DEL', key('f', name)) end
+      if f.wants ~= '' then requeue(o, f) else put(name) end
     elseif f.wants ~= '' then
       if isWanted then write(f) end
     elseif f.state == 'q' then
       redis.call('ZREM', queue(o, f.lane), name)
-      redis.call('DEL', key('f', name))
+      put(name)
       changed[o.id] = true
     elseif isWanted then
       write(f)
@@ -35,6 +37,7 @@ for _, name in ipairs(names) do
   end
 end
 settleAll(changed, dead)
+finish()
 
 local more = redis.call('EXISTS', key('n', dead))
 if more == 0 then

@@ -8,13 +8,30 @@
 local node, lease = ARGV[1], tonumber(ARGV[2])
 local version = redis.call('GET', KEYS[2])
 if version and version ~= ARGV[4] then return {err = 'VERSION ' .. version} end
+local nodes = P .. 'nodes'
 if ARGV[3] == '1' then
   -- A name that was used before is refused, because its attempts may be in the course of being returned.
-  if redis.call('ZSCORE', P .. 'nodes', node) and not isMember(node) then return LOST end
+  if redis.call('ZSCORE', nodes, node) and not isMember(node) then return LOST end
+  -- Without any member, tables are the rest of a cluster whose nodes all died some minutes ago.
+  if redis.call('EXISTS', nodes) == 0 then redis.call('DEL', F, O, P .. 'ready:', P .. 'paused', P .. 'idle') end
   redis.call('SET', key('i', node), ARGV[5])
 elseif not isMember(node) then
   return LOST
 end
 redis.call('SET', KEYS[2], ARGV[4], 'PX', lease * 4)
-redis.call('ZADD', P .. 'nodes', now + lease, node)
-return {redis.call('ZCOUNT', P .. 'nodes', '(' .. now, '+inf'), redis.call('ZCOUNT', P .. 'nodes', '-inf', now)}
+-- A lease of another node ends later than a new one only if the clock went back.
+for _, other in ipairs(redis.call('ZRANGEBYSCORE', nodes, '(' .. now + lease, '+inf', 'LIMIT', 0, 64)) do
+  redis.call('ZADD', nodes, now + lease, other)
+end
+redis.call('ZADD', nodes, now + lease, node)
+-- Members with an empty name, which keep the tables. A hash with a value of more than 64 characters is never searched from its
+-- beginning. The score is the last one.
+local filler = string.rep('-', 65)
+redis.call('HSET', F, '', filler)
+redis.call('HSET', O, '', filler)
+redis.call('ZADD', P .. 'ready:', '+inf', '')
+redis.call('ZADD', P .. 'paused', '+inf', '')
+redis.call('SADD', key('n', node), '')
+for _, name in ipairs({'nodes', 'f', 'o', 'ready:', 'paused', 'idle', 'token'}) do redis.call('PEXPIRE', P .. name, LIFE) end
+for _, name in ipairs({'i:', 'n:', 'ready:'}) do redis.call('PEXPIRE', P .. name .. node, NODE_LIFE) end
+return {redis.call('ZCOUNT', nodes, '(' .. now, '+inf'), redis.call('ZCOUNT', nodes, '-inf', now)}

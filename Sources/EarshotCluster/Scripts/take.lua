@@ -1,6 +1,6 @@
 -- Gives queued flights to a node with free slots: at origins that have room, the one with the lowest score first.
 --
--- ARGV: node, free slots (0 to 64). With 0 the call only wakes another node.
+-- ARGV: node, free slots (0 to 64), and 1 for flights that stay on the node alone. With 0 slots the call only wakes another node.
 --
 -- Returns the milliseconds until a paused origin opens (-1 for none), then for each flight two texts: key, fencing token, class, and 1 if
 -- the node wants it itself; and its record, which is empty for the node's own flights.
@@ -8,24 +8,31 @@
 local node, most = ARGV[1], tonumber(ARGV[2])
 if not isMember(node) then return LOST end
 
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'paused', '-inf', now, 'LIMIT', 0, 32)) do
-  local o = origin(id)
+local due = redis.call('ZRANGEBYSCORE', P .. 'paused', '-inf', now, 'LIMIT', 0, 32)
+readOrigins(due)
+for _, id in ipairs(due) do
+  local o = origins[id]
   o.wasPaused = true
   settle(o, node)
 end
+writeTables()
 
 -- Lanes with a flight that may start.
 local lanes = {}
 
 local function look(name, owner)
-  for _, member in ipairs(redis.call('ZRANGE', name, 0, most - 1)) do
-    local id = string.sub(member, 1, 32)
-    lanes[#lanes + 1] = {o = origin(id), lane = '/' .. owner .. (id ~= member and '!' or ''), taken = 0}
+  local members, ids = redis.call('ZRANGE', name, 0, most - 1), {}
+  if members[#members] == '' then members[#members] = nil end
+  for i, member in ipairs(members) do ids[i] = string.sub(member, 1, 32) end
+  readOrigins(ids)
+  for i, member in ipairs(members) do
+    local id = ids[i]
+    lanes[#lanes + 1] = {index = #lanes, o = origins[id], lane = '/' .. owner .. (id ~= member and '!' or ''), taken = 0}
   end
 end
 
 if most > 0 then
-  look(P .. 'ready:', '')
+  if ARGV[3] ~= '1' then look(P .. 'ready:', '') end
   look(P .. 'ready:' .. node, node)
 end
 
@@ -39,19 +46,32 @@ local function fill(lane)
   lane.score = tonumber(lane.heads[2])
 end
 
-for _, lane in ipairs(lanes) do fill(lane) end
+-- Lanes with flights, from `first` on. The one whose next flight has the lowest score is first.
+local order, first = {}, 1
 
-local jobs = {}
-while #jobs < most do
-  local next
-  for _, lane in ipairs(lanes) do
-    if lane.score and (not next or lane.score < next.score) then next = lane end
+local function isBefore(a, b) return a.score < b.score or a.score == b.score and a.index < b.index end
+
+for _, lane in ipairs(lanes) do
+  fill(lane)
+  if lane.score then
+    local place = #order + 1
+    while place > 1 and isBefore(lane, order[place - 1]) do
+      order[place] = order[place - 1]
+      place = place - 1
+    end
+    order[place] = lane
   end
+end
+
+-- Keys of flights, and their lanes.
+local jobs, from = {}, {}
+while #jobs < most do
+  local next = order[first]
   if not next then break end
   local o = next.o
   local at = opening(o, next.lane)
   if at and at <= now then
-    jobs[#jobs + 1] = next.heads[next.at]
+    jobs[#jobs + 1], from[#from + 1] = next.heads[next.at], next
     next.taken = next.taken + 1
     next.at = next.at + 2
     next.score = tonumber(next.heads[next.at + 1])
@@ -63,68 +83,98 @@ while #jobs < most do
     next.score = nil
     o.isTouched, o.isBlocked = true, true
   end
+  if next.score then
+    local place = first
+    while order[place + 1] and isBefore(order[place + 1], next) do
+      order[place] = order[place + 1]
+      place = place + 1
+    end
+    order[place] = next
+  else
+    first = first + 1
+  end
 end
 
 local replies = {-1}
+local full, hasGhosts = {}, false
 if #jobs > 0 then
   local token = clock[1] * 1000000 + clock[2]
   local last = tonumber(redis.call('GET', P .. 'token') or 0)
   if token <= last then token = last + 1 end
-  redis.call('SET', P .. 'token', string.format('%d', token + #jobs - 1))
-  local foreign, names, sets = {}, {}, {}
-  for i, name in ipairs(jobs) do names[i] = key('f', name) end
-  local texts = redis.call('MGET', unpack(names))
-  for i, name in ipairs(jobs) do
-    -- Without `parse`, which makes many strings.
-    local flight, fence = texts[i], string.format('%016d', token + i - 1)
-    sets[2 * i - 1] = names[i]
-    sets[2 * i] = 'r' .. string.sub(flight, 2, 51) .. node .. ' ' .. fence .. string.sub(flight, 85)
-    local last = string.find(flight, '\n', 86, true)
-    local place = string.find(flight, node .. ',', 86, true)
-    local isOwn = place ~= nil and place < last
-    if not isOwn then foreign[#foreign + 1] = name end
-    replies[2 * i] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn and ' 1' or ' 0')
-    replies[2 * i + 1] = isOwn and '' or string.sub(flight, last + 1)
+  redis.call('SET', P .. 'token', string.format('%d', token + #jobs - 1), 'PX', LIFE)
+  local foreign, sets = {}, {}
+  for i, flight in ipairs(redis.call('HMGET', F, unpack(jobs))) do
+    local name = jobs[i]
+    if flight and string.sub(flight, 1, 1) == 'q' then
+      -- Without `parse`, which makes many strings.
+      local fence = string.format('%016d', token + i - 1)
+      sets[#sets + 1] = name
+      sets[#sets + 1] = 'r' .. string.sub(flight, 2, 51) .. node .. ' ' .. fence .. string.sub(flight, 85)
+      local last = string.find(flight, '\n', 86, true)
+      local place = string.find(flight, node .. ',', 86, true)
+      local isOwn = place ~= nil and place < last
+      if not isOwn then foreign[#foreign + 1] = name end
+      replies[#replies + 1] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn and ' 1' or ' 0')
+      replies[#replies + 1] = isOwn and '' or string.sub(flight, last + 1)
+    else
+      -- Its record was evicted or deleted, or is of another life of the cluster. The member is removed with the others below.
+      local o = from[i].o
+      o.r = o.r - 1
+      full[o.id], hasGhosts = true, true
+    end
   end
-  redis.call('MSET', unpack(sets))
-  if #foreign > 0 then redis.call('SADD', key('n', node), unpack(foreign)) end
+  if #sets > 0 then redis.call('HSET', F, unpack(sets)) end
+  relate(node, foreign)
 end
 
 -- A lane is settled here from the flights that were read. The whole origin is settled only where a limit or a pause ended its lanes.
-local full = {}
+local emptied = {}
 for _, lane in ipairs(lanes) do
   local o = lane.o
-  if lane.taken > 0 then redis.call('ZREMRANGEBYRANK', queue(o, lane.lane), 0, lane.taken - 1) end
+  if lane.taken > 0 then
+    if lane.heads[lane.at + 1] then
+      redis.call('ZREMRANGEBYRANK', queue(o, lane.lane), 0, lane.taken - 1)
+    else
+      -- All flights of the lane were taken.
+      emptied[#emptied + 1] = queue(o, lane.lane)
+    end
+  elseif not lane.heads[1] then
+    -- Its queue was evicted or deleted.
+    full[o.id] = true
+  end
   if o.isTouched then
     local at = opening(o, lane.lane)
     if o.isBlocked or not at or at > now then full[o.id] = true end
   end
 end
-local saved = {}
+if #emptied > 0 then redis.call('DEL', unpack(emptied)) end
 for _, lane in ipairs(lanes) do
   local o = lane.o
   if lane.taken > 0 and not full[o.id] then
     local head = lane.heads[lane.at + 1]
-    local name, member = ready(o, lane.lane)
     if head then
-      redis.call('ZADD', name, head, member)
+      setReady(o, lane.lane, head, node)
     else
-      -- All flights of the lane were taken.
-      redis.call('ZREM', name, member)
+      removeReady(o, lane.lane)
       local rest = ''
       for other in string.gmatch(o.lanes, '/%x*!?') do
         if other ~= lane.lane then rest = rest .. other end
       end
       o.lanes = rest
     end
-    saved[o.id] = true
+    save(o)
   end
 end
-for id in pairs(saved) do save(origins[id]) end
 settleAll(full, node)
+finish()
 
-redis.call(#jobs < most and 'SADD' or 'SREM', P .. 'idle', node)
+if (#replies - 1) / 2 < most and ARGV[3] ~= '1' then addIdle(node) else redis.call('SREM', P .. 'idle', node) end
 wakeOne(node)
 local pause = redis.call('ZRANGE', P .. 'paused', 0, 0, 'WITHSCORES')
-if pause[2] then replies[1] = math.max(0, pause[2] - now) end
+if hasGhosts then
+  -- Others may be behind them, so the caller asks again.
+  replies[1] = 0
+elseif pause[1] and pause[1] ~= '' then
+  replies[1] = math.max(0, pause[2] - now)
+end
 return replies

@@ -5,18 +5,21 @@
 
 local node = ARGV[1]
 local changed, removed, gone = {}, 0, {}
-for i = 2, #ARGV do
-  local f = read(ARGV[i])
-  if f and f.state ~= 'd' and isIn(f.wants, node) then
+local names = {}
+for i = 2, #ARGV do names[i - 1] = ARGV[i] end
+readAll(names)
+for _, name in ipairs(names) do
+  local f = read(name)
+  if f and isIn(f.wants, node) then
     f.wants = without(f.wants, node)
     local isRunner = f.state == 'r' and f.node == node
-    if not isRunner then gone[#gone + 1] = f.name end
+    if not isRunner then gone[#gone + 1] = name end
     if f.wants ~= '' or f.state == 'r' then
       write(f)
-      if f.wants == '' and (not isRunner or f.lane == '/') then send(f.node, 'x ' .. f.name .. ' ' .. f.token) end
+      if f.wants == '' and (not isRunner or f.lane == '/') then send(f.node, 'x ' .. name .. ' ' .. f.token) end
     else
-      redis.call('ZREM', queue(origin(f.o), f.lane), f.name)
-      redis.call('DEL', key('f', f.name))
+      redis.call('ZREM', queue(origin(f.o), f.lane), name)
+      put(name)
       changed[f.o] = true
       removed = removed + 1
     end
@@ -24,4 +27,5 @@ for i = 2, #ARGV do
 end
 if #gone > 0 then redis.call('SREM', key('n', node), unpack(gone)) end
 settleAll(changed, node)
+finish()
 return removed

@@ -11,33 +11,68 @@
 local node = ARGV[1]
 if not isMember(node) then return LOST end
 
+-- Milliseconds for which an asserted attempt that no node wants is not aborted: after a loss of data, nodes that want its flight may
+-- need that time to join and to assert it.
+local GRACE = 5000
+
 local count = tonumber(ARGV[2])
-local ids, changed, touched = {}, {}, {}
+local ids, changed = {}, {}
+for i = 1, count do ids[i] = string.sub(ARGV[2 + i], 1, 32) end
+readOrigins(ids)
 for i = 1, count do
-  local id, limit, spacing = string.match(ARGV[2 + i], '^(%x+) (%d+) (%d+)$')
-  local o = origin(id)
+  local limit, spacing = string.match(ARGV[2 + i], '^(%d+) (%d+)$', 34)
+  local o = origins[ids[i]]
   limit, spacing = tonumber(limit), tonumber(spacing)
   if o.l ~= limit or o.s ~= spacing then
     o.l, o.s = limit, spacing
-    if not o.isNew then changed[id] = true end
+    if not o.isNew then changed[o.id] = true end
   end
-  ids[i] = id
+  if o.lanes ~= '' and o.e < now + QUEUE_LIFE / 2 then
+    for lane in string.gmatch(o.lanes, '/%x*!?') do redis.call('PEXPIRE', queue(o, lane), QUEUE_LIFE) end
+    o.e = now + QUEUE_LIFE
+    save(o)
+  end
 end
 
 local first = 3 + count
-local texts = readAll(first)
+readArguments(first)
 local replies, added = {}, {}
 
--- Writes that are made together: flights, and members of queues. Keys that this call has handled.
-local sets, queued, seen = {}, {}, {}
-
-local function flush()
-  if #sets > 0 then redis.call('MSET', unpack(sets)) end
-  for name, members in pairs(queued) do redis.call('ZADD', name, unpack(members)) end
-  sets, queued = {}, {}
+-- Results of flights that have ended.
+local results, names = {}, {}
+for i = first, #ARGV, 2 do
+  local name = string.sub(ARGV[i], 1, 32)
+  if not texts[name] then results[#results + 1], names[#names + 1] = name, key('d', name) end
+end
+if #names > 0 then
+  for i, result in ipairs(redis.call('MGET', unpack(names))) do results[results[i]] = result end
 end
 
-local function set(name, value) sets[#sets + 1], sets[#sets + 2] = key('f', name), value end
+-- Members of queues that are written together, and members that should be there already, with origin and lane. Keys that this call
+-- has handled.
+local queued, expected, seen = {}, {}, {}
+
+local function flush()
+  for name, members in pairs(queued) do redis.call('ZADD', name, unpack(members)) end
+  for name, list in pairs(expected) do
+    if redis.call('ZADD', name, 'NX', unpack(list.members)) > 0 or list.o.isNew then
+      -- The queue or the origin was evicted or deleted.
+      addLane(list.o, list.lane)
+      changed[list.o.id] = true
+    end
+  end
+  queued, expected = {}, {}
+end
+
+local function isExpected(o, f)
+  local name = queue(o, f.lane)
+  local list = expected[name]
+  if not list then
+    list = {o = o, lane = f.lane, members = {}}
+    expected[name] = list
+  end
+  list.members[#list.members + 1], list.members[#list.members + 2] = score(f), f.name
+end
 
 -- Best score of the flights that were queued, by origin and lane.
 local best = {}
@@ -68,17 +103,15 @@ for i = first, #ARGV, 2 do
   class = tonumber(class)
   if token ~= '0' then token = padded(token) end
   local lane = kind == 'p' and '/' .. node or kind == 'c' and '/' .. node .. '!' or '/'
-  local found = texts[(i - first) / 2 + 1]
-  if seen[name] then
-    flush()
-    found = redis.call('GET', key('f', name))
-  end
+  if seen[name] then flush() end
   seen[name] = true
-  local f = parse(name, found)
+  local f = read(name)
   local reply
-  if f and f.state == 'd' then
-    if token == '0' and f.arrival >= now - age then reply = 'd' .. record(f) end
-    f = nil
+  if not f and token == '0' and results[name] then
+    local time, from = string.match(results[name], '^(%d+)\n()')
+    -- A time in the future is of a clock that went back.
+    time = tonumber(time)
+    if time <= now and time >= now - age then reply = 'd' .. string.sub(results[name], from) end
   end
   if reply then
     -- The flight ended after the want had begun.
@@ -89,12 +122,12 @@ for i = first, #ARGV, 2 do
     if token ~= '0' then
       o.r = o.r + 1
       changed[o.id] = true
-      set(name, 'r ' .. o.id .. ' ' .. class .. ' ' .. nowText .. ' ' .. node .. ' ' .. token .. ' ' .. lane .. ' ' .. wants .. ARGV[i + 1])
+      put(name, 'r ' .. o.id .. ' ' .. class .. ' ' .. nowText .. ' ' .. node .. ' ' .. token .. ' ' .. lane .. ' ' .. wants .. ARGV[i + 1])
       reply = 'o'
     else
-      if addLane(o, lane) then touched[o.id] = true end
+      if addLane(o, lane) then save(o) end
       isQueued(o, lane, name, scores[class])
-      set(name, 'q ' .. o.id .. ' ' .. class .. ' ' .. nowText .. ' ' .. NONE .. ' ' .. lane .. ' ' .. wants .. ARGV[i + 1])
+      put(name, 'q ' .. o.id .. ' ' .. class .. ' ' .. nowText .. ' ' .. NONE .. ' ' .. lane .. ' ' .. wants .. ARGV[i + 1])
       reply = 'q'
     end
   else
@@ -117,6 +150,7 @@ for i = first, #ARGV, 2 do
       isChanged = true
     end
     if token == '0' then
+      if f.state == 'q' then isExpected(o, f) end
       reply = f.state
     elseif f.state == 'q' then
       redis.call('ZREM', queue(o, f.lane), name)
@@ -133,6 +167,8 @@ for i = first, #ARGV, 2 do
         added[#added + 1] = name
         isChanged = true
       end
+      -- The message that told its node to abort it may be lost.
+      if f.wants == '' and tonumber(string.sub(f.text, 38, 50)) + GRACE <= now then send(node, 'x ' .. name .. ' ' .. token) end
       reply = 'o'
     else
       reply = 's'
@@ -142,29 +178,35 @@ for i = first, #ARGV, 2 do
       isChanged = true
       if f.state == 'q' then isQueued(o, f.lane, name, score(f)) end
     end
-    if isChanged then set(name, text(f)) end
+    if isChanged then write(f) end
   end
   replies[#replies + 1] = reply
 end
 
 flush()
-if #added > 0 then redis.call('SADD', key('n', node), unpack(added)) end
+relate(node, added)
+settleAll(changed, node)
+-- Origins of new flights alone, which need no look at their queues. A score may only fall here.
+local lower, pausing = {}, {}
 for id, lanes in pairs(best) do
   local o = origins[id]
   if not changed[id] then
     for lane, score in pairs(lanes) do
       local at = opening(o, lane)
-      if at and at <= now then
+      local list = at and at > now and pausing or lower
+      if list == pausing then
+        list[#list + 1], list[#list + 2] = string.format('%d', at), id
+      elseif at and lane == '/' then
+        list[#list + 1], list[#list + 2] = string.format('%d', score), id
+      elseif at then
         local name, member = ready(o, lane)
         redis.call('ZADD', name, 'LT', string.format('%d', score), member)
-      elseif at then
-        redis.call('ZADD', P .. 'paused', 'LT', string.format('%d', at), id)
+        redis.call('PEXPIRE', name, NODE_LIFE)
       end
     end
   end
 end
-for id in pairs(touched) do
-  if not changed[id] then save(origins[id]) end
-end
-settleAll(changed, node)
+if #lower > 0 then redis.call('ZADD', P .. 'ready:', 'LT', unpack(lower)) end
+if #pausing > 0 then redis.call('ZADD', P .. 'paused', 'LT', unpack(pausing)) end
+finish()
 return replies

@@ -40,7 +40,8 @@ extension BrokerCore {
     public mutating func takeEngineCalls(now: Tick) -> [EngineCall] {
         guard cluster != nil else { return [] }
         let free = freeClusterSlots()
-        return cluster?.value.book.takeCalls(freeSlots: free, now: now) ?? []
+        let isClosing = !limits.isAdmitting
+        return cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, now: now) ?? []
     }
 
     /// Next time at which the cluster needs a call of `timePassed`; nil for none.
@@ -181,8 +182,8 @@ extension BrokerCore {
             cluster.value.book.claims[local(flight)] == nil
         else { return }
         let want = want(of: flight)
-        // Larger than no token of the engine, and smaller than 2^53.
-        let token = FencingToken(generator.next() >> 12 | 1)
+        let token = FencingToken(
+            FencingToken.uncoordinated.lowerBound + generator.next() % FencingToken.uncoordinated.upperBound)
         if !cluster.value.book.isMember { self.cluster?.value.counts.uncoordinated += 1 }
         let local = local(flight)
         self.cluster?.value.book.began(local, want, token: token, now: now)

@@ -34,46 +34,6 @@ struct ClusterBook {
         var patienceMilliseconds = EngineLimits.patienceMilliseconds
     }
 
-    /// Phase of a claim.
-    enum Phase: Equatable {
-        /// The engine does not know it, because this node is not a member.
-        case waiting
-        /// The engine knows it, and this node asserts it again and again.
-        case wanted
-        /// This node runs it, and has the flight.
-        case running(FencingToken)
-        /// This node runs it, and the engine has not confirmed it. The token is random.
-        case uncoordinated(FencingToken)
-        /// This node runs it for its own clients. Another attempt has the flight.
-        case overtaken
-    }
-
-    struct Claim {
-        var want: EngineWant
-        fileprivate(set) var phase: Phase
-        /// Time from which a result answers this claim.
-        let since: Tick
-        /// Whether the engine may have a want of this node.
-        fileprivate(set) var isRecorded: Bool
-        /// Whether the attempt serves other nodes as well.
-        fileprivate(set) var isHosted: Bool
-        /// Maximum body size for other nodes; nil for none.
-        fileprivate(set) var hostedBytes: Int?
-        /// Time of the next assertion.
-        fileprivate(set) var nextAssertion: Tick
-
-        /// Whether the claim is part of the window.
-        var isOpen: Bool { phase == .waiting || phase == .wanted }
-
-        /// Token of an attempt that may have the flight.
-        var token: FencingToken? {
-            switch phase {
-            case .running(let token), .uncoordinated(let token): token
-            case .waiting, .wanted, .overtaken: nil
-            }
-        }
-    }
-
     private enum Membership: Equatable {
         /// Not a member since then.
         case away(since: Tick)
@@ -90,6 +50,11 @@ struct ClusterBook {
     /// Duration after which a membership counts as lasting: several heartbeats, in which a broken engine shows.
     private static let lastingMilliseconds = 5_000
 
+    /// Interval of reports about members and backlog.
+    private static let surveyMilliseconds = 2_000
+    /// Time without progress after which a closing node runs its flights itself: other nodes are busy, or closing too.
+    private static let closingMilliseconds = 5_000
+
     let limits: Limits
     /// Slots of this node.
     var slots = 0
@@ -102,6 +67,8 @@ struct ClusterBook {
     private var endings: [AttemptID: Ending] = [:]
     /// Number of claims that wait or are wanted.
     private(set) var openClaims = 0
+    /// Latest report about members and backlog; nil without a membership.
+    private(set) var survey: EngineSurvey?
     /// Ends that the engine did not accept.
     private(set) var staleEnds = 0
     private var assertions = Deque<(flight: LocalFlight, due: Tick)>()
@@ -110,10 +77,14 @@ struct ClusterBook {
     private var refusals: [EngineRefusal] = []
     private var completions: [EngineCompletion] = []
     private var taking = TakeState()
+    private var nextSurvey: Tick?
+    /// Time of the latest claim that was granted or got a result.
+    private var lastProgress: Tick
 
     init(limits: Limits = Limits(), now: Tick) {
         self.limits = limits
         membership = .away(since: now)
+        lastProgress = now
     }
 
     // MARK: Queries
@@ -135,7 +106,7 @@ struct ClusterBook {
         switch membership {
         case .away(let since):
             isUncoordinated ? nil : since.advanced(byMilliseconds: limits.patienceMilliseconds)
-        case .member: [assertions.first?.due, taking.deadline].compactMap(\.self).min()
+        case .member: [assertions.first?.due, taking.deadline, nextSurvey].compactMap(\.self).min()
         }
     }
 
@@ -270,10 +241,13 @@ struct ClusterBook {
             staleEnds += answers.count { !$0.isCurrent }
             return []
         case .cooled(let notice): return [.coolDown(notice)]
+        case .surveyed(let report):
+            if isMember { survey = report }
+            return []
         case .workWaits:
             taking.isDue = true
             return []
-        case .result(let key, let result): return isMember ? resulted(key, result) : []
+        case .result(let key, let result): return isMember ? resulted(key, result, now: now) : []
         case .aborted(let key, let token): return aborted(key, token)
         }
     }
@@ -303,6 +277,8 @@ struct ClusterBook {
         let wasUncoordinated = isUncoordinated
         isUncoordinated = false
         taking.isDue = true
+        nextSurvey = now
+        lastProgress = now
         for flight in inOrder {
             guard let claim = claims[flight] else { continue }
             switch claim.phase {
@@ -332,13 +308,15 @@ struct ClusterBook {
         refusals = []
         completions = []
         taking = TakeState()
+        survey = nil
+        nextSurvey = nil
     }
 
     private mutating func answered(_ answer: WantAnswer, now: Tick) -> [ClusterEffect] {
         guard let flight = flights[answer.key], let claim = claims[flight] else { return [] }
         switch answer.state {
         case .queued, .running: return []
-        case .ended(let result): return resulted(answer.key, result)
+        case .ended(let result): return resulted(answer.key, result, now: now)
         case .held:
             if case .uncoordinated(let token) = claim.phase { enter(.running(token), flight) }
             return []
@@ -352,6 +330,7 @@ struct ClusterBook {
     private mutating func granted(_ grant: EngineGrant, now: Tick) -> ClusterEffect? {
         if let flight = flights[grant.key], let claim = claims[flight] {
             if grant.record != nil { claims[flight]?.isHosted = true }
+            lastProgress = now
             // An attempt that runs already serves the flight.
             enter(.running(grant.token), flight)
             schedule(flight, now: now)
@@ -366,8 +345,9 @@ struct ClusterBook {
         return .host(grant.key, grant.token, record: record, grant.priority)
     }
 
-    private mutating func resulted(_ key: ClusterKey, _ result: [UInt8]) -> [ClusterEffect] {
+    private mutating func resulted(_ key: ClusterKey, _ result: [UInt8], now: Tick) -> [ClusterEffect] {
         guard let flight = flights[key], let claim = claims[flight], claim.phase == .wanted else { return [] }
+        lastProgress = now
         enter(nil, flight)
         return [.result(flight, result)]
     }
@@ -387,8 +367,10 @@ struct ClusterBook {
 
     /// Calls of this pass, in order. Empty unless this node is a member.
     ///
-    /// - Parameter freeSlots: slots that can take flights.
-    mutating func takeCalls(freeSlots: Int, now: Tick) -> [EngineCall] {
+    /// - Parameters:
+    ///   - freeSlots: slots that can take flights.
+    ///   - isClosing: whether this node leaves shared flights to others, as far as others take them.
+    mutating func takeCalls(freeSlots: Int, isClosing: Bool = false, now: Tick) -> [EngineCall] {
         guard isMember else { return [] }
         var calls: [EngineCall] = []
         // Before the ends, so that the engine does not queue a released flight for this node again.
@@ -400,12 +382,21 @@ struct ClusterBook {
         let wants = dueWants(now: now)
         if !wants.isEmpty { calls.append(.want(wants)) }
         if let slots = taking.next(freeSlots: freeSlots, wakesOthers: mayLeaveWork, now: now) {
-            calls.append(.take(slots: slots))
+            calls.append(.take(slots: slots, isOwnOnly: isClosing && othersTake(now: now)))
+        }
+        if let time = nextSurvey, time <= now {
+            calls.append(.survey)
+            nextSurvey = now.advanced(byMilliseconds: Self.surveyMilliseconds)
         }
         unwants = []
         completions = []
         refusals = []
         return calls
+    }
+
+    /// Whether another node may take the open claims of this one, and they make progress.
+    private func othersTake(now: Tick) -> Bool {
+        members > 1 && (openClaims == 0 || now.milliseconds(since: lastProgress) < Self.closingMilliseconds)
     }
 
     private mutating func dueWants(now: Tick) -> [EngineWant] {
@@ -429,7 +420,7 @@ struct ClusterBook {
     }
 
     /// Sets the time of the next assertion. An attempt that only this node wants is not asserted: its node's lease covers
-    /// it, and nobody else can withdraw it.
+    /// it, and no other node can withdraw it.
     private mutating func schedule(_ flight: LocalFlight, now: Tick) {
         guard let claim = claims[flight], claim.phase == .wanted || claim.want.lane == .shared else { return }
         let next = now.advanced(byMilliseconds: limits.assertionMilliseconds)
@@ -477,19 +468,6 @@ struct ClusterBook {
         }
         claims[flight]?.phase = phase
         if phase == .waiting || phase == .wanted { openClaims += 1 }
-    }
-
-    /// Whether the diagram has this transition.
-    static func isLegal(from: Phase?, to: Phase?) -> Bool {
-        switch (from, to) {
-        case (nil, .waiting), (nil, .uncoordinated), (nil, .running): true
-        case (.waiting, .wanted), (.wanted, .waiting), (.wanted, .running): true
-        case (.uncoordinated, .running), (.uncoordinated, .overtaken), (.running, .overtaken): true
-        // The engine lost an attempt, or this node took a flight that it was running for itself.
-        case (.overtaken, .running), (.running, .running): true
-        case (.some, nil): true
-        case (nil, _), (.waiting, _), (.wanted, _), (.uncoordinated, _), (.running, _), (.overtaken, _): false
-        }
     }
 
     // MARK: Checks

@@ -7,11 +7,15 @@ public enum EngineCall: Equatable, Sendable {
     /// Withdraws wants.
     case unwant([ClusterKey])
     /// Asks for flights to fetch, at most `EngineLimits.batch`. With 0 the engine only wakes another node.
-    case take(slots: Int)
+    ///
+    /// - isOwnOnly: whether only flights that must stay on this node are wanted.
+    case take(slots: Int, isOwnOnly: Bool = false)
     /// Ends attempts of this node.
     case done([EngineCompletion])
     /// Reports that an origin refused a request.
     case cool(EngineRefusal)
+    /// Asks for the members and the backlog.
+    case survey
     /// Ends the membership: the engine returns all attempts and drops all wants of this node.
     case leave
 }
@@ -104,5 +108,33 @@ public struct EngineRefusal: Equatable, Sendable {
     public init(origin: EngineOrigin, askedMilliseconds: Int) {
         self.origin = origin
         self.askedMilliseconds = askedMilliseconds
+    }
+}
+
+extension EngineOrigin {
+    /// The same terms within the bounds of `EngineLimits`, as the engine applies them.
+    public var bounded: EngineOrigin {
+        EngineOrigin(
+            key: key, limit: limit.clamped(to: EngineLimits.originLimits),
+            spacingMilliseconds: spacingMilliseconds.clamped(to: EngineLimits.intervalMilliseconds))
+    }
+}
+
+extension EngineRefusal {
+    /// The same refusal within the bounds of `EngineLimits`, as the engine applies it.
+    public var bounded: EngineRefusal {
+        EngineRefusal(
+            origin: origin.bounded, askedMilliseconds: askedMilliseconds.clamped(to: EngineLimits.intervalMilliseconds))
+    }
+}
+
+extension EngineWant {
+    /// Age within the bounds of `EngineLimits`, as the engine applies it.
+    public var boundedAgeMilliseconds: Int { ageMilliseconds.clamped(to: EngineLimits.intervalMilliseconds) }
+}
+
+extension Int {
+    fileprivate func clamped(to range: ClosedRange<Int>) -> Int {
+        Swift.min(Swift.max(self, range.lowerBound), range.upperBound)
     }
 }

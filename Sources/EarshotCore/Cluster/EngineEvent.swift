@@ -20,6 +20,7 @@ public enum EngineEvent: Equatable, Sendable {
     case granted([EngineGrant], opensAfterMilliseconds: Int?)
     case ended([CompletionAnswer])
     case cooled(CoolDownNotice)
+    case surveyed(EngineSurvey)
 
     // Notifications. One that is lost is harmless, because wants are asserted again.
 

@@ -21,6 +21,11 @@ public enum EngineLimits {
     /// First and longest pause of an origin's cool-down.
     public static let firstCoolDownMilliseconds = 1_000
     public static let longestCoolDownMilliseconds = 60_000
+    /// Concurrent attempts at one origin. Lua has exact integers to 2^53 only, and a larger limit limits nothing.
+    public static let originLimits = 1...1_000_000
+    /// Spacing of starts, pauses that origins ask for, and ages of wants: at most a day. A longer `Retry-After` helps
+    /// no request, because its deadline passes before.
+    public static let intervalMilliseconds = 0...86_400_000
     /// Milliseconds of waiting that one class outweighs in the shared queue.
     public static let classMilliseconds = 5_000
 }

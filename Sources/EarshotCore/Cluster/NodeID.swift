@@ -11,6 +11,13 @@ public struct NodeID: Hashable, Sendable, CustomStringConvertible {
         self.number = number
     }
 
+    /// Nil if `text` is not 16 lower-case hexadecimal digits.
+    public init?(_ text: some StringProtocol) {
+        let digits = String(repeating: "0", count: 16) + text
+        guard text.utf8.count == 16, let identity = FlightIdentity(digits) else { return nil }
+        number = identity.low
+    }
+
     public var description: String {
         // The second half of an identity's text.
         String(FlightIdentity(high: 0, low: number).description.suffix(16))
@@ -19,15 +26,23 @@ public struct NodeID: Hashable, Sendable, CustomStringConvertible {
 
 /// Number of one attempt of a shared flight. A later attempt of the same flight has a larger one.
 public struct FencingToken: Hashable, Comparable, Sendable, CustomStringConvertible {
+    /// Greatest number. The engine's scripts have exact integers to 2^53 - 1 only, and reserve 16 digits.
+    public static let greatest: UInt64 = 9_007_199_254_740_991
+    /// Numbers for attempts that began without the engine, chosen at random. They are below the engine's own tokens,
+    /// which are its time in microseconds, so that no attempt of the engine has one of them.
+    public static let uncoordinated: ClosedRange<UInt64> = 1...999_999_999_999_999
+
     let number: UInt64
 
+    /// Traps unless `number` is from 1 to `greatest`.
     public init(_ number: UInt64) {
+        precondition((1...Self.greatest).contains(number), "\(number) is no fencing token")
         self.number = number
     }
 
-    /// Nil if `text` is not a decimal number above 0.
+    /// Nil if `text` is not a decimal number from 1 to `greatest`.
     public init?(_ text: some StringProtocol) {
-        guard let number = UInt64(text), number > 0 else { return nil }
+        guard let number = UInt64(text), (1...Self.greatest).contains(number) else { return nil }
         self.number = number
     }
 

@@ -4,6 +4,8 @@ struct TakeState: Equatable {
     var isDue = false
     /// Slots of the question without an answer; nil for none.
     private var asked: Int?
+    /// Whether other nodes must be woken by the next question, because this node has left flights to them.
+    private var owesWakeUp = false
     /// Time of the next question without an event: a paused origin opens, or a wake-up may have been lost.
     private(set) var deadline: Tick?
 
@@ -15,9 +17,12 @@ struct TakeState: Equatable {
             isDue = true
             deadline = nil
         }
-        guard asked == nil, isDue, freeSlots > 0 || wakesOthers else { return nil }
+        // Kept while another question has no answer.
+        if wakesOthers { owesWakeUp = true }
+        guard asked == nil, isDue, freeSlots > 0 || owesWakeUp else { return nil }
         let slots = min(max(freeSlots, 0), EngineLimits.batch)
         asked = slots
+        owesWakeUp = false
         // Without free slots the question remains.
         isDue = slots == 0
         return slots

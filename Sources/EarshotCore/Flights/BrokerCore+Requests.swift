@@ -157,8 +157,10 @@ extension BrokerCore {
     private mutating func join(
         _ interest: Handle<Interest>, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> Refusal? {
-        if let code = refusal(of: interest) { return Refusal(code: code) }
-        if cluster != nil, isNode(principal(of: interest)) { return deliverHeld(fetch, to: interest) }
+        let isNode = cluster != nil && isNode(principal(of: interest))
+        // A node that ends gives its bodies until then.
+        if let code = refusal(of: interest), code != .stopping || !isNode { return Refusal(code: code) }
+        if isNode { return deliverHeld(fetch, to: interest) }
         do throws(Refusal) {
             let request = try prepared(fetch, for: interests[interest].handler)
             guard hasRoomForHead(RequestHeads.counted(request), of: client) else { return Refusal(code: .queueFull) }

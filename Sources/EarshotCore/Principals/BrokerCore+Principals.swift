@@ -87,8 +87,8 @@ extension BrokerCore {
         case .set: return "settings are reserved for the administrator"
         case .query(let query, _):
             switch query {
-            case .origins, .workers, .settings:
-                return "origins, workers and settings are reserved for the administrator"
+            case .origins, .workers, .settings, .cluster:
+                return "origins, workers, settings and cluster are reserved for the administrator"
             case .ping, .status, .ledger, .handlers, .requests, .why, .cookies: return nil
             }
         case .fetch(let fetch):

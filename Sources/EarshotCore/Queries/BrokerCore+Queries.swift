@@ -24,6 +24,7 @@ extension BrokerCore {
             case .requests where !isAdministrator: writeRequests(page, of: principal, to: &json, now: now)
             case .requests: writeRequests(page, to: &json, now: now)
             case .settings: writeSettings(page, to: &json)
+            case .cluster: writeCluster(withMembers: true, to: &json)
             case .why(let handler, let request):
                 writeReason(HandlerKey(principal, handler), request, to: &json, now: now)
             case .cookies(let handler): writeCookies(of: HandlerKey(principal, handler), page, to: &json)
@@ -61,6 +62,7 @@ extension BrokerCore {
         json.member("handlers", handlers.namedCount)
         writeTimes(to: &json)
         writeFaults(to: &json)
+        if cluster != nil { writeCluster(withMembers: false, to: &json) }
         writeWorkers(page, to: &json)
         writeOrigins(page, to: &json, now: now)
     }
@@ -94,10 +96,11 @@ extension BrokerCore {
     }
 
     /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, no place is lost,
-    /// and the gateway is in no crash loop.
+    /// the gateway is in no crash loop, and the node of a cluster does not wait for its engine.
     private var isReady: Bool {
         !isDraining && limits.isAdmitting && workers.slotCount(of: WorkerPool.web).total > 0
             && placeFaults.allSatisfy { $0.reason == nil } && !childFailures.contains { $0.role == "gateway" }
+            && !isWaitingForEngine
     }
 
     private func writeTimes(to json: inout JSONText) {

@@ -102,8 +102,8 @@ extension BrokerCore {
         }
     }
 
-    /// Number of workers that accept jobs. O(workers).
-    public var workersTakenIn: Int { workers.indices.count { workers[$0].phase == .ready } }
+    /// Number of workers of http and https that accept jobs. O(workers).
+    public var workersTakenIn: Int { workers.indices.count { workers[$0].phase == .ready && !workers[$0].isOwn } }
 
     /// Handles a message that could not be decoded.
     public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {

@@ -246,7 +246,7 @@ struct WorkerFleet {
     /// - Returns: the workers that were ready.
     mutating func drain(except pool: Handle<WorkerPool>? = nil) -> [Handle<WorkerSession>] {
         let ready = workers.indices.filter { worker in
-            workers[worker].phase == .ready && !(pool.map { serves(worker, $0) } ?? false)
+            workers[worker].phase == .ready && !(pool.map { workers[worker].pools.contains($0) } ?? false)
         }
         for worker in ready { workers[worker].enter(.draining) }
         return ready

@@ -3,11 +3,16 @@ public import EarshotWire
 /// Key that may connect to the gateway.
 public struct ClientKey: Equatable, Sendable {
     /// Kinds of peers.
-    public enum Role: String, Sendable, CaseIterable {
+    public enum Role: String, Sendable {
         /// Requests URLs: EAR/1.
         case client
         /// Serves URLs of its own schemes: EARW/1.
         case worker
+        /// Node of a cluster that pulls bodies from this one: EAR/1.
+        case node
+
+        /// Roles of the keys in a file of keys. The key of nodes is in the file of their cluster.
+        public static let ofFile: [Role] = [.client, .worker]
     }
 
     /// Default of ``connections``: the processes of one machine.

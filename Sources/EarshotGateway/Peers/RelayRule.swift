@@ -28,7 +28,7 @@ struct RelayRule {
     ///   - proof: secret of the present broker.
     func verdict(on head: [UInt8], isFirst: Bool, proof: GatewayProof) -> Verdict {
         switch role {
-        case .client: client(head, isFirst: isFirst, proof)
+        case .client, .node: client(head, isFirst: isFirst, proof)
         case .worker: worker(head, isFirst: isFirst, proof)
         }
     }
@@ -37,9 +37,11 @@ struct RelayRule {
 
     private func client(_ head: [UInt8], isFirst: Bool, _ proof: GatewayProof) -> Verdict {
         if isFirst, case .ready? = try? WorkerMessage(head: head) {
-            return refusal(
-                of: "READY", "not-authorized",
-                "a key of role client serves no schemes: create one with `earshot key new NAME --role worker`")
+            let advice =
+                role == .node
+                ? "the key of a cluster serves no schemes: nodes only request bodies"
+                : "a key of role client serves no schemes: create one with `earshot key new NAME --role worker`"
+            return refusal(of: "READY", "not-authorized", advice)
         }
         guard Self.isHello(head) else { return .forward(head) }
         do throws(WireError) {

@@ -97,7 +97,7 @@ final class Gateway {
     /// Path of the broker's socket for peers of a role.
     func path(of role: ClientKey.Role) -> String {
         switch role {
-        case .client: busPath
+        case .client, .node: busPath
         case .worker: workPath
         }
     }

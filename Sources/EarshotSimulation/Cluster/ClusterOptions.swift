@@ -64,7 +64,7 @@ public enum ClusterCanary: String, CaseIterable, Sendable {
     case exchangesResults = "exchanges-results"
     /// Withdrawals do not reach the engine.
     case dropsWithdrawals = "drops-withdrawals"
-    /// Nodes do not hear that nobody wants their attempts.
+    /// Nodes ignore notifications to abort attempts.
     case ignoresAborts = "ignores-aborts"
     /// The engine accepts the end of an attempt that has lost its flight.
     case acceptsStaleTokens = "accepts-stale-tokens"
@@ -74,7 +74,7 @@ public enum ClusterCanary: String, CaseIterable, Sendable {
     case ignoresLimits = "ignores-limits"
     /// Results answer requests that are younger.
     case answersEarlier = "answers-earlier"
-    /// Nobody returns the flights of dead nodes.
+    /// The flights of dead nodes are never returned.
     case reapsNothing = "reaps-nothing"
     /// Some terminals do not reach their clients.
     case losesTerminals = "loses-terminals"

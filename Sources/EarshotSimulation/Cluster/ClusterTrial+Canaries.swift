@@ -57,10 +57,14 @@ extension ClusterTrial {
         case (.ignoresAborts, .aborted): return nil
         case (.exchangesResults, .result(_, let result)):
             guard random.perMille(200) else { return event }
-            let others = engine.flights.filter { $0.value.wants.contains(nodes[node].link.id) && $0.value.lane == .shared }
+            let others = engine.flights.filter {
+                $0.value.wants.contains(nodes[node].link.id) && $0.value.lane == .shared
+            }
             return others.keys.min { "\($0)" < "\($1)" }.map { .result($0, result) } ?? event
         case (.startsWithoutGrant, .wanted(let answers)):
-            guard let answer = answers.first(where: { $0.state == .running }), random.perMille(100) else { return event }
+            guard let answer = answers.first(where: { $0.state == .running }), random.perMille(100) else {
+                return event
+            }
             let grant = EngineGrant(key: answer.key, token: FencingToken(number()), priority: .normal, record: nil)
             plan(1, .deliver(node: node, link: nodes[node].link.number, .granted([grant], opensAfterMilliseconds: nil)))
             return event

@@ -90,10 +90,17 @@ extension ClusterTrial {
         guard retired.contains(where: { $0.due < now }) else { return }
         let due = retired.filter { $0.due < now }.map(\.node)
         retired.removeAll { $0.due < now }
-        guard isEngineUp else { return retired += due.map { ($0, now + 10_000) } }
+        guard isEngineUp else {
+            retired += due.map { ($0, now + 10_000) }
+            return
+        }
         for id in due {
-            guard engine.nodes[id] == nil else { throw Violation(12, "the engine has the lease of \(id), which is gone") }
-            guard engine.relations[id] == nil else { throw Violation(12, "the engine has flights of \(id), which is gone") }
+            guard engine.nodes[id] == nil else {
+                throw Violation(12, "the engine has the lease of \(id), which is gone")
+            }
+            guard engine.relations[id] == nil else {
+                throw Violation(12, "the engine has flights of \(id), which is gone")
+            }
             for (key, flight) in engine.flights {
                 var isLeft = flight.wants.contains(id) || flight.lane.node == id
                 if case .running(id, _) = flight.state { isLeft = true }
@@ -149,7 +156,8 @@ extension ClusterTrial {
                 throw Violation(12, "node \(node) has \(nodes[node].bodies.count) bodies at the end", kind: "bodies")
             }
             guard nodes[node].core.isIdle else {
-                throw Violation(12, "the core of node \(node) is not idle: \(nodes[node].core.ledger)", kind: "not idle")
+                throw Violation(
+                    12, "the core of node \(node) is not idle: \(nodes[node].core.ledger)", kind: "not idle")
             }
         }
         guard engine.flights.isEmpty else {

@@ -126,7 +126,9 @@ extension ClusterTrial {
 
     /// Requests of a client that is gone, at any node.
     mutating func askAgain(_ keys: [Int]) throws(Violation) {
-        let live: [Int] = nodes.indices.filter { nodes[$0].isAlive && nodes[$0].drainsSince == nil && !self.askers(of: $0).isEmpty }
+        let live: [Int] = nodes.indices.filter {
+            nodes[$0].isAlive && nodes[$0].drainsSince == nil && !self.askers(of: $0).isEmpty
+        }
         guard !live.isEmpty, !isEnding else { return }
         let node = live[random.below(live.count)]
         let askers = self.askers(of: node)

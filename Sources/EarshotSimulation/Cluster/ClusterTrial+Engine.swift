@@ -86,7 +86,7 @@ extension ClusterTrial {
         case .want(let wants): slices(wants).map { .want($0) }
         case .unwant(let keys): slices(keys).map { .unwant($0) }
         case .done(let ends): slices(ends).map { .done($0) }
-        case .take, .cool, .leave: [call]
+        case .take, .cool, .survey, .leave: [call]
         }
     }
 
@@ -150,7 +150,7 @@ extension ClusterTrial {
                 else { continue }
                 expectations.arrived(content.fetch, in: node, at: now)
             }
-        case .joined, .members, .left, .warning, .granted, .ended, .cooled, .workWaits, .aborted: break
+        case .joined, .members, .left, .warning, .granted, .ended, .cooled, .surveyed, .workWaits, .aborted: break
         }
     }
 
@@ -176,13 +176,14 @@ extension ClusterTrial {
                         + " age \(want.ageMilliseconds)"
                 }.joined(separator: ", ")
         case .unwant(let keys): "unwants " + keys.map { short($0) }.joined(separator: ", ")
-        case .take(let slots): "takes \(slots)"
+        case .take(let slots, let isOwnOnly): "takes \(slots)\(isOwnOnly ? " own" : "")"
         case .done(let ends):
             "ends "
                 + ends.map { end in
                     "\(short(end.key)) \(end.token)\(end.outcome == .released ? " released" : "")"
                 }.joined(separator: ", ")
         case .cool(let refusal): "cools \(short(refusal.origin.key))"
+        case .survey: "asks for members"
         case .leave: "leaves"
         }
     }
@@ -209,8 +210,8 @@ extension ClusterTrial {
         case .ended(let answers):
             answers.map { "\(short($0.key)) \($0.isCurrent ? "current" : "stale")" }.joined(separator: ", ")
         case .result(let key, _): "result of \(short(key))"
-        case .aborted(let key, let token): "nobody wants \(short(key)) \(token)"
-        case .joined, .members, .left, .warning, .cooled, .workWaits: "\(event)"
+        case .aborted(let key, let token): "no node wants \(short(key)) \(token)"
+        case .joined, .members, .left, .warning, .cooled, .surveyed, .workWaits: "\(event)"
         }
     }
 

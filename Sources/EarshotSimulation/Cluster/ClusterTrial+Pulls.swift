@@ -19,7 +19,9 @@ extension ClusterTrial {
         nodes[node].workers[worker]?.pulls[attempt]?.session = session
         nodes[holder].readers[client] = ClusterNode.Reader(node: node, worker: worker, attempt: attempt)
         // All readers of a node are one principal, so their handlers have different names.
-        guard let handler = HandlerID("pull/\(client.rawValue)"), let request = RequestID("1") else { preconditionFailure("valid names") }
+        guard let handler = HandlerID("pull/\(client.rawValue)"), let request = RequestID("1") else {
+            preconditionFailure("valid names")
+        }
         let user = PrincipalName("node:\(node)")
         let fetch = Fetch(handler: handler, request: request, url: pull.job.url)
         try pass(holder) { core, now in
@@ -44,7 +46,8 @@ extension ClusterTrial {
                     node: reader.node, life: life, reader.worker, reader.attempt, content, response.length, "reset"))
         case .failed(let failure):
             plan(
-                draw(1...20), .pullEnds(node: reader.node, life: life, reader.worker, reader.attempt, nil, 0, failure.code))
+                draw(1...20),
+                .pullEnds(node: reader.node, life: life, reader.worker, reader.attempt, nil, 0, failure.code))
         }
     }
 

@@ -77,7 +77,9 @@ extension ClusterTrial {
         let duration = isLong ? draw(2_000...20_000) : draw(5...250)
         let transfer = ClusterNode.Transfer(
             job: job, key: key, startedAt: now, isExcused: now < windowEnd)
-        note("node \(node) starts \(job.attempt) of key \(key) for \(duration) ms\(transfer.isExcused ? ", excused" : "")")
+        note(
+            "node \(node) starts \(job.attempt) of key \(key) for \(duration) ms\(transfer.isExcused ? ", excused" : "")"
+        )
         nodes[node].workers[worker]?.transfers[job.attempt] = transfer
         report.fetches += 1
         begun.append((node, worker, job.attempt))

@@ -15,11 +15,23 @@ extension SimulatedEngine {
         switch call {
         case .want(let wants): isMember(node) ? want(wants, node) : .lost
         case .unwant(let keys): unwant(keys, node)
-        case .take(let slots): isMember(node) ? take(slots, node) : .lost
+        case .take(let slots, let isOwnOnly): isMember(node) ? take(slots, isOwnOnly: isOwnOnly, node) : .lost
         case .done(let completions): done(completions, node)
         case .cool(let refusal): isMember(node) ? cool(refusal, node) : .lost
+        case .survey: isMember(node) ? .event(.surveyed(survey)) : .lost
         case .leave: leave(node)
         }
+    }
+
+    private var survey: EngineSurvey {
+        let members = nodes.sorted { ($0.value, $0.key.description) < ($1.value, $1.key.description) }.map {
+            node, end in
+            EngineSurvey.Member(
+                node: node, leaseMilliseconds: max(0, end - now), flights: relations[node]?.count ?? 0, description: "")
+        }
+        return EngineSurvey(
+            flights: flights.count, origins: origins.values.count { $0.running > 0 || !$0.lanes.isEmpty },
+            pausedOrigins: paused.count, members: members)
     }
 
     private mutating func leave(_ node: NodeID) -> Answer {
@@ -30,26 +42,29 @@ extension SimulatedEngine {
     // MARK: Want
 
     private mutating func want(_ wants: [EngineWant], _ node: NodeID) -> Answer {
-        var changed: Set<ClusterKey> = []
+        // The script reads the origins of the wants before their terms, and those of the flights afterwards.
+        var changed = cutPauses(wants.map(\.origin.key))
         var terms: [ClusterKey: Origin] = [:]
         var seen: Set<EngineOrigin> = []
-        for asked in wants.map(\.origin) where seen.insert(asked).inserted {
+        for asked in wants.map(\.origin.bounded) where seen.insert(asked).inserted {
             let known = origin(asked.key)
             var origin = terms[asked.key] ?? known ?? Origin(limit: 1, spacing: 0)
             if origin.limit != asked.limit || origin.spacing != asked.spacingMilliseconds {
                 origin.limit = asked.limit
                 origin.spacing = asked.spacingMilliseconds
-                if known != nil { changed.insert(asked.key) }
+                if known != nil { changed.mark(asked.key) }
             }
             terms[asked.key] = origin
         }
         for (key, origin) in terms { origins[key] = origin }
+        let others = wants.compactMap { flights[$0.key]?.origin }.filter { terms[$0] == nil }
+        changed.merge(cutPauses(others)) { $0 || $1 }
         var answers: [WantAnswer] = []
         var best: [(origin: ClusterKey, lane: Lane, score: Int)] = []
         for want in wants {
             answers.append(WantAnswer(key: want.key, state: state(of: want, node, &changed, &best)))
         }
-        for (key, lane, score) in best where !changed.contains(key) {
+        for (key, lane, score) in best where changed[key] == nil {
             guard let origin = origins[key], let time = opening(origin, lane) else { continue }
             if time <= now {
                 let name = member(key, lane)
@@ -58,15 +73,15 @@ extension SimulatedEngine {
                 paused[key] = min(paused[key] ?? .max, time)
             }
         }
-        for key in terms.keys where !changed.contains(key) {
+        for key in terms.keys where changed[key] == nil {
             if let origin = origins[key] { save(key, origin) }
         }
-        for key in changed { settle(key, caller: node) }
+        settleAll(changed, caller: node)
         return .event(.wanted(answers))
     }
 
     private mutating func state(
-        of want: EngineWant, _ node: NodeID, _ changed: inout Set<ClusterKey>,
+        of want: EngineWant, _ node: NodeID, _ changed: inout [ClusterKey: Bool],
         _ best: inout [(origin: ClusterKey, lane: Lane, score: Int)]
     ) -> WantAnswer.State {
         let lane =
@@ -77,11 +92,10 @@ extension SimulatedEngine {
             }
         guard var flight = flights[want.key] else {
             if let (time, result) = results[want.key], time + EngineLimits.resultMilliseconds > now, want.token == nil,
-                time >= now - want.ageMilliseconds
+                time <= now, time >= now - want.boundedAgeMilliseconds
             {
                 return .ended(result)
             }
-            results[want.key] = nil
             var flight = Flight(
                 state: .queued, origin: want.origin.key, lane: lane, priority: want.priority, arrival: now,
                 wants: want.isHosted ? [] : [node], record: want.record)
@@ -89,7 +103,7 @@ extension SimulatedEngine {
             if let token = want.token {
                 flight.state = .running(node, token)
                 origins[flight.origin]?.running += 1
-                changed.insert(flight.origin)
+                changed.mark(flight.origin)
             } else {
                 if origins[flight.origin]?.lanes.contains(lane) == false { origins[flight.origin]?.lanes.append(lane) }
                 best.append((flight.origin, lane, flight.score))
@@ -105,7 +119,7 @@ extension SimulatedEngine {
             // Its node has joined under another ID.
             if flight.state == .queued {
                 if origins[flight.origin]?.lanes.contains(lane) == false { origins[flight.origin]?.lanes.append(lane) }
-                changed.insert(flight.origin)
+                changed.mark(flight.origin)
             }
             flight.lane = lane
         }
@@ -117,11 +131,15 @@ extension SimulatedEngine {
             flight.state = .running(node, token)
             relations[node, default: []].insert(want.key)
             origins[flight.origin]?.running += 1
-            changed.insert(flight.origin)
+            changed.mark(flight.origin)
             state = .held
         case (.running(_, let present), let token?) where present == token:
             flight.state = .running(node, token)
             relations[node, default: []].insert(want.key)
+            // The notification may be lost. After a loss of data, nodes that want the flight need time to join.
+            if flight.wants.isEmpty, flight.arrival + EngineLimits.patienceMilliseconds <= now {
+                notify(node, .aborted(want.key, token))
+            }
             state = .held
         case (.running, _): state = .stale
         }
@@ -134,7 +152,7 @@ extension SimulatedEngine {
     }
 
     private mutating func unwant(_ keys: [ClusterKey], _ node: NodeID) -> Answer {
-        var changed: Set<ClusterKey> = []
+        var changed: [ClusterKey: Bool] = [:]
         for key in keys {
             guard var flight = flights[key], flight.wants.contains(node) else { continue }
             flight.wants.removeAll { $0 == node }
@@ -148,11 +166,12 @@ extension SimulatedEngine {
             case .queued:
                 relations[node]?.remove(key)
                 guard flight.wants.isEmpty else { continue }
+                changed.merge(cutPauses([flight.origin])) { $0 || $1 }
                 flights[key] = nil
-                changed.insert(flight.origin)
+                changed.mark(flight.origin)
             }
         }
-        for key in changed { settle(key, caller: node) }
+        settleAll(changed, caller: node)
         return .silent
     }
 
@@ -168,17 +187,19 @@ extension SimulatedEngine {
         var score: Int? { isClosed || taken == heads.count ? nil : heads[taken].score }
     }
 
-    private mutating func take(_ most: Int, _ node: NodeID) -> Answer {
+    private mutating func take(_ most: Int, isOwnOnly: Bool, _ node: NodeID) -> Answer {
         let due = paused.filter { $0.value <= now }.map { Rank(score: $0.value, name: "\($0.key)") }.sorted().prefix(32)
         let dueKeys = due.compactMap { ClusterKey($0.name) }
+        var cut = cutPauses(dueKeys)
         for key in dueKeys {
             if origin(key) == nil { paused[key] = nil }
             settle(key, caller: node, wasPaused: true)
         }
         var lanes: [OpenLane] = []
         if most > 0 {
-            for owner in [nil, node] as [NodeID?] {
+            for owner in isOwnOnly ? [node] : [nil, node] as [NodeID?] {
                 let members = (ready[owner] ?? [:]).map { Rank(score: $0.value, name: $0.key) }.sorted().prefix(most)
+                cut.merge(cutPauses(members.compactMap { ClusterKey($0.name.prefix(32)) })) { $0 || $1 }
                 for rank in members {
                     guard let key = ClusterKey(rank.name.prefix(32)) else { continue }
                     let lane = Lane(node: owner, isCredentialed: rank.name.count > 32)
@@ -189,7 +210,7 @@ extension SimulatedEngine {
         }
         let (jobs, touched) = choose(most, &lanes)
         let grants = jobs.map { start($0, node) }
-        var full: Set<ClusterKey> = []
+        var full = Set(cut.keys)
         for lane in lanes where touched.contains(lane.origin) {
             guard let origin = origins[lane.origin] else { continue }
             let time = opening(origin, lane.lane)
@@ -209,8 +230,8 @@ extension SimulatedEngine {
         for key in touched where !full.contains(key) {
             if let origin = origins[key] { save(key, origin) }
         }
-        for key in full { settle(key, caller: node, wasPaused: dueKeys.contains(key)) }
-        if jobs.count < most { idle.insert(node) } else { idle.remove(node) }
+        for key in full { settle(key, caller: node, wasPaused: dueKeys.contains(key) || cut[key] == true) }
+        if jobs.count < most, !isOwnOnly { idle.insert(node) } else { idle.remove(node) }
         wakeOne(node)
         let opens = paused.values.min().map { max(0, $0 - now) }
         return .event(.granted(grants, opensAfterMilliseconds: opens))
@@ -260,18 +281,18 @@ extension SimulatedEngine {
 
     private mutating func done(_ completions: [EngineCompletion], _ node: NodeID) -> Answer {
         var answers: [CompletionAnswer] = []
-        var changed: Set<ClusterKey> = []
+        var changed = cutPauses(completions.compactMap { flights[$0.key]?.origin })
         for completion in completions {
             let key = completion.key
             let isCurrent = flights[key]?.state == .running(node, completion.token)
             answers.append(CompletionAnswer(key: key, token: completion.token, isCurrent: isCurrent))
             guard isCurrent, let flight = flights[key] else { continue }
             var origin = origin(flight.origin) ?? Origin(limit: 1, spacing: 0)
-            if origin.lanes.contains(where: { opening(origin, $0) == nil }) { changed.insert(flight.origin) }
+            if origin.lanes.contains(where: { opening(origin, $0) == nil }) { changed.mark(flight.origin) }
             origin.running = max(0, origin.running - 1)
-            if completion.isAnswered, origin.strikes > 0 {
+            if completion.isAnswered, origin.strikes > 0, completion.token > FencingToken(max(1, origin.refusedAt)) {
                 origin.strikes = 0
-                changed.insert(flight.origin)
+                changed.mark(flight.origin)
             }
             origins[flight.origin] = origin
             switch completion.outcome {
@@ -287,20 +308,24 @@ extension SimulatedEngine {
                     flights[key] = nil
                 } else {
                     requeue(key, flight)
-                    changed.insert(flight.origin)
+                    changed.mark(flight.origin)
                 }
             }
             if !flight.wants.contains(node) { relations[node]?.remove(key) }
-            if !changed.contains(flight.origin), let origin = origins[flight.origin] { save(flight.origin, origin) }
+            if changed[flight.origin] == nil, let origin = origins[flight.origin] { save(flight.origin, origin) }
         }
-        for key in changed { settle(key, caller: node) }
+        settleAll(changed, caller: node)
         return .event(.ended(answers))
     }
 
-    private mutating func cool(_ refusal: EngineRefusal, _ node: NodeID) -> Answer {
+    private mutating func cool(_ asked: EngineRefusal, _ node: NodeID) -> Answer {
+        let refusal = asked.bounded
         let key = refusal.origin.key
+        _ = cutPauses([key])
         var origin =
             origin(key) ?? Origin(limit: refusal.origin.limit, spacing: refusal.origin.spacingMilliseconds)
+        lastToken = max(lastToken, UInt64(microseconds))
+        origin.refusedAt = lastToken
         if origin.coolDownEnd <= now || refusal.askedMilliseconds > 0 {
             if origin.coolDownEnd <= now { origin.strikes += 1 }
             let doubled = EngineLimits.firstCoolDownMilliseconds << min(origin.strikes - 1, 30)
@@ -308,13 +333,14 @@ extension SimulatedEngine {
             let end = now + max(pause, refusal.askedMilliseconds)
             if end > origin.coolDownEnd {
                 origin.coolDownEnd = end
-                origins[key] = origin
-                origins[key]?.expiry = nil
-                settle(key, caller: node, wasPaused: true)
+                origin.coolDownStart = now
                 let notice = CoolDownNotice(origin: key, remainingMilliseconds: end - now, strikes: origin.strikes)
                 for other in nodes.keys where other != node { notify(other, .cooled(notice)) }
             }
         }
+        origins[key] = origin
+        origins[key]?.expiry = nil
+        settle(key, caller: node, wasPaused: true)
         let rest = max(0, origin.coolDownEnd - now)
         return .event(.cooled(CoolDownNotice(origin: key, remainingMilliseconds: rest, strikes: origin.strikes)))
     }

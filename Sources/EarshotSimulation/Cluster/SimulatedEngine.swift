@@ -39,7 +39,10 @@ public struct SimulatedEngine: Sendable {
         var running = 0
         var nextStart = 0
         var coolDownEnd = 0
+        var coolDownStart = 0
         var strikes = 0
+        /// Last token at the time of the last refusal.
+        var refusedAt: UInt64 = 0
         /// Lanes with queued flights, in the order of their first one.
         var lanes: [Lane] = []
         /// End of the memory of an idle origin.
@@ -68,7 +71,8 @@ public struct SimulatedEngine: Sendable {
     var ready: [NodeID?: [String: Int]] = [:]
     var paused: [ClusterKey: Int] = [:]
     var idle: Set<NodeID> = []
-    private var lastToken: UInt64 = 0
+    /// Last fencing token.
+    var lastToken: UInt64 = 0
     /// Notifications since the last call of `takeNotifications`.
     private var notifications: [(node: NodeID, event: EngineEvent)] = []
 
@@ -93,6 +97,14 @@ public struct SimulatedEngine: Sendable {
     ) -> (members: Int, expired: Int)? {
         let isKnown = nodes[node] != nil
         guard isMember(node) || isJoin && !isKnown else { return nil }
+        if nodes.isEmpty {
+            // The rest of a cluster whose nodes all died.
+            flights = [:]
+            origins = origins.filter { $0.value.running == 0 && $0.value.lanes.isEmpty }
+            (ready, paused, idle) = ([:], [:], [])
+        }
+        // A lease of another node ends later than a new one only if the clock went back.
+        for other in nodes.keys { nodes[other] = nodes[other].map { min($0, now + leaseMilliseconds) } }
         nodes[node] = now + leaseMilliseconds
         return (nodes.values.count { $0 > now }, nodes.values.count { $0 <= now })
     }
@@ -107,7 +119,7 @@ public struct SimulatedEngine: Sendable {
             let dead = expired.min(by: { ($0.value, $0.key.description) < ($1.value, $1.key.description) })?.key
         else { return (0, false) }
         let keys = relations.removeValue(forKey: dead) ?? []
-        var changed: Set<ClusterKey> = []
+        var changed = cutPauses(keys.compactMap { flights[$0]?.origin })
         for key in keys {
             guard var flight = flights[key] else { continue }
             let isWanted = flight.wants.contains(dead)
@@ -115,17 +127,17 @@ public struct SimulatedEngine: Sendable {
             switch flight.state {
             case .running(dead, _):
                 changeOrigin(of: flight) { $0.running = max(0, $0.running - 1) }
-                changed.insert(flight.origin)
+                changed.mark(flight.origin)
                 if flight.wants.isEmpty { flights[key] = nil } else { requeue(key, flight) }
             case .running(let runner, let token):
                 flights[key] = flight
                 if flight.wants.isEmpty, isWanted { notify(runner, .aborted(key, token)) }
             case .queued:
                 flights[key] = flight.wants.isEmpty ? nil : flight
-                if flight.wants.isEmpty { changed.insert(flight.origin) }
+                if flight.wants.isEmpty { changed.mark(flight.origin) }
             }
         }
-        for origin in changed { settle(origin, caller: dead) }
+        settleAll(changed, caller: dead)
         nodes[dead] = nil
         ready[dead] = nil
         idle.remove(dead)
@@ -147,6 +159,27 @@ public struct SimulatedEngine: Sendable {
     func origin(_ key: ClusterKey) -> Origin? {
         guard let origin = origins[key], origin.expiry.map({ $0 > now }) ?? true || remembersOrigins else { return nil }
         return origin
+    }
+
+    /// Cuts pauses of origins that a call reads to their lengths, after the engine's clock went back.
+    ///
+    /// - Returns: the origins with such a pause, which the caller settles.
+    mutating func cutPauses(_ keys: [ClusterKey]) -> [ClusterKey: Bool] {
+        var cut: [ClusterKey: Bool] = [:]
+        for key in keys {
+            guard var origin = origin(key) else { continue }
+            if origin.coolDownStart > now {
+                origin.coolDownEnd += now - origin.coolDownStart
+                origin.coolDownStart = now
+                cut[key] = true
+            }
+            if origin.nextStart > now + origin.spacing {
+                origin.nextStart = now + origin.spacing
+                cut[key] = true
+            }
+            if cut[key] != nil { origins[key] = origin }
+        }
+        return cut
     }
 
     /// Changes an origin, which the caller settles afterwards.
@@ -212,6 +245,11 @@ public struct SimulatedEngine: Sendable {
         save(key, origin)
     }
 
+    /// Settles origins. The value tells whether a pause was cut.
+    mutating func settleAll(_ changed: [ClusterKey: Bool], caller: NodeID?) {
+        for (key, isCut) in changed { settle(key, caller: caller, wasPaused: isCut) }
+    }
+
     mutating func requeue(_ key: ClusterKey, _ flight: Flight) {
         var flight = flight
         flight.state = .queued
@@ -220,8 +258,16 @@ public struct SimulatedEngine: Sendable {
     }
 
     mutating func wakeOne(_ caller: NodeID?) {
-        guard ready[nil]?.isEmpty == false, let node = idle.min(by: { $0.description < $1.description }) else { return }
+        let others = idle.filter { $0 != caller }
+        guard ready[nil]?.isEmpty == false, let node = others.min(by: { $0.description < $1.description }) else {
+            return
+        }
         idle.remove(node)
-        if node != caller { notify(node, .workWaits) }
+        notify(node, .workWaits)
     }
+}
+
+extension [ClusterKey: Bool] {
+    /// Adds an origin that must be settled.
+    mutating func mark(_ key: ClusterKey) { self[key] = self[key] ?? false }
 }

@@ -9,6 +9,7 @@ struct BrokerState {
         case draining = "the broker is draining"
         case closedAdmission = "the setting admission is closed"
         case lostPlace = "a directory or socket of the broker is lost"
+        case noEngine = "the engine of the cluster is unreachable; in 5 s the node fetches without it"
         case noGateway = "the gateway ends soon after each start"
         case noWorker = "no worker is ready"
     }
@@ -59,6 +60,7 @@ struct BrokerState {
         if self["admission"]?.text == "closed" { return .closedAdmission }
         let isLost = items("faults").contains { $0.member("state")?.text == "lost" }
         if isLost { return .lostPlace }
+        if self["cluster"]?.member("mode")?.text == "waiting" { return .noEngine }
         return items("failing").contains { $0.member("role")?.text == "gateway" } ? .noGateway : .noWorker
     }
 }

@@ -26,6 +26,7 @@ struct MetricsText {
         addGauges(of: state)
         addWorkers(state.items("workers"))
         addFaults(of: state)
+        if let cluster = state["cluster"] { add(cluster: cluster) }
         for (member, name, help) in Self.histograms { addHistogram(state["times"], member, name, help) }
     }
 
@@ -128,9 +129,46 @@ struct MetricsText {
             sample("earshot_place_lost", labels, isLost ? "1" : "0")
         }
         begin("earshot_crash_loops", "gauge", "Places for child processes that die soon after each start, by role.")
-        for role in ["broker", "worker", "gateway"] {
+        for role in ["broker", "worker", "gateway", "node-gateway", "puller"] {
             let count = state.items("failing").count { $0.member("role")?.text == role }
             sample("earshot_crash_loops", ["role": role], "\(count)")
+        }
+    }
+
+    /// Counters of a node of a cluster: member, name and help.
+    private static let clusterCounters = [
+        ("granted", "cluster_attempts_granted", "Flights that the engine let this node run."),
+        ("hosted", "cluster_attempts_hosted", "Of these, flights that only other nodes wanted."),
+        ("results", "cluster_results", "Results that this node got from other nodes."),
+        ("pulled", "cluster_bodies_read", "Bodies that this node read from other nodes."),
+        ("pulled-bytes", "cluster_bytes_read", "Bytes of bodies that this node read from other nodes."),
+        (
+            "missed", "cluster_bodies_missed",
+            "Bodies that this node could not read, so that their URLs were claimed again."
+        ),
+        ("given", "cluster_bodies_given", "Bodies that other nodes read from this one."),
+        ("uncoordinated", "cluster_attempts_uncoordinated", "Attempts that ran without the engine."),
+        ("stale", "cluster_attempts_stale", "Ends of attempts whose flights other nodes had taken over."),
+        ("losses", "cluster_membership_losses", "Ends of this node's membership."),
+    ]
+
+    private mutating func add(cluster: JSONValue) {
+        begin("earshot_cluster_mode", "gauge", "Mode of the node: member, waiting for the engine, or alone without it.")
+        for mode in ["member", "waiting", "alone"] {
+            sample("earshot_cluster_mode", ["mode": mode], cluster.member("mode")?.text == mode ? "1" : "0")
+        }
+        add("earshot_cluster_members", "gauge", "Members of the cluster.", cluster.member("members-count"))
+        add("earshot_cluster_claims", "gauge", "Flights that wait for the engine.", cluster.member("claims"))
+        add("earshot_cluster_held_bodies", "gauge", "Bodies held for other nodes.", cluster.member("held-bodies"))
+        add(
+            "earshot_cluster_flights", "gauge", "Flights of all nodes that wait in the engine or run.",
+            cluster.member("flights"))
+        if let latency = cluster.member("engine-latency-us")?.text.flatMap({ Int($0) }) {
+            add("earshot_cluster_engine_seconds", "gauge", "Latest response time of the engine.", Self.seconds(latency))
+        }
+        for (member, name, help) in Self.clusterCounters {
+            guard let value = cluster.member("counts")?.member(member)?.text else { continue }
+            add("earshot_\(name)_total", "counter", help, value)
         }
     }
 

@@ -13,6 +13,8 @@ public enum Query: Equatable, Sendable {
     case settings
     /// The reason why a request is not finished.
     case why(HandlerID, RequestID)
+    /// The cluster of the broker: its members, and the work for and through it.
+    case cluster
     /// The cookies in the jar of a handler's root. Their values are secret.
     case cookies(HandlerID)
 
@@ -28,12 +30,13 @@ public enum Query: Equatable, Sendable {
         case "workers": self = .workers
         case "requests": self = .requests
         case "settings": self = .settings
+        case "cluster": self = .cluster
         case "why": self = .why(try reader.handler(1), try reader.request(2))
         case "cookies": self = .cookies(try reader.handler(1))
         default:
             throw WireError(
                 .badMessage,
-                "QUERY takes ping, status, ledger, handlers, origins, workers, requests, settings, why or cookies")
+                "QUERY takes ping, status, ledger, handlers, origins, workers, requests, settings, cluster, why or cookies")
         }
     }
 
@@ -41,7 +44,7 @@ public enum Query: Equatable, Sendable {
     public var isOfTables: Bool {
         switch self {
         case .status, .handlers, .origins, .workers, .requests, .settings, .cookies: true
-        case .ping, .ledger, .why: false
+        case .ping, .ledger, .cluster, .why: false
         }
     }
 
@@ -56,6 +59,7 @@ public enum Query: Equatable, Sendable {
         case .workers: ["workers"]
         case .requests: ["requests"]
         case .settings: ["settings"]
+        case .cluster: ["cluster"]
         case .why(let handler, let request): ["why", handler.description, request.description]
         case .cookies(let handler): ["cookies", handler.description]
         }

@@ -30,7 +30,14 @@ extension Logger.Level: @retroactive ExpressibleByArgument {}
 
 extension LogFormat: ExpressibleByArgument {}
 
-extension ClientKey.Role: ExpressibleByArgument {}
+extension ClientKey.Role: ExpressibleByArgument {
+    public static var allValueStrings: [String] { ofFile.map(\.rawValue) }
+
+    public init?(argument: String) {
+        guard let role = Self(rawValue: argument), Self.ofFile.contains(role) else { return nil }
+        self = role
+    }
+}
 
 extension HandlerID: ExpressibleByArgument {
     public static var defaultCompletionKind: CompletionKind { ShellCompletion.handler }

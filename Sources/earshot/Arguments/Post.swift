@@ -2,10 +2,15 @@ internal import EarshotLoop
 
 /// Slot for one child of the supervisor. A dead child is replaced.
 final class Post {
-    enum Role: Equatable {
+    enum Role: Hashable {
         case broker
         case worker
+        /// Accepts clients on other machines.
         case gateway
+        /// Accepts the other nodes of a cluster.
+        case nodeGateway
+        /// Fetches bodies from the other nodes of a cluster.
+        case puller
 
         /// Name with an article, for messages.
         var name: String {
@@ -13,6 +18,8 @@ final class Post {
             case .broker: "the broker"
             case .worker: "a worker"
             case .gateway: "the gateway"
+            case .nodeGateway: "the node gateway"
+            case .puller: "the puller"
             }
         }
 
@@ -22,6 +29,24 @@ final class Post {
             case .broker: "broker"
             case .worker: "worker"
             case .gateway: "gateway"
+            case .nodeGateway: "node-gateway"
+            case .puller: "puller"
+            }
+        }
+
+        /// Whether it runs jobs of the broker.
+        var isWorker: Bool {
+            switch self {
+            case .worker, .puller: true
+            case .broker, .gateway, .nodeGateway: false
+            }
+        }
+
+        /// Whether it accepts connections from a network, and so needs the proof.
+        var isGateway: Bool {
+            switch self {
+            case .gateway, .nodeGateway: true
+            case .broker, .worker, .puller: false
             }
         }
     }

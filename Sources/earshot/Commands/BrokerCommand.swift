@@ -22,6 +22,7 @@ struct BrokerCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var cache: CacheOptions
     @OptionGroup(title: "Bus") var durable: DurableOptions
     @OptionGroup(title: "Bus") var readiness: ReadinessOptions
+    @OptionGroup(title: "Bus") var cluster: ClusterOptions
     @OptionGroup(title: "Settings") var settings: SettingOptions
     @OptionGroup var family: FamilyOptions
     @OptionGroup(title: "Output") var log: LogFormatOptions
@@ -63,13 +64,24 @@ struct BrokerCommand: ParsableCommand {
             if let supervisorFd {
                 options.supervisorDescriptor = supervisorFd
                 options.settings = try Self.settings(of: supervisorFd)
+                options.cluster = try Self.membership(of: cluster.given)
             } else {
                 let configuration = Configuration(
                     file: settings.source.file, flags: try settings.changes(), pool: nil)
                 options.settings = try configuration.read()
                 options.readSettings = { try configuration.read() }
+                options.cluster = try cluster.path(configuration).map { path in try ClusterFile(path).membership }
             }
-            return try ChildRun.broker(options).run(options.settings.logLevel, log.logFormat)
+            return try ChildRun.broker(options, cluster: nil).run(options.settings.logLevel, log.logFormat)
+        }
+    }
+
+    /// Reads the file that the supervisor has read before. A later fault in it is no reason to end the supervisor.
+    private static func membership(of path: String?) throws(Complaint) -> ClusterMembership? {
+        do throws(Complaint) {
+            return try path.map { path throws(Complaint) in try ClusterFile(path).membership }
+        } catch {
+            throw Complaint(.cannotServe, error.sentence)
         }
     }
 

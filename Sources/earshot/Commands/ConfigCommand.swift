@@ -42,7 +42,7 @@ struct ConfigCommand: ParsableCommand {
             let configuration = Configuration(file: source.file, flags: [], pool: pool)
             try SettingList.show(
                 try configuration.read().rows, onComplete: try configuration.onComplete(),
-                network: try configuration.networkRows())
+                cluster: try configuration.cluster(), network: try configuration.networkRows())
             return .done
         }
     }
@@ -125,15 +125,16 @@ enum SettingList {
         try show(lines)
     }
 
-    /// Prints the settings that were read from files and variables, the program for requests that end, and the buses of client
-    /// commands.
+    /// Prints the settings that were read from files and variables, the program for requests that end, the cluster, and the
+    /// buses of client commands.
     static func show(
         _ rows: [Settings.Row], onComplete: (words: [String], path: String)?,
-        network: [(name: String, value: String, source: String)]
+        cluster: (file: String, source: String)?, network: [(name: String, value: String, source: String)]
     ) throws(Complaint) {
         let program = onComplete.map { [ConfigurationFile.onComplete, "", $0.words.joined(separator: " "), $0.path] }
+        let cluster = cluster.map { [ConfigurationFile.cluster, "", $0.file, $0.source] }
         try show(
-            rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] } + [program].compactMap(\.self)
+            rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] } + [program, cluster].compactMap(\.self)
                 + network.map { [$0.name, "", $0.value, $0.source] })
     }
 

@@ -31,18 +31,20 @@ struct Earshot: ParsableCommand {
                 name: "Bus",
                 subcommands: [
                     ServeCommand.self, StopCommand.self, DrainCommand.self, StatusCommand.self, TopCommand.self,
-                    SetCommand.self, ConfigCommand.self, CacheCommand.self, KeyCommand.self,
+                    SetCommand.self, ConfigCommand.self, CacheCommand.self, KeyCommand.self, ClusterCommand.self,
                 ]),
             CommandGroup(
                 name: "Worker",
-                subcommands: [WorkCommand.self, BrokerCommand.self, WorkerCommand.self, GatewayCommand.self]),
+                subcommands: [
+                    WorkCommand.self, BrokerCommand.self, WorkerCommand.self, GatewayCommand.self, PullerCommand.self,
+                ]),
         ])
 
     /// Commands that must start fast, by name. Each is parsed alone first, because parsing with all subcommands takes longer
     /// than the rest of the start.
     private static let quick: [String: any ParsableCommand.Type] = [
         "get": GetCommand.self, "serve": ServeCommand.self, "broker": BrokerCommand.self, "worker": WorkerCommand.self,
-        "gateway": GatewayCommand.self,
+        "gateway": GatewayCommand.self, "puller": PullerCommand.self,
     ]
 
     static func main() {

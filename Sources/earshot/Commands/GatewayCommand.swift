@@ -4,7 +4,7 @@ internal import EarshotGateway
 internal import EarshotLoop
 internal import Logging
 
-/// `earshot gateway`: the child of the supervisor that accepts clients on other machines.
+/// `earshot gateway`: the child of the supervisor that accepts clients on other machines, or the other nodes of a cluster.
 struct GatewayCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "gateway", abstract: "Accept clients on other machines; started by `earshot serve`.",
@@ -21,22 +21,31 @@ struct GatewayCommand: ParsableCommand {
     var listen: String
 
     @Option(help: ArgumentHelp("File of the keys.", visibility: .hidden))
-    var keys: String
+    var keys: String?
+
+    @Option(help: ArgumentHelp("File of the cluster, in place of the keys.", visibility: .hidden))
+    var cluster: String?
 
     @Option(help: ArgumentHelp("Descriptor of the channel to the supervisor.", visibility: .hidden))
     var supervisorFd: Int32?
 
+    func validate() throws {
+        guard (keys == nil) != (cluster == nil) else {
+            throw ValidationError("--keys and --cluster: give one of them")
+        }
+    }
+
     func run() throws {
         try conclude {
-            let path = keys
+            let source: GatewayKeySource = cluster.map { .cluster($0) } ?? .keys(keys ?? "")
             var options = GatewayOptions(
                 addresses: listen.split(separator: ",").compactMap { GatewayAddress(String($0)) },
                 busPath: try place.folder().path + "/bus", workPath: try place.folder().workPath,
-                keysFolder: KeyFile.folder(of: path)
-            ) { try KeyFile(path).keys() }
+                keysFolder: KeyFile.folder(of: source.path)
+            ) { try source.read() }
             options.parentPid = parentPid
             options.supervisorDescriptor = supervisorFd
-            return try ChildRun.gateway(options, keys: path).run(log.logLevel, form.logFormat)
+            return try ChildRun.gateway(options, source).run(log.logLevel, form.logFormat)
         }
     }
 }

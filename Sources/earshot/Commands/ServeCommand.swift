@@ -28,6 +28,7 @@ struct ServeCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var cache: CacheOptions
     @OptionGroup(title: "Bus") var durable: DurableOptions
     @OptionGroup(title: "Bus") var readiness: ReadinessOptions
+    @OptionGroup(title: "Bus") var cluster: ClusterOptions
 
     @OptionGroup(title: "Settings") var settings: SettingOptions
     @Option(
@@ -65,7 +66,8 @@ struct ServeCommand: ParsableCommand {
                 folder: folder, broker: broker,
                 worker: try worker.options(WorkerOptions(workPath: folder.workPath, slots: pool.slots)),
                 configuration: configuration, logFormat: log.logFormat, readyDescriptor: readiness.readyFd,
-                keysPath: keys.map(Folder.absolute) ?? KeyFile.path(settings.source), owner: privateTo)
+                keysPath: keys.map(Folder.absolute) ?? KeyFile.path(settings.source),
+                clusterPath: privateTo == nil ? try cluster.path(configuration) : nil, owner: privateTo)
             return try run.run(manager)
         }
     }

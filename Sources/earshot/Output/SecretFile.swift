@@ -3,14 +3,34 @@ internal import Glibc
 
 /// File with a secret key: mode 0600, complete or not there.
 enum SecretFile {
+    /// Checks that no other user has access to a file. A missing file is no error.
+    ///
+    /// - Parameter content: the secret in the file, for the message.
+    /// - Throws: `Complaint` that names the file.
+    static func checkAccess(_ path: String, content: String) throws(Complaint) {
+        var status = stat()
+        guard unsafe stat(ByteText.path(path), &status) == 0 else {
+            guard errno == ENOENT || errno == ENOTDIR else {
+                throw TOMLFile.complaint(path, unsafe String(cString: strerror(errno)))
+            }
+            return
+        }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw TOMLFile.complaint(path, "it is no regular file") }
+        guard status.st_mode & 0o077 == 0 else {
+            throw TOMLFile.complaint(
+                path, "other users have access to the file, which holds \(content); run `chmod 600` on it")
+        }
+    }
+
     /// Creates a file.
     ///
+    /// - Parameter option: option that names the file, for the message.
     /// - Throws: `Complaint` if it exists or cannot be written.
-    static func create(_ path: String, with text: String) throws(Complaint) {
+    static func create(_ path: String, with text: String, option: String = "--out") throws(Complaint) {
         let descriptor = unsafe open(ByteText.path(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {
             throw errno == EEXIST
-                ? Complaint(.cannotWrite, "\(path) exists; give another file with --out")
+                ? Complaint(.cannotWrite, "\(path) exists; give another file with \(option)")
                 : unwritable(path)
         }
         defer { close(descriptor) }

@@ -124,6 +124,15 @@ struct Configuration: Sendable {
         return last
     }
 
+    /// Path of the cluster's file, and the file that names it; nil without one. The user's file overrides that of the machine.
+    ///
+    /// - Throws: `Complaint` if a file is invalid.
+    func cluster() throws(Complaint) -> (file: String, source: String)? {
+        var last: (file: String, source: String)?
+        for path in paths { if let file = try ConfigurationFile.cluster(path) { last = (file, path) } }
+        return last
+    }
+
     /// Checks that each user and group exists.
     private func checkUsers(of settings: Settings) throws(Complaint) {
         do throws(UserList.UnknownName) {

@@ -27,6 +27,7 @@ enum ConfigurationFile {
             case SettingName.address: changes += try addresses(value, path)
             case onComplete: _ = try words(value, path)
             case bus, busKey, serverKey: _ = try network(table, path)
+            case cluster: _ = try located(value, path)
             default:
                 if let name = ListSettingName(rawValue: key) {
                     changes.append(.list(name, try list(name, value, path)))

@@ -45,7 +45,7 @@ struct KeyFile {
     /// - Throws: `Complaint` that names the file and the key.
     init(_ path: String) throws(Complaint) {
         self.path = path
-        try Self.checkAccess(path)
+        try SecretFile.checkAccess(path, content: "a secret key")
         guard let table = try TOMLFile.table(path) else { return }
         for key in table.keys {
             switch key {
@@ -66,22 +66,6 @@ struct KeyFile {
                 path, "the bus has no key for clients on the network; create it with `earshot key show`")
         }
         return GatewayKeys(secretKey: server.secretKey, clients: clients)
-    }
-
-    /// Throws if other users have access to the file. A missing file is no error.
-    private static func checkAccess(_ path: String) throws(Complaint) {
-        var status = stat()
-        guard unsafe stat(ByteText.path(path), &status) == 0 else {
-            guard errno == ENOENT || errno == ENOTDIR else {
-                throw TOMLFile.complaint(path, unsafe String(cString: strerror(errno)))
-            }
-            return
-        }
-        guard status.st_mode & S_IFMT == S_IFREG else { throw TOMLFile.complaint(path, "it is no regular file") }
-        guard status.st_mode & 0o077 == 0 else {
-            throw TOMLFile.complaint(
-                path, "other users have access to the file, which holds a secret key; run `chmod 600` on it")
-        }
     }
 
     private static func pair(_ table: TOMLTable?, _ path: String) throws(Complaint) -> CurveKeyPair {
@@ -120,8 +104,10 @@ struct KeyFile {
             switch key {
             case "public-key": break
             case "role":
-                guard let role = table[key]?.string.flatMap({ ClientKey.Role(rawValue: $0) }) else {
-                    let roles = ClientKey.Role.allCases.map(\.rawValue).joined(separator: ", ")
+                guard let role = table[key]?.string.flatMap({ ClientKey.Role(rawValue: $0) }),
+                    ClientKey.Role.ofFile.contains(role)
+                else {
+                    let roles = ClientKey.Role.ofFile.map(\.rawValue).joined(separator: ", ")
                     throw TOMLFile.complaint(path, "\(place): role must be \(roles)")
                 }
                 client.role = role

@@ -7,10 +7,12 @@ internal import Logging
 
 /// Run of a child of the supervisor, with its options.
 enum ChildRun {
-    case broker(BrokerOptions)
+    /// Options, and the file of the cluster.
+    case broker(BrokerOptions, cluster: String?)
     case worker(WorkerOptions)
-    /// Options, and the path of the file of keys.
-    case gateway(GatewayOptions, keys: String)
+    case gateway(GatewayOptions, GatewayKeySource)
+    /// Options, and the file of the cluster.
+    case puller(PullerOptions, cluster: String)
 
     /// Runs until a signal ends it.
     ///
@@ -18,21 +20,26 @@ enum ChildRun {
     func run(_ logLevel: Logger.Level, _ logFormat: LogFormat) throws -> ExitStatus {
         do {
             switch self {
-            case .broker(let options):
+            case .broker(let options, _):
                 let logger = LineLog.logger("broker", logLevel, logFormat)
                 return try BrokerProcess(options: options, logger: logger).run() == 0 ? .done : .other
             case .worker(let options):
                 let logger = LineLog.logger("worker", logLevel, logFormat)
                 return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
-            case .gateway(let options, _):
-                let logger = LineLog.logger("gateway", logLevel, logFormat)
+            case .gateway(let options, let source):
+                let logger = LineLog.logger(source.label, logLevel, logFormat)
                 return try GatewayProcess(options: options, logger: logger).run() == 0 ? .done : .other
+            case .puller(let options, _):
+                let logger = LineLog.logger("puller", logLevel, logFormat)
+                return try PullerProcess(options: options, logger: logger).run() == 0 ? .done : .other
             }
         } catch let error as BrokerError {
             throw Complaint(error.isPermanent ? .configuration : .cannotServe, error.description)
         } catch let error as WorkerUnfit {
             throw Complaint(error.isConfiguration ? .configuration : .cannotServe, "cannot start a worker: \(error)")
         } catch let error as WorkerRefused {
+            throw Complaint(.cannotServe, error.description)
+        } catch let error as PullerRefused {
             throw Complaint(.cannotServe, error.description)
         } catch let error as GatewayError {
             throw Complaint(.cannotServe, error.description)
@@ -45,7 +52,7 @@ enum ChildRun {
     /// network, so it must not be able to act as a worker.
     var needsSecret: Bool {
         switch self {
-        case .broker, .worker: true
+        case .broker, .worker, .puller: true
         case .gateway: false
         }
     }
@@ -61,10 +68,11 @@ enum ChildRun {
             ["--runtime", folder.path, "--log-level", logLevel.rawValue, "--log-format", logFormat.rawValue]
             + Self.numbers(("--secret-fd", secret))
         switch self {
-        case .broker(let options):
+        case .broker(let options, let cluster):
             return ["earshot", "broker"] + family + ["--spool", options.spoolFolder]
                 + (options.cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
                 + (options.durableFolder.map { ["--durable-folder", $0] } ?? ["--no-durable"])
+                + (cluster.map { ["--cluster", $0] } ?? [])
                 + options.workerPids.map { "--worker-pid=\($0)" }
                 + Self.numbers(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor),
@@ -76,11 +84,14 @@ enum ChildRun {
                 + (options.caFile.map { ["--ca-file=\($0)"] } ?? [])
                 + (options.tlsKeyLog.map { ["--tls-key-log=\($0)"] } ?? [])
                 + Self.numbers(("--parent-pid", options.parentPid), ("--slots", Int32(options.slots)))
-        case .gateway(let options, let keys):
-            return ["earshot", "gateway"] + family + ["--keys", keys]
+        case .gateway(let options, let source):
+            return ["earshot", "gateway"] + family + source.arguments
                 + ["--listen", options.addresses.map(\.description).joined(separator: ",")]
                 + Self.numbers(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor))
+        case .puller(let options, let cluster):
+            return ["earshot", "puller"] + family + ["--cluster", cluster]
+                + Self.numbers(("--parent-pid", options.parentPid))
         }
     }
 

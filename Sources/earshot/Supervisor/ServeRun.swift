@@ -20,6 +20,8 @@ struct ServeRun {
     let readyDescriptor: Int32?
     /// File of the keys of clients on other machines.
     let keysPath: String
+    /// File of the cluster; nil for a bus that is alone.
+    let clusterPath: String?
     /// Process ID of the only user of the bus; nil for a shared bus.
     let owner: Int32?
 
@@ -42,6 +44,7 @@ struct ServeRun {
         }
         let initial = try configuration.read()
         // The owner of a private bus gets its results itself.
+        let cluster = try clusterPath.map { path in try ClusterPlan(path) }
         let hook = owner == nil ? try configuration.hook() : nil
         try folder.prepare(isShared: !initial[.users].isEmpty)
         guard let lock = try LockFile.take(folder.supervisorLock) else {
@@ -59,7 +62,7 @@ struct ServeRun {
         let plan = Supervisor.Plan(
             folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
             configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil,
-            activation: activation, keysPath: keysPath)
+            activation: activation, keysPath: keysPath, cluster: cluster)
         let supervisor = try Supervisor(plan, initial, hook: hook, signals)
         let count = initial[.workers] ?? 0
         supervisor.onReady = {
@@ -88,6 +91,7 @@ extension ServeRun {
             pool: pool,
             mostWorkers: start.mostWorkers)
         keysPath = ""
+        clusterPath = nil
         logFormat = .text
         readyDescriptor = start.readyDescriptor
         owner = start.owner

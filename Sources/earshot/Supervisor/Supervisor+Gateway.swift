@@ -13,41 +13,47 @@ extension Supervisor {
     var listens: Bool { !plan.isPrivate && !settings[.listen].isEmpty }
 
     func startGateway(_ post: Post) throws(SystemError) {
+        try startGateway(post, at: settings[.listen].compactMap { GatewayAddress($0) }, .keys(plan.keysPath))
+    }
+
+    /// Starts a gateway.
+    ///
+    /// - Parameter addresses: addresses to listen at.
+    func startGateway(
+        _ post: Post, at addresses: [GatewayAddress], _ source: GatewayKeySource
+    ) throws(SystemError) {
+        let role = post.role
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
-        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in gatewaySaid(line) }
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in
+            if line == SupervisorWord.listening { gatewayListens(role) }
+        }
         // The gateway reads the keys by itself: a file can change at any time.
-        var options = GatewayOptions(
-            addresses: settings[.listen].compactMap { GatewayAddress($0) }, busPath: "", workPath: "", keysFolder: ""
-        ) {
+        var options = GatewayOptions(addresses: addresses, busPath: "", workPath: "", keysFolder: "") {
             GatewayKeys(secretKey: "", clients: [])
         }
         options.parentPid = getpid()
         options.supervisorDescriptor = ends.child
-        try start(post, .gateway(options, keys: plan.keysPath), inheriting: [ends.child])
-        gatewayChannel = channel
+        try start(post, .gateway(options, source), inheriting: [ends.child])
+        gatewayChannels[role] = channel
         tellProof()
     }
 
-    /// Makes a new proof for the next broker, and tells the gateway before that broker starts.
+    /// Makes a new proof for the next broker, and tells the gateways before that broker starts.
     func renewProof() {
         proof = Hex.encode(Secret.randomBytes(Self.proofBytes))
         tellProof()
     }
 
-    /// Sends the present proof to the gateway.
+    /// Sends the present proof to the gateways.
     private func tellProof() {
         guard let proof else { return }
-        gatewayChannel?.send(["\(SupervisorWord.proof) \(proof)"])
+        for channel in gatewayChannels.values { channel.send(["\(SupervisorWord.proof) \(proof)"]) }
     }
 
     /// The line that gives the proof to the broker.
     var proofLine: String? {
-        listens ? proof.map { "\(SupervisorWord.proof) \($0)" } : nil
-    }
-
-    private func gatewaySaid(_ line: String) {
-        if line == SupervisorWord.listening { gatewayListens() }
+        listens || plan.cluster != nil ? proof.map { "\(SupervisorWord.proof) \($0)" } : nil
     }
 
     /// Starts, stops or restarts the gateway after a change of the settings.
@@ -55,6 +61,7 @@ extension Supervisor {
     /// - Parameter listened: addresses of the running gateway.
     func fitGateway(listened: [String]) {
         guard phase == .serving else { return }
+        for post in posts where post.role == .nodeGateway { post.child?.send(SIGHUP) }
         let present = posts.filter { $0.role == .gateway && !$0.isLeaving }
         if settings[.listen] == listened {
             for post in present { post.child?.send(SIGHUP) }

@@ -71,10 +71,10 @@ extension Supervisor {
         let wanted = posts.count { $0.role == .worker && !$0.isLeaving }
         let workers = failures.filter { $0.role == "worker" }
         let last = workers.first.map { ", \(workers.count) of them in a crash loop, last with \($0.lastEnd)" } ?? ""
-        let gateway = failures.first { $0.role == "gateway" }.map {
-            ", gateway in a crash loop, last with \($0.lastEnd)"
+        let others = failures.filter { $0.role != "worker" }.map {
+            ", \($0.role) in a crash loop, last with \($0.lastEnd)"
         }
         return (workersTakenIn == 0 ? "not ready: " : "serving with ") + "\(workersTakenIn) of \(wanted) workers" + last
-            + (gateway ?? "")
+            + others.joined()
     }
 }

@@ -11,7 +11,7 @@ extension Supervisor {
         guard phase == .serving else { return }
         reloadBegan()
         defer { tellService() }
-        let listened = settings[.listen]
+        let listeners = settings[.listen]
         do throws(Complaint) {
             let read = try plan.configuration.read()
             let hook = try plan.configuration.hook()
@@ -23,7 +23,7 @@ extension Supervisor {
         }
         tellSettings()
         fitPool()
-        fitGateway(listened: listened)
+        fitGateway(listened: listeners)
         boundMemory()
         plan.log.write(.notice, "the settings were read again")
     }

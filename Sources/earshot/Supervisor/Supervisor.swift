@@ -34,6 +34,8 @@ final class Supervisor {
         let activation: ActivationSocket?
         /// File of the keys of clients on other machines.
         let keysPath: String
+        /// Cluster of the bus; nil for a bus that is alone.
+        let cluster: ClusterPlan?
     }
 
     enum Phase {
@@ -56,9 +58,9 @@ final class Supervisor {
     var settings: Settings
     /// Channel to the running broker.
     var channel: LineChannel?
-    /// Channel to the running gateway.
-    var gatewayChannel: LineChannel?
-    /// Secret with which the gateway proves itself to the present broker; nil before the first one.
+    /// Channels to the running gateways.
+    var gatewayChannels: [Post.Role: LineChannel] = [:]
+    /// Secret with which the gateways prove themselves to the present broker; nil before the first one.
     var proof: String?
     /// Settings sent to the broker without an acknowledgement. Changes that it reports meanwhile are older.
     var unansweredSettings = 0
@@ -89,8 +91,8 @@ final class Supervisor {
     /// Whether a worker has been connected.
     private var hasHadWorkers = false
     private var hasSaidReady = false
-    /// Whether a gateway has accepted connections.
-    private(set) var hasListened = false
+    /// Gateways that have accepted connections.
+    private(set) var listened: Set<Post.Role> = []
     private let signals: SignalSource
     private var failure: (any Error)?
 
@@ -106,6 +108,7 @@ final class Supervisor {
         hooks = BusHooks(hook, loop, plan.log)
         posts = [Post(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in Post(.worker) }
         if listens { posts.append(Post(.gateway)) }
+        if plan.cluster != nil { posts += [Post(.nodeGateway), Post(.puller)] }
     }
 
     /// Supervises until a signal arrives and all children are gone.
@@ -138,6 +141,8 @@ final class Supervisor {
             if let slots = settings[.slots] { options.slots = slots }
             try start(post, .worker(options), inheriting: [])
         case .gateway: try startGateway(post)
+        case .nodeGateway: try startNodeGateway(post)
+        case .puller: try startPuller(post)
         }
     }
 
@@ -155,15 +160,16 @@ final class Supervisor {
         let isCopy: Bool
         if isReady {
             // Surviving workers report the jobs of the previous broker to the next one.
-            options.workerPids = posts.compactMap { $0.role == .worker ? $0.child?.pid : nil }
-            options.expectedWorkers = options.workerPids.count
-            isCopy = try start(post, .broker(options), inheriting: inherited)
+            options.workerPids = posts.compactMap { $0.role.isWorker ? $0.child?.pid : nil }
+            options.expectedWorkers = posts.count { $0.role == .worker && $0.child != nil }
+            isCopy = try start(post, .broker(options, cluster: plan.cluster?.path), inheriting: inherited)
         } else {
             let pipe = try InheritedPipe.make()
             defer { close(pipe.writer) }
             options.readyDescriptor = pipe.writer
             do throws(SystemError) {
-                isCopy = try start(post, .broker(options), inheriting: inherited + [pipe.writer])
+                isCopy = try start(
+                    post, .broker(options, cluster: plan.cluster?.path), inheriting: inherited + [pipe.writer])
                 try awaitReady(pipe.reader)
             } catch {
                 close(pipe.reader)
@@ -230,12 +236,14 @@ final class Supervisor {
         }
     }
 
-    /// Whether clients on other machines can connect, if they may.
-    var isGatewayReady: Bool { hasListened || !listens }
+    /// Whether each gateway that this bus has accepts connections.
+    var isGatewayReady: Bool {
+        (listened.contains(.gateway) || !listens) && (listened.contains(.nodeGateway) || plan.cluster == nil)
+    }
 
-    /// Handles that the gateway accepts connections.
-    func gatewayListens() {
-        hasListened = true
+    /// Handles that a gateway accepts connections.
+    func gatewayListens(_ role: Post.Role) {
+        listened.insert(role)
         sayReady()
         tellService()
     }
@@ -263,7 +271,7 @@ final class Supervisor {
             workersTakenIn = 0
             tellService()
         }
-        if post.role == .gateway { gatewayChannel = nil }
+        gatewayChannels[post.role] = nil
         switch phase {
         case .draining, .killing:
             if post.role == .broker {
@@ -297,7 +305,9 @@ final class Supervisor {
             switch role {
             case .broker: isReady
             case .worker: hasHadWorkers
-            case .gateway: hasListened
+            case .gateway, .nodeGateway: listened.contains(role)
+            // Both need the same library and the same file.
+            case .puller: listened.contains(.nodeGateway)
             }
         switch exit {
         case .code(ExitStatus.configuration.rawValue): return role == .broker || !hasServed ? .configuration : nil
@@ -357,11 +367,11 @@ final class Supervisor {
         }
     }
 
-    /// Stops the workers and the gateway at once, workers by two signals. Without a broker their results have no recipient.
+    /// Stops the workers and the gateways at once, workers by two signals. Without a broker their results have no recipient.
     private func stopWorkers() {
         for post in posts where post.role != .broker {
             post.child?.send(SIGTERM)
-            if post.role == .worker { post.child?.send(SIGINT) }
+            if post.role.isWorker { post.child?.send(SIGINT) }
         }
     }
 

@@ -92,7 +92,8 @@ import Testing
     /// The rules that docs/decisions/200-engine.md lists.
     private static let rules = """
         ~{test}* &{test}* -@all +eval +evalsha +script|load +info +ping +subscribe +publish +time +get +set +mget \
-        +mset +del +exists +zadd +zrem +zrange +zrangebyscore +zremrangebyrank +zscore +zcount +sadd +srem +spop
+        +del +exists +pexpire +hset +hmget +hdel +zadd +zrem +zrange +zrangebyscore +zremrangebyrank +zscore +zcount \
+        +zcard +sadd +srem +spop
         """
 
     @Test func `a user with the documented rules suffices`() throws {

@@ -7,75 +7,10 @@ import Testing
 
 /// Decisions of the session: phases, faults, pauses and batches, without a server.
 @Suite struct EngineSessionTests {
-    /// A session with a clock, and replies of a server that works.
-    private struct Rig {
-        var session: EngineSession
-        var now = Tick(nanoseconds: 0)
-
-        init(_ place: EngineOptions.Place = .servers([EngineSessionTests.server]), login: EngineOptions.Login? = nil) {
-            var options = EngineOptions(
-                place: place, cluster: "test", keys: ClusterKeys(secret: [1, 2, 3]), description: "host")
-            options.login = login
-            options.sentinelLogin = login
-            session = EngineSession(options, seed: 1)
-        }
-
-        mutating func start() -> [EngineAction] {
-            session.start(now: now)
-            return session.takeActions()
-        }
-
-        mutating func open(_ link: EngineLink) -> [EngineAction] {
-            session.opened(link, now: now)
-            return session.takeActions()
-        }
-
-        mutating func receive(_ reply: Reply, _ link: EngineLink = .calls) -> [EngineAction] {
-            session.received(reply, from: link, now: now)
-            return session.takeActions()
-        }
-
-        mutating func close(_ link: EngineLink, _ fault: EngineFault = .closed) -> [EngineAction] {
-            session.closed(link, fault, now: now)
-            return session.takeActions()
-        }
-
-        mutating func submit(_ call: EngineCall) -> [EngineAction] {
-            session.submit(call, now: now)
-            return session.takeActions()
-        }
-
-        /// Lets time pass until the session's next deadline.
-        mutating func passTime() -> [EngineAction] {
-            if let deadline = session.deadline { now = max(now, deadline) }
-            session.timePassed(now: now)
-            return session.takeActions()
-        }
-
-        static let role = Reply.bytes(Array("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".utf8))
-
-        /// Brings a session that has opened both links to `joined`.
-        mutating func greet() -> [EngineAction] {
-            _ = open(.calls)
-            _ = open(.notices)
-            if session.options.login != nil {
-                _ = receive(.status("OK"))
-                _ = receive(.status("OK"), .notices)
-            }
-            _ = receive(Self.role)
-            for _ in EngineScript.allCases { _ = receive(.bytes(Array("digest".utf8))) }
-            return receive(.array([.bytes(Array("subscribe".utf8)), .bytes([]), .integer(1)]), .notices)
-        }
-
-        mutating func join() -> [EngineAction] {
-            _ = start()
-            _ = greet()
-            return receive(.array([.integer(3), .integer(0)]))
-        }
-    }
+    private typealias Rig = SessionRig
 
     // Valid literals.
-    private static let server = EngineAddress("127.0.0.1:6379")!
+    private static let server = SessionRig.server
     private static let other = EngineAddress("127.0.0.1:6380")!
 
     private func faults(_ actions: [EngineAction]) -> [EngineFault] {
@@ -96,7 +31,8 @@ import Testing
         let greeting = commands(rig.open(.calls))
         #expect(greeting[0] == ["AUTH", "bus", "word"])
         #expect(greeting[1] == ["INFO", "replication"])
-        #expect(greeting.dropFirst(2).map { $0[0...1] } == Array(repeating: ["SCRIPT", "LOAD"], count: 7))
+        #expect(greeting[2] == ["INFO", "memory"])
+        #expect(greeting.dropFirst(3).map { $0[0...1] } == Array(repeating: ["SCRIPT", "LOAD"], count: EngineScript.allCases.count))
         let node = rig.session.node
         #expect(
             commands(rig.open(.notices), .notices) == [["AUTH", "bus", "word"], ["SUBSCRIBE", "{test}:1:c:\(node)"]])
@@ -270,10 +206,56 @@ import Testing
             #expect((longest / 2 - 1...longest).contains(pause), "\(pauses)")
         }
         #expect(Set(pauses.suffix(5)).count > 1)
+    }
+
+    @Test func `pauses restart only after a membership of ten seconds`() {
+        var rig = Rig()
+        _ = rig.start()
+        var longest = 0
+        for _ in 0..<8 {
+            _ = rig.greet()
+            #expect(rig.receive(.array([.integer(1), .integer(0)])).contains { $0.isJoined })
+            _ = rig.submit(.take(slots: 1))
+            _ = rig.receive(.error("BUSY Redis is busy running a script"))
+            longest = (rig.session.deadline ?? rig.now).milliseconds(since: rig.now)
+            _ = rig.passTime()
+        }
+        #expect(longest >= 1_000)
         _ = rig.greet()
         _ = rig.receive(.array([.integer(1), .integer(0)]))
+        let end = rig.now.advanced(byMilliseconds: EngineSession.settledMilliseconds)
+        while rig.now < end {
+            let beat = rig.passTime()
+            #expect(faults(beat) == [])
+            _ = rig.receive(.array([.integer(1), .integer(0)]))
+            _ = rig.receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices)
+        }
         _ = rig.close(.notices)
         #expect((rig.session.deadline ?? rig.now).milliseconds(since: rig.now) <= 50)
+    }
+
+    @Test func `settings without an address are a fault for an operator`() {
+        for place in [EngineOptions.Place.servers([]), .sentinels([], primary: "bus")] {
+            var rig = Rig(place)
+            #expect(faults(rig.start()) == [.noAddress])
+            #expect(EngineFault.noAddress.needsOperator)
+            #expect(faults(rig.passTime()) == [.noAddress])
+        }
+    }
+
+    @Test func `a server that may evict keys is a warning`() {
+        for (lines, warnings) in [
+            ("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", 0),
+            ("maxmemory:1048576\r\nmaxmemory_policy:noeviction\r\n", 0),
+            ("used_memory:9\r\nmaxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n", 1), ("", 0),
+        ] {
+            var rig = Rig()
+            _ = rig.start()
+            _ = rig.open(.calls)
+            _ = rig.receive(Rig.role)
+            let actions = rig.receive(.bytes(Array(lines.utf8)))
+            #expect(actions == Array(repeating: .report(.warning(.mayEvict)), count: warnings), "\(lines)")
+        }
     }
 
     @Test func `each membership has another ID, and servers are tried in turn`() {
@@ -402,6 +384,48 @@ import Testing
         #expect(rig.session.phase == .joined)
         _ = rig.open(.sentinel)
         #expect(rig.receive(Self.address, .sentinel) == [])
+    }
+
+    @Test func `a sentinel that names the primary by its host name is a fault for an operator`() {
+        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+        _ = rig.start()
+        _ = rig.open(.sentinel)
+        let name = Reply.array([.bytes(Array("redis.example".utf8)), .bytes(Array("6379".utf8))])
+        #expect(faults(rig.receive(name, .sentinel)) == [.hostName])
+        #expect(EngineFault.hostName.needsOperator)
+    }
+
+    @Test func `a watching connection to a sentinel that does not answer is replaced`() {
+        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
+        found(&rig)
+        _ = rig.greet()
+        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        let pong = Reply.array([.bytes(Array("pong".utf8)), .bytes([])])
+        func beat() -> [[String]] {
+            let actions = rig.passTime()
+            _ = rig.receive(.array([.integer(1), .integer(0)]))
+            _ = rig.receive(pong, .notices)
+            return commands(actions, .sentinel)
+        }
+        #expect(beat() == [["PING"]])
+        #expect(rig.receive(pong, .sentinel) == [])
+        #expect(beat() == [["PING"]])
+        // No answer within two seconds.
+        var replacements: [EngineAddress] = []
+        for _ in 0..<6 {
+            let actions = rig.passTime()
+            #expect(faults(actions) == [])
+            replacements += opened(actions)
+            for command in actions {
+                switch command {
+                case .send(.calls, _): _ = rig.receive(.array([.integer(1), .integer(0)]))
+                case .send(.notices, _): _ = rig.receive(pong, .notices)
+                case .send, .open, .close, .report: break
+                }
+            }
+        }
+        #expect(replacements.first == Self.sentinels[1])
+        #expect(rig.session.phase == .joined)
     }
 
     @Test func `a sentinel's wrong password is named`() {

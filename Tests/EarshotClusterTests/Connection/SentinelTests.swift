@@ -84,6 +84,26 @@ import Testing
         withExtendedLifetime((replicas, sentinels)) {}
     }
 
+    @Test func `a sentinel answers PING on the watching connection, and one that hangs is replaced`() throws {
+        let ports = try RedisServer.freePorts(3)
+        let primary = try RedisServer(port: ports[0])
+        let sentinels = try ports[1...2].map { port in
+            try RedisServer(port: port, isSentinel: true, ["sentinel monitor bus 127.0.0.1 \(ports[0]) 2"])
+        }
+        let rig = try ClientRig()
+        let relays = try sentinels.map { try FaultyServer(.relay(to: $0.socket, cutAfter: -1), on: rig.loop) }
+        let options = ClientRig.options(.sentinels(relays.map(\.address), primary: "bus"), patience: 500)
+        let number = try rig.join(options)
+        // Several heartbeats are answered.
+        let start = LoopTime.read()
+        try rig.run("heartbeats") { LoopTime.read().since(start) > .milliseconds(2_500) }
+        #expect(relays.map(\.connectionCount) == [1, 0])
+        sentinels[0].send(SIGSTOP)
+        try rig.run("another sentinel") { relays[1].connectionCount > 0 }
+        #expect(!rig.events[number].contains { $0.isLeft })
+        withExtendedLifetime((primary, sentinels)) {}
+    }
+
     /// Awaits that a sentinel knows the replicas and the other sentinels.
     private func awaitCompany(_ sentinel: EngineAddress) throws {
         let connection = try ServerConnection(sentinel)

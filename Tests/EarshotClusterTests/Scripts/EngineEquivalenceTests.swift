@@ -132,7 +132,7 @@ import Testing
         var starts = 0
         for _ in 0..<800 {
             let index = Int.random(in: 0..<nodes.count, using: &generator)
-            switch Int.random(in: 0..<24, using: &generator) {
+            switch Int.random(in: 0..<25, using: &generator) {
             case 0..<7: _ = try pair.call(.want(wants(nodes[index], &generator)), nodes[index].id)
             case 7..<9: _ = try pair.call(.unwant(keys(nodes[index], &generator)), nodes[index].id)
             case 9..<14:
@@ -155,9 +155,16 @@ import Testing
                     _ = try pair.call(.want(assertions(nodes[index], &generator)), nodes[index].id)
                 }
             case 21: try pair.reap()
+            case 23:
+                // Running attempts are asserted again and again.
+                let wants = assertions(nodes[index], &generator)
+                if !wants.isEmpty { _ = try pair.call(.want(wants), nodes[index].id) }
             case 22 where Int.random(in: 0..<10, using: &generator) == 0: _ = try pair.call(.leave, nodes[index].id)
             default:
-                try pair.pass(microseconds: [1, 900, 20_000, 450_000, 1_700_000].randomElement(using: &generator) ?? 1)
+                // The clock goes back now and then.
+                let forward = [1, 900, 20_000, 450_000, 1_700_000]
+                let steps = forward + forward + [-600_000, -5_000_000]
+                try pair.pass(microseconds: steps.randomElement(using: &generator) ?? 1)
             }
         }
         #expect(starts > 20)

@@ -150,6 +150,97 @@ import Testing
         #expect(try a.keys() == ["nodes", "i:\(a.node)", "token"])
     }
 
+    // MARK: Expiry
+
+    @Test func `all keys expire, also those of a node that died between two heartbeats`() throws {
+        let b = try ScriptEngine(server, node: 0xb)
+        _ = try a.want(
+            (1...9).map { .make($0, origin: $0 % 4, limit: 3, spacing: Int($0 % 2)) }
+                + [.make(20, lane: .pinned), .make(21, lane: .credentialed), .make(22, origin: 9, limit: 1)])
+        _ = try b.want([.make(23, lane: .pinned), .make(1)])
+        let grants = try b.take(3)
+        _ = try a.take(2)
+        _ = try b.take()
+        _ = try b.call(.cool(EngineRefusal(origin: .make(2), askedMilliseconds: 0)))
+        _ = try b.call(.cool(EngineRefusal(origin: .make(77), askedMilliseconds: 0)))
+        _ = try b.done([grants[0].completed(), grants[1].released()])
+        #expect(try a.lastingKeys() == [])
+        _ = try b.call(.leave)
+        #expect(try a.lastingKeys() == [])
+    }
+
+    @Test func `heartbeats prolong the tables, and assertions the queues`() throws {
+        _ = try a.want([.make(1)])
+        let tables = ["nodes", "f", "o", "ready:", "paused", "token", "n:\(a.node)", "i:\(a.node)"]
+        try a.connection.send("SET", "{test}:1:token", "1")
+        let queue = "{test}:1:q:\(EngineOrigin.make().key)/"
+        for name in tables { try a.connection.send("PEXPIRE", "{test}:1:\(name)", "1000") }
+        _ = try a.renew()
+        for name in tables {
+            #expect((500_000...1_200_000).contains(try a.connection.send("PTTL", "{test}:1:\(name)").number ?? 0))
+        }
+        // The text of the origin has the time until which its queues last.
+        let id = "\(EngineOrigin.make().key)"
+        var words = try #require(try a.field("o", id)).split(separator: " ").map(String.init)
+        words[4] = String((Int(words[4]) ?? 0) - 2_000_000)
+        try a.connection.send("HSET", "{test}:1:o", id, words.joined(separator: " "))
+        try a.connection.send("PEXPIRE", queue, "1600000")
+        _ = try a.want([.make(1)])
+        #expect(try a.connection.send("PTTL", queue).number ?? 0 > 3_000_000)
+    }
+
+    @Test func `the first member after the death of all starts with empty tables`() throws {
+        _ = try a.want((1...3).map { .make($0, limit: 1) })
+        _ = try a.take()
+        // The tables of `a` expired; its queue has not yet.
+        try a.connection.send("DEL", "{test}:1:nodes")
+        let next = try ScriptEngine(server, node: 0xc)
+        #expect(try next.keys().isSuperset(of: ["nodes", "i:\(next.node)"]))
+        #expect(try next.keys().filter { $0.hasPrefix("f:") || $0.hasPrefix("o:") } == [])
+        #expect(try next.want([.make(7, limit: 1)]) == [.queued])
+        var grants = try next.take()
+        while grants.isEmpty { grants = try next.take() }
+        #expect(grants.map(\.key) == [.flight(7)])
+    }
+
+    @Test func `a node that leaves with many flights is reaped by the others`() throws {
+        let leaving = try ScriptEngine(server, node: 0xb)
+        for start in stride(from: 1 as UInt64, to: 151, by: 50) {
+            _ = try leaving.want((start..<start + 50).map { .make($0) })
+        }
+        _ = try leaving.call(.leave)
+        #expect(try a.renew() == [1, 1])
+        #expect(try a.reap() == [64, 1])
+        #expect(try a.reap() == [22, 0])
+        #expect(try a.renew() == [1, 0])
+    }
+
+    // MARK: Clock
+
+    @Test func `after the clock went back a dead node expires with a lease of now`() throws {
+        let dead = try ScriptEngine(server, node: 0xb)
+        let late = Int(try a.connection.send("ZSCORE", "{test}:1:nodes", "\(dead.node)").text ?? "") ?? 0
+        try a.connection.send("ZADD", "{test}:1:nodes", String(late + 3_600_000), "\(dead.node)")
+        _ = try a.renew(lease: 3_000)
+        let score = Int(try a.connection.send("ZSCORE", "{test}:1:nodes", "\(dead.node)").text ?? "") ?? 0
+        #expect(score < late)
+    }
+
+    @Test func `after the clock went back pauses keep their length`() throws {
+        _ = try a.want([.make(1, spacing: 50), .make(2, spacing: 50)])
+        _ = try a.done(try a.take(1).map { $0.completed(isAnswered: false) })
+        _ = try a.call(.cool(EngineRefusal(origin: .make(), askedMilliseconds: 0)))
+        let id = "\(EngineOrigin.make().key)"
+        var words = try #require(try a.field("o", id)).split(separator: " ").map(String.init)
+        // Earliest next start, end and beginning of the cool-down.
+        for index in [3, 6, 9] { words[index] = String((Int(words[index]) ?? 0) + 3_600_000) }
+        try a.connection.send("HSET", "{test}:1:o", id, words.joined(separator: " "))
+        try a.connection.send("ZADD", "{test}:1:paused", words[6], id)
+        #expect(try #require(try a.takeAndWait().wait) > 3_000_000)
+        _ = try a.want([.make(2, spacing: 50)])
+        #expect((1...1_000).contains(try #require(try a.takeAndWait().wait)))
+    }
+
     // MARK: Loss of data
 
     @Test func `wants and attempts asserted after a loss of all data are the state again`() throws {
@@ -212,6 +303,47 @@ import Testing
         #expect(try again.done([grants[0].released(), grants[1].completed("x")]) == [true, true])
         #expect(try a.notices() == [.result(.flight(2), Array("x".utf8))])
         #expect(try a.take() == [])
+    }
+
+    @Test func `an assertion of an attempt that nothing changed writes nothing`() throws {
+        let b = try ScriptEngine(server, node: 0xb)
+        _ = try b.want([.make(2)])
+        _ = try a.want([.make(1)])
+        let grants = try a.take()
+        let wants = grants.map { grant in
+            var want = EngineWant.make(1, token: grant.token)
+            want.key = grant.key
+            want.isHosted = grant.record != nil
+            return want
+        }
+        func changes() throws -> Substring? {
+            let info = try a.connection.send("INFO", "persistence").text ?? ""
+            return info.split(whereSeparator: \.isNewline).first { $0.hasPrefix("rdb_changes_since_last_save:") }
+        }
+        let before = try changes()
+        #expect(try a.want(wants) == [.held, .held])
+        #expect(try changes() == before)
+        #expect(try a.notices() == [])
+    }
+
+    @Test func `an asserted attempt that no node wants is aborted, unless its flight is young`() throws {
+        let b = try ScriptEngine(server, node: 0xb)
+        let token = FencingToken(5)
+        let hosted = EngineWant(
+            key: .flight(1), origin: .make(), lane: .shared, priority: .normal, token: token, isHosted: true)
+        // After a loss of data other nodes have not asserted their wants yet.
+        for _ in 0..<2 { #expect(try b.want([hosted]) == [.held]) }
+        #expect(try b.notices() == [])
+        let name = "\(ClusterKey.flight(1))"
+        let text = try #require(try b.field("f", name))
+        let words = text.split(separator: " ", omittingEmptySubsequences: false)
+        let old = String((Int(words[3]) ?? 0) - 6_000)
+        try b.connection.send("HSET", "{test}:1:f", name, text.replacing(words[3], with: old))
+        #expect(try b.want([hosted]) == [.held])
+        #expect(try b.notices() == [.aborted(.flight(1), token)])
+        _ = try a.want([.make(1)])
+        #expect(try b.want([hosted]) == [.held])
+        #expect(try b.notices() == [])
     }
 
     @Test func `scripts that the server forgot are unknown, and their text works`() throws {

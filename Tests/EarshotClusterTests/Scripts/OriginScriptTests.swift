@@ -29,6 +29,17 @@ import Testing
         #expect(try b.take() == [])
     }
 
+    @Test func `terms beyond the bounds are cut`() throws {
+        _ = try a.want([.make(1, limit: .max, spacing: .max)])
+        _ = try a.want([.make(2, origin: 2, limit: -5, spacing: -5), .make(3, origin: 2, limit: 0)])
+        #expect(try a.take().count == 2)
+        let (grants, wait) = try a.takeAndWait()
+        #expect(grants == [] && wait == nil)
+        let asked = EngineRefusal(origin: .make(3, limit: .max), askedMilliseconds: .max)
+        guard case .cooled(let notice) = try a.call(.cool(asked)) else { return #expect(Bool(false)) }
+        #expect(notice.remainingMilliseconds == EngineLimits.intervalMilliseconds.upperBound)
+    }
+
     @Test func `a lowered limit ends no attempt, and a raised one admits more at once`() throws {
         _ = try a.want((1...4).map { .make($0, limit: 2) })
         let grants = try a.take()
@@ -117,11 +128,35 @@ import Testing
 
     /// Sets the end of the cool-down to the past, where a test would wait otherwise.
     private func endCoolDown() throws {
-        let key = "{test}:1:o:\(EngineOrigin.make().key)"
-        var words = try #require(try a.connection.send("GET", key).text).split(
-            separator: " ", omittingEmptySubsequences: false)
-        words[4] = "1"
-        try a.connection.send("SET", key, words.joined(separator: " "))
+        let id = "\(EngineOrigin.make().key)"
+        let key = "{test}:1:o:\(id)"
+        let active = try a.field("o", id)
+        let text = try active ?? a.connection.send("GET", key).text
+        var words = try #require(text).split(separator: " ", omittingEmptySubsequences: false)
+        words[6] = "1"
+        if active == nil {
+            try a.connection.send("SET", key, words.joined(separator: " "))
+        } else {
+            try a.connection.send("HSET", "{test}:1:o", id, words.joined(separator: " "))
+        }
+    }
+
+    @Test func `an answer to an attempt from before the last refusal ends no cool-down`() throws {
+        _ = try a.want((1...4).map { .make($0) })
+        let early = try a.take(2)
+        _ = try cool(b)
+        #expect(try a.done([early[0].completed()]) == [true])
+        // A second refusal of an attempt that ran at the same time.
+        _ = try cool(b)
+        #expect(try a.done([early[1].completed()]) == [true])
+        try endCoolDown()
+        _ = try a.want([.make(5)])
+        let probe = try a.take()
+        #expect(probe.count == 1)
+        #expect(try a.take() == [])
+        #expect(try a.done(probe.map { $0.completed() }) == [true])
+        #expect(try a.take().count == 2)
+        #expect(try cool(a).strikes == 1)
     }
 
     @Test func `a flight of one node is taken by it alone, and counts towards the limit`() throws {

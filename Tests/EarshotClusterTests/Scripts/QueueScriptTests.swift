@@ -141,8 +141,8 @@ import Testing
         _ = try a.done([grant.completed("kept")])
         #expect(try b.want([.make(1, age: 5_000)]) == [.ended(Array("kept".utf8))])
         #expect(try b.take() == [])
-        let time = try a.connection.send("GET", "{test}:1:f:\(ClusterKey.flight(1))").text
-        #expect(time?.hasPrefix("d ") == true)
+        let kept = try a.connection.send("GET", "{test}:1:d:\(ClusterKey.flight(1))").text
+        #expect(kept?.hasSuffix("\nkept") == true)
         // A want that began now is a new flight, as soon as the clock has moved on by a millisecond.
         var state = try b.want([.make(1)])
         while state != [WantAnswer.State.queued] { state = try b.want([.make(1)]) }
@@ -161,6 +161,61 @@ import Testing
         #expect(try a.done([grants[0].completed()]) == [false])
     }
 
+    @Test func `a queued key without a record is skipped, and the flights behind it are taken`() throws {
+        _ = try a.want([.make(1), .make(2, origin: 2), .make(3, origin: 2)])
+        try a.connection.send("HDEL", "{test}:1:f", "\(ClusterKey.flight(1))", "\(ClusterKey.flight(2))")
+        let (grants, wait) = try b.takeAndWait(2)
+        #expect(grants == [])
+        // The node asks again at once.
+        #expect(wait == 0)
+        #expect(try b.take(2).map(\.key) == [.flight(3)])
+        #expect(try b.take(2) == [])
+        #expect(try a.want([.make(1)]) == [.queued])
+        #expect(try b.take(2).map(\.key) == [.flight(1)])
+        // Neither counts towards the limits of the origins.
+        #expect(try a.field("o", "\(EngineOrigin.make(2).key)")?.hasPrefix("100 0 1 ") == true)
+    }
+
+    @Test func `all queues and records of a flood of lost keys are removed in bounded steps`() throws {
+        for start in stride(from: 1 as UInt64, to: 301, by: 50) {
+            _ = try a.want((start..<start + 50).map { .make($0, origin: $0 % 3) })
+        }
+        try a.connection.send("DEL", "{test}:1:f")
+        var calls = 0
+        while case (_, 0?) = try a.takeAndWait() { calls += 1 }
+        #expect((5...6).contains(calls))
+        #expect(try a.keys().filter { $0.hasPrefix("q:") || $0 == "ready:" || $0.hasPrefix("o:") } == [])
+    }
+
+    @Test(arguments: ["q:\(EngineOrigin.make().key)/", "o"])
+    func `a queue or origin that was deleted is made again by assertions`(table: String) throws {
+        let wants = [EngineWant.make(1), .make(2), .make(3, lane: .pinned)]
+        _ = try a.want(wants)
+        try a.connection.send("DEL", "{test}:1:\(table)")
+        if table != "o" { #expect(try b.take() == []) }
+        #expect(try a.want(wants) == [.queued, .queued, .queued])
+        let grants = try a.take()
+        #expect(Set(grants.map(\.key)) == [.flight(1), .flight(2), .flight(3)], "\(grants)")
+        #expect(try a.keys().contains("ready:") == false)
+    }
+
+    @Test func `tokens of 1 and 16 digits are asserted, and the engine's own are not above them`() throws {
+        let tokens = ["1", "999999999999999", "9007199254740991"].compactMap { FencingToken($0) }
+        for (number, token) in zip(1..., tokens) {
+            #expect(try a.want([.make(UInt64(number), token: token)]) == [.held])
+            #expect(try a.want([.make(UInt64(number), token: token)]) == [.held])
+        }
+        _ = try a.want([.make(4)])
+        let grant = try a.take()[0]
+        #expect(grant.token > FencingToken(FencingToken.uncoordinated.upperBound))
+        #expect(grant.token < tokens[2])
+        let ends = zip(1..., tokens).map { number, token in
+            EngineCompletion(
+                key: .flight(UInt64(number)), token: token, outcome: .result([]), isAnswered: true)
+        }
+        #expect(try a.done(ends) == [true, true, true])
+    }
+
     @Test func `an idle node is woken for work that another node does not take`() throws {
         #expect(try b.take(4) == [])
         _ = try a.want([.make(1), .make(2)])
@@ -173,6 +228,21 @@ import Testing
         #expect(try b.notices() == [])
     }
 
+    @Test func `a node that leaves work wakes another one, and stays idle itself`() throws {
+        for round in 0..<20 as Range<UInt64> {
+            #expect(try b.take(4) == [])
+            let flights = (1...6).map { ClusterKey.flight(round * 10 + $0) }
+            _ = try a.want((1...6).map { .make(round * 10 + $0) })
+            for key in flights { try a.connection.send("HDEL", "{test}:1:f", "\(key)") }
+            // `a` is idle, and keys are left behind those that have no record.
+            #expect(try a.take(4) == [])
+            #expect(try b.notices() == [.workWaits])
+            #expect(try a.notices() == [])
+            #expect(try a.connection.send("SISMEMBER", "{test}:1:idle", "\(a.node)") == .integer(1))
+            #expect(try a.take(4) == [])
+        }
+    }
+
     @Test func `after the last flight only the members and short memories remain`() throws {
         _ = try a.want(
             (1...40).map { EngineWant.make($0, origin: $0 % 7) } + [
@@ -183,9 +253,9 @@ import Testing
         let grants = try a.take()
         #expect(grants.count == 42)
         _ = try a.done(grants.map { $0.completed() })
-        let rest = try a.keys().filter { !$0.hasPrefix("f:") }
+        let rest = try a.keys().filter { !$0.hasPrefix("d:") }
         #expect(rest == ["nodes", "i:\(a.node)", "i:\(b.node)", "token", "idle"])
-        for key in try a.keys() where key.hasPrefix("f:") {
+        for key in try a.keys() where key.hasPrefix("d:") {
             let life = try a.connection.send("PTTL", "{test}:1:\(key)").number ?? -1
             #expect((1...EngineLimits.resultMilliseconds).contains(life))
         }

@@ -84,6 +84,7 @@ final class ClientRig {
         var failure: (any Error)?
         let isDone = try loop.run(for: limit) {
             for number in clients.indices {
+                clients[number].pass()
                 let new = clients[number].takeEvents()
                 for event in new {
                     switch event {

@@ -15,7 +15,7 @@ final class RedisServer {
     private let output: Int32
     private(set) var pid: Int32 = 0
 
-    /// Unix socket of a server.
+    /// Unix socket of a server or sentinel.
     var socket: String { "\(folder)/redis.sock" }
 
     /// Starts a server, and awaits that it accepts connections.
@@ -30,7 +30,8 @@ final class RedisServer {
         let folder = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         self.folder = folder
         var lines = ["port \(port)", "bind 127.0.0.1", "dir \(folder)"] + configuration
-        if !isSentinel { lines += ["unixsocket \(folder)/redis.sock", "save \"\""] }
+        lines.append("unixsocket \(folder)/redis.sock")
+        if !isSentinel { lines.append("save \"\"") }
         let file = "\(folder)/server.conf"
         guard let stream = unsafe fopen(file, "w") else { throw Failure(description: "fopen: \(errno)") }
         unsafe fputs(lines.joined(separator: "\n") + "\n", stream)

@@ -150,11 +150,36 @@ final class ScriptEngine {
         }
     }
 
-    /// Names of all keys of the cluster without the prefix.
+    /// Names of all keys of the cluster without the prefix. Tables whose only member is the empty name are left out.
+    /// Flights and origins are `f:KEY` and `o:ORIGIN`.
     func keys() throws -> Set<String> {
-        let reply = try connection.send("KEYS", "*")
-        let texts = reply.elements?.compactMap(\.text) ?? []
-        return Set(texts.filter { $0.hasPrefix(names.prefix) }.map { String($0.dropFirst(names.prefix.count)) })
+        var keys: Set<String> = []
+        for name in try texts("KEYS", "\(names.prefix)*") {
+            let key = String(name.dropFirst(names.prefix.count))
+            switch key {
+            case "f", "o": keys.formUnion(try texts("HKEYS", name).filter { !$0.isEmpty }.map { "\(key):\($0)" })
+            case "ready:", "paused": if try texts("ZRANGE", name, "0", "-1") != [""] { keys.insert(key) }
+            case _ where key.hasPrefix("n:"): if try texts("SMEMBERS", name) != [""] { keys.insert(key) }
+            default: keys.insert(key)
+            }
+        }
+        return keys
+    }
+
+    /// Names of all keys of the server that do not expire.
+    func lastingKeys() throws -> [String] {
+        try texts("KEYS", "*").filter { try connection.send("PTTL", $0).number == -1 }
+    }
+
+    /// Text of a flight or origin in its table.
+    func field(_ table: String, _ name: String) throws -> String? {
+        try connection.send("HGET", "\(names.prefix)\(table)", name).text
+    }
+
+    private func texts(_ words: String...) throws -> [String] {
+        var command = Command()
+        for word in words { command.append(word) }
+        return try connection.send(command).elements?.compactMap(\.text) ?? []
     }
 
     private func script(_ script: EngineScript) throws -> Command {

@@ -115,6 +115,18 @@ import Testing
         #expect(node.rig.core.audit() == [])
     }
 
+    @Test func `the worker that reads bodies of other nodes restricts itself, and other own workers do not`() {
+        var node = ClusterRig()
+        node.pass { rig in
+            _ = rig.worker(2, schemes: [BodyPlace.scheme])
+            _ = rig.worker(3, schemes: ["thumb"])
+        }
+        let sandboxes = node.rig.actions.compactMap { action -> Int? in
+            if case .worker(.send(_, .limits(let limits))) = action { limits.sandbox } else { nil }
+        }
+        #expect(sandboxes == [0, 1])
+    }
+
     @Test func `a body that cannot be read is claimed again, and stays on its node after the second time`() {
         var (node, client, worker, want) = claimed()
         let (job, puller) = pulling(&node, want)

@@ -65,7 +65,7 @@ struct ClusterRig {
         calls.flatMap { call -> [EngineCompletion] in if case .done(let ends) = call { ends } else { [] } }
     }
 
-    var takes: [Int] { calls.compactMap { if case .take(let slots) = $0 { slots } else { nil } } }
+    var takes: [Int] { calls.compactMap { if case .take(let slots, _) = $0 { slots } else { nil } } }
 
     /// Results of the last pass, as other nodes read them.
     var results: [SharedResult.Content?] {

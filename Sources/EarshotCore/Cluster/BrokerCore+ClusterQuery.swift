@@ -1,0 +1,78 @@
+internal import EarshotWire
+
+/// The node and its cluster in the answers to QUERY.
+extension BrokerCore {
+    /// Whether requests wait because the engine is unreachable, and may soon start without it.
+    var isWaitingForEngine: Bool {
+        cluster.map { !$0.value.book.isMember && !$0.value.book.isUncoordinated } ?? false
+    }
+
+    /// Mode of a node: `member`; `waiting` for its engine; or `alone`, when it fetches without the engine.
+    private var clusterMode: String {
+        guard let book = cluster?.value.book else { return "none" }
+        return book.isMember ? "member" : book.isUncoordinated ? "alone" : "waiting"
+    }
+
+    /// Writes the member `cluster`. A broker on its own has the mode `none` only.
+    func writeCluster(withMembers: Bool, to json: inout JSONText) {
+        json.member("cluster") { json in
+            json.object { json in
+                json.member("mode", clusterMode)
+                guard let state = cluster?.value else { return }
+                write(state, to: &json)
+                guard withMembers, let survey = state.book.survey else { return }
+                write(survey, of: state.node, to: &json)
+            }
+        }
+    }
+
+    private func write(_ state: ClusterState, to json: inout JSONText) {
+        if let node = state.node { json.member("node", node.description) }
+        json.member("address", state.facility.address)
+        json.member("members-count", state.book.members)
+        if let fault = state.fault {
+            json.member("reason", fault.description)
+            json.member("needs-operator", fault.needsOperator)
+        }
+        json.member("warnings") { json in json.array(state.warnings) { $0.value($1.description) } }
+        json.member("claims", state.book.openClaims)
+        json.member("running", state.book.claims.count - state.book.openClaims)
+        json.member("held-bodies", state.held.count)
+        json.member("held-bytes", state.held.memoryBytes)
+        if let survey = state.book.survey {
+            json.member("engine-latency-us", survey.latencyMicroseconds)
+            json.member("flights", survey.flights)
+        }
+        json.member("counts") { json in
+            json.object { json in
+                let counts = state.counts
+                json.member("granted", counts.granted)
+                json.member("hosted", counts.hosted)
+                json.member("results", counts.results)
+                json.member("pulled", counts.pulled)
+                json.member("pulled-bytes", counts.pulledBytes)
+                json.member("missed", counts.missed)
+                json.member("given", counts.given)
+                json.member("uncoordinated", counts.uncoordinated)
+                json.member("stale", state.book.staleEnds)
+                json.member("losses", counts.losses)
+            }
+        }
+    }
+
+    private func write(_ survey: EngineSurvey, of node: NodeID?, to json: inout JSONText) {
+        json.member("origins", survey.origins)
+        json.member("paused-origins", survey.pausedOrigins)
+        json.member("members") { json in
+            json.array(survey.members) { json, member in
+                json.object { json in
+                    json.member("node", member.node.description)
+                    json.member("self", member.node == node)
+                    json.member("address", member.description)
+                    json.member("lease-ms", member.leaseMilliseconds)
+                    json.member("flights", member.flights)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+internal import EarshotWire
+
+/// The record of one claim. `ClusterBook` alone changes it, and documents its phases.
+extension ClusterBook {
+    /// Phase of a claim.
+    enum Phase: Equatable {
+        /// The engine does not know it, because this node is not a member.
+        case waiting
+        /// The engine knows it, and this node asserts it again and again.
+        case wanted
+        /// This node runs it, and has the flight.
+        case running(FencingToken)
+        /// This node runs it, and the engine has not confirmed it. The token is random.
+        case uncoordinated(FencingToken)
+        /// This node runs it for its own clients. Another attempt has the flight.
+        case overtaken
+    }
+
+    struct Claim {
+        var want: EngineWant
+        var phase: Phase
+        /// Time from which a result answers this claim.
+        let since: Tick
+        /// Whether the engine may have a want of this node.
+        var isRecorded: Bool
+        /// Whether the attempt serves other nodes as well.
+        var isHosted: Bool
+        /// Maximum body size for other nodes; nil for none.
+        var hostedBytes: Int?
+        /// Time of the next assertion.
+        var nextAssertion: Tick
+
+        /// Whether the claim is part of the window.
+        var isOpen: Bool { phase == .waiting || phase == .wanted }
+
+        /// Token of an attempt that may have the flight.
+        var token: FencingToken? {
+            switch phase {
+            case .running(let token), .uncoordinated(let token): token
+            case .waiting, .wanted, .overtaken: nil
+            }
+        }
+    }
+
+    /// Whether the diagram has this transition.
+    static func isLegal(from: Phase?, to: Phase?) -> Bool {
+        switch (from, to) {
+        case (nil, .waiting), (nil, .uncoordinated), (nil, .running): true
+        case (.waiting, .wanted), (.wanted, .waiting), (.wanted, .running): true
+        case (.uncoordinated, .running), (.uncoordinated, .overtaken), (.running, .overtaken): true
+        // The engine lost an attempt, or this node took a flight that it was running for itself.
+        case (.overtaken, .running), (.running, .running): true
+        case (.some, nil): true
+        case (nil, _), (.waiting, _), (.wanted, _), (.uncoordinated, _), (.running, _), (.overtaken, _): false
+        }
+    }
+}

@@ -1,0 +1,39 @@
+public import EarshotLoop
+
+/// Address of the node gateway of another node.
+public struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
+    /// Scheme of the URLs that name bodies of nodes: `earshot-node://ADDRESS:PORT/KEY/TOKEN`.
+    public static let scheme = "earshot-node"
+
+    public let address: TCPSocket.Address
+    /// Port, 1 or more.
+    public let port: UInt16
+
+    /// Parses the address in a URL of ``scheme``. Nil for a host name: the puller makes no DNS queries.
+    public init?(url: String) {
+        let prefix = Self.scheme + "://"
+        guard url.hasPrefix(prefix) else { return nil }
+        let authority = url.dropFirst(prefix.count).prefix { $0 != "/" }
+        guard let colon = authority.lastIndex(of: ":") else { return nil }
+        let digits = authority[authority.index(after: colon)...]
+        let host = authority[..<colon]
+        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
+        guard !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let port = UInt16(digits),
+            port > 0, let address = TCPSocket.Address(String(isBracketed ? host.dropFirst().dropLast() : host))
+        else { return nil }
+        switch address {
+        case .four: guard !isBracketed else { return nil }
+        case .six: guard isBracketed else { return nil }
+        }
+        self.address = address
+        self.port = port
+    }
+
+    /// `tcp://ADDRESS:PORT`, the address of IPv6 in brackets.
+    public var description: String {
+        switch address {
+        case .four: "tcp://\(address):\(port)"
+        case .six: "tcp://[\(address)]:\(port)"
+        }
+    }
+}

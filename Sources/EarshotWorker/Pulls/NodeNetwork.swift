@@ -1,0 +1,79 @@
+public import EarshotWire
+
+/// Connections of the puller to the other nodes of its cluster.
+public protocol NodeNetwork: AnyObject {
+    /// Requests a body. Calls the receiver until the request has ended or is cancelled.
+    func request(_ request: PullRequest, for receiver: any PullReceiver)
+    /// Cancels a request, also at the other node. Its receiver is not called again.
+    func cancel(_ request: PullRequest)
+    /// Closes all connections. No receiver is called again.
+    func close()
+}
+
+/// Request for a body of another node.
+public struct PullRequest: Hashable, Sendable {
+    /// Attempt of the job, unique among the requests of a puller.
+    public let attempt: AttemptID
+    /// URL of the job, which the other node gets unchanged.
+    public let url: String
+    public let node: NodeAddress
+    /// HTTP method.
+    public let method: String
+    public let priority: PriorityClass
+
+    init(_ job: Job, at node: NodeAddress) {
+        attempt = job.attempt
+        url = job.url
+        self.node = node
+        method = job.method
+        priority = job.priority ?? .normal
+    }
+}
+
+/// Receiver of one body. Called on the loop, and never from inside a call of ``NodeNetwork``.
+public protocol PullReceiver: AnyObject {
+    /// Returns a file for a body that does not fit into a message.
+    ///
+    /// - Returns: a descriptor for reading and writing, which the caller closes; nil if the body is not wanted. The receiver then cancels
+    ///   the request.
+    func makeFile(for head: PulledHead) -> Int32?
+    /// Handles that the first `bytes` bytes of the body are in the file.
+    func received(_ bytes: Int)
+    /// Handles the end of the request.
+    func ended(_ ending: PullEnding)
+}
+
+/// Response of another node without its body.
+public struct PulledHead: Sendable {
+    /// HTTP status, 200 to 999.
+    public let status: Int
+    /// Length of the body in bytes.
+    public let length: Int
+    /// SHA-256 of the body, 64 hexadecimal digits; nil for a response without a body.
+    public let sha256: String?
+    /// Header fields of the response, separated by LF.
+    public let httpFields: [UInt8]
+
+    public init(status: Int, length: Int, sha256: String?, httpFields: [UInt8]) {
+        self.status = status
+        self.length = length
+        self.sha256 = sha256
+        self.httpFields = httpFields
+    }
+}
+
+/// End of a request for a body.
+public enum PullEnding: Sendable {
+    /// The body came in a message.
+    case message(PulledHead, body: [UInt8])
+    /// The body is in the receiver's file.
+    case file(PulledHead)
+    /// No connection to the node could be made in time.
+    case unreachable
+    /// The connection broke and could not be resumed in time, or the node has restarted.
+    case lost
+    /// The other node does not have the body any more, or does not permit the request.
+    case refused
+    /// The file could not be written, for the reason of an `errno` value.
+    case unwritable(Int32)
+}

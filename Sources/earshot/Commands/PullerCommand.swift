@@ -1,0 +1,31 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWorker
+internal import Logging
+
+/// `earshot puller`: the child of the supervisor that fetches bodies from the other nodes of a cluster.
+struct PullerCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "puller", abstract: "Fetch bodies from the other nodes of a cluster; started by `earshot serve`.",
+        shouldDisplay: false)
+
+    @OptionGroup var place: PlaceOptions
+    @OptionGroup var family: FamilyOptions
+    @OptionGroup var log: LogOptions
+    @OptionGroup var form: LogFormatOptions
+
+    @Option(help: ArgumentHelp("File of the cluster.", visibility: .hidden))
+    var cluster: String
+
+    func run() throws {
+        try conclude {
+            let file = try ClusterFile(cluster)
+            var options = PullerOptions(workPath: try place.folder().workPath)
+            options.secret = try family.secret()
+            options.parentPid = family.parentPid
+            options.makeNetwork = { loop in try NodeConnections(file, loop: loop) }
+            return try ChildRun.puller(options, cluster: cluster).run(log.logLevel, form.logFormat)
+        }
+    }
+}

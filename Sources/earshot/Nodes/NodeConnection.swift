@@ -1,0 +1,218 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+internal import EarshotWorker
+internal import Glibc
+
+/// Connection to the node gateway of another node, and the requests for bodies on it.
+///
+/// ```
+/// connecting ──WELCOME──→ open ──connection lost, or the node drains──→ waiting ──WELCOME──→ open
+/// connecting ──2 s──→ ended (requests: unreachable)
+/// waiting ──2 s──→ ended (requests: lost)
+/// any ──key refused──→ ended (requests: unreachable)
+/// open ──a minute without requests──→ ended
+/// ```
+final class NodeConnection {
+    private enum Phase {
+        case connecting
+        case open
+        case waiting
+        case ended
+    }
+
+    /// Maximum time for a connection or for its resumption: the other node has died, or is not reachable.
+    private static let patience = Duration.seconds(2)
+    /// Time without requests after which the connection is closed.
+    private static let idleTime = Duration.seconds(60)
+    /// Lease of the session, a little longer than the time for its resumption.
+    private static let lease = Duration.seconds(5)
+    /// Maximum number of terminals without an acknowledgement: those of all slots.
+    private static let window = PullerOptions.slots
+
+    private let loop: EventLoop
+    private let onEnd: (NodeConnection) -> Void
+    private let handler: HandlerID
+    private var phase = Phase.connecting
+    private var connection: ClientConnection?
+    private var requests: [RequestID: (request: PullRequest, receiver: any PullReceiver)] = [:]
+    private var ids: [PullRequest: RequestID] = [:]
+    /// Requests whose body goes into a file of the receiver.
+    private var inFiles: Set<RequestID> = []
+    private var lastNumber: UInt64 = 0
+    private var patienceTimer: TimerID?
+    private var idleTimer: TimerID?
+
+    /// Starts to connect.
+    ///
+    /// - Parameter onEnd: called when the connection has ended by itself.
+    /// - Throws: `ClientError` or `SystemError` if the process cannot have a socket.
+    init(
+        _ endpoint: BusEndpoint, _ network: Network, loop: EventLoop, onEnd: @escaping (NodeConnection) -> Void
+    ) throws {
+        // All nodes have one principal. A common name would share results and IDs of their requests.
+        let number = UInt64.random(in: 0 ... .max)
+        guard let handler = HandlerID("puller/\(String(number, radix: 16))") else {
+            preconditionFailure("an invalid name of a handler")
+        }
+        self.handler = handler
+        self.loop = loop
+        self.onEnd = onEnd
+        let door = Door()
+        let connection = try ClientConnection(
+            [endpoint], sharing: network, client: "puller-\(getpid())", window: Self.window, lease: Self.lease,
+            finishesNone: false, bodies: .pull, loop: loop
+        ) { event in door.connection?.happened(event) }
+        self.connection = connection
+        door.connection = self
+        connection.keeper = self
+        beginToWait()
+    }
+
+    /// Late reference for the events of the connection, which is created first.
+    private final class Door {
+        weak var connection: NodeConnection?
+    }
+
+    // MARK: Requests
+
+    func request(_ request: PullRequest, for receiver: any PullReceiver) {
+        lastNumber += 1
+        guard let id = RequestID(String(lastNumber)) else { preconditionFailure("an invalid ID of a request") }
+        if let idleTimer { loop.cancelTimer(idleTimer) }
+        idleTimer = nil
+        requests[id] = (request, receiver)
+        ids[request] = id
+        var fetch = Fetch(handler: handler, request: id, url: request.url)
+        fetch.options.method = request.method
+        fetch.options.priority = request.priority
+        // The puller has its own limits, and the broker of this node decides about a repetition.
+        fetch.options.timeoutMilliseconds = WireLimits.seconds * 1_000
+        fetch.options.retries = 0
+        do throws(ClientError) {
+            try connection?.fetch(fetch)
+        } catch {
+            loop.setTimer(after: .zero) { [weak self] in self?.end(id, .refused) }
+        }
+    }
+
+    func cancel(_ request: PullRequest) {
+        guard let id = ids[request] else { return }
+        _ = take(id)
+        connection?.cancel(RequestKey(handler, id))
+    }
+
+    /// Closes the connection. No receiver is called again.
+    func close() {
+        phase = .ended
+        for timer in [patienceTimer, idleTimer].compactMap(\.self) { loop.cancelTimer(timer) }
+        (patienceTimer, idleTimer) = (nil, nil)
+        (requests, ids, inFiles) = ([:], [:], [])
+        connection?.close()
+        connection = nil
+    }
+
+    /// Removes a request, and watches for a time without requests.
+    private func take(_ id: RequestID) -> (any PullReceiver)? {
+        inFiles.remove(id)
+        guard let (request, receiver) = requests.removeValue(forKey: id) else { return nil }
+        ids[request] = nil
+        if requests.isEmpty, idleTimer == nil, phase != .ended {
+            idleTimer = loop.setTimer(after: Self.idleTime) { [unowned self] in end(all: .lost) }
+        }
+        return receiver
+    }
+
+    private func end(_ id: RequestID, _ ending: PullEnding) { take(id)?.ended(ending) }
+
+    /// Closes the connection, and ends all requests.
+    private func end(all ending: PullEnding) {
+        let receivers = requests.values.map(\.receiver)
+        close()
+        onEnd(self)
+        for receiver in receivers { receiver.ended(ending) }
+    }
+
+    // MARK: Events
+
+    private func happened(_ event: ClientEvent) {
+        switch event {
+        case .terminal(let delivery, let body): ended(delivery, body)
+        case .refused(let reply) where reply.verb == "HELLO": endLater(.unreachable)
+        case .refused(let reply): if let id = reply.request { end(id, .refused) }
+        case .state(.connected): opened()
+        case .state(.apart), .state(.draining):
+            guard connection?.failure == nil else { return endLater(.unreachable) }
+            if phase == .open { phase = .waiting }
+            beginToWait()
+        case .state(.incompatible): endLater(.unreachable)
+        case .accepted, .progress, .cancelled, .removed, .answer, .changed: break
+        }
+    }
+
+    private func opened() {
+        phase = .open
+        if let patienceTimer { loop.cancelTimer(patienceTimer) }
+        patienceTimer = nil
+        // The library keeps requests for the next broker if this one accepts none.
+        loop.setTimer(after: Self.patience) { [weak self] in
+            guard let self, phase == .open, connection?.areRequestsHeld == true else { return }
+            end(all: .lost)
+        }
+    }
+
+    private func beginToWait() {
+        guard patienceTimer == nil, phase != .ended else { return }
+        patienceTimer = loop.setTimer(after: Self.patience) { [unowned self] in
+            end(all: phase == .connecting ? .unreachable : .lost)
+        }
+    }
+
+    /// Ends the connection outside its own event.
+    private func endLater(_ ending: PullEnding) {
+        loop.setTimer(after: .zero) { [weak self] in
+            guard let self, phase != .ended else { return }
+            end(all: ending)
+        }
+    }
+
+    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+        defer { if delivery.isFile { connection?.finish(delivery) } }
+        let id = delivery.key.request
+        guard delivery.key.handler == handler, requests[id] != nil else { return }
+        guard let head = PulledHead(delivery.terminal) else { return end(id, .refused) }
+        if delivery.isLost { return end(id, .lost) }
+        if let number = delivery.storeFailure { return end(id, .unwritable(number)) }
+        end(id, inFiles.contains(id) ? .file(head) : .message(head, body: body))
+    }
+}
+
+extension NodeConnection: BodyKeeper {
+    func makeFile(for delivery: Delivery) -> BodyKeeperFile {
+        let id = delivery.key.request
+        guard let receiver = requests[id]?.receiver, let head = PulledHead(delivery.terminal),
+            let descriptor = receiver.makeFile(for: head)
+        else { return .none(ECANCELED) }
+        inFiles.insert(id)
+        return .open(descriptor)
+    }
+
+    func received(_ bytes: Int, of delivery: Delivery) { requests[delivery.key.request]?.receiver.received(bytes) }
+}
+
+extension PulledHead {
+    /// Head of a response, also of an error page; nil for a failure without a response.
+    fileprivate init?(_ terminal: Terminal) {
+        switch terminal.outcome {
+        case .result(let status, let response): self.init(status, response)
+        case .failed(let failure):
+            guard let status = failure.status, let response = failure.response else { return nil }
+            self.init(status, response)
+        }
+    }
+
+    private init(_ status: Int, _ response: Terminal.Response) {
+        self.init(
+            status: status, length: response.length, sha256: response.sha256, httpFields: response.httpFields)
+    }
+}

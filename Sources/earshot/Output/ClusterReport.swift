@@ -1,0 +1,76 @@
+internal import EarshotClient
+
+/// Answer to `QUERY cluster` as text: the node, its work, and the members of the cluster.
+struct ClusterReport {
+    /// Rows of a name and a value, and the table of members.
+    let text: String
+
+    init(_ answer: JSONValue) {
+        guard let cluster = answer.member("cluster"), let mode = cluster.member("mode")?.text, mode != "none" else {
+            text = "This bus is on its own. See earshot-cluster(1) for a cluster of several.\n"
+            return
+        }
+        func value(_ name: String) -> String { TerminalText.escaped(cluster.member(name)?.text ?? "-") }
+        func number(_ name: String) -> Int { Int(cluster.member(name)?.text ?? "") ?? 0 }
+        func count(_ name: String) -> Int { Int(cluster.member("counts")?.member(name)?.text ?? "") ?? 0 }
+        var rows: [[String]] = []
+        rows.append(["mode", Self.sentence(mode)])
+        if cluster.member("reason") != nil { rows.append(["reason", value("reason")]) }
+        for warning in Self.items(cluster.member("warnings")) {
+            rows.append(["warning", TerminalText.escaped(warning.text ?? "")])
+        }
+        rows.append(["node", "\(value("node")) at \(value("address"))"])
+        if cluster.member("engine-latency-us") != nil {
+            rows.append(["engine", "answers in \(Self.milliseconds(number("engine-latency-us")))"])
+            let flights = "\(number("flights")) flights wait or run, at \(number("origins")) origins"
+            rows.append(["backlog", "\(flights), \(number("paused-origins")) of them paused"])
+        }
+        rows.append(["claims", "\(number("claims")) wait for the engine, \(number("running")) run here"])
+        rows.append([
+            "attempts",
+            "\(count("granted")) granted, \(count("hosted")) of them for other nodes; \(count("uncoordinated")) without the engine",
+        ])
+        rows.append(["results", "\(count("results")) from other nodes"])
+        let bytes = ByteSize.text(Double(count("pulled-bytes")))
+        rows.append([
+            "bodies",
+            "\(count("pulled")) read from other nodes (\(bytes)), \(count("missed")) missed, \(count("given")) given; \(number("held-bodies")) held",
+        ])
+        text = TextTable(isPadded: true).text(rows) + Self.members(cluster)
+    }
+
+    private static func sentence(_ mode: String) -> String {
+        switch mode {
+        case "member": "member"
+        case "waiting": "waiting for the engine; in 5 s the node fetches without it"
+        case "alone": "alone: the node fetches without the engine, with a part of each limit"
+        default: TerminalText.escaped(mode)
+        }
+    }
+
+    private static func items(_ value: JSONValue?) -> [JSONValue] {
+        if case .array(let items)? = value { items } else { [] }
+    }
+
+    private static func milliseconds(_ microseconds: Int) -> String {
+        let tenths = (microseconds + 50) / 100
+        return "\(tenths / 10).\(tenths % 10) ms"
+    }
+
+    private static func members(_ cluster: JSONValue) -> String {
+        let members = items(cluster.member("members"))
+        guard !members.isEmpty else { return "" }
+        var rows = [["NODE", "ADDRESS", "LEASE", "FLIGHTS", ""]]
+        for member in members {
+            let lease = Int(member.member("lease-ms")?.text ?? "") ?? 0
+            rows.append([
+                TerminalText.escaped(member.member("node")?.text ?? ""),
+                TerminalText.escaped(member.member("address")?.text ?? ""),
+                lease > 0 ? milliseconds(lease * 1_000).replacing(".0 ms", with: " ms") : "expired",
+                TerminalText.escaped(member.member("flights")?.text ?? ""),
+                member.member("self")?.text == "true" ? "this node" : "",
+            ])
+        }
+        return "\n" + TextTable(isPadded: true).text(rows)
+    }
+}

@@ -1,0 +1,77 @@
+internal import EarshotCluster
+internal import EarshotGateway
+internal import LibCrypto
+internal import ZeroMQ
+
+/// Creation of the file of a new cluster.
+extension ClusterFile {
+    /// Number of random bytes of a secret.
+    private static let secretBytes = 32
+    private static let head = """
+        # Cluster of Earshot buses: earshot-cluster(1). Keep this file secret.
+        # Each node has a copy in which `node` is its own address.
+
+        """
+
+    /// Creates a cluster with a new secret and new keys.
+    ///
+    /// - Parameter name: see `EngineOptions.isCluster`.
+    /// - Throws: `Complaint` if libzmq cannot create keys.
+    init(
+        new name: String, node: GatewayAddress, engine: EngineOptions.Place, login: EngineOptions.Login?
+    ) throws(Complaint) {
+        let pair = try KeyFile.newPair()
+        self.name = name
+        secret = Hex.encode(Secret.randomBytes(Self.secretBytes))
+        self.node = node
+        publicKey = pair.publicKey
+        secretKey = pair.secretKey
+        self.engine = engine
+        self.login = login
+    }
+
+    /// The content of the file.
+    var text: String {
+        var text = Self.head
+        func add(_ key: String, _ value: String?) {
+            if let value { text += "\(key) = \(Self.quoted(value))\n" }
+        }
+        add("name", name)
+        add("secret", secret)
+        add("node", Self.place(node))
+        add("listen", listen.map(Self.place))
+        add("public-key", publicKey)
+        add("secret-key", secretKey)
+        text += "\n[engine]\n"
+        switch engine {
+        case .servers(let servers): text += "servers = \(Self.list(servers))\n"
+        case .sentinels(let sentinels, let primary):
+            text += "sentinels = \(Self.list(sentinels))\n"
+            add("primary", primary)
+        }
+        add("user", login?.user)
+        add("password", login?.password)
+        add("sentinel-user", sentinelLogin?.user)
+        add("sentinel-password", sentinelLogin?.password)
+        return text
+    }
+
+    private static func list(_ addresses: [EngineAddress]) -> String {
+        "[" + addresses.map { quoted($0.description) }.joined(separator: ", ") + "]"
+    }
+
+    /// Returns a basic string of TOML.
+    private static func quoted(_ text: String) -> String {
+        var quoted = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"", "\\": quoted += "\\\(scalar)"
+            case "\u{0}"..."\u{1f}", "\u{7f}":
+                let digits = String(scalar.value, radix: 16)
+                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: quoted.unicodeScalars.append(scalar)
+            }
+        }
+        return quoted + "\""
+    }
+}

@@ -1,0 +1,176 @@
+internal import EarshotBroker
+internal import EarshotCluster
+internal import EarshotGateway
+internal import EarshotLoop
+internal import Glibc
+internal import ZeroMQ
+
+/// File of a cluster of buses: its name, its secrets, the address of this node, and the engine.
+///
+/// All nodes have the same file, except the values of `node` and `listen`. Only its owner has access, since it contains
+/// secrets.
+struct ClusterFile: Equatable {
+    /// Minimum length of the secret in characters: shorter ones can be guessed.
+    static let leastSecret = 32
+    /// Maximum number of connections of all other nodes. A node has one, and three more while it reads large bodies.
+    private static let mostConnections = ClientKey.connectionRange.upperBound
+    private static let keys = ["name", "secret", "node", "listen", "public-key", "secret-key", "engine"]
+    private static let engineKeys = [
+        "servers", "sentinels", "primary", "user", "password", "sentinel-user", "sentinel-password",
+    ]
+    private static let advice = "create the file with `earshot cluster new`"
+
+    /// Name of the cluster, see `EngineOptions.isCluster`.
+    var name: String
+    /// Secret by which flights and origins get their keys in the engine.
+    var secret: String
+    /// Address at which this node serves bodies to the others.
+    var node: GatewayAddress
+    /// Address to listen at; nil for ``node``.
+    var listen: GatewayAddress?
+    /// Keys that all nodes share: 40 characters of Z85 each.
+    var publicKey: String
+    var secretKey: String
+    var engine: EngineOptions.Place
+    /// Login of the engine's servers, and of its sentinels.
+    var login: EngineOptions.Login?
+    var sentinelLogin: EngineOptions.Login?
+
+    // MARK: Use
+
+    /// Membership of the broker.
+    var membership: ClusterMembership {
+        var options = EngineOptions(
+            place: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)),
+            description: "\(Self.machine) \(Self.place(node))")
+        options.login = login
+        options.sentinelLogin = sentinelLogin
+        return ClusterMembership(engine: options, place: Self.place(node))
+    }
+
+    /// Address at which the gateway of this node listens.
+    var listener: GatewayAddress { listen ?? node }
+
+    /// Keys of that gateway, which permits the key of the cluster alone.
+    ///
+    /// - Throws: `Complaint` if the keys are no pair.
+    func gatewayKeys(_ path: String) throws(Complaint) -> GatewayKeys {
+        let pair: CurveKeyPair
+        do { pair = try CurveKeyPair.of(secretKey) } catch {
+            throw Complaint(.cannotServe, "cannot use keys of CURVE: \(error)")
+        }
+        guard pair.publicKey == publicKey else {
+            throw TOMLFile.complaint(
+                path, "public-key does not belong to secret-key; copy both from the file of another node")
+        }
+        guard let name = KeyName(cluster: name) else {
+            throw TOMLFile.complaint(path, "name: must be \(Self.nameForm)")
+        }
+        let nodes = ClientKey(name: name, publicKey: publicKey, role: .node, connections: Self.mostConnections)
+        return GatewayKeys(secretKey: secretKey, clients: [nodes])
+    }
+
+    /// Text of an address without a scheme: `ADDRESS:PORT`.
+    static func place(_ address: GatewayAddress) -> String { String(address.description.dropFirst("tcp://".count)) }
+
+    /// Parses `ADDRESS:PORT` with a numeric address, in brackets for IPv6; nil for any other text.
+    static func address(_ text: String) -> GatewayAddress? {
+        // A text without a port would get the usual one.
+        guard GatewayAddress("tcp://\(text):1") == nil, let address = GatewayAddress("tcp://\(text)"), address.port > 0
+        else { return nil }
+        return address
+    }
+
+    /// Parses the address of a node. That of all interfaces is none, because other nodes connect to it.
+    static func nodeAddress(_ text: String) -> GatewayAddress? {
+        guard let address = address(text) else { return nil }
+        switch address.address {
+        case .four(let bytes), .six(let bytes): return bytes.allSatisfy { $0 == 0 } ? nil : address
+        }
+    }
+
+    /// Name of the machine, for operators.
+    private static var machine: String {
+        var name = utsname()
+        guard unsafe uname(&name) == 0 else { return "-" }
+        return unsafe withUnsafeBytes(of: &name.nodename) { bytes in
+            String(decoding: unsafe Array(bytes).prefix { $0 != 0 }, as: UTF8.self)
+        }
+    }
+
+    // MARK: Reading
+
+    static let nameForm = "1 to 32 letters, digits and hyphens"
+    private static let keyForm = "a key of 40 characters; copy it from the file of another node"
+    static let nodeForm = "the numeric address and port at which other nodes reach this one, such as 10.0.0.1:5767"
+    private static let listenForm = "a numeric address and port, such as 0.0.0.0:5767"
+    static let engineForm = "numeric addresses with ports, such as 10.0.0.1:6379, or of unix:PATH"
+
+    /// Reads a file.
+    ///
+    /// - Throws: `Complaint` that names the file and the key.
+    init(_ path: String) throws(Complaint) {
+        try SecretFile.checkAccess(path, content: "secrets of the cluster")
+        guard let content = try TOMLFile.table(path) else {
+            throw TOMLFile.complaint(path, "there is no such file; \(Self.advice), or copy that of another node")
+        }
+        let table = try CheckedTable(content, of: path, known: Self.keys)
+        name = try Self.needed(table, "name", Self.nameForm, where: EngineOptions.isCluster)
+        secret = try Self.needed(
+            table, "secret", "a text of at least \(Self.leastSecret) characters, the same on all nodes"
+        ) { $0.utf8.count >= Self.leastSecret }
+        let node = try Self.needed(table, "node", Self.nodeForm) { Self.nodeAddress($0) != nil }
+        guard let address = Self.nodeAddress(node) else { throw table.complaint("node", "must be \(Self.nodeForm)") }
+        self.node = address
+        listen = try table.text("listen", Self.listenForm) { Self.address($0) != nil }.flatMap(Self.address)
+        publicKey = try Self.needed(table, "public-key", Self.keyForm, where: CurveClient.isKey)
+        secretKey = try Self.needed(table, "secret-key", Self.keyForm, where: CurveClient.isKey)
+        let engine = try table.inner("engine", known: Self.engineKeys)
+        self.engine = try Self.engine(engine)
+        login = try Self.login(engine, "user", "password")
+        sentinelLogin = try Self.login(engine, "sentinel-user", "sentinel-password")
+        if case .servers = self.engine, sentinelLogin != nil {
+            throw engine.complaint("sentinel-password", "needs sentinels; remove the line")
+        }
+    }
+
+    private static func needed(
+        _ table: CheckedTable, _ key: String, _ form: String, where isValid: (String) -> Bool
+    ) throws(Complaint) -> String {
+        guard let text = try table.text(key, form, where: isValid) else {
+            throw table.complaint(key, "is missing; it must be \(form)")
+        }
+        return text
+    }
+
+    private static func engine(_ table: CheckedTable) throws(Complaint) -> EngineOptions.Place {
+        let isAddress = { (text: String) in EngineAddress(text) != nil }
+        let servers = try table.list("servers", engineForm, where: isAddress)?.compactMap { EngineAddress($0) }
+        let sentinels = try table.list("sentinels", engineForm, where: isAddress)?.compactMap { EngineAddress($0) }
+        let primary = try table.text("primary", "the name under which the sentinels watch the primary") { text in
+            isPrimary(text)
+        }
+        switch (servers, sentinels, primary) {
+        case (let servers?, nil, nil): return .servers(servers)
+        case (nil, let sentinels?, let primary?): return .sentinels(sentinels, primary: primary)
+        case (nil, _?, nil): throw table.complaint("primary", "is missing; sentinels need the name of the primary")
+        case (_, nil, _?): throw table.complaint("primary", "needs sentinels; remove the line")
+        case (nil, nil, nil), (_?, _?, _):
+            throw table.complaint("servers", "give either servers, or sentinels with primary")
+        }
+    }
+
+    /// Whether a text can be the name of a primary.
+    static func isPrimary(_ text: String) -> Bool { text.utf8.allSatisfy { (0x21...0x7e).contains($0) } }
+
+    private static func login(
+        _ table: CheckedTable, _ userKey: String, _ passwordKey: String
+    ) throws(Complaint) -> EngineOptions.Login? {
+        let user = try table.text(userKey, "the name of a user of the engine") { _ in true }
+        guard let password = try table.text(passwordKey, "a password of the engine", where: { _ in true }) else {
+            guard user == nil else { throw table.complaint(passwordKey, "is missing; \(userKey) needs it") }
+            return nil
+        }
+        return EngineOptions.Login(user: user, password: password)
+    }
+}

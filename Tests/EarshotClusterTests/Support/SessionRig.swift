@@ -1,0 +1,82 @@
+import EarshotCore
+import EarshotLoop
+import Hiredis
+
+@testable import EarshotCluster
+
+/// A session with a clock, and replies of a server that works.
+struct SessionRig {
+    var session: EngineSession
+    var now = Tick(nanoseconds: 0)
+
+    /// Address that a session without another place has. A valid literal.
+    static let server = EngineAddress("127.0.0.1:6379")!
+
+    init(_ place: EngineOptions.Place = .servers([SessionRig.server]), login: EngineOptions.Login? = nil) {
+        var options = EngineOptions(
+            place: place, cluster: "test", keys: ClusterKeys(secret: [1, 2, 3]), description: "host")
+        options.login = login
+        options.sentinelLogin = login
+        session = EngineSession(options, seed: 1)
+    }
+
+    mutating func start() -> [EngineAction] {
+        session.start(now: now)
+        return session.takeActions()
+    }
+
+    mutating func open(_ link: EngineLink) -> [EngineAction] {
+        session.opened(link, now: now)
+        return session.takeActions()
+    }
+
+    mutating func receive(_ reply: Reply, _ link: EngineLink = .calls) -> [EngineAction] {
+        session.received(reply, from: link, now: now)
+        return session.takeActions()
+    }
+
+    mutating func close(_ link: EngineLink, _ fault: EngineFault = .closed) -> [EngineAction] {
+        session.closed(link, fault, now: now)
+        return session.takeActions()
+    }
+
+    mutating func submit(_ call: EngineCall) -> [EngineAction] {
+        session.submit(call, now: now)
+        return session.takeActions()
+    }
+
+    /// Lets time pass until the session's next deadline.
+    mutating func passTime() -> [EngineAction] {
+        if let deadline = session.deadline { now = max(now, deadline) }
+        session.timePassed(now: now)
+        return session.takeActions()
+    }
+
+    static let role = Reply.bytes(Array("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".utf8))
+
+    static let memory = Reply.bytes(Array("maxmemory:0\r\nmaxmemory_policy:noeviction\r\n".utf8))
+
+    /// Brings a session that has opened both links to `joined`.
+    mutating func greet() -> [EngineAction] {
+        _ = open(.calls)
+        _ = open(.notices)
+        if session.options.login != nil {
+            _ = receive(.status("OK"))
+            _ = receive(.status("OK"), .notices)
+        }
+        _ = receive(Self.role)
+        _ = receive(Self.memory)
+        for _ in EngineScript.allCases { _ = receive(.bytes(Array("digest".utf8))) }
+        return receive(.array([.bytes(Array("subscribe".utf8)), .bytes([]), .integer(1)]), .notices)
+    }
+
+    mutating func join() -> [EngineAction] {
+        _ = start()
+        _ = greet()
+        return receive(.array([.integer(3), .integer(0)]))
+    }
+}
+
+extension EngineAction {
+    var isJoined: Bool { if case .report(.joined) = self { true } else { false } }
+}

@@ -1,0 +1,33 @@
+import Testing
+
+@testable import EarshotCore
+
+@Suite struct TakeStateTests {
+    private let now = Tick(nanoseconds: 0)
+
+    private func next(_ state: inout TakeState, _ freeSlots: Int, wakesOthers: Bool = false) -> Int? {
+        state.next(freeSlots: freeSlots, wakesOthers: wakesOthers, now: now)
+    }
+
+    @Test func `other nodes are woken for flights of a pass with an open question`() {
+        var state = TakeState()
+        state.isDue = true
+        #expect(next(&state, 2) == 2)
+        // A pass with wants while the question has no answer.
+        state.isDue = true
+        #expect(next(&state, 0, wakesOthers: true) == nil)
+        state.answered(2, opens: nil, now: now, pause: 2_000)
+        #expect(next(&state, 0) == 0)
+        state.answered(0, opens: nil, now: now, pause: 2_000)
+        #expect(next(&state, 0) == nil)
+    }
+
+    @Test func `a question with slots wakes others as well`() {
+        var state = TakeState()
+        state.isDue = true
+        #expect(next(&state, 1, wakesOthers: true) == 1)
+        state.answered(1, opens: nil, now: now, pause: 2_000)
+        #expect(next(&state, 0) == nil)
+        #expect(next(&state, 3) == 3)
+    }
+}
