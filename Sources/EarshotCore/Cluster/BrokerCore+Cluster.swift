@@ -319,7 +319,10 @@ extension BrokerCore {
     private mutating func host(
         _ key: ClusterKey, _ token: FencingToken, record: [UInt8], _ priority: PriorityClass, now: Tick
     ) {
-        guard let shared = SharedRequest(record: record), freeClusterSlots() > 0 else {
+        // A second grant of the same key is nonsense, and no reason to trap.
+        guard let shared = SharedRequest(record: record), freeClusterSlots() > 0,
+            cluster?.value.book.flight(of: key) == nil
+        else {
             cluster?.value.book.release(key, token)
             return
         }

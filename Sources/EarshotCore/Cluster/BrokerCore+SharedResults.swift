@@ -121,6 +121,11 @@ extension BrokerCore {
         switch result.content {
         case .response(let response):
             guard let place = response.place else {
+                guard response.length == 0 || (300..<400).contains(response.status) else {
+                    // A body without a place, as its node holds too many, or nonsense.
+                    missedPull(flight)
+                    return
+                }
                 flights[flight].attempts += 1
                 concludeShared(flight, Self.local(response, of: flights[flight].url.description, at: now), now: now)
                 return
@@ -140,8 +145,8 @@ extension BrokerCore {
         _ response: SharedResult.Response, of url: String, at now: Tick
     ) -> Outcome.Response {
         Outcome.Response(
-            status: response.status, url: url, length: response.length, sha256: response.sha256, file: nil, body: nil,
-            fields: response.fields, startedAt: now, endedAt: now)
+            status: response.status, url: url, length: 0, sha256: nil, file: nil, body: nil, fields: response.fields,
+            startedAt: now, endedAt: now)
     }
 
     /// Concludes a flight with a response that another node received. That node has reported refusals.

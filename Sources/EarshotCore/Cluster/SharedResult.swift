@@ -54,7 +54,7 @@ struct SharedResult: Equatable {
             let place = BodyPlace(words[5])
             guard words[5] == "-" || place != nil, words[4] == "-" || Self.isDigest(words[4]) else { return nil }
             let fields = Array(bytes[end...].dropFirst())
-            guard fields.count <= WireLimits.responseFieldBytes else { return nil }
+            guard fields.count <= WireLimits.responseFieldBytes, FieldBlock.isSound(fields) else { return nil }
             let sha256 = words[4] == "-" ? nil : words[4]
             // A body is known by its digest.
             guard place == nil || length > 0 && sha256 != nil else { return nil }
@@ -65,6 +65,7 @@ struct SharedResult: Equatable {
             let allowed = Int(words[3])
             guard words[3] == "-" || allowed.map({ $0 >= 0 }) == true else { return nil }
             let detail = words.dropFirst(4).joined(separator: " ")
+            guard detail.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f }) else { return nil }
             content = .failure(code, allowedBytes: allowed, detail: detail.isEmpty ? nil : detail)
         default: return nil
         }

@@ -208,7 +208,7 @@ extension BrokerCore {
             throw Refusal(code: .malformedURL, detail: error.description)
         }
         // Only the broker itself reads bodies of other nodes.
-        guard url.scheme != BodyPlace.scheme else { throw Refusal(code: .unsupportedScheme) }
+        guard url.isHTTP || url.scheme != BodyPlace.scheme else { throw Refusal(code: .unsupportedScheme) }
         // A user's own worker may disappear with the broker, and its scheme is not on disk.
         guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme), of: handlers[handler].principal)
         else {

@@ -141,7 +141,7 @@ struct HeadReader {
 
     /// Returns whether text contains a control character other than TAB and LF. Without a branch for each byte, so that
     /// the compiler vectorizes the comparison.
-    private static func hasControls(_ text: Span<UInt8>) -> Bool {
+    static func hasControls(_ text: Span<UInt8>) -> Bool {
         var controls: UInt8 = 0
         for index in text.indices {
             let byte = text[index]
@@ -153,7 +153,7 @@ struct HeadReader {
     }
 
     /// Whether the text begins with LF or contains two in a row. Without a branch for each byte, like `hasControls`.
-    private static func hasEmptyLine(_ text: Span<UInt8>) -> Bool {
+    static func hasEmptyLine(_ text: Span<UInt8>) -> Bool {
         var empty: UInt8 = 0
         var previous = Ascii.lineFeed
         for index in text.indices {

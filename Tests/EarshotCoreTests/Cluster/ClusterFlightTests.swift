@@ -127,6 +127,35 @@ import Testing
         #expect(sandboxes == [0, 1])
     }
 
+    @Test func `nonsense of the engine costs another fetch and nothing else`() {
+        var (node, client, worker, want) = claimed()
+        for result in [
+            "", "2 r 200 0 - -", "1 r 200 5 - -", "1 r 200 0 - -\n\na: b", "1 f tls - a\u{1}b", "1 f removed -",
+        ] {
+            node.engine(.result(want.key, Array(result.utf8)))
+            #expect(node.rig.terminals(for: client) == [], "\(result)")
+            #expect(node.wants.count == 1, "\(result)")
+            if let next = node.wants.first { want = next }
+            #expect(node.rig.core.audit() == [])
+        }
+        node.pass { $0.remove("h", by: client) }
+        let grant = EngineGrant(
+            key: want.key, token: FencingToken(7), priority: .normal,
+            record: Array("1 GET 0 0 follow default \(url)".utf8))
+        var other = grant
+        other.token = FencingToken(8)
+        var unusable = grant
+        unusable.record = Array("1 GET 0 0 follow default file:///etc/passwd".utf8)
+        unusable.key = ClusterKey(high: 3, low: 3)
+        node.engine(.granted([grant, other, unusable, grant], opensAfterMilliseconds: -5))
+        #expect(node.rig.jobs.count == 1)
+        #expect(node.rig.core.audit() == [])
+        node.engine(.wanted([WantAnswer(key: want.key, state: .stale), WantAnswer(key: want.key, state: .held)]))
+        node.engine(.aborted(want.key, FencingToken(8)))
+        #expect(node.rig.core.audit() == [])
+        _ = worker
+    }
+
     @Test func `a body that cannot be read is claimed again, and stays on its node after the second time`() {
         var (node, client, worker, want) = claimed()
         let (job, puller) = pulling(&node, want)
