@@ -366,7 +366,7 @@ extension BrokerCore {
     private func auditOrigins(
         _ running: [Handle<OriginEntry>: Int], _ lower: [Handle<OriginEntry>: Int], _ check: Check
     ) {
-        for fault in governor.checkInvariants() { check(false, fault) }
+        for fault in governor.checkInvariants(isCoordinated: isCoordinated(WorkerPool.web)) { check(false, fault) }
         let flightCounts = Dictionary(grouping: flights.indices) { flights[$0].scope }.mapValues(\.count)
         for scope in governor.scopes.indices {
             let count = governor.scopes[scope].flights

@@ -23,6 +23,15 @@ struct CanariesCommand: ParsableCommand {
             for fault in faults { print("FAIL: canary \(canary.rawValue): \(fault)") }
             hasFailed = hasFailed || !faults.isEmpty
         }
+        for canary in ClusterCanary.allCases {
+            let violation = ClusterCanaries.detection(of: canary)?.violation
+            let isDetected = violation.map { canary.invariants.contains($0.invariant) } ?? false
+            print("cluster, \(canary.rawValue): \(isDetected ? "detected" : "FAILED")")
+            if !isDetected {
+                print("FAIL: canary \(canary.rawValue): \(violation.map { "\($0)" } ?? "not detected")")
+            }
+            hasFailed = hasFailed || !isDetected
+        }
         if hasFailed { throw ExitCode(1) }
     }
 

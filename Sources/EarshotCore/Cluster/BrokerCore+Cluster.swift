@@ -80,6 +80,7 @@ extension BrokerCore {
                 // One that has lost its worker goes to another node.
                 let local = local(flight)
                 cluster?.value.book.drop(local)
+                flights[flight].isHosted = false
             }
             guard cluster?.value.book.claims[local(flight)] == nil else {
                 // It has lost its worker. It starts when a slot is free, before other flights.
@@ -264,6 +265,7 @@ extension BrokerCore {
     /// Ends everything that the cluster has for a flight that is forgotten.
     mutating func leaveCluster(_ flight: Handle<Flight>) {
         release(chargeOf: flight)
+        flights[flight].isHosted = false
         let local = local(flight)
         cluster?.value.book.drop(local)
         cluster?.value.missedPulls[flight] = nil

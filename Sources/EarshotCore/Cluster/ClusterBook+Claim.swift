@@ -2,6 +2,17 @@ internal import EarshotWire
 
 /// The record of one claim. `ClusterBook` alone changes it, and documents its phases.
 extension ClusterBook {
+    /// Bounds and times of the book.
+    struct Limits: Equatable {
+        /// Open claims for each slot of this node. The local queue keeps the others, and their order.
+        var claimsPerSlot = 4
+        /// Open claims for each slot while this node has free slots, so that claims of full origins do not hold back
+        /// others.
+        var mostClaimsPerSlot = 64
+        var assertionMilliseconds = EngineLimits.assertionMilliseconds
+        var patienceMilliseconds = EngineLimits.patienceMilliseconds
+    }
+
     /// Phase of a claim.
     enum Phase: Equatable {
         /// The engine does not know it, because this node is not a member.
@@ -17,6 +28,8 @@ extension ClusterBook {
     }
 
     struct Claim {
+        /// Distinguishes it from other claims, also of the same flight.
+        let serial: UInt64
         var want: EngineWant
         var phase: Phase
         /// Time from which a result answers this claim.
@@ -40,6 +53,14 @@ extension ClusterBook {
             case .waiting, .wanted, .overtaken: nil
             }
         }
+    }
+
+    /// Want that was sent and has no answer yet.
+    struct Question {
+        /// Serial of its claim.
+        let claim: UInt64
+        let key: ClusterKey
+        let token: FencingToken?
     }
 
     /// Whether the diagram has this transition.

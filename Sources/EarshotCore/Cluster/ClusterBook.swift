@@ -23,17 +23,6 @@ internal import EarshotWire
 ///
 /// The book sends nothing: functions return effects for the composing core, and `takeCalls` the calls of a pass.
 struct ClusterBook {
-    /// Bounds and times of the book.
-    struct Limits: Equatable {
-        /// Open claims for each slot of this node. The local queue keeps the others, and their order.
-        var claimsPerSlot = 4
-        /// Open claims for each slot while this node has free slots, so that claims of full origins do not hold back
-        /// others.
-        var mostClaimsPerSlot = 64
-        var assertionMilliseconds = EngineLimits.assertionMilliseconds
-        var patienceMilliseconds = EngineLimits.patienceMilliseconds
-    }
-
     private enum Membership: Equatable {
         /// Not a member since then.
         case away(since: Tick)
@@ -71,8 +60,11 @@ struct ClusterBook {
     private(set) var survey: EngineSurvey?
     /// Ends that the engine did not accept.
     private(set) var staleEnds = 0
+    private var lastClaim: UInt64 = 0
     private var assertions = Deque<(flight: LocalFlight, due: Tick)>()
     private var fresh: [LocalFlight] = []
+    /// Wants without an answer, in order. A later claim of a key must not take the answer to an earlier one.
+    private var questions = Deque<Question>()
     private var unwants: [ClusterKey] = []
     private var refusals: [EngineRefusal] = []
     private var completions: [EngineCompletion] = []
@@ -303,6 +295,7 @@ struct ClusterBook {
 
     private mutating func clearCalls() {
         assertions.removeAll()
+        questions.removeAll()
         fresh = []
         unwants = []
         refusals = []
@@ -313,15 +306,20 @@ struct ClusterBook {
     }
 
     private mutating func answered(_ answer: WantAnswer, now: Tick) -> [ClusterEffect] {
-        guard let flight = flights[answer.key], let claim = claims[flight] else { return [] }
+        var question = questions.popFirst()
+        while let other = question, other.key != answer.key { question = questions.popFirst() }
+        guard let question, let flight = flights[answer.key], let claim = claims[flight], claim.serial == question.claim
+        else { return [] }
         switch answer.state {
         case .queued, .running: return []
         case .ended(let result): return resulted(answer.key, result, now: now)
-        case .held:
-            if case .uncoordinated(let token) = claim.phase { enter(.running(token), flight) }
-            return []
-        case .stale:
-            guard claim.token != nil else { return [] }
+        case .held, .stale:
+            // Otherwise the answer concerns an earlier attempt.
+            guard let token = claim.token, token == question.token else { return [] }
+            guard answer.state == .stale else {
+                if case .uncoordinated = claim.phase { enter(.running(token), flight) }
+                return []
+            }
             enter(.overtaken, flight)
             return endHosting(flight)
         }
@@ -415,6 +413,7 @@ struct ClusterBook {
             want.isHosted = !claim.isRecorded
             want.ageMilliseconds = now.milliseconds(since: claim.since)
             wants.append(want)
+            questions.append(Question(claim: claim.serial, key: want.key, token: want.token))
         }
         return wants
     }
@@ -447,8 +446,9 @@ struct ClusterBook {
     ) {
         precondition(claims[flight] == nil && flights[want.key] == nil, "\(flight) is claimed twice")
         precondition(Self.isLegal(from: nil, to: phase), "a claim begins as \(phase)")
+        lastClaim += 1
         let claim = Claim(
-            want: want, phase: phase, since: since, isRecorded: isRecorded, isHosted: isHosted, nextAssertion: now)
+            serial: lastClaim, want: want, phase: phase, since: since, isRecorded: isRecorded, isHosted: isHosted, nextAssertion: now)
         claims[flight] = claim
         flights[want.key] = flight
         if claim.isOpen { openClaims += 1 }

@@ -36,7 +36,10 @@ struct ClusterCatalogue {
         }
     }
 
+    /// Number of keys that many clients request.
     static let keys = 100
+    /// Keys that few clients request, so that a transfer may be for one request.
+    static let rareKeys = 100...4_000
     static let limits = [1, 2, 3, 4, 2, 6]
     static let spacings = [0, 0, 20, 0, 50, 0]
     static var origins: Int { limits.count }
@@ -71,5 +74,5 @@ struct ClusterCatalogue {
 
 extension ClusterCatalogue {
     /// Keys whose responses redirect to a key.
-    static func sources(of key: Int) -> [Int] { (0..<keys).filter { redirect(of: $0) == key } }
+    static func sources(of key: Int) -> [Int] { redirect(of: key - 1) == key ? [key - 1] : [] }
 }

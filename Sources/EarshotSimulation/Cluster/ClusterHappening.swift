@@ -26,7 +26,7 @@ enum ClusterHappening {
     // Faults.
     case fault
     case workersFail
-    case heal(node: Int, life: Int)
+    case heal(node: Int)
     case healPair(Int, Int)
     case networkRecovers
 }

@@ -5,7 +5,7 @@ internal import EarshotWire
 extension ClusterTrial {
     /// Maximum time for which a transfer goes on that no request waits for: two assertions, and the delays of a slow
     /// network.
-    private static let unwantedMilliseconds = 10_000
+    private static let unwantedMilliseconds = 8_000
     /// Maximum time from the last request to the end of the last one.
     private static let endMilliseconds = 300_000
     /// Maximum time after that in which everything is forgotten: a cool-down of a minute, remembered for another one.

@@ -30,7 +30,8 @@ extension ClusterTrial {
         guard !askers.isEmpty else { return }
         let client = askers[random.below(askers.count)]
         switch random.below(1_000) {
-        case ..<700: try ask(draw(0...ClusterCatalogue.keys - 1), by: client, node)
+        case ..<600: try ask(draw(0...ClusterCatalogue.keys - 1), by: client, node)
+        case ..<700: try ask(draw(ClusterCatalogue.rareKeys), by: client, node)
         case ..<800: try askForPopular(by: client, node)
         case ..<870: try changePriority(client, node)
         case ..<930: try cancel(client, node)

@@ -40,7 +40,7 @@ extension ClusterTrial {
             let length = draw(500...9_000)
             open(windowUntil: now + length + Self.settlingMilliseconds)
             nodes[node].isCutOff = true
-            plan(length, .heal(node: node, life: nodes[node].life))
+            plan(length, .heal(node: node))
             cut(node, detection: 2_000, .timedOut)
         case .nodePartition:
             let other = (node + 1 + random.below(nodes.count - 1)) % nodes.count

@@ -73,8 +73,10 @@ extension ClusterTrial {
 
     private mutating func transferBegins(_ job: Job, _ worker: WorkerID, _ node: Int) {
         guard let key = ClusterCatalogue.key(of: job.url) else { preconditionFailure("\(job.url) has a key") }
-        let isLong = has(.longTransfers) && random.below(1_000) < 5
-        let duration = isLong ? draw(2_000...20_000) : draw(5...250)
+        // The canary needs transfers that outlive their requests.
+        let longOnes = options.canary == .ignoresAborts ? 100 : 10
+        let isLong = has(.longTransfers) && random.below(1_000) < longOnes
+        let duration = isLong ? draw(2_000...30_000) : draw(5...250)
         let transfer = ClusterNode.Transfer(
             job: job, key: key, startedAt: now, isExcused: now < windowEnd)
         note(

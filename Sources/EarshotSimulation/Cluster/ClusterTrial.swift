@@ -23,8 +23,8 @@ struct ClusterTrial {
     private var serial = 0
     var nodes: [ClusterNode] = []
     var engine = SimulatedEngine(microseconds: 0)
-    /// Difference of the engine's clock.
-    var engineOffset = 0
+    /// Difference of the engine's clock, which is a calendar's.
+    var engineOffset = 1_750_000_000_000
     var isEngineUp = true
     /// Copies of the engine, one for each tenth of the last second.
     var snapshots: [(time: Int, engine: SimulatedEngine)] = []
@@ -146,7 +146,7 @@ struct ClusterTrial {
         case .askAgain(let keys): try askAgain(keys)
         case .fault: try injectFault()
         case .workersFail: try injectWorkerFault()
-        case .heal(let node, let life): if nodes[node].life == life { nodes[node].isCutOff = false }
+        case .heal(let node): nodes[node].isCutOff = false
         case .healPair(let first, let second): separated.remove([first, second])
         case .networkRecovers: longestDelay = 15
         }

@@ -1,0 +1,266 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Claims, withdrawals and hosted attempts of the book, without a core and an engine.
+@Suite struct ClusterBookTests {
+    private let one = BookRig.flight(1)
+
+    @Test func `each transition is the diagram's`() {
+        let phases: [ClusterBook.Phase?] = [
+            nil, .waiting, .wanted, .running(FencingToken(2)), .uncoordinated(FencingToken(3)), .overtaken,
+        ]
+        let legal = phases.map { from in phases.map { ClusterBook.isLegal(from: from, to: $0) ? "x" : "." }.joined() }
+        // Columns and rows: absent, waiting, wanted, running, uncoordinated, overtaken.
+        #expect(legal == [".x.xx.", "x.x...", "xx.x..", "x..x.x", "x..x.x", "x..x.."])
+    }
+
+    @Test func `a claim is wanted, granted, run and ended`() {
+        var rig = BookRig()
+        rig.claim(1)
+        #expect(rig.phase(1) == .wanted)
+        #expect(rig.calls(freeSlots: 2) == [.want([BookRig.want(1)]), .take(slots: 2)])
+        #expect(rig.answer(1, .queued) == [])
+        #expect(rig.grant(1) == [.start(one)])
+        #expect(rig.phase(1) == .running(FencingToken(50)))
+        rig.book.ended(one, [9], isAnswered: true)
+        #expect(rig.phase(1) == nil)
+        #expect(rig.statements() == [.done([BookRig.end(1)])])
+        #expect(rig.book.openClaims == 0)
+    }
+
+    @Test func `the window is larger while slots are free, and a start makes room`() {
+        var rig = BookRig(slots: 2)
+        for number in 1...8 as ClosedRange<UInt64> {
+            #expect(rig.book.hasRoom(freeSlots: 0))
+            rig.claim(number)
+        }
+        #expect(!rig.book.hasRoom(freeSlots: 0))
+        #expect(rig.book.hasRoom(freeSlots: 1))
+        _ = rig.calls(freeSlots: 2)
+        _ = rig.grant(3)
+        #expect(rig.book.hasRoom(freeSlots: 0))
+        for number in 9...129 as ClosedRange<UInt64> { rig.claim(number) }
+        #expect(!rig.book.hasRoom(freeSlots: 1))
+    }
+
+    @Test(arguments: [true, false])
+    func `a result of another node ends a claim, whether it is pushed or an answer`(isPushed: Bool) {
+        var rig = BookRig()
+        rig.claim(1)
+        _ = rig.calls()
+        let event =
+            isPushed
+            ? EngineEvent.result(BookRig.key(1), [5]) : .wanted([.init(key: BookRig.key(1), state: .ended([5]))])
+        #expect(rig.receive(event) == [.result(one, [5])])
+        #expect(rig.receive(event) == [])
+        #expect(rig.phase(1) == nil)
+    }
+
+    @Test func `an answer concerns the claim that asked, not a later one of its key`() {
+        var rig = BookRig()
+        rig.claim(1)
+        _ = rig.calls()
+        #expect(rig.receive(.result(BookRig.key(1), [5])) == [.result(one, [5])])
+        rig.claim(2, key: 1)
+        _ = rig.calls()
+        #expect(rig.answer(1, .ended([5])) == [])
+        #expect(rig.phase(2) == .wanted)
+        #expect(rig.answer(1, .ended([6])) == [.result(BookRig.flight(2), [6])])
+    }
+
+    @Test func `wants are asserted every two seconds with their age, until they end`() {
+        var rig = BookRig()
+        rig.claim(1)
+        #expect(rig.statements() == [.want([BookRig.want(1)])])
+        _ = rig.wait(milliseconds: 500)
+        rig.claim(2)
+        #expect(rig.statements() == [.want([BookRig.want(2)])])
+        _ = rig.wait(milliseconds: 1_500)
+        #expect(rig.statements() == [.want([BookRig.want(1, age: 2_000)])])
+        #expect(rig.statements() == [])
+        _ = rig.receive(.result(BookRig.key(1), []))
+        _ = rig.wait(milliseconds: 2_000)
+        #expect(rig.statements() == [.want([BookRig.want(2, age: 3_500)])])
+    }
+
+    @Test func `a running attempt of a shared flight is asserted with its token, one of this node alone is not`() {
+        var rig = BookRig()
+        rig.running(1)
+        rig.running(2, .pinned)
+        _ = rig.wait(milliseconds: 2_000)
+        #expect(rig.statements() == [.want([BookRig.want(1, age: 2_000, token: 50)])])
+    }
+
+    @Test func `a promoted claim is asserted at once`() {
+        var rig = BookRig()
+        rig.claim(1)
+        _ = rig.calls()
+        rig.book.promote(one, to: .high)
+        rig.book.promote(one, to: .low)
+        var want = BookRig.want(1)
+        want.priority = .high
+        #expect(rig.statements() == [.want([want])])
+    }
+
+    // MARK: Withdrawals
+
+    @Test func `a claim that is dropped is withdrawn, and its late grant is released and not wanted`() {
+        var rig = BookRig()
+        rig.claim(1)
+        _ = rig.calls()
+        #expect(rig.book.withdraw(one) == .end)
+        rig.book.drop(one)
+        rig.book.drop(one)
+        #expect(rig.statements() == [.unwant([BookRig.key(1)])])
+        #expect(rig.grant(1) == [])
+        #expect(
+            rig.statements() == [
+                .unwant([BookRig.key(1)]), .done([BookRig.end(1, .released, isAnswered: false)]),
+            ])
+    }
+
+    @Test func `a claim that was never sent needs no call`() {
+        var rig = BookRig(isMember: false)
+        rig.claim(1)
+        rig.book.drop(one)
+        _ = rig.joined()
+        #expect(rig.statements() == [])
+    }
+
+    @Test func `a dropped attempt is withdrawn and then released`() {
+        var rig = BookRig()
+        rig.running(1)
+        rig.book.drop(one)
+        #expect(
+            rig.calls().prefix(2) == [
+                .unwant([BookRig.key(1)]), .done([BookRig.end(1, .released, isAnswered: false)]),
+            ])
+    }
+
+    @Test func `a withdrawn attempt goes on for other nodes until the engine reports that none wants it`() {
+        var rig = BookRig()
+        rig.running(1)
+        #expect(rig.book.withdraw(one) == .host)
+        #expect(rig.statements() == [.unwant([BookRig.key(1)])])
+        _ = rig.wait(milliseconds: 2_000)
+        #expect(rig.statements() == [.want([BookRig.want(1, age: 2_000, token: 50, isHosted: true)])])
+        #expect(rig.receive(.aborted(BookRig.key(1), FencingToken(49))) == [])
+        #expect(rig.receive(.aborted(BookRig.key(1), FencingToken(50))) == [.abort(one)])
+        #expect(rig.receive(.aborted(BookRig.key(1), FencingToken(50))) == [])
+        // It counts until its worker has confirmed the end. A new flight of the key does not inherit the cancellation.
+        rig.book.cancelled(one, BookRig.attempt(1))
+        #expect(rig.statements() == [])
+        rig.claim(2, key: 1)
+        #expect(rig.statements().count == 1)
+        rig.book.attemptEnded(BookRig.attempt(2))
+        #expect(rig.statements() == [])
+        rig.book.attemptEnded(BookRig.attempt(1))
+        rig.book.attemptEnded(BookRig.attempt(1))
+        #expect(rig.statements() == [.done([BookRig.end(1, .released, isAnswered: false)])])
+        #expect(rig.grant(1, token: 51) == [.start(BookRig.flight(2))])
+    }
+
+    @Test(arguments: [EngineWant.Lane.pinned, .credentialed])
+    func `an attempt of this node alone is cancelled at once`(lane: EngineWant.Lane) {
+        var rig = BookRig()
+        rig.running(1, lane)
+        #expect(rig.book.withdraw(one) == .end)
+        rig.book.cancelled(one, BookRig.attempt(1))
+        #expect(rig.statements() == [.unwant([BookRig.key(1)])])
+        rig.book.attemptEnded(BookRig.attempt(1))
+        #expect(rig.statements() == [.done([BookRig.end(1, .released, isAnswered: false)])])
+    }
+
+    // MARK: Hosted attempts
+
+    @Test func `a grant for other nodes is hosted, asserted, and its result is delivered`() {
+        var rig = BookRig()
+        #expect(rig.grant(5, record: [3]) == [.host(BookRig.key(5), FencingToken(50), record: [3], .normal)])
+        let five = BookRig.flight(5)
+        rig.book.host(five, BookRig.want(5), token: FencingToken(50), maxBytes: 10, now: rig.now)
+        #expect(rig.book.claims[five]?.hostedBytes == 10)
+        _ = rig.wait(milliseconds: 2_000)
+        #expect(rig.statements() == [.want([BookRig.want(5, age: 2_000, token: 50, isHosted: true)])])
+        rig.book.ended(five, [9], isAnswered: true)
+        rig.book.ended(five, [9], isAnswered: true)
+        #expect(rig.statements() == [.done([BookRig.end(5)])])
+    }
+
+    @Test func `a grant that cannot be used is released, and a claim of its key stays`() {
+        var rig = BookRig()
+        rig.book.release(BookRig.key(5), FencingToken(50))
+        #expect(
+            rig.statements() == [
+                .unwant([BookRig.key(5)]), .done([BookRig.end(5, .released, isAnswered: false)]),
+            ])
+        rig.claim(1)
+        _ = rig.calls()
+        rig.book.release(BookRig.key(1), FencingToken(50))
+        #expect(rig.statements() == [.done([BookRig.end(1, .released, isAnswered: false)])])
+        #expect(rig.phase(1) == .wanted)
+    }
+
+    @Test func `a claim whose grant has a record serves other nodes as well`() {
+        var rig = BookRig()
+        rig.claim(1)
+        _ = rig.calls()
+        #expect(rig.grant(1, record: [3]) == [.start(one)])
+        #expect(rig.book.claims[one]?.isHosted == true)
+        #expect(rig.grant(1, token: 51, record: [3]) == [.hosting(one)])
+        #expect(rig.phase(1) == .running(FencingToken(51)))
+    }
+
+    // MARK: Overtaken attempts
+
+    @Test func `an attempt that has lost its flight runs for its own clients, and reports no result`() {
+        var rig = BookRig()
+        rig.running(1)
+        _ = rig.wait(milliseconds: 2_000)
+        _ = rig.calls()
+        #expect(rig.answer(1, .stale) == [])
+        #expect(rig.phase(1) == .overtaken)
+        // The result of the other attempt does not end it.
+        #expect(rig.receive(.result(BookRig.key(1), [5])) == [])
+        _ = rig.wait(milliseconds: 2_000)
+        #expect(rig.statements() == [])
+        #expect(rig.book.withdraw(one) == .end)
+        rig.book.ended(one, [9], isAnswered: true)
+        #expect(rig.statements() == [.unwant([BookRig.key(1)])])
+    }
+
+    @Test func `a hosted attempt that has lost its flight ends`() {
+        var rig = BookRig()
+        rig.running(1)
+        #expect(rig.book.withdraw(one) == .host)
+        _ = rig.wait(milliseconds: 2_000)
+        _ = rig.calls()
+        #expect(rig.answer(1, .stale) == [.abort(one)])
+        rig.book.cancelled(one, BookRig.attempt(1))
+        rig.book.attemptEnded(BookRig.attempt(1))
+        #expect(rig.statements() == [])
+    }
+
+    @Test func `an overtaken attempt that gets its flight again serves only its own requests`() {
+        var rig = BookRig()
+        rig.running(1)
+        _ = rig.wait(milliseconds: 2_000)
+        _ = rig.calls()
+        _ = rig.answer(1, .stale)
+        #expect(rig.grant(1, token: 51) == [])
+        #expect(rig.book.claims[one]?.isHosted == false)
+        rig.book.ended(one, [9], isAnswered: true)
+        #expect(rig.statements() == [.done([BookRig.end(1, token: 51)])])
+    }
+
+    @Test func `an answer about an earlier attempt does not concern the present one`() {
+        var rig = BookRig()
+        rig.running(1)
+        _ = rig.wait(milliseconds: 2_000)
+        #expect(rig.statements().count == 1)
+        _ = rig.grant(1, token: 51)
+        #expect(rig.answer(1, .stale) == [])
+        #expect(rig.phase(1) == .running(FencingToken(51)))
+    }
+}

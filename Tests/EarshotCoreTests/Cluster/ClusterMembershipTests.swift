@@ -1,0 +1,175 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Membership of the book, the mode without the engine, and the calls of a pass.
+@Suite struct ClusterMembershipTests {
+    private let one = BookRig.flight(1)
+
+    // MARK: Questions
+
+    @Test func `the engine is asked for flights only if some may wait`() {
+        var rig = BookRig(isMember: false)
+        _ = rig.joined()
+        #expect(rig.calls(freeSlots: 100) == [.take(slots: 64)])
+        #expect(rig.calls(freeSlots: 100) == [])
+        _ = rig.receive(.granted([], opensAfterMilliseconds: 300))
+        #expect(rig.calls(freeSlots: 100) == [])
+        #expect(rig.book.deadline == rig.now.advanced(byMilliseconds: 300))
+        _ = rig.wait(milliseconds: 300)
+        #expect(rig.calls(freeSlots: 100) == [.take(slots: 64)])
+        _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
+        _ = rig.receive(.workWaits)
+        #expect(rig.calls() == [])
+        #expect(rig.calls(freeSlots: 1) == [.take(slots: 1)])
+        // All slots were filled, so more may wait.
+        _ = rig.grant(5, record: [])
+        #expect(rig.calls(freeSlots: 1) == [.take(slots: 1)])
+        _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
+        // A wake-up may be lost.
+        _ = rig.wait(milliseconds: 2_000)
+        #expect(rig.calls(freeSlots: 1) == [.take(slots: 1)])
+    }
+
+    @Test func `a node without free slots wakes another for its wants`() {
+        var rig = BookRig()
+        rig.claim(1)
+        #expect(rig.calls() == [.want([BookRig.want(1)]), .take(slots: 0)])
+        _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
+        #expect(rig.calls(freeSlots: 1) == [.take(slots: 1)])
+    }
+
+    @Test func `withdrawals come first, then ends, refusals, wants and questions`() {
+        var rig = BookRig()
+        rig.running(1)
+        rig.claim(2)
+        rig.claim(3)
+        rig.book.drop(BookRig.flight(3))
+        rig.book.ended(one, [9], isAnswered: true)
+        let refusal = EngineRefusal(origin: BookRig.origin, askedMilliseconds: 100)
+        rig.book.refused(refusal)
+        _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
+        #expect(
+            rig.calls(freeSlots: 1) == [
+                .unwant([BookRig.key(3)]), .done([BookRig.end(1)]), .cool(refusal), .want([BookRig.want(2)]),
+                .take(slots: 1),
+            ])
+    }
+
+    @Test func `cool-downs pass through, and stale ends are counted`() {
+        var rig = BookRig()
+        let notice = CoolDownNotice(origin: BookRig.origin.key, remainingMilliseconds: 900, strikes: 1)
+        #expect(rig.receive(.cooled(notice)) == [.coolDown(notice)])
+        _ = rig.receive(.ended([CompletionAnswer(key: BookRig.key(1), token: FencingToken(1), isCurrent: false)]))
+        #expect(rig.book.staleEnds == 1)
+    }
+
+    // MARK: Without the engine
+
+    @Test func `after five seconds without the engine claims return to the queue, and limits are divided`() {
+        var rig = BookRig()
+        _ = rig.wait(milliseconds: 10_000)
+        rig.claim(1)
+        _ = rig.calls()
+        #expect(rig.book.localLimit(of: 6) == 6)
+        _ = rig.receive(.left(.timedOut))
+        #expect(rig.phase(1) == .waiting)
+        #expect(rig.wait(milliseconds: 4_999) == [])
+        // Further failures to join do not prolong it.
+        _ = rig.receive(.left(.unreachable("refused")))
+        #expect(rig.book.deadline == rig.now.advanced(byMilliseconds: 1))
+        #expect(rig.wait(milliseconds: 1) == [.mode(isCoordinated: false), .requeue(one)])
+        #expect(rig.phase(1) == nil)
+        #expect(rig.book.localLimit(of: 6) == 2)
+        #expect(rig.book.localLimit(of: 2) == 1)
+        #expect(rig.calls(freeSlots: 5) == [])
+        #expect(rig.book.deadline == nil)
+        #expect(rig.wait(milliseconds: 60_000) == [])
+    }
+
+    @Test func `memberships that end at once do not restart the patience`() {
+        var rig = BookRig()
+        _ = rig.wait(milliseconds: 10_000)
+        _ = rig.receive(.left(.closed))
+        for _ in 0..<4 {
+            #expect(rig.wait(milliseconds: 1_000) == [])
+            #expect(rig.joined() == [])
+            _ = rig.receive(.left(.closed))
+        }
+        #expect(rig.wait(milliseconds: 1_000) == [.mode(isCoordinated: false)])
+        // One that lasts does.
+        #expect(rig.joined() == [.mode(isCoordinated: true)])
+        #expect(rig.wait(milliseconds: 5_000) == [])
+        _ = rig.receive(.left(.closed))
+        #expect(rig.wait(milliseconds: 4_999) == [])
+        #expect(rig.wait(milliseconds: 1) == [.mode(isCoordinated: false)])
+    }
+
+    @Test func `on return attempts without the engine are asserted, and are held or overtaken`() {
+        var rig = BookRig(isMember: false)
+        _ = rig.wait(milliseconds: 5_000)
+        for number in 1...3 as ClosedRange<UInt64> {
+            rig.book.began(
+                BookRig.flight(number), BookRig.want(number), token: FencingToken(70 + number), now: rig.now)
+        }
+        #expect(rig.joined(members: 2) == [.mode(isCoordinated: true)])
+        #expect(rig.statements() == [.want((1...3).map { BookRig.want($0, token: 70 + $0) })])
+        _ = rig.receive(
+            .wanted([
+                WantAnswer(key: BookRig.key(1), state: .held), WantAnswer(key: BookRig.key(2), state: .stale),
+            ]))
+        #expect(rig.phase(1) == .running(FencingToken(71)))
+        #expect(rig.phase(2) == .overtaken)
+        #expect(rig.phase(3) == .uncoordinated(FencingToken(73)))
+        for number in 1...3 as ClosedRange<UInt64> { rig.book.ended(BookRig.flight(number), [9], isAnswered: true) }
+        #expect(
+            rig.statements() == [
+                .unwant([BookRig.key(2)]), .done([BookRig.end(1, token: 71), BookRig.end(3, token: 73)]),
+            ])
+    }
+
+    @Test func `a running attempt keeps its token over a loss`() {
+        var rig = BookRig()
+        rig.running(1)
+        _ = rig.receive(.left(.closed))
+        _ = rig.wait(milliseconds: 6_000)
+        _ = rig.joined()
+        #expect(rig.statements() == [.want([BookRig.want(1, age: 6_000, token: 50)])])
+        #expect(rig.answer(1, .held) == [])
+        #expect(rig.phase(1) == .running(FencingToken(50)))
+    }
+
+    @Test func `an end while the engine is away needs no call, since the lease returns the flight`() {
+        var rig = BookRig()
+        rig.running(1)
+        rig.running(2)
+        rig.book.cancelled(BookRig.flight(2), BookRig.attempt(2))
+        _ = rig.calls()
+        _ = rig.receive(.left(.closed))
+        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.attemptEnded(BookRig.attempt(2))
+        _ = rig.joined()
+        #expect(rig.calls(freeSlots: 1) == [.take(slots: 1)])
+    }
+
+    @Test func `events of an earlier membership have no effect`() {
+        var rig = BookRig(isMember: false)
+        rig.claim(1)
+        #expect(rig.grant(1) == [])
+        #expect(rig.receive(.result(BookRig.key(1), [])) == [])
+        #expect(rig.answer(1, .ended([])) == [])
+        #expect(rig.phase(1) == .waiting)
+    }
+
+    @Test func `a claim of an earlier membership is asserted in the next one`() {
+        var rig = BookRig()
+        rig.claim(1)
+        _ = rig.calls()
+        _ = rig.receive(.left(.closed))
+        #expect(rig.calls(freeSlots: 1) == [])
+        _ = rig.wait(milliseconds: 1_000)
+        _ = rig.joined()
+        #expect(rig.calls(freeSlots: 1) == [.want([BookRig.want(1, age: 1_000)]), .take(slots: 1)])
+    }
+}
