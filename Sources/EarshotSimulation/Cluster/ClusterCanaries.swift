@@ -31,7 +31,7 @@ public enum ClusterCanaries {
             options.canary = canary
             options.nodes = 4
             options.without = Set(ClusterFault.allCases).subtracting(faults(for: canary))
-            options.tracedSteps = 100
+            options.tracedSteps = 0
             do throws(ClusterFailure) {
                 _ = try ClusterSimulation.run(options)
             } catch {

@@ -18,6 +18,7 @@ public enum ClusterSimulation {
 
     /// Repeats a failed run with a trace of its end.
     private static func history(_ options: ClusterOptions, until step: Int) -> [String] {
+        guard options.tracedSteps > 0 else { return [] }
         var options = options
         options.tracesFrom = max(0, step - options.tracedSteps)
         var trial = ClusterTrial(options)
