@@ -277,8 +277,9 @@ extension BrokerCore {
     private mutating func carryOut(_ effect: ClusterEffect, now: Tick) {
         switch effect {
         case .start(let flight): granted(flight, now: now)
-        case .hosting(let flight):
-            if let flight = resolve(flight) { flights[flight].isHosted = true }
+        case .hosting(let local):
+            guard let flight = resolve(local) else { return }
+            flights[flight].isHosted = cluster?.value.book.claims[local]?.isHosted ?? false
         case .host(let key, let token, let record, let priority):
             host(key, token, record: record, priority, now: now)
         case .result(let flight, let result):

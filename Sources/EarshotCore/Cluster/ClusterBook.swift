@@ -221,7 +221,7 @@ struct ClusterBook {
             left(now: now)
             return []
         case .members(let count):
-            members = max(1, count)
+            if isMember { members = max(1, count) }
             return []
         case .warning: return []
         case .wanted(let answers): return isMember ? answers.flatMap { answered($0, now: now) } : []
@@ -262,6 +262,8 @@ struct ClusterBook {
     private var inOrder: [LocalFlight] { claims.keys.sorted { $0.id < $1.id } }
 
     private mutating func joined(_ count: Int, now: Tick) -> [ClusterEffect] {
+        // Under another ID, so that nothing of the earlier membership counts.
+        if isMember { left(now: now) }
         clearCalls()
         let awaySince = if case .away(let since) = membership { since } else { now }
         membership = .member(since: now, awaySince: awaySince)
@@ -327,13 +329,13 @@ struct ClusterBook {
 
     private mutating func granted(_ grant: EngineGrant, now: Tick) -> ClusterEffect? {
         if let flight = flights[grant.key], let claim = claims[flight] {
-            if grant.record != nil { claims[flight]?.isHosted = true }
+            if grant.record != nil, claim.want.lane == .shared { claims[flight]?.isHosted = true }
             lastProgress = now
             // An attempt that runs already serves the flight.
             enter(.running(grant.token), flight)
             schedule(flight, now: now)
             if claim.isOpen { return .start(flight) }
-            return grant.record == nil ? nil : .hosting(flight)
+            return claims[flight]?.isHosted == true ? .hosting(flight) : nil
         }
         guard let record = grant.record else {
             // Withdrawn while the answer was on its way.
