@@ -1,3 +1,4 @@
+import EarshotHTTP
 import EarshotWire
 import Testing
 
