@@ -79,6 +79,7 @@ struct BookRig {
     mutating func running(_ number: UInt64, _ lane: EngineWant.Lane = .shared) {
         claim(number, lane)
         _ = calls()
+        _ = answer(number, .queued)
         #expect(grant(number) == [.start(Self.flight(number))])
         _ = calls()
     }
