@@ -68,9 +68,10 @@ struct PrincipalIsolationTests {
             "ANSWER status {\"broker\":\"0000000000000001\",\(zero),\"phase\":\"serving\",\"admission\":\"open\","
                 + "\"ready\":true,\"clients\":1,\"clients-away\":0,\"handlers\":0}"
         ),
-        ("QUERY origins", reserved("origins, workers and settings", "QUERY")),
-        ("QUERY workers", reserved("origins, workers and settings", "QUERY")),
-        ("QUERY settings", reserved("origins, workers and settings", "QUERY")),
+        ("QUERY origins", reserved("origins, workers, settings and cluster", "QUERY")),
+        ("QUERY workers", reserved("origins, workers, settings and cluster", "QUERY")),
+        ("QUERY settings", reserved("origins, workers, settings and cluster", "QUERY")),
+        ("QUERY cluster", reserved("origins, workers, settings and cluster", "QUERY")),
         ("SET slots 1", reserved("settings", "SET")),
         ("SET admission closed", reserved("settings", "SET")),
         ("SET cache-size 0", reserved("settings", "SET")),
