@@ -26,9 +26,12 @@ extension BrokerProcess {
         }
     }
 
-    /// Sends the calls of a pass.
+    /// Sends the calls since the last answer. A call of many flights costs the engine a fraction of many calls, and a lone
+    /// request waits for no answer.
     func callEngine(now: Tick) {
         guard let engine else { return }
+        core.engineIsBusy(engine.isBusy)
+        guard !engine.isBusy else { return }
         for call in core.takeEngineCalls(now: now) { engine.submit(call) }
         engine.flush()
     }

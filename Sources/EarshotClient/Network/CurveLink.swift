@@ -19,8 +19,6 @@ final class CurveLink {
 
     /// Timeouts of the tcp connection and of the handshake. Three retransmissions of a lost packet take 7 s.
     private static let connectMilliseconds: Int32 = 5_000
-    /// A peer that vanished without a word is noticed after 20 s. A network that pauses for 5 s keeps its connections.
-    private static let heartbeat = SocketOptions.Heartbeat(intervalMilliseconds: 5_000, timeoutMilliseconds: 15_000)
     /// Maximum messages in each direction between this object and libzmq's thread. Later ones wait in the kernel, or
     /// with the owner.
     private static let queuedMessages: Int32 = 256
@@ -51,7 +49,7 @@ final class CurveLink {
         options.receiveHighWaterMark = Self.queuedMessages
         options.maximumFrameBytes = Self.frameBytes
         options.handshakeMilliseconds = Self.connectMilliseconds
-        options.heartbeat = Self.heartbeat
+        options.heartbeat = network.heartbeat
         // With this option libzmq would discard the unread frames of a broken connection, and abort the process (`!_more` in
         // fq.cpp) if that happens between two frames of a message. This object sends nothing before the handshake anyway.
         options.isImmediate = false

@@ -30,14 +30,14 @@ extension EngineCall {
             else { return nil }
             return .cooled(CoolDownNotice(origin: refusal.origin.key, remainingMilliseconds: rest, strikes: strikes))
         case .survey: return Self.survey(reply)
-        case .unwant, .leave: return nil
+        case .unwant, .retire, .leave: return nil
         }
     }
 
     /// Whether the core needs no answer.
     var isSilent: Bool {
         switch self {
-        case .unwant, .leave: true
+        case .unwant, .retire, .leave: true
         case .want, .take, .done, .cool, .survey: false
         }
     }

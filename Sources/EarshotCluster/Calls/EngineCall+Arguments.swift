@@ -11,7 +11,7 @@ extension EngineCall {
         case .done: .done
         case .cool: .cool
         case .survey: .survey
-        case .leave: .reap
+        case .retire, .leave: .reap
         }
     }
 
@@ -40,6 +40,9 @@ extension EngineCall {
             command.append(String(EngineLimits.firstCoolDownMilliseconds))
             command.append(String(EngineLimits.longestCoolDownMilliseconds))
         case .survey: command.append(node.description)
+        case .retire(let former):
+            command.append(former.description)
+            command.append(String(EngineLimits.batch))
         case .leave:
             command.append(node.description)
             command.append(String(EngineLimits.batch))
@@ -92,7 +95,7 @@ extension EngineCall {
             Self.split(completions) { completion in
                 if case .result(let result) = completion.outcome { result.count } else { 0 }
             }.map { .done($0) }
-        case .take, .cool, .survey, .leave: [self]
+        case .take, .cool, .survey, .retire, .leave: [self]
         }
     }
 

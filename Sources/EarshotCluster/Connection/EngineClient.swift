@@ -44,6 +44,9 @@ public final class EngineClient {
     /// Sends the calls of this pass.
     public func flush() { work() }
 
+    /// Whether calls wait for their replies. An owner that leaves its next calls until then sends few large ones under load.
+    public var isBusy: Bool { session.callCount > 0 }
+
     /// Whether neither replies nor events wait for the next pass.
     public var isQuiet: Bool { events.isEmpty && streams.allSatisfy(\.isQuiet) }
 

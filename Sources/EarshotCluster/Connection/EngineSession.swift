@@ -467,6 +467,6 @@ struct EngineSession {
     }
 
     /// Calls without a reply.
-    private var callCount = 0
+    private(set) var callCount = 0
     private var isSubscribed = false
 }

@@ -109,9 +109,10 @@ for i = first, #ARGV, 2 do
   local reply
   if not f and token == '0' and results[name] then
     local time, from = string.match(results[name], '^(%d+)\n()')
-    -- A time in the future is of a clock that went back.
+    -- A time in the future is of a clock that went back. All times are cut to milliseconds, so an equal one may be of a result that is
+    -- older than the want.
     time = tonumber(time)
-    if time <= now and time >= now - age then reply = 'd' .. string.sub(results[name], from) end
+    if time <= now and time > now - age then reply = 'd' .. string.sub(results[name], from) end
   end
   if reply then
     -- The flight ended after the want had begun.

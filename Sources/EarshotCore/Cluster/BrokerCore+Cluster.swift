@@ -44,10 +44,17 @@ extension BrokerCore {
         return cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, now: now) ?? []
     }
 
+    /// Notes whether the shell awaits answers of the engine. It asks for calls after the last one.
+    public mutating func engineIsBusy(_ isBusy: Bool) {
+        if cluster != nil, cluster?.value.isEngineBusy != isBusy { cluster?.value.isEngineBusy = isBusy }
+    }
+
     /// Next time at which the cluster needs a call of `timePassed`; nil for none.
     var clusterDeadline: Tick? {
         guard let cluster else { return nil }
-        return [cluster.value.book.deadline, cluster.value.held.deadline].compactMap(\.self).min()
+        let state = cluster.value
+        let calls = state.isEngineBusy && state.book.isMember ? nil : state.book.deadline
+        return [calls, state.held.deadline].compactMap(\.self).min()
     }
 
     mutating func clusterTimePassed(now: Tick) {

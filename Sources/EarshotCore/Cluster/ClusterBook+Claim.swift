@@ -1,16 +1,30 @@
 internal import EarshotWire
 
-/// The record of one claim. `ClusterBook` alone changes it, and documents its phases.
+/// Bounds of the book and its records. `ClusterBook` alone changes them, and documents the phases of a claim.
 extension ClusterBook {
     /// Bounds and times of the book.
     struct Limits: Equatable {
-        /// Open claims for each slot of this node. The local queue keeps the others, and their order.
+        /// Open claims for each slot of this node and each member, which may be as large. The local queue keeps the others,
+        /// and their order.
         var claimsPerSlot = 4
         /// Open claims for each slot while this node has free slots, so that claims of full origins do not hold back
         /// others.
         var mostClaimsPerSlot = 64
         var assertionMilliseconds = EngineLimits.assertionMilliseconds
         var patienceMilliseconds = EngineLimits.patienceMilliseconds
+    }
+
+    /// Duration after which a membership counts as lasting: several heartbeats, in which a broken engine shows.
+    static let lastingMilliseconds = 5_000
+    /// Interval of reports about members and backlog.
+    static let surveyMilliseconds = 2_000
+    /// Time without progress after which a closing node runs its flights itself: other nodes are busy, or closing too.
+    static let closingMilliseconds = 5_000
+
+    /// Cancelled attempt that the engine counts.
+    struct Ending {
+        let key: ClusterKey
+        let token: FencingToken
     }
 
     /// Phase of a claim.

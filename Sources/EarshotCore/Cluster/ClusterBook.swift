@@ -30,20 +30,6 @@ struct ClusterBook {
         case member(since: Tick, awaySince: Tick)
     }
 
-    /// Cancelled attempt that the engine counts.
-    private struct Ending {
-        let key: ClusterKey
-        let token: FencingToken
-    }
-
-    /// Duration after which a membership counts as lasting: several heartbeats, in which a broken engine shows.
-    private static let lastingMilliseconds = 5_000
-
-    /// Interval of reports about members and backlog.
-    private static let surveyMilliseconds = 2_000
-    /// Time without progress after which a closing node runs its flights itself: other nodes are busy, or closing too.
-    private static let closingMilliseconds = 5_000
-
     let limits: Limits
     /// Slots of this node.
     var slots = 0
@@ -70,6 +56,9 @@ struct ClusterBook {
     private var completions: [EngineCompletion] = []
     private var taking = TakeState()
     private var nextSurvey: Tick?
+    /// ID of the present or latest membership, and that of an earlier one whose lease may last.
+    private var node: NodeID?
+    private var former: NodeID?
     /// Time of the latest claim that was granted or got a result.
     private var lastProgress: Tick
 
@@ -87,7 +76,7 @@ struct ClusterBook {
     ///
     /// - Parameter freeSlots: slots of this node without an attempt.
     func hasRoom(freeSlots: Int) -> Bool {
-        openClaims < slots * (freeSlots > 0 ? limits.mostClaimsPerSlot : limits.claimsPerSlot)
+        openClaims < slots * members * (freeSlots > 0 ? limits.mostClaimsPerSlot : limits.claimsPerSlot)
     }
 
     /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
@@ -216,7 +205,7 @@ struct ClusterBook {
 
     mutating func received(_ event: EngineEvent, now: Tick) -> [ClusterEffect] {
         switch event {
-        case .joined(_, let count): return joined(count, now: now)
+        case .joined(let id, let count): return joined(id, count, now: now)
         case .left:
             left(now: now)
             return []
@@ -261,9 +250,11 @@ struct ClusterBook {
     /// Claims in the order of their flights, so that each run is the same.
     private var inOrder: [LocalFlight] { claims.keys.sorted { $0.id < $1.id } }
 
-    private mutating func joined(_ count: Int, now: Tick) -> [ClusterEffect] {
+    private mutating func joined(_ id: NodeID, _ count: Int, now: Tick) -> [ClusterEffect] {
         // Under another ID, so that nothing of the earlier membership counts.
         if isMember { left(now: now) }
+        former = node == id ? nil : node
+        node = id
         clearCalls()
         let awaySince = if case .away(let since) = membership { since } else { now }
         membership = .member(since: now, awaySince: awaySince)
@@ -381,6 +372,10 @@ struct ClusterBook {
         let mayLeaveWork = !fresh.isEmpty || !completions.isEmpty
         let wants = dueWants(now: now)
         if !wants.isEmpty { calls.append(.want(wants)) }
+        if let former {
+            calls.append(.retire(former))
+            self.former = nil
+        }
         if let slots = taking.next(freeSlots: freeSlots, wakesOthers: mayLeaveWork, now: now) {
             calls.append(.take(slots: slots, isOwnOnly: isClosing && othersTake(now: now)))
         }
@@ -450,7 +445,8 @@ struct ClusterBook {
         precondition(Self.isLegal(from: nil, to: phase), "a claim begins as \(phase)")
         lastClaim += 1
         let claim = Claim(
-            serial: lastClaim, want: want, phase: phase, since: since, isRecorded: isRecorded, isHosted: isHosted, nextAssertion: now)
+            serial: lastClaim, want: want, phase: phase, since: since, isRecorded: isRecorded, isHosted: isHosted,
+            nextAssertion: now)
         claims[flight] = claim
         flights[want.key] = flight
         if claim.isOpen { openClaims += 1 }

@@ -29,6 +29,8 @@ struct ClusterState {
     var node: NodeID?
     /// Reason for the end of the latest membership; nil while there is one.
     var fault: EngineFault?
+    /// Whether the shell awaits answers of the engine, and makes no call before.
+    var isEngineBusy = false
     /// Shortcomings that the engine has now.
     var warnings: [EngineWarning] = []
 

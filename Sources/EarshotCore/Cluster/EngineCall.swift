@@ -16,6 +16,9 @@ public enum EngineCall: Equatable, Sendable {
     case cool(EngineRefusal)
     /// Asks for the members and the backlog.
     case survey
+    /// Ends an earlier membership of this node, whose wants and attempts it has asserted under its present ID. The engine
+    /// returns the others at once, before that lease expires.
+    case retire(NodeID)
     /// Ends the membership: the engine returns all attempts and drops all wants of this node.
     case leave
 }

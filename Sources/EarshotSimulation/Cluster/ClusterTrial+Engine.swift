@@ -86,7 +86,7 @@ extension ClusterTrial {
         case .want(let wants): slices(wants).map { .want($0) }
         case .unwant(let keys): slices(keys).map { .unwant($0) }
         case .done(let ends): slices(ends).map { .done($0) }
-        case .take, .cool, .survey, .leave: [call]
+        case .take, .cool, .survey, .retire, .leave: [call]
         }
     }
 
@@ -184,6 +184,7 @@ extension ClusterTrial {
                 }.joined(separator: ", ")
         case .cool(let refusal): "cools \(short(refusal.origin.key))"
         case .survey: "asks for members"
+        case .retire(let former): "retires \(former)"
         case .leave: "leaves"
         }
     }

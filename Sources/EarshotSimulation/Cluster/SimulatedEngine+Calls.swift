@@ -19,6 +19,7 @@ extension SimulatedEngine {
         case .done(let completions): done(completions, node)
         case .cool(let refusal): isMember(node) ? cool(refusal, node) : .lost
         case .survey: isMember(node) ? .event(.surveyed(survey)) : .lost
+        case .retire(let former): leave(former)
         case .leave: leave(node)
         }
     }
@@ -92,7 +93,7 @@ extension SimulatedEngine {
             }
         guard var flight = flights[want.key] else {
             if let (time, result) = results[want.key], time + EngineLimits.resultMilliseconds > now, want.token == nil,
-                time <= now, time >= now - want.boundedAgeMilliseconds
+                time <= now, time > now - want.boundedAgeMilliseconds
             {
                 return .ended(result)
             }

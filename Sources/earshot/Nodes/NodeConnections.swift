@@ -15,7 +15,7 @@ final class NodeConnections: NodeNetwork {
     init(_ cluster: ClusterFile, loop: EventLoop) throws(ClientError) {
         key = try BusKey(name: cluster.name, publicKey: cluster.publicKey, secretKey: cluster.secretKey)
         publicKey = cluster.publicKey
-        network = try Network()
+        network = try Network(.short)
         self.loop = loop
     }
 

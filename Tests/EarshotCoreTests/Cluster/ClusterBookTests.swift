@@ -30,9 +30,9 @@ import Testing
         #expect(rig.book.openClaims == 0)
     }
 
-    @Test func `the window is larger while slots are free, and a start makes room`() {
+    @Test func `the window counts the slots of all members, is larger while slots are free, and a start makes room`() {
         var rig = BookRig(slots: 2)
-        for number in 1...8 as ClosedRange<UInt64> {
+        for number in 1...24 as ClosedRange<UInt64> {
             #expect(rig.book.hasRoom(freeSlots: 0))
             rig.claim(number)
         }
@@ -41,7 +41,7 @@ import Testing
         _ = rig.calls(freeSlots: 2)
         _ = rig.grant(3)
         #expect(rig.book.hasRoom(freeSlots: 0))
-        for number in 9...129 as ClosedRange<UInt64> { rig.claim(number) }
+        for number in 25...385 as ClosedRange<UInt64> { rig.claim(number) }
         #expect(!rig.book.hasRoom(freeSlots: 1))
     }
 

@@ -140,6 +140,19 @@ import Testing
         #expect(rig.phase(1) == .running(FencingToken(50)))
     }
 
+    @Test func `a node that joins again retires its earlier ID once, after its assertions`() {
+        var rig = BookRig()
+        rig.claim(1)
+        _ = rig.calls()
+        _ = rig.grant(1)
+        _ = rig.receive(.left(.closed))
+        _ = rig.receive(.joined(NodeID(8), members: 4))
+        let calls = rig.statements()
+        #expect(calls.last == .retire(NodeID(7)))
+        #expect(calls.count == 2)
+        #expect(!rig.statements().contains(.retire(NodeID(7))))
+    }
+
     @Test func `an end while the engine is away needs no call, since the lease returns the flight`() {
         var rig = BookRig()
         rig.running(1)

@@ -240,8 +240,8 @@ class Connection(asyncio.Protocol):
 class Origin:
     """Running origin: `with Origin() as origin:`. `ports` creates several origins, which share one journal."""
 
-    def __init__(self, ports=1, certificate=None, clients=None, first_port=0):
-        """`certificate`: paths of a PEM certificate and its key, to use TLS; `clients`: path of the accepted client
+    def __init__(self, ports=1, certificate=None, clients=None, first_port=0, host="127.0.0.1"):
+        """`host`: numeric address to listen at. `certificate`: paths of a PEM certificate and its key, to use TLS; `clients`: path of the accepted client
         certificates."""
         self.journal = Journal()
         self.urls = []
@@ -253,6 +253,7 @@ class Origin:
         self.failing = set()
         self._ports = ports
         self._first_port = first_port
+        self._host = host
         self._context = None
         if certificate:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -290,7 +291,7 @@ class Origin:
 
     @property
     def url(self):
-        """Returns `http://127.0.0.1:PORT`, without a path."""
+        """Returns `http://HOST:PORT`, without a path."""
         return self.urls[0]
 
     def __getattr__(self, name):
@@ -321,10 +322,10 @@ class Origin:
         for index in range(self._ports):
             port = self._first_port + index if self._first_port else 0
             server = await self._loop.create_server(
-                lambda: Connection(self), "127.0.0.1", port, backlog=4096, ssl=self._context)
+                lambda: Connection(self), self._host, port, backlog=4096, ssl=self._context)
             servers.append(server)
             scheme = "https" if self._context else "http"
-            self.urls.append(f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            self.urls.append(f"{scheme}://{self._host}:{server.sockets[0].getsockname()[1]}")
         self._ready.set()
         await self._stopping.wait()
         for server in servers:

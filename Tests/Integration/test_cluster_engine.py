@@ -1,0 +1,96 @@
+"""A cluster whose engine dies, hangs or loses its data."""
+
+import collections
+import time
+import unittest
+
+from support.engine import Engine
+from support.figures import tell
+from support.nodes import IS_LONG, Cluster, ClusterTestCase
+from support.origin import Origin, body
+from support.processes import eventually
+
+URLS = 1_000 if IS_LONG else 300
+
+
+class EngineDeathTests(ClusterTestCase):
+    """The only server of the engine stops, and comes back with or without its data."""
+
+    LIMIT = 6
+
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.engine = self.enterContext(Engine())
+
+    def assertAlone(self, stop, resume):
+        """Nodes without the engine fetch by themselves, each with its part of the limit, and rejoin."""
+        with Cluster(self.engine, origin_limit=self.LIMIT) as cluster:
+            # As many as its part of the limit.
+            running = [f"{self.origin.url}/gate/before?bytes=1000&n={number}" for number in range(2)]
+            before = self.ask(cluster[0], running, "before")
+            self.origin.await_running(2)
+            stop()
+            for node in cluster:
+                node.await_mode("waiting")
+            clients = []
+            for index, node in enumerate(cluster):
+                urls = [f"{self.origin.url}/first/{10_000}/x?bytes=1000&n={index}-{number}" for number in range(URLS // 10)]
+                clients.append(self.ask(node, urls))
+            self.assertEqual(self.origin.total, 2, "nothing starts while the nodes wait for the engine")
+            began = time.monotonic()
+            for node in cluster:
+                node.await_mode("alone")
+            tell(f"alone {time.monotonic() - began:.1f} s after the node noticed")
+            self.origin.open_gate("before")
+            self.assertAll(before, 2, body(1_000))
+            for client in clients:
+                self.assertAll(client, URLS // 10, body(1_000))
+            held = [self.ask(node, [f"{self.origin.url}/gate/after?bytes=1000&node={index}&n={number}" for number in range(5)], "held")
+                    for index, node in enumerate(cluster)]
+            self.origin.await_running(self.LIMIT)
+            each = collections.Counter(request.query["node"] for request in self.origin.log("/gate/after"))
+            self.assertEqual(sorted(each.values()), [self.LIMIT // 3] * 3)
+            self.assertEqual(self.origin.most_at_once, self.LIMIT)
+            resume()
+            for node in cluster:
+                node.await_mode("member", 40)
+            self.origin.open_gate("after")
+            for client in held:
+                self.assertAll(client, 5, body(1_000))
+            # Nodes that join one after the other may exceed the limit by the transfers that the later ones have.
+            self.assertLessEqual(self.origin.most_at_once, 2 * self.LIMIT)
+            for node in cluster:
+                node.await_members(3)
+            self.assertEqual(self.origin.total, 2 + 3 * (URLS // 10) + 15, "nothing was fetched twice")
+            eventually(lambda: self.engine.flights() == 0, "the engine has no flight left")
+            last = [self.ask(node, [f"{self.origin.url}/gate/last?bytes=1000&n={number}" for number in range(20)], "last")
+                    for node in cluster]
+            for node in cluster:
+                node.await_pending(20)
+            self.origin.await_running(self.LIMIT)
+            self.origin.open_gate("last")
+            for client in last:
+                self.assertAll(client, 20, body(1_000))
+            self.assertEqual(len(self.origin.log("/gate/last")), 20)
+
+    def test_nodes_fetch_alone_while_the_engine_is_dead_and_rejoin(self):
+        self.assertAlone(self.engine.server.kill, self.engine.server.restart)
+
+    def test_nodes_fetch_alone_while_the_engine_hangs_and_rejoin(self):
+        self.assertAlone(self.engine.server.stop, self.engine.server.resume)
+
+    def test_an_engine_that_loses_its_data_costs_duplicates_at_most(self):
+        urls = [f"{self.origin.url}/slow/0.02?bytes=70000&n={number}" for number in range(URLS)]
+        with Cluster(self.engine, origin_limit=self.LIMIT) as cluster:
+            clients = [self.ask(node, urls) for node in cluster]
+            for part in (1, 2):
+                self.origin.await_total(part * URLS // 3, timeout=60)
+                self.engine.ask("FLUSHALL")
+            for client in clients:
+                self.assertAll(client, URLS, body(70_000))
+            tell(f"{self.origin.total} fetches of {URLS} URLs, at most {self.origin.most_at_once} at once, {cluster.counts()}")
+            self.assertEqual(len({request.target for request in self.origin.log()}), URLS)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,162 @@
+"""Wrong secrets, keys and engines: they are refused with a clear reason, and each request still ends."""
+
+import types
+import unittest
+
+import zmq
+
+from support.nodes import Cluster, SharedFile
+from support.engine import Engine
+from support.false_engine import FalseEngine
+from support.harness import TestCase
+from support.network import RemoteClient
+from support.origin import Origin, body
+from support.processes import eventually
+
+#: Replies of a program that is not Redis, of one that breaks off, and of one that promises too much.
+NONSENSE = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\xff\xfe\x01" * 64, b"+OK\r\n", b":1\r\n:2\r\n:3\r\n", b"*4\r\n$1\r\na\r\n",
+            b"$99999999999\r\n", b"*1000000000\r\n", b"*-7\r\n", b"-\r\n", b"*1\r\n" * 64]
+
+
+class EngineSecurityTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+
+    def assertFetchesAlone(self, nodes):
+        """Nodes that are no members fetch by themselves in the end."""
+        clients = [node.client() for node in nodes]
+        for number, client in enumerate(clients):
+            client.fetch("h", 1, f"{self.origin.url}/bytes/1000?n={number}")
+        for client in clients:
+            self.assertResult(client.terminal(30), body(1_000))
+
+    def assertSays(self, node, part, needs_operator):
+        """Log and status name the reason why a node is no member."""
+        node.program.await_line(part)
+        # A failed attempt to connect may follow.
+        eventually(lambda: part in node.cluster().get("reason", ""), lambda: f"{part}: {node.cluster()}")
+        self.assertEqual(node.cluster()["needs-operator"], needs_operator)
+        shown = node.run("cluster").stdout.decode()
+        self.assertIn(part, shown)
+
+    def test_a_node_with_another_secret_or_password_is_refused_with_the_reason(self):
+        with Engine(password="right") as engine, Cluster(engine, nodes=1) as cluster:
+            secret = cluster.add(changes={"secret": "f" * 64})
+            password = cluster.add(changes={"password": "wrong"})
+            self.assertSays(secret, "other nodes of the cluster have another secret", True)
+            self.assertSays(password, "the engine refused user or password", True)
+            # The wrong secret reads nothing: it has the same name and the same engine.
+            cluster[0].await_members(1)
+            self.assertFetchesAlone(cluster)
+
+    def test_an_engine_without_the_needed_rules_is_told(self):
+        with Engine() as engine:
+            engine.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
+            with Cluster(engine, nodes=1, is_joined=False) as cluster:
+                self.assertSays(cluster[0], "lacks a permission", True)
+                self.assertFetchesAlone(cluster)
+
+    def test_an_engine_that_answers_nonsense_or_hangs_costs_no_request(self):
+        false = [self.enterContext(FalseEngine(reply)) for reply in [None, *NONSENSE]]
+        nodes = []
+        for engine in false:
+            nodes += self.enterContext(Cluster(engine, nodes=1, is_joined=False, workers=1)).nodes
+        self.assertFetchesAlone(nodes)
+        for node in nodes:
+            self.assertNotEqual(node.cluster()["mode"], "member")
+            self.assertTrue(node.cluster()["reason"], node.cluster())
+            self.assertEqual(node.program.crash_lines, [])
+
+    def test_an_engine_that_turns_into_nonsense_costs_no_request(self):
+        with Engine() as engine, Cluster(engine, nodes=2) as cluster:
+            clients = [node.client() for node in cluster]
+            for client in clients:
+                for number in range(50):
+                    client.fetch("h", number, f"{self.origin.url}/gate/go?bytes=70000&n={number}")
+            self.origin.await_running(6)
+            engine.server.kill()
+            with FalseEngine(b"*3\r\n$1\r\nd\r\n:1\r\n$-1\r\n", engine.server.port):
+                self.origin.open_gate("go")
+                for client in clients:
+                    for message in client.terminals(50, 60):
+                        self.assertResult(message, body(70_000))
+                    self.assertEqual(client.rest(), [])
+                    self.balance(client)
+            engine.server.restart()
+            for node in cluster:
+                node.await_mode("member", 40)
+
+
+class NodeSecurityTests(TestCase):
+    """Access to the node gateway."""
+
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.engine = self.enterContext(Engine())
+
+    def test_a_node_with_another_key_pair_gives_and_gets_no_body_but_all_requests_end(self):
+        with Cluster(self.engine, nodes=1) as cluster:
+            other = SharedFile(self.engine.options)
+            self.addCleanup(other.remove)
+            keys = {f"{kind}_key": other.value(f"{kind}-key") for kind in ("public", "secret")}
+            stranger = cluster.add(changes=keys)
+            stranger.await_members(2)
+            clients = [node.client() for node in cluster]
+            for client in clients:
+                client.fetch("h", 1, f"{self.origin.url}/gate/go?bytes=70000")
+            for node in cluster:
+                node.await_pending(1)
+            self.origin.await_running(1)
+            self.origin.open_gate("go")
+            for client in clients:
+                self.assertResult(client.terminal(60), body(70_000))
+            counts = cluster.counts()
+            self.assertEqual((counts["given"], counts["pulled"]), (0, 0))
+            self.assertGreater(counts["missed"], 0)
+
+    def peer(self, place, key, server_key):
+        """Returns a client of a node gateway that has not greeted."""
+        bus = types.SimpleNamespace(endpoint=f"tcp://{place}", server_key=server_key, runtime=None)
+        peer = RemoteClient(bus, key, hello=False, bodies="pull")
+        self.addCleanup(peer.close)
+        return peer
+
+    def test_a_peer_without_the_key_of_the_cluster_gets_nothing(self):
+        with Cluster(self.engine, nodes=1) as cluster:
+            place = cluster[0].place
+            right = cluster.file.value("public-key").encode()
+            stranger = self.peer(place, zmq.curve_keypair(), right)
+            stranger.await_event(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+            stranger.say("HELLO EAR/1", client="x", window=1)
+            self.assertIsNone(stranger.receive(0.5))
+            blind = self.peer(place, zmq.curve_keypair(), zmq.curve_keypair()[0])
+            blind.say("HELLO EAR/1", client="x", window=1)
+            self.assertIsNone(blind.receive(0.5))
+            plain = zmq.Context.instance().socket(zmq.DEALER)
+            plain.linger = 0
+            self.addCleanup(plain.close)
+            plain.connect(f"tcp://{place}")
+            plain.send(b"HELLO EAR/1\nclient: x\nwindow: 1\n")
+            self.assertFalse(plain.poll(500))
+
+    def test_a_peer_with_the_key_of_the_cluster_reads_bodies_and_requests_nothing_else(self):
+        with Cluster(self.engine, nodes=1) as cluster:
+            keys = tuple(cluster.file.value(f"{kind}-key").encode() for kind in ("public", "secret"))
+            peer = self.peer(cluster[0].place, keys, keys[0])
+            peer.hello()
+            place = f"earshot-node://{cluster[0].place}/{'0' * 32}/{'1' * 16}"
+            urls = [f"{self.origin.url}/bytes/10", "ftp://127.0.0.1/", "file:///etc/passwd", place, place[:-5], "earshot-node://x/y/z"]
+            for number, url in enumerate(urls):
+                peer.fetch("h", number, url)
+            answers = peer.terminals(len(urls))
+            self.assertEqual([answer.verb for answer in answers], ["FAILED"] * len(urls), answers)
+            self.assertEqual(self.origin.total, 0)
+            for line in ("QUERY ledger", "QUERY handlers", "SET origin-limit 1", "REMOVE h2"):
+                peer.say(line)
+            peer.fetch("h", 99, place)
+            while (message := peer.receive()) and not message.is_terminal:
+                self.assertNotIn(message.verb, ("CHANGED",), message)
+
+
+if __name__ == "__main__":
+    unittest.main()
