@@ -42,6 +42,9 @@ extension EngineCall {
         }
     }
 
+    /// Maximum length of a member's description: a host name and an address.
+    private static let descriptionLength = 320
+
     private static func survey(_ reply: Reply) -> EngineEvent? {
         guard let values = reply.elements, values.count % 4 == 3, let flights = values[0].number,
             let origins = values[1].number, let paused = values[2].number
@@ -49,10 +52,12 @@ extension EngineCall {
         var members: [EngineSurvey.Member] = []
         for index in stride(from: 3, to: values.count, by: 4) {
             guard let node = values[index].text.flatMap({ NodeID($0) }), let lease = values[index + 1].number,
-                let flights = values[index + 2].number, let description = values[index + 3].text
+                let flights = values[index + 2].number,
+                let description = values[index + 3].text?.prefix(Self.descriptionLength)
             else { return nil }
             members.append(
-                EngineSurvey.Member(node: node, leaseMilliseconds: lease, flights: flights, description: description))
+                EngineSurvey.Member(
+                    node: node, leaseMilliseconds: lease, flights: flights, description: String(description)))
         }
         return .surveyed(
             EngineSurvey(flights: flights, origins: origins, pausedOrigins: paused, members: members))

@@ -383,7 +383,8 @@ extension BrokerCore {
                 of: url, in: WorkerPool.web, hash: UInt32(truncatingIfNeeded: url.originHash)),
             let scope = governor.origins[origin].sharedScope
         else { return }
-        cool(scope, asked: RetryAfter(seconds: Int64((notice.remainingMilliseconds + 999) / 1_000)), now: now)
+        let rest = min(notice.remainingMilliseconds, EngineLimits.intervalMilliseconds.upperBound)
+        cool(scope, asked: RetryAfter(seconds: Int64((rest + 999) / 1_000)), now: now)
         // Claims that cannot start would fill the window.
         for flight in cluster?.value.charges.keys.sorted() ?? [] where flights[flight].scope == scope {
             let local = local(flight)

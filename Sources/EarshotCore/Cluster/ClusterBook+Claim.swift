@@ -10,6 +10,8 @@ extension ClusterBook {
         /// Open claims for each slot while this node has free slots, so that claims of full origins do not hold back
         /// others.
         var mostClaimsPerSlot = 64
+        /// Open claims of this node. After a rejoin all are asserted, in calls of `mostWants`.
+        var mostClaims = 16_384
         var assertionMilliseconds = EngineLimits.assertionMilliseconds
         var patienceMilliseconds = EngineLimits.patienceMilliseconds
     }
@@ -21,10 +23,27 @@ extension ClusterBook {
     /// Time without progress after which a closing node runs its flights itself: other nodes are busy, or closing too.
     static let closingMilliseconds = 5_000
 
+    /// Wants and refusals of origins in the calls of one pass. With the longest records they are 320 calls, and a session
+    /// permits 1,024.
+    static let mostWants = 4_096
+    static let mostRefusals = 64
+    /// More members than any cluster has, so that a product with it cannot overflow.
+    private static let mostMembers = 4_096
+
+    static func bounded(members count: Int) -> Int { min(max(1, count), mostMembers) }
+
     /// Cancelled attempt that the engine counts.
     struct Ending {
         let key: ClusterKey
         let token: FencingToken
+    }
+
+    /// What becomes of the attempt of a flight without local requests.
+    enum Withdrawal: Equatable {
+        /// It ends. If it runs, `cancelled` follows.
+        case end
+        /// It goes on for other nodes, unless the engine reports that none wants it.
+        case host
     }
 
     /// Phase of a claim.

@@ -76,7 +76,9 @@ struct ClusterBook {
     ///
     /// - Parameter freeSlots: slots of this node without an attempt.
     func hasRoom(freeSlots: Int) -> Bool {
-        openClaims < slots * members * (freeSlots > 0 ? limits.mostClaimsPerSlot : limits.claimsPerSlot)
+        openClaims
+            < min(
+                limits.mostClaims, slots * members * (freeSlots > 0 ? limits.mostClaimsPerSlot : limits.claimsPerSlot))
     }
 
     /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
@@ -125,14 +127,6 @@ struct ClusterBook {
         guard let claim = claims[flight], claim.want.priority < priority else { return }
         claims[flight]?.want.priority = priority
         if claim.phase == .wanted, isMember { fresh.append(flight) }
-    }
-
-    /// What becomes of the attempt of a flight without local requests.
-    enum Withdrawal: Equatable {
-        /// It ends. If it runs, `cancelled` follows.
-        case end
-        /// It goes on for other nodes, unless the engine reports that none wants it.
-        case host
     }
 
     /// Withdraws this node's want of a flight that has no request left.
@@ -198,7 +192,13 @@ struct ClusterBook {
 
     /// Reports that an origin refused a request without credentials.
     mutating func refused(_ refusal: EngineRefusal) {
-        if isMember { refusals.append(refusal) }
+        guard isMember else { return }
+        // One call for each origin: many attempts may be refused while the engine is busy.
+        if let index = refusals.firstIndex(where: { $0.origin.key == refusal.origin.key }) {
+            refusals[index].askedMilliseconds = max(refusals[index].askedMilliseconds, refusal.askedMilliseconds)
+        } else if refusals.count < Self.mostRefusals {
+            refusals.append(refusal)
+        }
     }
 
     // MARK: Events
@@ -210,7 +210,7 @@ struct ClusterBook {
             left(now: now)
             return []
         case .members(let count):
-            if isMember { members = max(1, count) }
+            if isMember { members = Self.bounded(members: count) }
             return []
         case .warning: return []
         case .wanted(let answers): return isMember ? answers.flatMap { answered($0, now: now) } : []
@@ -258,7 +258,7 @@ struct ClusterBook {
         clearCalls()
         let awaySince = if case .away(let since) = membership { since } else { now }
         membership = .member(since: now, awaySince: awaySince)
-        members = max(1, count)
+        members = Self.bounded(members: count)
         let wasUncoordinated = isUncoordinated
         isUncoordinated = false
         taking.isDue = true
@@ -402,7 +402,12 @@ struct ClusterBook {
             if claims[first.flight]?.nextAssertion == first.due { due.append(first.flight) }
         }
         var wants: [EngineWant] = []
-        for flight in due {
+        for (index, flight) in due.enumerated() {
+            guard wants.count < Self.mostWants else {
+                // The next calls follow the answers to these.
+                fresh = Array(due[index...])
+                break
+            }
             guard let claim = claims[flight], claim.phase == .wanted || claim.token != nil else { continue }
             schedule(flight, now: now)
             var want = claim.want
@@ -431,9 +436,7 @@ struct ClusterBook {
         taking.isDue = true
     }
 
-    private mutating func withdrawWant(_ key: ClusterKey) {
-        if isMember { unwants.append(key) }
-    }
+    private mutating func withdrawWant(_ key: ClusterKey) { if isMember { unwants.append(key) } }
 
     // MARK: Transitions
 

@@ -42,6 +42,7 @@ struct SharedResult: Equatable {
 
     /// Parses a result. Nil for any other bytes.
     init?(_ bytes: [UInt8]) {
+        guard bytes.count <= EngineLimits.resultBytes else { return nil }
         let end = bytes.firstIndex(of: UInt8(ascii: "\n")) ?? bytes.endIndex
         guard let line = String(validating: bytes[..<end], as: UTF8.self) else { return nil }
         let words = line.split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false).map { String($0) }
@@ -64,7 +65,7 @@ struct SharedResult: Equatable {
             guard let code = FailureCode(rawValue: words[2]), Self.isShared(code) else { return nil }
             let allowed = Int(words[3])
             guard words[3] == "-" || allowed.map({ $0 >= 0 }) == true else { return nil }
-            let detail = words.dropFirst(4).joined(separator: " ")
+            let detail = BrokerCore.words(words.dropFirst(4).joined(separator: " "))
             guard detail.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f }) else { return nil }
             content = .failure(code, allowedBytes: allowed, detail: detail.isEmpty ? nil : detail)
         default: return nil

@@ -10,7 +10,9 @@ extension OriginGovernor {
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         for number in origins.indices {
             let origin = origins[number]
-            check(isCoordinated && origin.pool == WorkerPool.web || origin.running <= origin.ceiling, "9: origin \(origin.origin) is over its limit")
+            check(
+                isCoordinated && origin.pool == WorkerPool.web || origin.running <= origin.ceiling,
+                "9: origin \(origin.origin) is over its limit")
             check(
                 0 <= origin.lower && origin.lower <= origin.running,
                 "7: origin \(origin.origin) counts \(origin.lower) of \(origin.running) transfers as lower")

@@ -220,10 +220,6 @@ extension BrokerCore {
             if let identity = lease.orphan { orphanEnded(identity, response) }
             return
         }
-        guard !isPulling(flight) else {
-            pulled(flight, response, now: now)
-            return
-        }
         response.url = flights[flight].url.description
         if flights[flight].method == .head { dropBody(of: &response) }
         if isTooOld(response, of: lease, for: flight) {
@@ -245,7 +241,7 @@ extension BrokerCore {
             fail(flight, .spoolFull, now: now)
             return
         }
-        conclude(flight, response, now: now)
+        if isPulling(flight) { pulled(flight, response, now: now) } else { conclude(flight, response, now: now) }
     }
 
     /// Drops the body of a response to HEAD, which a user's own worker may send.

@@ -53,7 +53,7 @@ struct ClusterReport {
     }
 
     private static func milliseconds(_ microseconds: Int) -> String {
-        let tenths = (microseconds + 50) / 100
+        let tenths = min(max(0, microseconds), 1_000_000_000_000) / 100
         return "\(tenths / 10).\(tenths % 10) ms"
     }
 
@@ -62,7 +62,7 @@ struct ClusterReport {
         guard !members.isEmpty else { return "" }
         var rows = [["NODE", "ADDRESS", "LEASE", "FLIGHTS", ""]]
         for member in members {
-            let lease = Int(member.member("lease-ms")?.text ?? "") ?? 0
+            let lease = min(Int(member.member("lease-ms")?.text ?? "") ?? 0, 1_000_000)
             rows.append([
                 TerminalText.escaped(member.member("node")?.text ?? ""),
                 TerminalText.escaped(member.member("address")?.text ?? ""),

@@ -60,7 +60,7 @@ import Testing
                 switch random(10) {
                 case 0: .joined(NodeID(generator.next()), members: random(4))
                 case 1: .left([.timedOut, .closed, .otherSecret][random(3)])
-                case 2: .members(random(5) - 1)
+                case 2: .members(chance(20) ? .max : random(5) - 1)
                 case 3:
                     .wanted(
                         (0..<random(4)).map { _ in
@@ -83,7 +83,7 @@ import Testing
                         ? .workWaits
                         : .cooled(
                             CoolDownNotice(
-                                origin: asked[random(asked.count)].origin.key, remainingMilliseconds: random(900_000),
+                                origin: asked[random(asked.count)].origin.key, remainingMilliseconds: chance(10) ? .max : random(900_000),
                                 strikes: random(3)))
                 }
             }
