@@ -186,15 +186,14 @@ extension BrokerCore {
     /// Records that the attempt of a flight begins on this node.
     mutating func clusterStarts(_ flight: Handle<Flight>, now: Tick) {
         release(chargeOf: flight)
-        guard let cluster, cluster.value.pulls[flight] == nil, pool(of: flight) == WorkerPool.web,
-            cluster.value.book.claims[local(flight)] == nil
-        else { return }
+        // Without a second reference to the state, whose tables the changes below would copy.
+        guard cluster != nil, !isPulling(flight), pool(of: flight) == WorkerPool.web, !hasClaim(flight) else { return }
         let want = want(of: flight)
         let token = FencingToken(
             FencingToken.uncoordinated.lowerBound + generator.next() % FencingToken.uncoordinated.upperBound)
-        if !cluster.value.book.isMember { self.cluster?.value.counts.uncoordinated += 1 }
+        if cluster?.value.book.isMember == false { cluster?.value.counts.uncoordinated += 1 }
         let local = local(flight)
-        self.cluster?.value.book.began(local, want, token: token, now: now)
+        cluster?.value.book.began(local, want, token: token, now: now)
     }
 
     func local(_ flight: Handle<Flight>) -> LocalFlight { LocalFlight(flights.name(of: flight).reference) }
@@ -329,9 +328,10 @@ extension BrokerCore {
     private mutating func host(
         _ key: ClusterKey, _ token: FencingToken, record: [UInt8], _ priority: PriorityClass, now: Tick
     ) {
-        // A second grant of the same key is nonsense, and no reason to trap.
+        // A second grant of a key is nonsense, and so is one for others of a flight that stays here. Neither may trap.
         guard let shared = SharedRequest(record: record), freeClusterSlots() > 0,
-            cluster?.value.book.flight(of: key) == nil
+            cluster?.value.book.flight(of: key) == nil,
+            cluster.map({ !key.stays(on: $0.value.facility.broker) }) == true
         else {
             cluster?.value.book.release(key, token)
             return

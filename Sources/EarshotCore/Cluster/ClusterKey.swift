@@ -16,6 +16,9 @@ public struct ClusterKey: Hashable, Sendable, CustomStringConvertible {
         self.init(high: broker, low: flight)
     }
 
+    /// Whether it is the key of a flight that stays on the node with this broker.
+    func stays(on broker: UInt64) -> Bool { number.high == broker }
+
     /// Nil if `text` is not 32 lower-case hexadecimal digits.
     public init?(_ text: some StringProtocol) {
         guard let number = FlightIdentity(String(text)) else { return nil }
