@@ -80,7 +80,7 @@ extension BrokerCore {
         let slots = workers.slotCount(of: WorkerPool.web)
         if slots.total > 0 { cluster?.value.book.slots = slots.total }
         var refusals = 0
-        while cluster?.value.book.hasRoom(freeSlots: slots.free) == true,
+        while cluster?.value.book.hasRoom == true,
             let flight = nextToStart(in: WorkerPool.web, isForHigh: false, isClaiming: true, &refusals, now: now)
         {
             if isDraining {
@@ -168,9 +168,7 @@ extension BrokerCore {
         let scope = governor.scopes[flights[flight].scope]
         guard scope.scope.isShared, !isPulling(flight) else { return }
         let entry = governor.origins[scope.origin]
-        let origin = EngineOrigin(
-            key: key(of: entry), limit: max(1, limits.origins.terms(for: entry).limit),
-            spacingMilliseconds: Int(entry.spacingMilliseconds))
+        let origin = engineOrigin(entry)
         let milliseconds = Int(clamping: (asked?.seconds ?? 0).multipliedReportingOverflow(by: 1_000).partialValue)
         cluster?.value.book.refused(EngineRefusal(origin: origin, askedMilliseconds: max(0, milliseconds)))
     }
@@ -206,9 +204,7 @@ extension BrokerCore {
     private mutating func want(of flight: Handle<Flight>) -> EngineWant {
         let scope = governor.scopes[flights[flight].scope]
         let entry = governor.origins[scope.origin]
-        let origin = EngineOrigin(
-            key: key(of: entry), limit: max(1, limits.origins.terms(for: entry).limit),
-            spacingMilliseconds: Int(entry.spacingMilliseconds))
+        let origin = engineOrigin(entry)
         let priority = priority(of: flight)
         if let shared = sharedRequest(of: flight),
             let key = cluster?.value.facility.flightKey(identityBytes(of: flight)),
@@ -219,6 +215,13 @@ extension BrokerCore {
         let key = ClusterKey(broker: cluster?.value.facility.broker ?? 0, flight: flights[flight].id)
         return EngineWant(
             key: key, origin: origin, lane: scope.scope.isShared ? .pinned : .credentialed, priority: priority)
+    }
+
+    /// An origin and its terms by the rules of this node, as the engine gets them.
+    private mutating func engineOrigin(_ entry: OriginEntry) -> EngineOrigin {
+        EngineOrigin(
+            key: key(of: entry), limit: max(1, limits.origins.terms(for: entry).limit),
+            spacingMilliseconds: Int(entry.spacingMilliseconds))
     }
 
     private mutating func key(of entry: OriginEntry) -> ClusterKey {
@@ -344,9 +347,7 @@ extension BrokerCore {
         flights[flight].timeoutMilliseconds = max(
             flights[flight].timeoutMilliseconds, UInt32(clamping: shared.timeoutMilliseconds))
         let entry = governor.origins[origin(of: flight)]
-        let origin = EngineOrigin(
-            key: self.key(of: entry), limit: max(1, limits.origins.terms(for: entry).limit),
-            spacingMilliseconds: Int(entry.spacingMilliseconds))
+        let origin = engineOrigin(entry)
         let want = EngineWant(key: key, origin: origin, lane: .shared, priority: priority, record: record)
         let local = local(flight)
         cluster?.value.book.host(local, want, token: token, maxBytes: shared.maxBytes, now: now)

@@ -7,8 +7,7 @@ extension ClusterBook {
         /// Open claims for each slot of this node and each member, which may be as large. The local queue keeps the others,
         /// and their order.
         var claimsPerSlot = 4
-        /// Open claims for each slot while this node has free slots, so that claims of full origins do not hold back
-        /// others.
+        /// The same while the engine has too few of them to start, so that claims of full origins do not hold back others.
         var mostClaimsPerSlot = 64
         /// Open claims of this node. After a rejoin all are asserted, in calls of `mostWants`.
         var mostClaims = 16_384

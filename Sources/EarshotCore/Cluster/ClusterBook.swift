@@ -38,8 +38,10 @@ struct ClusterBook {
     /// Number of members, or the last known one.
     private(set) var members = 1
     private(set) var claims: [LocalFlight: Claim] = [:]
-    private var flights: [ClusterKey: LocalFlight] = [:]
-    private var endings: [AttemptID: Ending] = [:]
+    private(set) var flights: [ClusterKey: LocalFlight] = [:]
+    private(set) var endings: [AttemptID: Ending] = [:]
+    /// Present size of the window, for each slot of each member.
+    private var claimsPerSlot: Int
     /// Number of claims that wait or are wanted.
     private(set) var openClaims = 0
     /// Latest report about members and backlog; nil without a membership.
@@ -48,12 +50,12 @@ struct ClusterBook {
     private(set) var staleEnds = 0
     private var lastClaim: UInt64 = 0
     private var assertions = Deque<(flight: LocalFlight, due: Tick)>()
-    private var fresh: [LocalFlight] = []
+    private(set) var fresh: [LocalFlight] = []
     /// Wants without an answer, in order. A later claim of a key must not take the answer to an earlier one.
     private var questions = Deque<Question>()
-    private var unwants: [ClusterKey] = []
+    private(set) var unwants: [ClusterKey] = []
     private var refusals: [EngineRefusal] = []
-    private var completions: [EngineCompletion] = []
+    private(set) var completions: [EngineCompletion] = []
     private var taking = TakeState()
     private var nextSurvey: Tick?
     /// ID of the present or latest membership, and that of an earlier one whose lease may last.
@@ -66,6 +68,7 @@ struct ClusterBook {
         self.limits = limits
         membership = .away(since: now)
         lastProgress = now
+        claimsPerSlot = limits.claimsPerSlot
     }
 
     // MARK: Queries
@@ -73,13 +76,7 @@ struct ClusterBook {
     var isMember: Bool { if case .member = membership { true } else { false } }
 
     /// Whether another claim may wait.
-    ///
-    /// - Parameter freeSlots: slots of this node without an attempt.
-    func hasRoom(freeSlots: Int) -> Bool {
-        openClaims
-            < min(
-                limits.mostClaims, slots * members * (freeSlots > 0 ? limits.mostClaimsPerSlot : limits.claimsPerSlot))
-    }
+    var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members * claimsPerSlot) }
 
     /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
     func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members) : limit }
@@ -216,8 +213,11 @@ struct ClusterBook {
         case .wanted(let answers): return isMember ? answers.flatMap { answered($0, now: now) } : []
         case .granted(let grants, let opens):
             guard isMember else { return [] }
-            taking.answered(grants.count, opens: opens, now: now, pause: limits.assertionMilliseconds)
-            return grants.compactMap { granted($0, now: now) }
+            let isFilled = taking.answered(
+                grants.count, opens: opens, now: now, pause: limits.assertionMilliseconds)
+            let effects = grants.compactMap { granted($0, now: now) }
+            if let isFilled { fitWindow(isFilled: isFilled) }
+            return effects
         case .ended(let answers):
             staleEnds += answers.count { !$0.isCurrent }
             return []
@@ -230,6 +230,15 @@ struct ClusterBook {
             return []
         case .result(let key, let result): return isMember ? resulted(key, result, now: now) : []
         case .aborted(let key, let token): return aborted(key, token)
+        }
+    }
+
+    /// Doubles the window if it is full and the engine has too few of its claims to start, because their origins are full.
+    private mutating func fitWindow(isFilled: Bool) {
+        if isFilled {
+            claimsPerSlot = limits.claimsPerSlot
+        } else if !hasRoom {
+            claimsPerSlot = min(2 * claimsPerSlot, limits.mostClaimsPerSlot)
         }
     }
 
@@ -469,31 +478,5 @@ struct ClusterBook {
         }
         claims[flight]?.phase = phase
         if phase == .waiting || phase == .wanted { openClaims += 1 }
-    }
-
-    // MARK: Checks
-
-    /// - Returns: a sentence for each violated invariant.
-    func checkInvariants() -> [String] {
-        var faults: [String] = []
-        let open = claims.values.count { $0.isOpen }
-        if open != openClaims { faults.append("11: \(open) claims are open, not \(openClaims)") }
-        if flights.count != claims.count { faults.append("3: \(flights.count) keys have \(claims.count) claims") }
-        for (flight, claim) in claims {
-            if flights[claim.want.key] != flight { faults.append("3: two flights have the key \(claim.want.key)") }
-            switch claim.phase {
-            case .waiting: if isMember || isUncoordinated { faults.append("1: \(flight) waits for no event") }
-            case .wanted: if !isMember { faults.append("1: \(flight) is wanted without a membership") }
-            case .running, .uncoordinated, .overtaken: break
-            }
-            if claim.isHosted, claim.want.lane != .shared || claim.token == nil {
-                faults.append("4: \(flight) is hosted as \(claim.phase)")
-            }
-        }
-        if !isMember, !unwants.isEmpty || !completions.isEmpty || !fresh.isEmpty || !endings.isEmpty {
-            faults.append("11: calls wait without a membership")
-        }
-        if isMember, isUncoordinated { faults.append("9: a member fetches without coordination") }
-        return faults
     }
 }

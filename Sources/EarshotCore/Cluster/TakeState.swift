@@ -29,9 +29,12 @@ struct TakeState: Equatable {
     }
 
     /// - Parameter pause: milliseconds until the next question without an event.
-    mutating func answered(_ count: Int, opens: Int?, now: Tick, pause: Int) {
-        if let asked, asked > 0, count >= asked { isDue = true }
+    /// - Returns: whether all slots were filled; nil if none was offered.
+    mutating func answered(_ count: Int, opens: Int?, now: Tick, pause: Int) -> Bool? {
+        let isFilled = asked.flatMap { $0 > 0 ? count >= $0 : nil }
+        if isFilled == true { isDue = true }
         asked = nil
         deadline = now.advanced(byMilliseconds: min(max(opens ?? pause, 1), pause))
+        return isFilled
     }
 }

@@ -30,19 +30,38 @@ import Testing
         #expect(rig.book.openClaims == 0)
     }
 
-    @Test func `the window counts the slots of all members, is larger while slots are free, and a start makes room`() {
+    @Test func `the window counts the slots of all members, and a start makes room`() {
         var rig = BookRig(slots: 2)
         for number in 1...24 as ClosedRange<UInt64> {
-            #expect(rig.book.hasRoom(freeSlots: 0))
+            #expect(rig.book.hasRoom)
             rig.claim(number)
         }
-        #expect(!rig.book.hasRoom(freeSlots: 0))
-        #expect(rig.book.hasRoom(freeSlots: 1))
+        #expect(!rig.book.hasRoom)
+        _ = rig.calls(freeSlots: 1)
+        _ = rig.grant(3)
+        #expect(rig.book.hasRoom)
+    }
+
+    @Test func `a full window doubles while the engine has too few claims to start, and shrinks when slots are filled`()
+    {
+        var rig = BookRig(slots: 2)
+        for number in 1...24 as ClosedRange<UInt64> { rig.claim(number) }
         _ = rig.calls(freeSlots: 2)
         _ = rig.grant(3)
-        #expect(rig.book.hasRoom(freeSlots: 0))
-        for number in 25...385 as ClosedRange<UInt64> { rig.claim(number) }
-        #expect(!rig.book.hasRoom(freeSlots: 1))
+        // One claim was started and there is room for another, so more are no use yet.
+        rig.claim(25)
+        #expect(!rig.book.hasRoom)
+        _ = rig.wait(milliseconds: 2_000)
+        _ = rig.calls(freeSlots: 1)
+        _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
+        for number in 26...49 as ClosedRange<UInt64> {
+            #expect(rig.book.hasRoom)
+            rig.claim(number)
+        }
+        #expect(!rig.book.hasRoom)
+        _ = rig.calls(freeSlots: 1)
+        _ = rig.grant(4)
+        #expect(!rig.book.hasRoom)
     }
 
     @Test(arguments: [true, false])

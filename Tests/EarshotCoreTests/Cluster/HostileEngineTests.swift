@@ -83,7 +83,8 @@ import Testing
                         ? .workWaits
                         : .cooled(
                             CoolDownNotice(
-                                origin: asked[random(asked.count)].origin.key, remainingMilliseconds: chance(10) ? .max : random(900_000),
+                                origin: asked[random(asked.count)].origin.key,
+                                remainingMilliseconds: chance(10) ? .max : random(900_000),
                                 strikes: random(3)))
                 }
             }

@@ -16,9 +16,9 @@ import Testing
         // A pass with wants while the question has no answer.
         state.isDue = true
         #expect(next(&state, 0, wakesOthers: true) == nil)
-        state.answered(2, opens: nil, now: now, pause: 2_000)
+        _ = state.answered(2, opens: nil, now: now, pause: 2_000)
         #expect(next(&state, 0) == 0)
-        state.answered(0, opens: nil, now: now, pause: 2_000)
+        _ = state.answered(0, opens: nil, now: now, pause: 2_000)
         #expect(next(&state, 0) == nil)
     }
 
@@ -26,7 +26,7 @@ import Testing
         var state = TakeState()
         state.isDue = true
         #expect(next(&state, 1, wakesOthers: true) == 1)
-        state.answered(1, opens: nil, now: now, pause: 2_000)
+        _ = state.answered(1, opens: nil, now: now, pause: 2_000)
         #expect(next(&state, 0) == nil)
         #expect(next(&state, 3) == 3)
     }
