@@ -142,7 +142,7 @@ let package = Package(
         .target(
             name: "EarshotCluster",
             dependencies: ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"],
-            resources: ["common", "want", "unwant", "take", "done", "cool", "renew", "reap", "survey"].map {
+            resources: ["common", "pass", "want", "unwant", "take", "done", "cool", "renew", "reap", "survey"].map {
                 .embedInCode("Scripts/\($0).lua")
             },
             swiftSettings: settings),

@@ -25,6 +25,15 @@ public struct Command: Hashable, Sendable {
         lengths.append(argument.count)
     }
 
+    /// Appends the words of another command.
+    public mutating func append(_ command: Command) {
+        bytes += command.bytes
+        lengths += command.lengths
+    }
+
+    /// Number of words: the name, and each argument.
+    public var wordCount: Int { lengths.count }
+
     /// Name and arguments as text, for tests and messages without secrets.
     public var words: [String] {
         var start = 0

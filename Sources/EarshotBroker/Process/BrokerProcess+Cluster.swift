@@ -32,8 +32,7 @@ extension BrokerProcess {
         guard let engine else { return }
         core.engineIsBusy(engine.isBusy)
         guard !engine.isBusy else { return }
-        for call in core.takeEngineCalls(now: now) { engine.submit(call) }
-        engine.flush()
+        engine.submit(core.takeEngineCalls(now: now))
     }
 
     /// Logs changes of the membership. Repeated failures to connect are one line.

@@ -3,60 +3,52 @@ internal import EarshotWire
 internal import Hiredis
 
 extension EngineCall {
+    /// Script that carries it out.
     var script: EngineScript {
         switch self {
-        case .want: .want
-        case .unwant: .unwant
-        case .take: .take
-        case .done: .done
-        case .cool: .cool
+        case .want, .unwant, .take, .done, .cool: .pass
         case .survey: .survey
         case .retire, .leave: .reap
         }
     }
 
-    /// Appends the arguments of its script.
-    func append(to command: inout Command, node: NodeID) {
+    /// Its function in the script `pass`, and the arguments of that; nil for a call with a script of its own.
+    var function: (name: String, arguments: Command)? {
+        var arguments = Command()
         switch self {
-        case .want(let wants): Self.append(wants, to: &command, node)
+        case .want(let wants):
+            Self.append(wants, to: &arguments)
+            return ("want", arguments)
         case .unwant(let keys):
-            command.append(node.description)
-            for key in keys { command.append(key.description) }
+            for key in keys { arguments.append(key.description) }
+            return ("unwant", arguments)
         case .take(let slots, let isOwnOnly):
-            command.append(node.description)
-            command.append(String(min(max(slots, 0), EngineLimits.batch)))
-            command.append(isOwnOnly ? "1" : "0")
+            arguments.append(String(min(max(slots, 0), EngineLimits.batch)))
+            arguments.append(isOwnOnly ? "1" : "0")
+            return ("take", arguments)
         case .done(let completions):
-            command.append(node.description)
-            command.append(String(EngineLimits.resultMilliseconds))
-            for completion in completions { Self.append(completion, to: &command) }
+            for completion in completions { Self.append(completion, to: &arguments) }
+            return ("done", arguments)
         case .cool(let asked):
             let refusal = asked.bounded
-            command.append(node.description)
-            command.append(refusal.origin.key.description)
-            command.append(String(refusal.origin.limit))
-            command.append(String(refusal.origin.spacingMilliseconds))
-            command.append(String(refusal.askedMilliseconds))
-            command.append(String(EngineLimits.firstCoolDownMilliseconds))
-            command.append(String(EngineLimits.longestCoolDownMilliseconds))
-        case .survey: command.append(node.description)
-        case .retire(let former):
-            command.append(former.description)
-            command.append(String(EngineLimits.batch))
-        case .leave:
-            command.append(node.description)
-            command.append(String(EngineLimits.batch))
+            arguments.append(refusal.origin.key.description)
+            arguments.append(String(refusal.origin.limit))
+            arguments.append(String(refusal.origin.spacingMilliseconds))
+            arguments.append(String(refusal.askedMilliseconds))
+            arguments.append(String(EngineLimits.firstCoolDownMilliseconds))
+            arguments.append(String(EngineLimits.longestCoolDownMilliseconds))
+            return ("cool", arguments)
+        case .survey, .retire, .leave: return nil
         }
     }
 
-    private static func append(_ wants: [EngineWant], to command: inout Command, _ node: NodeID) {
+    private static func append(_ wants: [EngineWant], to command: inout Command) {
         var origins: [EngineOrigin] = []
         var numbers: [EngineOrigin: Int] = [:]
         for origin in wants.map(\.origin.bounded) where numbers[origin] == nil {
             origins.append(origin)
             numbers[origin] = origins.count
         }
-        command.append(node.description)
         command.append(String(origins.count))
         for origin in origins { command.append("\(origin.key) \(origin.limit) \(origin.spacingMilliseconds)") }
         for want in wants {
@@ -91,11 +83,28 @@ extension EngineCall {
         switch self {
         case .want(let wants): Self.split(wants) { $0.record.count }.map { .want($0) }
         case .unwant(let keys): Self.split(keys) { _ in 0 }.map { .unwant($0) }
-        case .done(let completions):
-            Self.split(completions) { completion in
-                if case .result(let result) = completion.outcome { result.count } else { 0 }
-            }.map { .done($0) }
+        case .done(let completions): Self.split(completions) { $0.bytes }.map { .done($0) }
         case .take, .cool, .survey, .retire, .leave: [self]
+        }
+    }
+
+    /// Number of flights that it may concern.
+    var flightCount: Int {
+        switch self {
+        case .want(let wants): wants.count
+        case .unwant(let keys): keys.count
+        case .take(let slots, _): min(max(slots, 0), EngineLimits.batch)
+        case .done(let completions): completions.count
+        case .cool, .survey, .retire, .leave: 1
+        }
+    }
+
+    /// Number of bytes of its records or results.
+    var bytes: Int {
+        switch self {
+        case .want(let wants): wants.reduce(0) { $0 + $1.record.count }
+        case .done(let completions): completions.reduce(0) { $0 + $1.bytes }
+        case .unwant, .take, .cool, .survey, .retire, .leave: 0
         }
     }
 
@@ -116,4 +125,9 @@ extension EngineCall {
         if !part.isEmpty { parts.append(part) }
         return parts
     }
+}
+
+extension EngineCompletion {
+    /// Number of bytes of its result.
+    fileprivate var bytes: Int { if case .result(let result) = outcome { result.count } else { 0 } }
 }

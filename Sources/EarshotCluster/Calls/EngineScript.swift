@@ -1,10 +1,7 @@
 /// Script that the engine runs as one step. Its text is the file of its name in `Scripts`, after `common.lua`.
 enum EngineScript: String, CaseIterable, Sendable {
-    case want
-    case unwant
-    case take
-    case done
-    case cool
+    /// Carries out calls with functions from files of their own.
+    case pass
     case renew
     case reap
     case survey
@@ -12,18 +9,15 @@ enum EngineScript: String, CaseIterable, Sendable {
     /// Version of the scripts and of the keys' form. Nodes with another version are refused while one is a member.
     static let version = 1
 
-    var text: [UInt8] { PackageResources.common_lua + file }
-
-    private var file: [UInt8] {
+    var text: [UInt8] {
         switch self {
-        case .want: PackageResources.want_lua
-        case .unwant: PackageResources.unwant_lua
-        case .take: PackageResources.take_lua
-        case .done: PackageResources.done_lua
-        case .cool: PackageResources.cool_lua
-        case .renew: PackageResources.renew_lua
-        case .reap: PackageResources.reap_lua
-        case .survey: PackageResources.survey_lua
+        case .pass:
+            PackageResources.common_lua + PackageResources.want_lua + PackageResources.unwant_lua
+                + PackageResources.take_lua + PackageResources.done_lua + PackageResources.cool_lua
+                + PackageResources.pass_lua
+        case .renew: PackageResources.common_lua + PackageResources.renew_lua
+        case .reap: PackageResources.common_lua + PackageResources.reap_lua
+        case .survey: PackageResources.common_lua + PackageResources.survey_lua
         }
     }
 }

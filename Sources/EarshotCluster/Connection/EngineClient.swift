@@ -4,8 +4,7 @@ internal import LibCrypto
 
 /// Connection of this node to the engine, on the broker's loop.
 ///
-/// In each pass of the loop the owner calls ``pass()``, ``takeEvents()``, ``submit(_:)`` for the core's calls, and
-/// ``flush()``. Calls of one pass leave together.
+/// In each pass of the loop the owner calls ``pass()``, ``takeEvents()``, and ``submit(_:)`` for the core's calls.
 public final class EngineClient {
     private let loop: EventLoop
     private var session: EngineSession
@@ -36,16 +35,14 @@ public final class EngineClient {
         work()
     }
 
-    /// Sends a call. Dropped unless the node is a member.
-    public func submit(_ call: EngineCall) {
-        session.submit(call, now: now)
+    /// Sends the calls of this pass together. Dropped unless the node is a member.
+    public func submit(_ calls: [EngineCall]) {
+        session.submit(calls, now: now)
+        work()
     }
 
-    /// Sends the calls of this pass.
-    public func flush() { work() }
-
     /// Whether calls wait for their replies. An owner that leaves its next calls until then sends few large ones under load.
-    public var isBusy: Bool { session.callCount > 0 }
+    public var isBusy: Bool { session.batchCount > 0 }
 
     /// Whether neither replies nor events wait for the next pass.
     public var isQuiet: Bool { events.isEmpty && streams.allSatisfy(\.isQuiet) }

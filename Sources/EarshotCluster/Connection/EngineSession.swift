@@ -40,7 +40,7 @@ struct EngineSession {
         case renewal
         case reap
         /// - isText: whether the text of the script was sent, because the server did not know its digest.
-        case call(EngineCall, isText: Bool)
+        case batch(EngineBatch, isText: Bool)
     }
 
     /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short.
@@ -50,8 +50,8 @@ struct EngineSession {
     /// Membership after which the pauses restart. Longer than the longest pause and three leases, so that an error that
     /// recurs after each join is retried with growing pauses.
     static let settledMilliseconds = 10_000
-    /// Maximum number of calls without a reply. Beyond it the server is too slow, and the node leaves.
-    static let mostCalls = 1_024
+    /// Maximum number of batches of calls without a reply. Beyond it the server is too slow, and the node leaves.
+    static let mostBatches = 1_024
 
     let options: EngineOptions
     let names: EngineNames
@@ -112,7 +112,7 @@ struct EngineSession {
     /// Leaves the cluster, and closes all connections after the call is sent.
     mutating func stop(now: Tick) {
         guard phase != .stopped else { return }
-        if phase == .joined { submit(.leave, now: now) }
+        if phase == .joined { submit([.leave], now: now) }
         let wasJoined = phase == .joined
         for link in EngineLink.allCases { close(link) }
         connectionDeadline = nil
@@ -185,15 +185,19 @@ struct EngineSession {
         }
     }
 
-    /// Sends a call, in parts if it is large. Dropped unless the node is a member: it then has no meaning.
-    mutating func submit(_ call: EngineCall, now: Tick) {
-        for part in call.parts where phase == .joined {
-            guard callCount < Self.mostCalls else { return fail(.timedOut, now: now) }
-            callCount += 1
-            var command = script(part.script)
-            part.append(to: &command, node: node)
-            send(command, .call(part, isText: false), .calls, now: now)
+    /// Sends calls in as few batches as possible. Dropped unless the node is a member: they then have no meaning.
+    mutating func submit(_ calls: [EngineCall], now: Tick) {
+        for batch in EngineBatch.batches(of: calls) where phase == .joined {
+            guard batchCount < Self.mostBatches else { return fail(.timedOut, now: now) }
+            send(batch, isText: false, now: now)
         }
+    }
+
+    private mutating func send(_ batch: EngineBatch, isText: Bool, now: Tick) {
+        batchCount += 1
+        var command = script(batch.script, isText: isText)
+        batch.append(to: &command, node: node)
+        send(command, .batch(batch, isText: isText), .calls, now: now)
     }
 
     // MARK: Finding the server
@@ -260,7 +264,7 @@ struct EngineSession {
     // MARK: Replies
 
     private mutating func handle(_ reply: Reply, to command: Pending, now: Tick) {
-        if case .call = command { callCount -= 1 }
+        if case .batch = command { batchCount -= 1 }
         if case .error(let text) = reply { return handle(error: text, to: command, now: now) }
         switch command {
         case .authentication:
@@ -283,14 +287,15 @@ struct EngineSession {
                 return fail(.malformed, now: now)
             }
             if more == 1, phase == .joined { reap(now: now) }
-        case .call(let call, _):
-            if case .surveyed(var survey)? = call.answer(reply) {
-                survey.latencyMicroseconds = latency(now: now)
-                actions.append(.report(.surveyed(survey)))
-            } else if let event = call.answer(reply) {
-                actions.append(.report(event))
-            } else if !call.isSilent {
-                fail(.malformed, now: now)
+        case .batch(let batch, _):
+            guard let events = batch.answers(reply) else { return fail(.malformed, now: now) }
+            for event in events {
+                if case .surveyed(var survey) = event {
+                    survey.latencyMicroseconds = latency(now: now)
+                    actions.append(.report(.surveyed(survey)))
+                } else {
+                    actions.append(.report(event))
+                }
             }
         }
     }
@@ -317,7 +322,7 @@ struct EngineSession {
                 return
             // INFO has been reported already.
             case .memory: return
-            case .authentication, .load, .subscription, .ping, .join, .renewal, .reap, .call: break
+            case .authentication, .load, .subscription, .ping, .join, .renewal, .reap, .batch: break
             }
         }
         fail(fault, now: now)
@@ -326,14 +331,10 @@ struct EngineSession {
     /// Sends the text of a script that the server does not know: after SCRIPT FLUSH, or on a replica that was promoted.
     private mutating func resend(_ command: Pending, now: Tick) -> Bool {
         switch command {
-        case .call(let call, false):
-            callCount += 1
-            var resent = script(call.script, isText: true)
-            call.append(to: &resent, node: node)
-            send(resent, .call(call, isText: true), .calls, now: now)
+        case .batch(let batch, false): send(batch, isText: true, now: now)
         case .join, .renewal: renew(isJoin: command == .join, isText: true, now: now)
         case .reap: reap(isText: true, now: now)
-        case .call, .authentication, .role, .memory, .load, .subscription, .ping: return false
+        case .batch, .authentication, .role, .memory, .load, .subscription, .ping: return false
         }
         return true
     }
@@ -407,6 +408,9 @@ struct EngineSession {
         command.append(isJoin ? "1" : "0")
         command.append("\(EngineScript.version) \(options.keys.check)")
         command.append(options.description)
+        command.append(String(EngineLimits.resultMilliseconds))
+        command.append(String(EngineLimits.crowdedResultMilliseconds))
+        command.append(String(EngineLimits.mostResults))
         send(command, isJoin ? .join : .renewal, .calls, now: now)
     }
 
@@ -449,7 +453,7 @@ struct EngineSession {
         guard link != .sentinel else { return finder.close() }
         pending[link.rawValue] = PendingReplies()
         isOpen[link.rawValue] = false
-        if link == .calls { callCount = 0 } else { isSubscribed = false }
+        if link == .calls { batchCount = 0 } else { isSubscribed = false }
     }
 
     private mutating func enter(_ next: Phase) {
@@ -466,7 +470,7 @@ struct EngineSession {
         phase = next
     }
 
-    /// Calls without a reply.
-    private(set) var callCount = 0
+    /// Batches of calls without a reply.
+    private(set) var batchCount = 0
     private var isSubscribed = false
 }

@@ -8,7 +8,9 @@
 --   i:NODE       STR   description of the node
 --   n:NODE       SET   keys of the flights that the node wants or runs
 --   f            HASH  key of a flight -> see `parse`
---   d:KEY        STR   result of a flight for a short while after its end: the time in ms, a line feed, and the result
+--   d            HASH  key of a flight -> its result: the time of its end in ms, a line feed, and the result; empty -> beginning of
+--                      the table
+--   e            HASH  the same for older results: renew.lua renames `d` now and then, so that many results leave with one command
 --   o            HASH  origin with attempts or queued flights -> see `parseOrigin`
 --   o:ORIGIN     STR   the same for an origin without them, while its pauses are remembered
 --   q:ORIGINLANE ZSET  queued flights of one lane: key -> arrival in ms, less 5,000 for each class
@@ -23,10 +25,12 @@
 -- All keys expire, so that a cluster whose last node died leaves nothing behind. Flights and origins are each one key, because then a
 -- heartbeat prolongs them all with one command, and a call reads and writes all of its own with one. The tables `f`, `o`, `n:NODE`,
 -- `ready:` and `paused` have a member with an empty name, so that they and their expiry last while a node is a member: see renew.lua.
--- A script collects its writes and makes them in `finish`.
+--
+-- A script reads each flight and origin once, and collects its writes of them. `writeTables` writes those of `ready:` and `paused`, and
+-- `finish` at the end of the script all others.
 
 local P = KEYS[1]
-local F, O = P .. 'f', P .. 'o'
+local F, O, D, E = P .. 'f', P .. 'o', P .. 'd', P .. 'e'
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
@@ -73,14 +77,18 @@ local texts, dirty = {}, {}
 
 -- Reads flights at once, because one command costs less than many.
 local function readAll(names)
-  if #names == 0 then return end
-  for i, text in ipairs(redis.call('HMGET', F, unpack(names))) do texts[names[i]] = text end
+  local unread = {}
+  for _, name in ipairs(names) do
+    if texts[name] == nil then unread[#unread + 1] = name end
+  end
+  if #unread == 0 then return end
+  for i, text in ipairs(redis.call('HMGET', F, unpack(unread))) do texts[unread[i]] = text end
 end
 
 -- Reads the flights whose keys are 32 characters of every second argument.
-local function readArguments(first)
+local function readArguments(first, last)
   local names = {}
-  for i = first, #ARGV, 2 do names[#names + 1] = string.sub(ARGV[i], 1, 32) end
+  for i = first, last, 2 do names[#names + 1] = string.sub(ARGV[i], 1, 32) end
   readAll(names)
 end
 
@@ -220,9 +228,17 @@ local function removeReady(o, lane)
   if node == '' then shared[member] = false else redis.call('ZREM', name, member) end
 end
 
+-- First entry of the table `paused` as this call has read it; nil if it may have changed.
+local firstPause
+
+-- Time at which the first paused origin opens; later than any time for none.
+local function firstOpening()
+  firstPause = firstPause or redis.call('ZRANGE', P .. 'paused', 0, 0, 'WITHSCORES')
+  return tonumber(firstPause[2] or '+inf')
+end
+
 -- Writes changes of a table.
 local function writeTable(name, changes)
-  if not next(changes) then return end
   local sets, drops = {}, {}
   for member, score in pairs(changes) do
     if score then
@@ -236,8 +252,14 @@ local function writeTable(name, changes)
 end
 
 local function writeTables()
-  writeTable(P .. 'ready:', shared)
-  writeTable(P .. 'paused', pauses)
+  if next(shared) then
+    writeTable(P .. 'ready:', shared)
+    shared = {}
+  end
+  if next(pauses) then
+    writeTable(P .. 'paused', pauses)
+    pauses, firstPause = {}, nil
+  end
 end
 
 -- Brings the tables `ready` and `paused` up to date after a change of limit, times or queues, and saves the origin.
@@ -269,10 +291,28 @@ end
 -- Settles origins of a list, and those with a pause that was cut.
 local function settleAll(list, caller)
   for id in pairs(cuts) do list[id] = true end
+  cuts = {}
   for id in pairs(list) do settle(origins[id], caller) end
+  writeTables()
 end
 
--- Writes everything that this call has changed.
+-- Milliseconds for which an origin without attempts and queued flights is remembered: its spacing, and its refusals until a minute
+-- after the cool-down.
+local function memory(o) return math.max(o.n, o.k > 0 and o.c + 60000 or 0) - now end
+
+-- Brings the origins to the state in which the next call would read them.
+local function endCall()
+  for _, o in pairs(origins) do o.wasPaused = false end
+  for _, o in pairs(saves) do
+    if o.r > 0 or o.lanes ~= '' or memory(o) > 0 then
+      o.isNew = false
+    else
+      o.l, o.s, o.n, o.c, o.k, o.t, o.b, o.e, o.isNew = 1, 0, 0, 0, 0, 0, 0, 0, true
+    end
+  end
+end
+
+-- Writes everything that this script has changed.
 local function finish()
   if next(dirty) then
     local sets, drops = {}, {}
@@ -291,8 +331,7 @@ local function finish()
       if o.isRemembered then forgotten[#forgotten + 1] = key('o', id) end
     else
       if o.isActive then drops[#drops + 1] = id end
-      -- Refusals are remembered for a minute after the cool-down.
-      local rest = math.max(o.n, o.k > 0 and o.c + 60000 or 0) - now
+      local rest = memory(o)
       if rest > 0 then
         redis.call('SET', key('o', id), text, 'PX', rest)
       elseif o.isRemembered then
@@ -304,7 +343,6 @@ local function finish()
   if #forgotten > 0 then redis.call('DEL', unpack(forgotten)) end
   if #sets > 0 then redis.call('HSET', O, unpack(sets)) end
   for _, name in ipairs(newQueues) do redis.call('PEXPIRE', name, QUEUE_LIFE) end
-  writeTables()
 end
 
 -- Puts a flight that ran back into its queue.

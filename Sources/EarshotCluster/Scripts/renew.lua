@@ -1,7 +1,8 @@
 -- Renews the lease of a node, or makes a node a member. One lease covers all attempts and wants of its node.
 --
 -- KEYS[2]: name of the version. It expires after the last member has stopped, so that other scripts may follow.
--- ARGV: node, lease in ms, 1 to join, version of the scripts and digest of the cluster's secret, description.
+-- ARGV: node, lease in ms, 1 to join, version of the scripts and digest of the cluster's secret, description, milliseconds after which
+-- results go to the table of older ones, the same while there are many results, and their number.
 --
 -- Returns the number of members with a lease, and of those whose lease has expired.
 
@@ -32,6 +33,14 @@ redis.call('HSET', O, '', filler)
 redis.call('ZADD', P .. 'ready:', '+inf', '')
 redis.call('ZADD', P .. 'paused', '+inf', '')
 redis.call('SADD', key('n', node), '')
-for _, name in ipairs({'nodes', 'f', 'o', 'ready:', 'paused', 'idle', 'token'}) do redis.call('PEXPIRE', P .. name, LIFE) end
+local age = now - tonumber(redis.call('HMGET', D, '')[1] or now)
+if age >= tonumber(ARGV[6]) or age >= tonumber(ARGV[7]) and redis.call('HLEN', D) > tonumber(ARGV[8]) then
+  -- RENAME frees a table that it replaces at once, which takes long.
+  redis.call('UNLINK', E)
+  redis.call('RENAME', D, E)
+  age = 0
+end
+if age <= 0 then redis.call('HSET', D, '', string.format('%d', now)) end
+for _, name in ipairs({'nodes', 'f', 'o', 'd', 'e', 'ready:', 'paused', 'idle', 'token'}) do redis.call('PEXPIRE', P .. name, LIFE) end
 for _, name in ipairs({'i:', 'n:', 'ready:'}) do redis.call('PEXPIRE', P .. name .. node, NODE_LIFE) end
 return {redis.call('ZCOUNT', nodes, '(' .. now, '+inf'), redis.call('ZCOUNT', nodes, '-inf', now)}

@@ -1,180 +1,186 @@
 -- Gives queued flights to a node with free slots: at origins that have room, the one with the lowest score first.
 --
--- ARGV: node, free slots (0 to 64), and 1 for flights that stay on the node alone. With 0 slots the call only wakes another node.
+-- Arguments: free slots (0 to 64), and 1 for flights that stay on the node alone. With 0 slots the call only wakes another node.
 --
 -- Returns the milliseconds until a paused origin opens (-1 for none), then for each flight two texts: key, fencing token, class, and 1 if
 -- the node wants it itself; and its record, which is empty for the node's own flights.
+local function take(node, first, last)
+  local most, isOwnOnly = tonumber(ARGV[first]), ARGV[first + 1] == '1'
+  if not isMember(node) then return LOST end
 
-local node, most = ARGV[1], tonumber(ARGV[2])
-if not isMember(node) then return LOST end
-
-local due = redis.call('ZRANGEBYSCORE', P .. 'paused', '-inf', now, 'LIMIT', 0, 32)
-readOrigins(due)
-for _, id in ipairs(due) do
-  local o = origins[id]
-  o.wasPaused = true
-  settle(o, node)
-end
-writeTables()
-
--- Lanes with a flight that may start.
-local lanes = {}
-
-local function look(name, owner)
-  local members, ids = redis.call('ZRANGE', name, 0, most - 1), {}
-  if members[#members] == '' then members[#members] = nil end
-  for i, member in ipairs(members) do ids[i] = string.sub(member, 1, 32) end
-  readOrigins(ids)
-  for i, member in ipairs(members) do
-    local id = ids[i]
-    lanes[#lanes + 1] = {index = #lanes, o = origins[id], lane = '/' .. owner .. (id ~= member and '!' or ''), taken = 0}
-  end
-end
-
-if most > 0 then
-  if ARGV[3] ~= '1' then look(P .. 'ready:', '') end
-  look(P .. 'ready:' .. node, node)
-end
-
--- Flights that are read of a lane at once: few if there are many lanes.
-local chunk = math.floor(most / math.max(#lanes, 1)) + 1
-
--- Reads the next flights of a lane.
-local function fill(lane)
-  lane.heads = redis.call('ZRANGE', queue(lane.o, lane.lane), lane.taken, lane.taken + chunk - 1, 'WITHSCORES')
-  lane.at = 1
-  lane.score = tonumber(lane.heads[2])
-end
-
--- Lanes with flights, from `first` on. The one whose next flight has the lowest score is first.
-local order, first = {}, 1
-
-local function isBefore(a, b) return a.score < b.score or a.score == b.score and a.index < b.index end
-
-for _, lane in ipairs(lanes) do
-  fill(lane)
-  if lane.score then
-    local place = #order + 1
-    while place > 1 and isBefore(lane, order[place - 1]) do
-      order[place] = order[place - 1]
-      place = place - 1
+  if firstOpening() <= now then
+    local due = redis.call('ZRANGEBYSCORE', P .. 'paused', '-inf', now, 'LIMIT', 0, 32)
+    readOrigins(due)
+    for _, id in ipairs(due) do
+      local o = origins[id]
+      o.wasPaused = true
+      settle(o, node)
     end
-    order[place] = lane
+    writeTables()
   end
-end
 
--- Keys of flights, and their lanes.
-local jobs, from = {}, {}
-while #jobs < most do
-  local next = order[first]
-  if not next then break end
-  local o = next.o
-  local at = opening(o, next.lane)
-  if at and at <= now then
-    jobs[#jobs + 1], from[#from + 1] = next.heads[next.at], next
-    next.taken = next.taken + 1
-    next.at = next.at + 2
-    next.score = tonumber(next.heads[next.at + 1])
-    if not next.score and #next.heads == 2 * chunk then fill(next) end
-    o.r = o.r + 1
-    if o.s > 0 then o.n = now + o.s end
-    o.isTouched = true
-  else
-    next.score = nil
-    o.isTouched, o.isBlocked = true, true
-  end
-  if next.score then
-    local place = first
-    while order[place + 1] and isBefore(order[place + 1], next) do
-      order[place] = order[place + 1]
-      place = place + 1
-    end
-    order[place] = next
-  else
-    first = first + 1
-  end
-end
+  -- Lanes with a flight that may start.
+  local lanes = {}
 
-local replies = {-1}
-local full, hasGhosts = {}, false
-if #jobs > 0 then
-  local token = clock[1] * 1000000 + clock[2]
-  local last = tonumber(redis.call('GET', P .. 'token') or 0)
-  if token <= last then token = last + 1 end
-  redis.call('SET', P .. 'token', string.format('%d', token + #jobs - 1), 'PX', LIFE)
-  local foreign, sets = {}, {}
-  for i, flight in ipairs(redis.call('HMGET', F, unpack(jobs))) do
-    local name = jobs[i]
-    if flight and string.sub(flight, 1, 1) == 'q' then
-      -- Without `parse`, which makes many strings.
-      local fence = string.format('%016d', token + i - 1)
-      sets[#sets + 1] = name
-      sets[#sets + 1] = 'r' .. string.sub(flight, 2, 51) .. node .. ' ' .. fence .. string.sub(flight, 85)
-      local last = string.find(flight, '\n', 86, true)
-      local place = string.find(flight, node .. ',', 86, true)
-      local isOwn = place ~= nil and place < last
-      if not isOwn then foreign[#foreign + 1] = name end
-      replies[#replies + 1] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn and ' 1' or ' 0')
-      replies[#replies + 1] = isOwn and '' or string.sub(flight, last + 1)
-    else
-      -- Its record was evicted or deleted, or is of another life of the cluster. The member is removed with the others below.
-      local o = from[i].o
-      o.r = o.r - 1
-      full[o.id], hasGhosts = true, true
+  local function look(name, owner)
+    local members, ids = redis.call('ZRANGE', name, 0, most - 1), {}
+    if members[#members] == '' then members[#members] = nil end
+    for i, member in ipairs(members) do ids[i] = string.sub(member, 1, 32) end
+    readOrigins(ids)
+    for i, member in ipairs(members) do
+      local id = ids[i]
+      lanes[#lanes + 1] = {index = #lanes, o = origins[id], lane = '/' .. owner .. (id ~= member and '!' or ''), taken = 0}
     end
   end
-  if #sets > 0 then redis.call('HSET', F, unpack(sets)) end
-  relate(node, foreign)
-end
 
--- A lane is settled here from the flights that were read. The whole origin is settled only where a limit or a pause ended its lanes.
-local emptied = {}
-for _, lane in ipairs(lanes) do
-  local o = lane.o
-  if lane.taken > 0 then
-    if lane.heads[lane.at + 1] then
-      redis.call('ZREMRANGEBYRANK', queue(o, lane.lane), 0, lane.taken - 1)
-    else
-      -- All flights of the lane were taken.
-      emptied[#emptied + 1] = queue(o, lane.lane)
-    end
-  elseif not lane.heads[1] then
-    -- Its queue was evicted or deleted.
-    full[o.id] = true
+  if most > 0 then
+    if not isOwnOnly then look(P .. 'ready:', '') end
+    look(P .. 'ready:' .. node, node)
   end
-  if o.isTouched then
-    local at = opening(o, lane.lane)
-    if o.isBlocked or not at or at > now then full[o.id] = true end
+
+  -- Flights that are read of a lane at once: few if there are many lanes.
+  local chunk = math.floor(most / math.max(#lanes, 1)) + 1
+
+  -- Reads the next flights of a lane.
+  local function fill(lane)
+    lane.heads = redis.call('ZRANGE', queue(lane.o, lane.lane), lane.taken, lane.taken + chunk - 1, 'WITHSCORES')
+    lane.at = 1
+    lane.score = tonumber(lane.heads[2])
   end
-end
-if #emptied > 0 then redis.call('DEL', unpack(emptied)) end
-for _, lane in ipairs(lanes) do
-  local o = lane.o
-  if lane.taken > 0 and not full[o.id] then
-    local head = lane.heads[lane.at + 1]
-    if head then
-      setReady(o, lane.lane, head, node)
-    else
-      removeReady(o, lane.lane)
-      local rest = ''
-      for other in string.gmatch(o.lanes, '/%x*!?') do
-        if other ~= lane.lane then rest = rest .. other end
+
+  -- Lanes with flights, from `head` on. The one whose next flight has the lowest score is first.
+  local order, head = {}, 1
+
+  local function isBefore(a, b) return a.score < b.score or a.score == b.score and a.index < b.index end
+
+  for _, lane in ipairs(lanes) do
+    fill(lane)
+    if lane.score then
+      local place = #order + 1
+      while place > 1 and isBefore(lane, order[place - 1]) do
+        order[place] = order[place - 1]
+        place = place - 1
       end
-      o.lanes = rest
+      order[place] = lane
     end
-    save(o)
   end
-end
-settleAll(full, node)
-finish()
 
-if (#replies - 1) / 2 < most and ARGV[3] ~= '1' then addIdle(node) else redis.call('SREM', P .. 'idle', node) end
-wakeOne(node)
-local pause = redis.call('ZRANGE', P .. 'paused', 0, 0, 'WITHSCORES')
-if hasGhosts then
-  -- Others may be behind them, so the caller asks again.
-  replies[1] = 0
-elseif pause[1] and pause[1] ~= '' then
-  replies[1] = math.max(0, pause[2] - now)
+  -- Keys of flights, and their lanes.
+  local jobs, from = {}, {}
+  -- Origins whose limit or times changed, and those with a lane that they closed, by ID.
+  local touched, blocked = {}, {}
+  while #jobs < most do
+    local next = order[head]
+    if not next then break end
+    local o = next.o
+    local at = opening(o, next.lane)
+    if at and at <= now then
+      jobs[#jobs + 1], from[#from + 1] = next.heads[next.at], next
+      next.taken = next.taken + 1
+      next.at = next.at + 2
+      next.score = tonumber(next.heads[next.at + 1])
+      if not next.score and #next.heads == 2 * chunk then fill(next) end
+      o.r = o.r + 1
+      if o.s > 0 then o.n = now + o.s end
+      touched[o.id] = true
+    else
+      next.score = nil
+      touched[o.id], blocked[o.id] = true, true
+    end
+    if next.score then
+      local place = head
+      while order[place + 1] and isBefore(order[place + 1], next) do
+        order[place] = order[place + 1]
+        place = place + 1
+      end
+      order[place] = next
+    else
+      head = head + 1
+    end
+  end
+
+  local replies = {-1}
+  local full, hasGhosts = {}, false
+  if #jobs > 0 then
+    local token = clock[1] * 1000000 + clock[2]
+    local function setToken() return redis.call('SET', P .. 'token', string.format('%d', token + #jobs - 1), 'PX', LIFE, 'GET') end
+    local previous = tonumber(setToken() or 0)
+    if token <= previous then
+      token = previous + 1
+      setToken()
+    end
+    local foreign = {}
+    readAll(jobs)
+    for i, name in ipairs(jobs) do
+      local flight = texts[name]
+      if flight and string.sub(flight, 1, 1) == 'q' then
+        -- Without `parse`, which makes many strings.
+        local fence = string.format('%016d', token + i - 1)
+        put(name, 'r' .. string.sub(flight, 2, 51) .. node .. ' ' .. fence .. string.sub(flight, 85))
+        local last = string.find(flight, '\n', 86, true)
+        local place = string.find(flight, node .. ',', 86, true)
+        local isOwn = place ~= nil and place < last
+        if not isOwn then foreign[#foreign + 1] = name end
+        replies[#replies + 1] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn and ' 1' or ' 0')
+        replies[#replies + 1] = isOwn and '' or string.sub(flight, last + 1)
+      else
+        -- Its record was evicted or deleted, or is of another life of the cluster. The member is removed with the others below.
+        local o = from[i].o
+        o.r = o.r - 1
+        full[o.id], hasGhosts = true, true
+      end
+    end
+    relate(node, foreign)
+  end
+
+  -- A lane is settled here from the flights that were read. The whole origin is settled only where a limit or a pause ended its lanes.
+  local emptied = {}
+  for _, lane in ipairs(lanes) do
+    local o = lane.o
+    if lane.taken > 0 then
+      if lane.heads[lane.at + 1] then
+        redis.call('ZREMRANGEBYRANK', queue(o, lane.lane), 0, lane.taken - 1)
+      else
+        -- All flights of the lane were taken.
+        emptied[#emptied + 1] = queue(o, lane.lane)
+      end
+    elseif not lane.heads[1] then
+      -- Its queue was evicted or deleted.
+      full[o.id] = true
+    end
+    if touched[o.id] then
+      local at = opening(o, lane.lane)
+      if blocked[o.id] or not at or at > now then full[o.id] = true end
+    end
+  end
+  if #emptied > 0 then redis.call('DEL', unpack(emptied)) end
+  for _, lane in ipairs(lanes) do
+    local o = lane.o
+    if lane.taken > 0 and not full[o.id] then
+      local score = lane.heads[lane.at + 1]
+      if score then
+        setReady(o, lane.lane, score, node)
+      else
+        removeReady(o, lane.lane)
+        local rest = ''
+        for other in string.gmatch(o.lanes, '/%x*!?') do
+          if other ~= lane.lane then rest = rest .. other end
+        end
+        o.lanes = rest
+      end
+      save(o)
+    end
+  end
+  settleAll(full, node)
+
+  if (#replies - 1) / 2 < most and not isOwnOnly then addIdle(node) else redis.call('SREM', P .. 'idle', node) end
+  wakeOne(node)
+  local opens = firstOpening()
+  if hasGhosts then
+    -- Others may be behind them, so the caller asks again.
+    replies[1] = 0
+  elseif opens < math.huge then
+    replies[1] = math.max(0, opens - now)
+  end
+  return replies
 end
-return replies

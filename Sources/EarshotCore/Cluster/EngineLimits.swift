@@ -14,8 +14,13 @@ public enum EngineLimits {
     public static let heartbeatMilliseconds = 1_000
     /// Interval in which open wants are asserted again.
     public static let assertionMilliseconds = 2_000
-    /// Time for which results are kept for wants that had begun before. Several assertions long.
-    public static let resultMilliseconds = 10_000
+    /// Time for which results are kept for wants that had begun before: from one to two of these times. So nodes with the
+    /// same backlog in different orders fetch each URL once, if each takes minutes.
+    public static let resultMilliseconds = 120_000
+    /// The same while there are more than `mostResults` younger ones. Several assertions long.
+    public static let crowdedResultMilliseconds = 10_000
+    /// Number of younger results that shortens the time of all.
+    public static let mostResults = 50_000
     /// Time without an engine after which nodes fetch without coordination.
     public static let patienceMilliseconds = 5_000
     /// First and longest pause of an origin's cool-down.

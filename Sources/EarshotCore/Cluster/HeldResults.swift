@@ -8,9 +8,9 @@ internal import DequeModule
 ///
 /// The book has one reference to each outcome, which its caller takes and releases.
 struct HeldResults {
-    /// Time for which a body is held. The engine names it for `EngineLimits.resultMilliseconds`; the rest is for nodes
-    /// that ask then.
-    static let holdMilliseconds = EngineLimits.resultMilliseconds + 5_000
+    /// Time for which a body is held. The engine names it for at most twice `EngineLimits.resultMilliseconds`; the rest is
+    /// for nodes that ask then. A full spool ends it earlier.
+    static let holdMilliseconds = 2 * EngineLimits.resultMilliseconds + 5_000
     /// Maximum number of bodies.
     static let mostBodies = 65_536
     /// Maximum bytes of bodies in memory. Without the oldest body another node fetches its URL itself.

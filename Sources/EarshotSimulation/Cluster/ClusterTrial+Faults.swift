@@ -114,7 +114,7 @@ extension ClusterTrial {
         engineOffset += jump
         engine.microseconds = (now + engineOffset) * 1_000
         open(windowUntil: now + Self.settlingMilliseconds)
-        clockWindowEnd = max(clockWindowEnd, now + abs(jump) + EngineLimits.resultMilliseconds + 5_000)
+        clockWindowEnd = max(clockWindowEnd, now + abs(jump) + 15_000)
         snapshots = []
         guard jump < 0 else { return }
         for index in retired.indices { retired[index].due = max(retired[index].due, now - jump + 10_000) }

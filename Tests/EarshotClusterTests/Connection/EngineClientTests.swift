@@ -92,7 +92,7 @@ import Testing
     /// The rules that docs/decisions/200-engine.md lists.
     private static let rules = """
         ~{test}* &{test}* -@all +eval +evalsha +script|load +info +ping +subscribe +publish +time +get +set +mget \
-        +del +exists +pexpire +hset +hmget +hdel +zadd +zrem +zrange +zrangebyscore +zremrangebyrank +zscore +zcount \
+        +del +unlink +rename +exists +pexpire +hset +hmget +hdel +hlen +zadd +zrem +zrange +zrangebyscore +zremrangebyrank +zscore +zcount \
         +zcard +sadd +srem +spop
         """
 

@@ -32,7 +32,9 @@ import Testing
         #expect(greeting[0] == ["AUTH", "bus", "word"])
         #expect(greeting[1] == ["INFO", "replication"])
         #expect(greeting[2] == ["INFO", "memory"])
-        #expect(greeting.dropFirst(3).map { $0[0...1] } == Array(repeating: ["SCRIPT", "LOAD"], count: EngineScript.allCases.count))
+        #expect(
+            greeting.dropFirst(3).map { $0[0...1] }
+                == Array(repeating: ["SCRIPT", "LOAD"], count: EngineScript.allCases.count))
         let node = rig.session.node
         #expect(
             commands(rig.open(.notices), .notices) == [["AUTH", "bus", "word"], ["SUBSCRIBE", "{test}:1:c:\(node)"]])
@@ -45,13 +47,17 @@ import Testing
         #expect(rig.session.phase == .joined)
     }
 
-    @Test func `calls before the membership are dropped, and later ones leave in bounded parts`() {
+    @Test func `calls before the membership are dropped, and later ones leave in few bounded batches`() {
         var rig = Rig()
         _ = rig.start()
         #expect(rig.submit(.take(slots: 3)) == [])
         rig = Rig()
         _ = rig.join()
-        #expect(commands(rig.submit(.unwant((1...150).map { .flight($0) }))).map(\.count) == [6 + 64, 6 + 64, 6 + 22])
+        // A batch has a name and a number of arguments for each call.
+        #expect(
+            commands(rig.submit(.unwant((1...150).map { .flight($0) }), .take(slots: 64))).map(\.count)
+                == [6 + 2 + 64 + 2 + 64 + 2 + 22, 6 + 2 + 2])
+        #expect(commands(rig.submit(.take(slots: 1), .survey, .take(slots: 1))).map(\.count) == [10, 6, 10])
         var want = EngineWant.make(1)
         want.record = [UInt8](repeating: 0, count: 100_000)
         #expect(rig.submit(.want([want, want, want, want, want])).count == 3)
@@ -270,7 +276,7 @@ import Testing
     @Test func `too many calls without a reply end the membership`() {
         var rig = Rig()
         _ = rig.join()
-        for _ in 0..<EngineSession.mostCalls { #expect(rig.submit(.take(slots: 1)).count == 1) }
+        for _ in 0..<EngineSession.mostBatches { #expect(rig.submit(.take(slots: 1)).count == 1) }
         #expect(faults(rig.submit(.take(slots: 1))) == [.timedOut])
     }
 

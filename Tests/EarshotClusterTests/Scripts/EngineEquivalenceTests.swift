@@ -8,19 +8,22 @@ import Testing
 @testable import EarshotSimulation
 
 /// Random histories of calls, carried out by the Lua scripts in a real server and by `SimulatedEngine`. All answers and
-/// notifications must be equal. Only the choice of the idle node that is woken is random in the server.
+/// notifications must be equal. Only the choice of the idle node that is woken is random in the server. A second cluster
+/// in the server gets each call of a batch alone, and its tables must be those of the first.
 @Suite struct EngineEquivalenceTests {
     /// A server whose scripts read the time from a key, and the simulated engine.
     private final class Pair {
         let connection: ServerConnection
         let listener: ServerConnection
         let names: EngineNames
+        let single: EngineNames
         var simulated = SimulatedEngine(microseconds: 1_700_000_000_000_000)
         private var digests: [EngineScript: String] = [:]
         private var history: [String] = []
 
         init(_ server: RedisServer, cluster: String) throws {
             names = EngineNames(cluster: cluster)
+            single = EngineNames(cluster: "single")
             connection = try ServerConnection(.local(path: server.socket))
             listener = try ServerConnection(.local(path: server.socket))
             try listener.send("PSUBSCRIBE", "\(names.prefix)c:*")
@@ -42,37 +45,82 @@ import Testing
         func pass(microseconds: Int) throws {
             simulated.microseconds += microseconds
             let time = simulated.microseconds
-            try connection.send("SET", "\(names.prefix)s", String(time / 1_000_000))
-            try connection.send("SET", "\(names.prefix)u", String(time % 1_000_000))
+            for prefix in [names.prefix, single.prefix] {
+                try connection.send("SET", "\(prefix)s", String(time / 1_000_000))
+                try connection.send("SET", "\(prefix)u", String(time % 1_000_000))
+            }
         }
 
-        func run(_ script: EngineScript, _ fill: (inout Command) -> Void) throws -> Reply {
+        func run(_ script: EngineScript, in names: EngineNames, _ fill: (inout Command) -> Void) throws -> Reply {
             var command = Command("EVALSHA", digests[script] ?? "", "2", names.prefix, names.version)
             fill(&command)
             return try connection.send(command)
         }
 
-        /// Makes a call in both. Returns the answer.
-        func call(_ call: EngineCall, _ node: NodeID) throws -> SimulatedEngine.Answer {
-            history.append("\(simulated.microseconds) \(node) \(call)")
-            let reply = try run(call.script) { call.append(to: &$0, node: node) }
-            let answer: SimulatedEngine.Answer
-            switch reply {
-            case .error(let text):
-                try #require(text.hasPrefix("LOST"), "\(text)")
-                answer = .lost
-            default: answer = call.isSilent ? .silent : .event(try #require(call.answer(reply), "\(reply)"))
+        /// Runs a script in both clusters. Returns the reply of the first.
+        func run(_ script: EngineScript, _ fill: (inout Command) -> Void) throws -> Reply {
+            _ = try run(script, in: single, fill)
+            return try run(script, in: names, fill)
+        }
+
+        /// All tables of a cluster, but for that of idle nodes.
+        private func tables(_ names: EngineNames) throws -> [String: [String]] {
+            var tables: [String: [String]] = [:]
+            for key in try connection.send("KEYS", "\(names.prefix)*").elements?.compactMap(\.text) ?? [] {
+                let name = String(key.dropFirst(names.prefix.count))
+                let reply =
+                    switch try connection.send("TYPE", key) {
+                    case .status("hash"): try connection.send("HGETALL", key)
+                    case .status("zset"): try connection.send("ZRANGE", key, "0", "-1", "WITHSCORES")
+                    case .status("set"): try connection.send("SMEMBERS", key)
+                    default: try connection.send("MGET", key)
+                    }
+                if name != "idle" { tables[name] = reply.elements?.compactMap(\.text).sorted() }
             }
-            let expected = simulated.call(call, by: node)
-            try #require(answer == expected, "\(history.suffix(12).joined(separator: "\n"))")
+            return tables
+        }
+
+        /// Makes calls in both: in the server with one batch, in the simulation one by one. Returns the events; nil if
+        /// the node has lost its lease.
+        @discardableResult
+        func call(_ calls: [EngineCall], _ node: NodeID) throws -> [EngineEvent]? {
+            for call in calls { history.append("\(simulated.microseconds) \(node) \(call)") }
+            let batches = EngineBatch.batches(of: calls)
+            guard let batch = batches.first else { return [] }
+            try #require(batches.count == 1)
+            let reply = try run(batch.script, in: names) { batch.append(to: &$0, node: node) }
+            for call in EngineBatch.each(calls) {
+                let reply = try run(call.script, in: single) { call.append(to: &$0, node: node) }
+                if case .error = reply { break }
+            }
+            let (all, each) = (try tables(names), try tables(single))
+            try #require(all == each, "\(history.suffix(12).joined(separator: "\n"))")
+            var events: [EngineEvent]?
+            if case .error(let text) = reply {
+                try #require(text.hasPrefix("LOST"), "\(text)")
+            } else {
+                let answers: [EngineEvent] = try #require(batch.answers(reply), "\(reply)")
+                events = answers
+            }
+            var expected: [EngineEvent]? = []
+            for call in batch.calls where expected != nil {
+                switch simulated.call(call, by: node) {
+                case .lost: expected = nil
+                case .silent: break
+                case .event(let event): expected?.append(event)
+                }
+            }
+            try #require(events == expected, "\(history.suffix(12).joined(separator: "\n"))")
             try compareNotices()
-            return answer
+            return events
         }
 
         func renew(_ node: NodeID, isJoin: Bool) throws -> Bool {
             history.append("\(simulated.microseconds) \(node) renew \(isJoin)")
             let reply = try run(.renew) { command in
-                for word in ["\(node)", "3000", isJoin ? "1" : "0", "1 x", ""] { command.append(word) }
+                for word in ["\(node)", "3000", isJoin ? "1" : "0", "1 x", "", "120000", "10000", "50000"] {
+                    command.append(word)
+                }
             }
             let expected = simulated.renew(node, isJoin: isJoin)
             let numbers = reply.elements?.compactMap(\.number)
@@ -119,6 +167,16 @@ import Testing
 
     @Test(arguments: 1...16 as ClosedRange<UInt64>)
     func `scripts and simulation give the same answers`(seed: UInt64) throws {
+        try compare(seed: seed, most: 1)
+    }
+
+    @Test(arguments: 101...116 as ClosedRange<UInt64>)
+    func `several calls of a batch give the answers of one after the other`(seed: UInt64) throws {
+        try compare(seed: seed, most: 6)
+    }
+
+    /// - Parameter most: Number of calls in a batch.
+    private func compare(seed: UInt64, most: Int) throws {
         let server = try RedisServer()
         let pair = try Pair(server, cluster: "test")
         var generator = SplitMix(seed: seed)
@@ -130,21 +188,17 @@ import Testing
         }
         for node in nodes { _ = try pair.renew(node.id, isJoin: true) }
         var starts = 0
-        for _ in 0..<800 {
+        for _ in 0..<1_000 {
             let index = Int.random(in: 0..<nodes.count, using: &generator)
             switch Int.random(in: 0..<25, using: &generator) {
-            case 0..<7: _ = try pair.call(.want(wants(nodes[index], &generator)), nodes[index].id)
-            case 7..<9: _ = try pair.call(.unwant(keys(nodes[index], &generator)), nodes[index].id)
-            case 9..<14:
-                let call = EngineCall.take(slots: Int.random(in: 0...4, using: &generator))
-                guard case .event(.granted(let grants, _)) = try pair.call(call, nodes[index].id) else { continue }
-                nodes[index].grants += grants
-                starts += grants.count
-            case 14..<19: _ = try pair.call(.done(ends(&nodes[index], &generator)), nodes[index].id)
-            case 19:
-                let origin = origins[Int.random(in: 0..<origins.count, using: &generator)]
-                let asked = [0, 0, 700, 3_000].randomElement(using: &generator) ?? 0
-                _ = try pair.call(.cool(EngineRefusal(origin: origin, askedMilliseconds: asked)), nodes[index].id)
+            case 0..<20:
+                let calls = (0..<Int.random(in: 1...most, using: &generator)).map { _ in
+                    call(of: &nodes[index], &generator)
+                }
+                for case .granted(let grants, _) in try pair.call(calls, nodes[index].id) ?? [] {
+                    nodes[index].grants += grants
+                    starts += grants.count
+                }
             case 20:
                 let isKnown = try pair.renew(nodes[index].id, isJoin: Bool.random(using: &generator))
                 // A node that was reaped joins under another ID, and asserts the attempts that it runs.
@@ -152,14 +206,14 @@ import Testing
                     nodes[index].id = NodeID(nextID)
                     nextID += 1
                     _ = try pair.renew(nodes[index].id, isJoin: true)
-                    _ = try pair.call(.want(assertions(nodes[index], &generator)), nodes[index].id)
+                    try pair.call([.want(assertions(nodes[index], &generator))], nodes[index].id)
                 }
             case 21: try pair.reap()
             case 23:
                 // Running attempts are asserted again and again.
                 let wants = assertions(nodes[index], &generator)
-                if !wants.isEmpty { _ = try pair.call(.want(wants), nodes[index].id) }
-            case 22 where Int.random(in: 0..<10, using: &generator) == 0: _ = try pair.call(.leave, nodes[index].id)
+                try pair.call([.want(wants)], nodes[index].id)
+            case 22 where Int.random(in: 0..<10, using: &generator) == 0: try pair.call([.leave], nodes[index].id)
             default:
                 // The clock goes back now and then.
                 let forward = [1, 900, 20_000, 450_000, 1_700_000]
@@ -168,6 +222,19 @@ import Testing
             }
         }
         #expect(starts > 20)
+    }
+
+    private func call(of node: inout Node, _ generator: inout SplitMix) -> EngineCall {
+        switch Int.random(in: 0..<20, using: &generator) {
+        case 0..<7: return .want(wants(node, &generator))
+        case 7..<9: return .unwant(keys(node, &generator))
+        case 9..<14: return .take(slots: Int.random(in: 0...4, using: &generator))
+        case 14..<19: return .done(ends(&node, &generator))
+        default:
+            let origin = origins[Int.random(in: 0..<origins.count, using: &generator)]
+            let asked = [0, 0, 700, 3_000].randomElement(using: &generator) ?? 0
+            return .cool(EngineRefusal(origin: origin, askedMilliseconds: asked))
+        }
     }
 
     private let origins = [
@@ -230,4 +297,9 @@ import Testing
             return want(number, &generator, token: grant.token)
         }
     }
+}
+
+extension EngineBatch {
+    /// A batch for each call.
+    fileprivate static func each(_ calls: [EngineCall]) -> [EngineBatch] { calls.flatMap { batches(of: [$0]) } }
 }

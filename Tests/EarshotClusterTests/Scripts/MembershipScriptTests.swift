@@ -347,7 +347,7 @@ import Testing
     }
 
     @Test func `scripts that the server forgot are unknown, and their text works`() throws {
-        let command = try a.command(.take(slots: 1))
+        let command = try a.command(try #require(EngineBatch.batches(of: [.take(slots: 1)]).first))
         try a.connection.send("SCRIPT", "FLUSH")
         let reply = try a.connection.send(command)
         #expect(reply == .error("NOSCRIPT No matching script. Please use EVAL."))

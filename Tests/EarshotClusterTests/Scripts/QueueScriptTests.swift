@@ -141,8 +141,7 @@ import Testing
         _ = try a.done([grant.completed("kept")])
         #expect(try b.want([.make(1, age: 5_000)]) == [.ended(Array("kept".utf8))])
         #expect(try b.take() == [])
-        let kept = try a.connection.send("GET", "{test}:1:d:\(ClusterKey.flight(1))").text
-        #expect(kept?.hasSuffix("\nkept") == true)
+        #expect(try a.field("d", "\(ClusterKey.flight(1))")?.hasSuffix("\nkept") == true)
         // A want that began now is a new flight, as soon as the clock has moved on by a millisecond.
         var state = try b.want([.make(1)])
         while state != [WantAnswer.State.queued] { state = try b.want([.make(1)]) }
@@ -253,11 +252,46 @@ import Testing
         let grants = try a.take()
         #expect(grants.count == 42)
         _ = try a.done(grants.map { $0.completed() })
-        let rest = try a.keys().filter { !$0.hasPrefix("d:") }
-        #expect(rest == ["nodes", "i:\(a.node)", "i:\(b.node)", "token", "idle"])
-        for key in try a.keys() where key.hasPrefix("d:") {
-            let life = try a.connection.send("PTTL", "{test}:1:\(key)").number ?? -1
-            #expect((1...EngineLimits.resultMilliseconds).contains(life))
+        let results = (1...40 as ClosedRange<UInt64>).map { "d:\(ClusterKey.flight($0))" }
+        #expect(
+            try a.keys() == Set(results).union(["nodes", "i:\(a.node)", "i:\(b.node)", "token", "idle"]))
+    }
+
+    @Test func `results leave together after one to two lives of their table`() throws {
+        func end(_ number: UInt64) throws {
+            _ = try a.want([.make(number)])
+            _ = try a.done(try a.take().map { $0.completed("\(number)") })
         }
+        func answers(_ numbers: [UInt64]) throws -> [WantAnswer.State] {
+            let answers = try b.want(numbers.map { .make($0, age: 60_000) })
+            _ = try b.call(.unwant(numbers.map { .flight($0) }))
+            return answers
+        }
+        func ended(_ number: UInt64) -> WantAnswer.State { .ended(Array("\(number)".utf8)) }
+
+        try end(1)
+        _ = try a.renew(results: [60_000, 60_000, 0])
+        #expect(try a.keys().contains("e:") == false)
+        // Old or numerous results go to the second table, and from there away.
+        _ = try a.renew(results: [0, 60_000, 50_000])
+        try end(2)
+        #expect(try answers([1, 2]) == [ended(1), ended(2)])
+        _ = try a.renew(results: [60_000, 0, 1])
+        try end(3)
+        #expect(try answers([1, 2, 3]) == [.queued, ended(2), ended(3)])
+        _ = try a.renew(results: [60_000, 0, 2])
+        #expect(try answers([2, 3]) == [ended(2), ended(3)])
+        _ = try a.renew(results: [0, 0, 0])
+        #expect(try answers([2, 3]) == [.queued, ended(3)])
+        #expect(try a.lastingKeys() == [])
+    }
+
+    @Test func `a younger want finds no result of the second table`() throws {
+        _ = try a.want([.make(1)])
+        _ = try a.done(try a.take().map { $0.completed("old") })
+        _ = try a.renew(results: [0, 0, 0])
+        #expect(try b.want([.make(1, age: 60_000)]) == [.ended(Array("old".utf8))])
+        var state = try b.want([.make(1, age: 1)])
+        while state != [WantAnswer.State.queued] { state = try b.want([.make(1, age: 1)]) }
     }
 }

@@ -56,8 +56,7 @@ final class ClientRig {
     }
 
     func submit(_ number: Int, _ calls: EngineCall...) {
-        for call in calls { clients[number].submit(call) }
-        clients[number].flush()
+        clients[number].submit(calls)
     }
 
     func forget() {

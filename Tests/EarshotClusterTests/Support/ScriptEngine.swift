@@ -87,15 +87,19 @@ final class ScriptEngine {
     }
 
     /// Makes a call, which must succeed.
-    func call(_ call: EngineCall) throws -> EngineEvent? {
-        let reply = try connection.send(command(call))
-        if case .error(let text) = reply { throw ServerConnection.Failure(text: text) }
-        return call.answer(reply)
+    func call(_ call: EngineCall) throws -> EngineEvent? { try calls([call]).first }
+
+    /// Makes calls in one batch, which must succeed.
+    func calls(_ calls: [EngineCall]) throws -> [EngineEvent] {
+        let batches = EngineBatch.batches(of: calls)
+        let replies = try batches.map { try connection.send(command($0)) }
+        for case .error(let text) in replies { throw ServerConnection.Failure(text: text) }
+        return zip(batches, replies).flatMap { batch, reply in batch.answers(reply) ?? [] }
     }
 
-    func command(_ call: EngineCall) throws -> Command {
-        var command = try script(call.script)
-        call.append(to: &command, node: node)
+    func command(_ batch: EngineBatch) throws -> Command {
+        var command = try script(batch.script)
+        batch.append(to: &command, node: node)
         return command
     }
 
@@ -106,8 +110,13 @@ final class ScriptEngine {
     }
 
     /// Numbers of members and of expired ones.
-    func renew(isJoin: Bool = false, lease: Int = 60_000, version: String = "1 x") throws -> [Int] {
-        let reply = try run(.renew, ["\(node)", String(lease), isJoin ? "1" : "0", version, "test"])
+    ///
+    /// - Parameter results: Milliseconds of a table of results, the same if there are many, and their number.
+    func renew(
+        isJoin: Bool = false, lease: Int = 60_000, version: String = "1 x", results: [Int] = [120_000, 10_000, 50_000]
+    ) throws -> [Int] {
+        let reply = try run(
+            .renew, ["\(node)", String(lease), isJoin ? "1" : "0", version, "test"] + results.map(String.init))
         if case .error(let text) = reply { throw ServerConnection.Failure(text: text) }
         return reply.elements?.compactMap(\.number) ?? []
     }
@@ -151,13 +160,14 @@ final class ScriptEngine {
     }
 
     /// Names of all keys of the cluster without the prefix. Tables whose only member is the empty name are left out.
-    /// Flights and origins are `f:KEY` and `o:ORIGIN`.
+    /// Flights, origins and results are `f:KEY`, `o:ORIGIN`, and `d:KEY` or `e:KEY`.
     func keys() throws -> Set<String> {
         var keys: Set<String> = []
         for name in try texts("KEYS", "\(names.prefix)*") {
             let key = String(name.dropFirst(names.prefix.count))
             switch key {
-            case "f", "o": keys.formUnion(try texts("HKEYS", name).filter { !$0.isEmpty }.map { "\(key):\($0)" })
+            case "f", "o", "d", "e":
+                keys.formUnion(try texts("HKEYS", name).filter { !$0.isEmpty }.map { "\(key):\($0)" })
             case "ready:", "paused": if try texts("ZRANGE", name, "0", "-1") != [""] { keys.insert(key) }
             case _ where key.hasPrefix("n:"): if try texts("SMEMBERS", name) != [""] { keys.insert(key) }
             default: keys.insert(key)

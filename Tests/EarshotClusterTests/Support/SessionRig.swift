@@ -40,8 +40,8 @@ struct SessionRig {
         return session.takeActions()
     }
 
-    mutating func submit(_ call: EngineCall) -> [EngineAction] {
-        session.submit(call, now: now)
+    mutating func submit(_ calls: EngineCall...) -> [EngineAction] {
+        session.submit(calls, now: now)
         return session.takeActions()
     }
 

@@ -1,0 +1,74 @@
+internal import EarshotCore
+internal import Hiredis
+
+/// Calls, one after the other, that one script of the engine carries out. A script has a cost of its own, so the calls of
+/// one pass of the loop share one.
+struct EngineBatch: Equatable {
+    /// Maximum number of flights: full calls that end, want and start flights.
+    static let mostFlights = 3 * EngineLimits.batch
+
+    private(set) var calls: [EngineCall]
+    private var flights = 0
+    private var bytes = 0
+
+    private init(_ call: EngineCall) {
+        calls = []
+        append(call)
+    }
+
+    /// Puts calls into batches, in order.
+    static func batches(of calls: [EngineCall]) -> [EngineBatch] {
+        var batches: [EngineBatch] = []
+        for call in calls.flatMap(\.parts) {
+            if batches.last?.hasRoom(for: call) == true {
+                batches[batches.count - 1].append(call)
+            } else {
+                batches.append(EngineBatch(call))
+            }
+        }
+        return batches
+    }
+
+    private func hasRoom(for call: EngineCall) -> Bool {
+        script == .pass && call.script == .pass && flights + call.flightCount <= Self.mostFlights
+            && bytes + call.bytes <= EngineLimits.callBytes
+    }
+
+    private mutating func append(_ call: EngineCall) {
+        calls.append(call)
+        flights += call.flightCount
+        bytes += call.bytes
+    }
+
+    /// Script of its calls. One without a function in `pass` is alone in its batch.
+    var script: EngineScript { calls[0].script }
+
+    /// Appends the arguments of its script.
+    func append(to command: inout Command, node: NodeID) {
+        switch calls[0] {
+        case .want, .unwant, .take, .done, .cool, .survey, .leave: command.append(node.description)
+        case .retire(let former): command.append(former.description)
+        }
+        if script == .reap { command.append(String(EngineLimits.batch)) }
+        for (name, arguments) in calls.compactMap(\.function) {
+            command.append(name)
+            command.append(String(arguments.wordCount))
+            command.append(arguments)
+        }
+    }
+
+    /// Events for the reply of its script, which is not an error; nil for a reply of another form.
+    func answers(_ reply: Reply) -> [EngineEvent]? {
+        guard script == .pass else {
+            if calls[0].isSilent { return [] }
+            return calls[0].answer(reply).map { [$0] }
+        }
+        guard let replies = reply.elements, replies.count == calls.count else { return nil }
+        var events: [EngineEvent] = []
+        for (call, reply) in zip(calls, replies) where !call.isSilent {
+            guard let event = call.answer(reply) else { return nil }
+            events.append(event)
+        }
+        return events
+    }
+}
