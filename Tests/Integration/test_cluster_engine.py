@@ -1,6 +1,7 @@
 """A cluster whose engine dies, hangs or loses its data."""
 
 import collections
+import itertools
 import time
 import unittest
 
@@ -11,6 +12,8 @@ from support.origin import Origin, body
 from support.processes import eventually
 
 URLS = 1_000 if IS_LONG else 300
+ABSENCE = 30 if IS_LONG else 0
+"""Seconds for which the engine is away at least, while requests go on."""
 
 
 class EngineDeathTests(ClusterTestCase):
@@ -29,6 +32,7 @@ class EngineDeathTests(ClusterTestCase):
             running = [f"{self.origin.url}/gate/before?bytes=1000&n={number}" for number in range(2)]
             before = self.ask(cluster[0], running, "before")
             self.origin.await_running(2)
+            stopped = time.monotonic()
             stop()
             for node in cluster:
                 node.await_mode("waiting")
@@ -45,6 +49,11 @@ class EngineDeathTests(ClusterTestCase):
             self.assertAll(before, 2, body(1_000))
             for client in clients:
                 self.assertAll(client, URLS // 10, body(1_000))
+            alone = itertools.count()
+            while time.monotonic() - stopped < ABSENCE:
+                urls = [f"{self.origin.url}/slow/0.2?bytes=1000&alone={next(alone)}" for _ in cluster]
+                for client in [self.ask(node, [url]) for node, url in zip(cluster, urls)]:
+                    self.assertAll(client, 1, body(1_000))
             held = [self.ask(node, [f"{self.origin.url}/gate/after?bytes=1000&node={index}&n={number}" for number in range(5)], "held")
                     for index, node in enumerate(cluster)]
             self.origin.await_running(self.LIMIT)
@@ -61,7 +70,7 @@ class EngineDeathTests(ClusterTestCase):
             self.assertLessEqual(self.origin.most_at_once, 2 * self.LIMIT)
             for node in cluster:
                 node.await_members(3)
-            self.assertEqual(self.origin.total, 2 + 3 * (URLS // 10) + 15, "nothing was fetched twice")
+            self.assertEqual(self.origin.total, 2 + 3 * (URLS // 10) + next(alone) + 15, "nothing was fetched twice")
             eventually(lambda: self.engine.flights() == 0, "the engine has no flight left")
             last = [self.ask(node, [f"{self.origin.url}/gate/last?bytes=1000&n={number}" for number in range(20)], "last")
                     for node in cluster]

@@ -7,7 +7,7 @@ import subprocess
 
 from support.client import Client
 from support import zmtp
-from support.harness import Bus, TestCase
+from support.harness import Bus, TestCase, remove_folder
 from support.origin import Origin, body
 from support.processes import eventually, kill
 
@@ -42,7 +42,7 @@ class SpoolTests(Case):
             client = bus.client()
             self.assertEqual(self.faults(client), {})
             self.assertFetches(client, origin)
-            shutil.rmtree(bus.spool)
+            remove_folder(bus.spool)
             line = bus.program.await_line("removed or replaced")
             self.assertIn("warning", line)
             self.assertIn(str(bus.spool), line)
@@ -60,7 +60,7 @@ class SpoolTests(Case):
             origin.publish("slow", LARGE, plan=lambda n, start: {"held": LARGE // 2} if n == 0 else {})
             client.fetch("slow", 1, f"{origin.url}/parts/slow")
             eventually(lambda: [p for p in bus.spool.iterdir() if p.suffix == ".part"], "the body is a file")
-            shutil.rmtree(bus.spool)
+            remove_folder(bus.spool)
             self.await_fault(client, "spool", "restored")
             origin.open_gate("slow")
             message = client.terminal()
@@ -98,7 +98,7 @@ class SpoolTests(Case):
             client.fetch("kept", 1, url)
             self.assertEqual(client.terminal().verb, "RESULT")
             eventually(lambda: list((bus.runtime / "cache" / "bodies").iterdir()), "it is kept")
-            shutil.rmtree(bus.spool)
+            remove_folder(bus.spool)
             self.await_fault(client, "spool", "restored")
             client.fetch("kept", 2, url, cache="only-if-cached")
             message = client.terminal()
@@ -110,7 +110,7 @@ class SpoolTests(Case):
             client.fetch("durable", 1, f"{origin.url}/bytes/{LARGE}", durable="yes", subscribe="no")
             client.expect("ACCEPTED")
             eventually(lambda: client.query("why durable 1")["state"] == "held", "it has ended")
-            shutil.rmtree(bus.spool)
+            remove_folder(bus.spool)
             self.await_fault(client, "spool", "restored")
             client.say("SUBSCRIBE durable")
             self.assertResult(client.terminal(), body(LARGE))

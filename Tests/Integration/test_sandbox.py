@@ -9,7 +9,7 @@ import struct
 import unittest
 from contextlib import contextmanager
 
-from support.harness import Bus, TestCase, temporary_folder
+from support.harness import Bus, TestCase, remove_folder, temporary_folder
 from support.injection import IS_SUPPORTED, Injected
 from support.names import NameServer
 from support.origin import Origin, body
@@ -199,7 +199,7 @@ class SandboxedWorkerTests(TestCase):
             client = bus.client()
             client.fetch("h", 1, f"{origin.url}/bytes/200000")
             self.assertEqual(client.terminal().verb, "RESULT")
-            shutil.rmtree(bus.spool)
+            remove_folder(bus.spool)
             eventually(lambda: bus.workers != [first], "another worker runs")
             client.fetch("h", 2, f"{origin.url}/bytes/200001")
             self.assertEqual(client.terminal().verb, "RESULT")

@@ -54,6 +54,14 @@ def temporary_folder():
     return pathlib.Path(tempfile.mkdtemp(prefix="ear-"))
 
 
+def remove_folder(folder):
+    """Removes a folder in which a broker may delete files at the same time."""
+    def report(function, path, failure):
+        if not issubclass(failure[0], FileNotFoundError):
+            raise failure[1]
+    shutil.rmtree(folder, onerror=report)
+
+
 def check_ledgers(ledger):
     """Fails unless both ledgers balance."""
     requests, deliveries = ledger["requests"], ledger["deliveries"]
