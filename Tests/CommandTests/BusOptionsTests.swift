@@ -49,8 +49,19 @@ import Testing
     @Test func `a public key may begin with a hyphen`() throws {
         let key = "-1sz<d4XPi<48Vs(pPK7o(Dct43Ri8)Arrm*QyE6"
         let options = try BusOptions.parse(["--server-key", key, "--bus", "tcp://a:1"])
-        #expect(options.serverKey == key)
-        #expect(options.bus == "tcp://a:1")
+        #expect(options.serverKey == [key])
+        #expect(options.bus == ["tcp://a:1"])
+    }
+
+    @Test(arguments: [
+        ["--bus", "tcp://a:1,tcp://b:2"], ["--bus", "tcp://a:1, tcp://b:2"], ["--bus", "tcp://a:1", "--bus", "tcp://b:2"],
+    ])
+    func `several buses are separated by commas or repeated`(arguments: [String]) throws {
+        let options = try BusOptions.parse(
+            arguments + ["--bus-key", "/k", "--server-key", "x", "--server-key", "y"])
+        let network = try options.network()
+        #expect(network?.buses == ["tcp://a:1", "tcp://b:2"])
+        #expect(network?.serverKeys == ["x", "y"])
     }
 
     @Test(arguments: [

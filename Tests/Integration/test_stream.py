@@ -229,7 +229,7 @@ class StreamTests(TestCase):
                     eventually(lambda: program.stdout, "a first byte")
                     origin.open_gate(name)
                     self.assertNotEqual(program.wait(60), 0)
-                    self.assertIn("changed at its origin", program.stderr)
+                    self.assertIn("started over after a part was written", program.stderr)
                     self.assertTrue(body(4 * MIB, "older").startswith(program.stdout))
 
     def test_get_writes_its_file_while_the_body_arrives(self):

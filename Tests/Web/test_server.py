@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -11,6 +12,7 @@ import unittest
 import places  # noqa: F401
 from web import HOST, Web
 from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.cluster import ClusterBus
 from support.harness import web as binary
 from support.origin import Origin
 from support.processes import Program, eventually
@@ -209,6 +211,14 @@ class BoundTests(TestCase):
         status = connection.getresponse().status
         connection.close()
         return status == 200
+
+    def test_a_node_without_its_engine_says_why_and_is_ready_after_some_seconds(self):
+        with ClusterBus() as bus, Web(bus, is_ready=False) as web:
+            eventually(lambda: re.match(r"not ready: the engine of the cluster cannot be used; .* \(cannot connect to", web.get("/readyz")[2]),
+                       lambda: web.get("/readyz")[2])
+            eventually(lambda: web.get("/readyz")[0] == 200, "it fetches without the engine")
+            self.assertRegex(web.get("/readyz")[2], "^ready, without the engine of the cluster: cannot connect to")
+            bus.program.await_line("fetches without the engine of the cluster")
 
     def test_a_stopped_broker_delays_an_answer_for_a_limited_time(self):
         with Bus() as bus, Web(bus) as web:

@@ -29,7 +29,8 @@ class Web:
     """`with Web(bus) as web:` serves the state of the bus at `web.url`, and is connected to its broker. The arguments are those of
     the program."""
 
-    def __init__(self, commands, *arguments, listen=f"{HOST}:0"):
+    def __init__(self, commands, *arguments, listen=f"{HOST}:0", is_ready=True):
+        self._is_ready = is_ready
         self._commands = commands
         self.listen = listen
         self.program = Program([web(), "--runtime", commands.runtime, "--listen", listen, *arguments],
@@ -44,7 +45,7 @@ class Web:
         self.url = line.split("listening at ")[1].strip()
         found = re.search(r":(\d+)/$", self.url)
         self.port = int(found[1]) if found else None
-        if isinstance(self._commands, Bus):
+        if self._is_ready and isinstance(self._commands, Bus):
             eventually(lambda: self.get("/readyz")[0] == 200, "it has connected to the broker")
         return self
 

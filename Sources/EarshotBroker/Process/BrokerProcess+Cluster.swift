@@ -11,7 +11,7 @@ extension BrokerProcess {
         let keys = membership.engine.keys
         let facility = ClusterFacility(
             flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: membership.place,
-            broker: randomNumber())
+            broker: randomNumber(), members: membership.members)
         core.joinCluster(facility, now: Tick(nanoseconds: loop.now.nanoseconds))
         return EngineClient(membership.engine, on: loop)
     }
@@ -30,6 +30,9 @@ extension BrokerProcess {
     /// request waits for no answer.
     func callEngine(now: Tick) {
         guard let engine else { return }
+        if let members = core.takeSolitude() {
+            logger.warning("fetches without the engine of the cluster", metadata: ["limits-divided-by": "\(members)"])
+        }
         core.engineIsBusy(engine.isBusy)
         guard !engine.isBusy else { return }
         engine.submit(core.takeEngineCalls(now: now))
@@ -49,6 +52,8 @@ extension BrokerProcess {
                 metadata: ["reason": "\(fault)"])
         case .warning(let warning):
             logger.warning("the engine is less safe than it could be", metadata: ["reason": "\(warning)"])
+        case .remedied(let warning):
+            logger.notice("a shortcoming of the engine is gone", metadata: ["reason": "\(warning)"])
         case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .aborted: break
         }
     }

@@ -6,9 +6,12 @@ public struct ClusterMembership: Sendable {
     public let engine: EngineOptions
     /// Address at which the gateway of this node serves bodies to the others: `ADDRESS:PORT`, that of IPv6 in brackets.
     public let place: String
+    /// Number of nodes, until the engine has told it.
+    public let members: Int
 
-    public init(engine: EngineOptions, place: String) {
+    public init(engine: EngineOptions, place: String, members: Int) {
         self.engine = engine
         self.place = place
+        self.members = members
     }
 }

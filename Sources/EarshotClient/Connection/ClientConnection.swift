@@ -77,7 +77,10 @@ public final class ClientConnection {
     /// Error that ended the connection for good; nil while it runs.
     public private(set) var failure: (any Error)?
     /// Sentence about the last failed connection to a bus on a network; nil without one.
-    public var trouble: String? { endpoints.trouble.map { $1.sentence($0) } }
+    public var trouble: String? {
+        let sentences = endpoints.troubles.map { $1.sentence($0) }
+        return sentences.isEmpty ? nil : sentences.joined(separator: "; ")
+    }
 
     /// Starts to connect to the first of several buses that can be reached.
     ///

@@ -27,7 +27,7 @@ public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
         guard let parsed = NetworkAddress(address) else {
             throw ClientError(
                 .invalidRequest,
-                "the address of the bus is invalid: use tcp://HOST:PORT, such as tcp://example.org:5765")
+                "\(address) is no address of a bus: use tcp://HOST:PORT, such as tcp://example.org:5765")
         }
         kind = .remote(parsed, key, serverKey: try BusKey.serverKey(serverKey))
     }
@@ -49,7 +49,7 @@ public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
         guard serverKeys.count == 1 || serverKeys.count == addresses.count else {
             throw ClientError(
                 .key,
-                "\(addresses.count) buses have \(serverKeys.count) server keys: give one for all, or one for each; `earshot key show` prints it"
+                "buses: \(addresses.count), server keys: \(serverKeys.count); give one key for all, or one for each; `earshot key show` prints it"
             )
         }
         let key = try BusKey(file: keyFile)

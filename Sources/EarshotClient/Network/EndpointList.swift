@@ -65,9 +65,12 @@ struct EndpointList {
     /// Whether the session is on another bus than ``current``.
     var isAway: Bool { home.map { $0 != index } ?? false }
 
-    /// Reason why ``current``, or else the first bus, has no connection; nil before a failure.
-    var trouble: (BusEndpoint, LinkEnding)? {
-        ([entries[index]] + entries).lazy.compactMap { entry in entry.ending.map { (entry.endpoint, $0) } }.first
+    /// Reasons why buses have no connection: that of ``current`` first. Empty before a failure.
+    var troubles: [(BusEndpoint, LinkEnding)] {
+        let others = entries.indices.filter { $0 != index }
+        return ([index] + others).compactMap { place in
+            entries[place].ending.map { (entries[place].endpoint, $0) }
+        }
     }
 
     /// Whether a host name is resolved to an address of IPv6 in the next attempt. libzmq uses one address only, so the

@@ -46,7 +46,7 @@ package final class WorkerTunnel {
         _ = loop.addHook { [unowned self] in pass() }
         patienceTimer = loop.setTimer(after: Self.patience) { [unowned self] in
             patienceTimer = nil
-            let (endpoint, ending) = self.endpoints.trouble ?? (self.endpoints.current, .silent)
+            let (endpoint, ending) = self.endpoints.troubles.first ?? (self.endpoints.current, .silent)
             fail(ClientError(.refused, ending.sentence(endpoint)))
         }
     }

@@ -25,6 +25,8 @@ public struct EngineOptions: Sendable {
     /// Name of the cluster: its keys begin with it, so that several clusters can use one server.
     public let cluster: String
     public let keys: ClusterKeys
+    /// Public key with which all nodes serve and read bodies.
+    public let publicKey: String
     /// Text for operators: the name of the machine, and the address of its bodies.
     public let description: String
     public var login: Login?
@@ -33,12 +35,21 @@ public struct EngineOptions: Sendable {
     /// Time limit for a connection and for each reply.
     public var patienceMilliseconds = 2_000
 
+    /// Whether a primary without replicas is a fault.
+    var expectsReplicas: Bool {
+        switch place {
+        case .servers(let addresses): addresses.count > 1
+        case .sentinels: true
+        }
+    }
+
     /// - Parameter cluster: 1 to 32 letters, digits and hyphens. Traps on other text.
-    public init(place: Place, cluster: String, keys: ClusterKeys, description: String) {
+    public init(place: Place, cluster: String, keys: ClusterKeys, publicKey: String, description: String) {
         precondition(Self.isCluster(cluster), "\(cluster) is no name of a cluster")
         self.place = place
         self.cluster = cluster
         self.keys = keys
+        self.publicKey = publicKey
         self.description = description
     }
 

@@ -53,6 +53,9 @@ struct EngineSession {
     /// Maximum number of batches of calls without a reply. Beyond it the server is too slow, and the node leaves.
     static let mostBatches = 1_024
 
+    /// Heartbeats between two looks at the server's role.
+    static let roleInterval = 5
+
     let options: EngineOptions
     let names: EngineNames
     private(set) var phase = Phase.stopped
@@ -182,6 +185,11 @@ struct EngineSession {
             nextHeartbeat = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             renew(isJoin: false, now: now)
             send(Command("PING"), .ping, .notices, now: now)
+            heartbeats += 1
+            // Replicas and settings change while the server works.
+            if mayAskRole, heartbeats % Self.roleInterval == 0 {
+                send(Command("INFO", "replication"), .role, .calls, now: now)
+            }
         }
     }
 
@@ -256,6 +264,8 @@ struct EngineSession {
         self.server = server
         digests = [:]
         members = 0
+        writesWithoutReplicas = false
+        mayAskRole = true
         connectionDeadline = now.advanced(byMilliseconds: options.patienceMilliseconds)
         actions.append(.open(.calls, server))
         actions.append(.open(.notices, server))
@@ -318,6 +328,7 @@ struct EngineSession {
             switch command {
             case .role:
                 // A replica refuses the first write anyway.
+                mayAskRole = false
                 actions.append(.report(.warning(.roleUnknown)))
                 return
             // INFO has been reported already.
@@ -345,9 +356,13 @@ struct EngineSession {
         guard lines.contains("role:master") else { return fail(.notPrimary, now: now) }
         // The second line is present only while the setting is.
         let replicas = lines.first { $0.hasPrefix("connected_slaves:") }?.split(separator: ":").last
-        if replicas != "0", !lines.contains(where: { $0.hasPrefix("min_slaves_good_slaves:") }) {
-            actions.append(.report(.warning(.writesWithoutReplicas)))
-        }
+        let isUnsafe =
+            (replicas != "0" || options.expectsReplicas)
+            && !lines.contains(where: { $0.hasPrefix("min_slaves_good_slaves:") })
+        guard isUnsafe != writesWithoutReplicas else { return }
+        writesWithoutReplicas = isUnsafe
+        let warning = EngineWarning.writesWithoutReplicas
+        actions.append(.report(isUnsafe ? .warning(warning) : .remedied(warning)))
     }
 
     /// Reports a server that may evict keys. Without `maxmemory` no policy evicts any.
@@ -406,7 +421,7 @@ struct EngineSession {
         command.append(node.description)
         command.append(String(EngineLimits.leaseMilliseconds))
         command.append(isJoin ? "1" : "0")
-        command.append("\(EngineScript.version) \(options.keys.check)")
+        command.append("\(EngineScript.version) \(options.keys.check(publicKey: options.publicKey))")
         command.append(options.description)
         command.append(String(EngineLimits.resultMilliseconds))
         command.append(String(EngineLimits.crowdedResultMilliseconds))
@@ -473,4 +488,10 @@ struct EngineSession {
     /// Batches of calls without a reply.
     private(set) var batchCount = 0
     private var isSubscribed = false
+    /// Heartbeats of all memberships.
+    private var heartbeats = 0
+    /// Whether the server permits INFO.
+    private var mayAskRole = true
+    /// Whether the primary accepts writes without a replica, as last reported.
+    private var writesWithoutReplicas = false
 }

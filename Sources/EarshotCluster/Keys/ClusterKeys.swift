@@ -25,8 +25,8 @@ public struct ClusterKeys: Sendable {
     /// Key of an origin, by its name such as `https://example.com`.
     public func origin(_ name: String) -> ClusterKey { key("origin", Array(name.utf8)) }
 
-    /// Text by which nodes recognize that they have the same secret.
-    public var check: String { key("check", []).description }
+    /// Text by which nodes recognize that they have the same secret and the same key pair for bodies.
+    public func check(publicKey: String) -> String { key("check", Array(publicKey.utf8)).description }
 
     /// The purpose comes first, so that keys of different purposes differ.
     private func key(_ purpose: String, _ bytes: [UInt8]) -> ClusterKey {

@@ -14,7 +14,7 @@ extension BrokerCore {
 
     /// Makes this broker a node of a cluster. Called before the first event.
     public mutating func joinCluster(_ facility: ClusterFacility, now: Tick) {
-        cluster = Indirect(ClusterState(facility: facility, book: ClusterBook(now: now)))
+        cluster = Indirect(ClusterState(facility: facility, book: ClusterBook(members: facility.members, now: now)))
     }
 
     /// Handles an event of the engine.
@@ -31,6 +31,7 @@ extension BrokerCore {
             cluster?.value.warnings = []
         case .warning(let warning):
             if cluster?.value.warnings.contains(warning) == false { cluster?.value.warnings.append(warning) }
+        case .remedied(let warning): cluster?.value.warnings.removeAll { $0 == warning }
         default: break
         }
         for effect in cluster?.value.book.received(event, now: now) ?? [] { carryOut(effect, now: now) }
@@ -42,6 +43,13 @@ extension BrokerCore {
         let free = freeClusterSlots()
         let isClosing = !limits.isAdmitting
         return cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, now: now) ?? []
+    }
+
+    /// Returns the number of members among which limits are divided, once after the mode without the engine began.
+    public mutating func takeSolitude() -> Int? {
+        guard cluster?.value.isSolitudeNew == true else { return nil }
+        cluster?.value.isSolitudeNew = false
+        return cluster?.value.book.members
     }
 
     /// Notes whether the shell awaits answers of the engine. It asks for calls after the last one.
@@ -304,7 +312,9 @@ extension BrokerCore {
             release(chargeOf: flight)
             enqueue(flight: flight, first: true)
         case .coolDown(let notice): coolDown(notice, now: now)
-        case .mode: applyOriginRules(now: now)
+        case .mode(let isCoordinated):
+            cluster?.value.isSolitudeNew = !isCoordinated
+            applyOriginRules(now: now)
         }
     }
 

@@ -68,6 +68,8 @@ extension ClusterBook {
         let since: Tick
         /// Whether the engine may have a want of this node.
         var isRecorded: Bool
+        /// Whether another node ran the flight at the latest assertion.
+        var isFetchedElsewhere = false
         /// Whether the attempt serves other nodes as well.
         var isHosted: Bool
         /// Maximum body size for other nodes; nil for none.

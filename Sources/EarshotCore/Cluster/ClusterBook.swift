@@ -36,7 +36,7 @@ struct ClusterBook {
     private var membership: Membership
     private(set) var isUncoordinated = false
     /// Number of members, or the last known one.
-    private(set) var members = 1
+    private(set) var members: Int
     private(set) var claims: [LocalFlight: Claim] = [:]
     private(set) var flights: [ClusterKey: LocalFlight] = [:]
     private(set) var endings: [AttemptID: Ending] = [:]
@@ -64,8 +64,10 @@ struct ClusterBook {
     /// Time of the latest claim that was granted or got a result.
     private var lastProgress: Tick
 
-    init(limits: Limits = Limits(), now: Tick) {
+    /// - Parameter members: number of members until the engine has told it.
+    init(limits: Limits = Limits(), members: Int = 1, now: Tick) {
         self.limits = limits
+        self.members = Self.bounded(members: members)
         membership = .away(since: now)
         lastProgress = now
         claimsPerSlot = limits.claimsPerSlot
@@ -209,7 +211,7 @@ struct ClusterBook {
         case .members(let count):
             if isMember { members = Self.bounded(members: count) }
             return []
-        case .warning: return []
+        case .warning, .remedied: return []
         case .wanted(let answers): return isMember ? answers.flatMap { answered($0, now: now) } : []
         case .granted(let grants, let opens):
             guard isMember else { return [] }
@@ -313,7 +315,9 @@ struct ClusterBook {
         guard let question, let flight = flights[answer.key], let claim = claims[flight], claim.serial == question.claim
         else { return [] }
         switch answer.state {
-        case .queued, .running: return []
+        case .queued, .running:
+            claims[flight]?.isFetchedElsewhere = answer.state == .running
+            return []
         case .ended(let result): return resulted(answer.key, result, now: now)
         case .held, .stale:
             // Otherwise the answer concerns an earlier attempt.

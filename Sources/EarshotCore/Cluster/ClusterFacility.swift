@@ -8,14 +8,17 @@ public struct ClusterFacility: Sendable {
     public var address: String
     /// Random number of this broker, for the keys of flights that stay here.
     public var broker: UInt64
+    /// Number of nodes, until the engine has told it.
+    public var members: Int
 
     public init(
         flightKey: @escaping @Sendable ([UInt8]) -> ClusterKey, originKey: @escaping @Sendable (String) -> ClusterKey,
-        address: String, broker: UInt64
+        address: String, broker: UInt64, members: Int = 1
     ) {
         self.flightKey = flightKey
         self.originKey = originKey
         self.address = address
         self.broker = broker
+        self.members = members
     }
 }

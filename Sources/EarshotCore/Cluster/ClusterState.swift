@@ -31,6 +31,8 @@ struct ClusterState {
     var fault: EngineFault?
     /// Whether the shell awaits answers of the engine, and makes no call before.
     var isEngineBusy = false
+    /// Whether the mode without the engine has begun, and the shell does not know it.
+    var isSolitudeNew = false
     /// Shortcomings that the engine has now.
     var warnings: [EngineWarning] = []
 

@@ -12,6 +12,8 @@ public enum EngineEvent: Equatable, Sendable {
     case left(EngineFault)
     /// The engine works, but less safely than it could.
     case warning(EngineWarning)
+    /// A shortcoming is gone.
+    case remedied(EngineWarning)
 
     // Answers, in the order of the calls.
 

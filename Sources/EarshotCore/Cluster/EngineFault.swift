@@ -26,7 +26,7 @@ public enum EngineFault: Hashable, Sendable {
     case noAddress
     /// The cluster runs scripts of another version.
     case otherVersion
-    /// The cluster uses another secret.
+    /// The cluster uses another secret or key pair.
     case otherSecret
     /// The lease expired, or the engine lost its data.
     case leaseLost
@@ -55,17 +55,17 @@ extension EngineFault: CustomStringConvertible {
         case .malformed: "the server at the engine's address does not answer like Redis"
         case .accessDenied: "the engine refused user or password; correct them in the cluster's settings"
         case .notPermitted(let subject):
-            "the engine's user lacks a permission (\(subject)); see docs/decisions/200-engine.md for its rules"
+            "the engine's user lacks a permission (\(subject)); see docs/cluster.md for its rules"
         case .notPrimary: "the engine at this address is a replica"
         case .loading: "the engine is still loading its data"
         case .refusesWrites(let word): "the engine refuses writes (\(word))"
-        case .noPrimary: "no sentinel knows the primary; check the name of the primary and the sentinels"
+        case .noPrimary: "no sentinel answers and knows the primary; check the network, the name of the primary and the sentinels"
         case .hostName:
             "a sentinel names the primary by its host name; set announce-hostnames to no, and monitor an IP address"
         case .noAddress: "the cluster's settings have no address of the engine; add one such as 192.0.2.1:6379"
         case .otherVersion:
             "other nodes of the cluster run another version of its scripts; stop them, or use their version"
-        case .otherSecret: "other nodes of the cluster have another secret; use the same secret on each node"
+        case .otherSecret: "other nodes of the cluster have another secret or key pair; use the same file on each node"
         case .leaseLost: "the node's lease expired, or the engine lost its data"
         case .failed(let word): "the engine failed (\(word))"
         case .left: "this node left the cluster"
@@ -75,7 +75,7 @@ extension EngineFault: CustomStringConvertible {
 
 /// Shortcoming of a working engine.
 public enum EngineWarning: Hashable, Sendable, CustomStringConvertible {
-    /// There are replicas, and the primary accepts writes without them.
+    /// The primary accepts writes without a replica, although the engine has several servers.
     case writesWithoutReplicas
     /// The user may not ask for the server's role.
     case roleUnknown
@@ -85,7 +85,7 @@ public enum EngineWarning: Hashable, Sendable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .writesWithoutReplicas:
-            "the engine's primary accepts writes while no replica is connected; set min-replicas-to-write to 1"
+            "the engine's primary accepts writes without a replica; set min-replicas-to-write to 1"
         case .roleUnknown: "the engine's user may not use INFO, so its role is unknown; permit +info"
         case .mayEvict:
             "the engine may evict the cluster's keys if its memory is full; set maxmemory-policy to noeviction"

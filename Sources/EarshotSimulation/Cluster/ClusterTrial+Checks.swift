@@ -9,7 +9,7 @@ extension ClusterTrial {
     /// Maximum time from the last request to the end of the last one.
     private static let endMilliseconds = 300_000
     /// Maximum time after that in which everything is forgotten: a cool-down of a minute, remembered for another one.
-    private static let quietMilliseconds = 150_000
+    private static let quietMilliseconds = 2 * EngineLimits.resultMilliseconds + 15_000
 
     private typealias Place = (node: Int, worker: WorkerID, attempt: AttemptID)
 

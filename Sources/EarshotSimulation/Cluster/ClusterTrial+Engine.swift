@@ -150,7 +150,8 @@ extension ClusterTrial {
                 else { continue }
                 expectations.arrived(content.fetch, in: node, at: now)
             }
-        case .joined, .members, .left, .warning, .granted, .ended, .cooled, .surveyed, .workWaits, .aborted: break
+        case .joined, .members, .left, .warning, .remedied, .granted, .ended, .cooled, .surveyed, .workWaits, .aborted:
+            break
         }
     }
 
@@ -212,7 +213,7 @@ extension ClusterTrial {
             answers.map { "\(short($0.key)) \($0.isCurrent ? "current" : "stale")" }.joined(separator: ", ")
         case .result(let key, _): "result of \(short(key))"
         case .aborted(let key, let token): "no node wants \(short(key)) \(token)"
-        case .joined, .members, .left, .warning, .cooled, .surveyed, .workWaits: "\(event)"
+        case .joined, .members, .left, .warning, .remedied, .cooled, .surveyed, .workWaits: "\(event)"
         }
     }
 

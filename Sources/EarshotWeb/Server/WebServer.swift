@@ -138,8 +138,12 @@ public final class WebServer {
 
     private static func readiness(of state: BrokerState?, _ absence: BrokerState.Unreadiness) -> WebResponse {
         let reason = state.map(\.unreadiness) ?? absence
-        guard let reason else { return WebResponse(200, text: "ready") }
-        return WebResponse(503, text: "not ready: \(reason.rawValue)")
+        let fault = state?.engineFault
+        guard let reason else {
+            return WebResponse(200, text: fault.map { "ready, without the engine of the cluster: \($0)" } ?? "ready")
+        }
+        let detail = reason == .noEngine ? fault.map { " (\($0))" } ?? "" : ""
+        return WebResponse(503, text: "not ready: \(reason.rawValue)\(detail)")
     }
 
     /// The document `/status.json`, which each event contains as well.

@@ -9,7 +9,7 @@ struct BrokerState {
         case draining = "the broker is draining"
         case closedAdmission = "the setting admission is closed"
         case lostPlace = "a directory or socket of the broker is lost"
-        case noEngine = "the engine of the cluster is unreachable; in 5 s the node fetches without it"
+        case noEngine = "the engine of the cluster cannot be used; within 5 s the node fetches without it"
         case noGateway = "the gateway ends soon after each start"
         case noWorker = "no worker is ready"
     }
@@ -50,6 +50,9 @@ struct BrokerState {
         guard case .array(let items)? = self[name] else { return [] }
         return items
     }
+
+    /// Reason why the node of a cluster is without its engine; nil for a member, and for a bus on its own.
+    var engineFault: String? { self["cluster"]?.member("reason")?.text }
 
     /// Reason why the bus is not ready for requests; nil if it is.
     ///

@@ -10,9 +10,9 @@ struct BusOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Bus on a network, tcp://HOST:PORT; several in the order of preference, separated by commas.",
+            "Bus on a network, tcp://HOST:PORT; several in the order of preference, separated by commas, or repeated.",
             valueName: "address"))
-    var bus: String?
+    var bus: [String] = []
 
     @Option(
         help: ArgumentHelp("File with the key of this client, for --bus.", valueName: "file"), completion: .file())
@@ -20,18 +20,18 @@ struct BusOptions: ParsableArguments {
 
     // A key may begin with a hyphen.
     @Option(
-        parsing: .unconditional,
+        parsing: .unconditionalSingleValue,
         help: ArgumentHelp(
             "Public key of the bus, or its file; for several buses one for all, or one each.", valueName: "key"),
         completion: .file())
-    var serverKey: String?
+    var serverKey: [String] = []
 
     func validate() throws {
         try GivenPath.check([("--runtime", runtime), ("--bus-key", busKey)])
-        for (option, value) in [("--bus", bus), ("--server-key", serverKey)] where value?.isEmpty == true {
+        for (option, value) in [("--bus", bus), ("--server-key", serverKey)] where value.contains("") {
             throw ValidationError("\(option): the value is empty; give one, or omit the option")
         }
-        guard runtime == nil || bus == nil else {
+        guard runtime == nil || bus.isEmpty else {
             throw ValidationError("--runtime and --bus exclude each other; give one of them")
         }
     }
@@ -39,7 +39,7 @@ struct BusOptions: ParsableArguments {
     /// Options of a command line without any of them.
     static var usual: BusOptions {
         var options = BusOptions()
-        (options.runtime, options.bus, options.busKey, options.serverKey) = (nil, nil, nil, nil)
+        (options.runtime, options.bus, options.busKey, options.serverKey) = (nil, [], nil, [])
         return options
     }
 
@@ -55,8 +55,8 @@ struct BusOptions: ParsableArguments {
     func network() throws(Complaint) -> NetworkChoice? {
         guard runtime == nil else { return nil }
         let choice = NetworkChoice(
-            buses: bus.map(NetworkChoice.words), keyFile: busKey.map(Folder.absolute),
-            serverKeys: serverKey.map(NetworkChoice.words)
+            buses: bus.isEmpty ? nil : bus.flatMap(BusEndpoint.words), keyFile: busKey.map(Folder.absolute),
+            serverKeys: serverKey.isEmpty ? nil : serverKey.flatMap(NetworkChoice.words)
         ).orElse(.inEnvironment)
         if choice.buses == nil, Environment.value("EARSHOT_RUNTIME") != nil { return nil }
         guard !choice.isComplete else { return choice }
@@ -85,7 +85,7 @@ struct NetworkChoice: Equatable {
             serverKeys: Environment.value("EARSHOT_SERVER_KEY").map(BusEndpoint.words))
     }
 
-    /// Splits the value of an option at its commas.
+    /// Splits the value of an option at its commas. Paths may contain spaces.
     static func words(_ text: String) -> [String] { text.split(separator: ",").map { String($0) } }
 
     /// Returns the absolute path of a server key's file, or the key itself.

@@ -82,9 +82,9 @@ enum ShellCompletion {
         do {
             var place = BusOptions.usual
             place.runtime = value("--runtime", words)
-            place.bus = value("--bus", words)
+            place.bus = value("--bus", words).map { [$0] } ?? []
             place.busKey = value("--bus-key", words)
-            place.serverKey = value("--server-key", words)
+            place.serverKey = value("--server-key", words).map { [$0] } ?? []
             let session = try BusSession.find(in: place.place(), client: "complete", patience: patience) {
                 session, event in
                 switch event {

@@ -62,6 +62,12 @@ struct ClusterCommand: ParsableCommand {
 
         @Option(
             help: ArgumentHelp(
+                "Number of nodes. A node that starts while the engine is down uses that part of each origin's limit.",
+                valueName: "number"))
+        var members = 1
+
+        @Option(
+            help: ArgumentHelp(
                 "Server of the engine, HOST:PORT with a numeric address, or unix:PATH; may be repeated.",
                 valueName: "address"))
         var server: [String] = []
@@ -96,6 +102,9 @@ struct ClusterCommand: ParsableCommand {
             guard ClusterFile.nodeAddress(node) != nil else {
                 throw ValidationError("--node must be \(ClusterFile.nodeForm)")
             }
+            guard ClusterFile.memberRange.contains(members) else {
+                throw ValidationError("--members must be a number from 1 to \(ClusterFile.memberRange.upperBound)")
+            }
             for (option, addresses) in [("--server", server), ("--sentinel", sentinel)] {
                 for address in addresses where EngineAddress(address) == nil {
                     throw ValidationError("\(option) \(address): give a numeric address, such as 10.0.0.1:6379")
@@ -123,7 +132,7 @@ struct ClusterCommand: ParsableCommand {
                 let login = try passwordFile.map { path throws(Complaint) in
                     EngineOptions.Login(user: user, password: try Self.password(path))
                 }
-                let file = try ClusterFile(new: name, node: node, engine: engine, login: login)
+                let file = try ClusterFile(new: name, node: node, members: members, engine: engine, login: login)
                 try SecretFile.create(output, with: file.text, option: "--output")
                 try StandardOutput().write(
                     Array(

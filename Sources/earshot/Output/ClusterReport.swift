@@ -14,7 +14,7 @@ struct ClusterReport {
         func number(_ name: String) -> Int { Int(cluster.member(name)?.text ?? "") ?? 0 }
         func count(_ name: String) -> Int { Int(cluster.member("counts")?.member(name)?.text ?? "") ?? 0 }
         var rows: [[String]] = []
-        rows.append(["mode", Self.sentence(mode)])
+        rows.append(["mode", Self.sentence(mode, members: max(1, number("members-count")))])
         if cluster.member("reason") != nil { rows.append(["reason", value("reason")]) }
         for warning in Self.items(cluster.member("warnings")) {
             rows.append(["warning", TerminalText.escaped(warning.text ?? "")])
@@ -39,11 +39,11 @@ struct ClusterReport {
         text = TextTable(isPadded: true).text(rows) + Self.members(cluster)
     }
 
-    private static func sentence(_ mode: String) -> String {
+    private static func sentence(_ mode: String, members: Int) -> String {
         switch mode {
         case "member": "member"
         case "waiting": "waiting for the engine; in 5 s the node fetches without it"
-        case "alone": "alone: the node fetches without the engine, with a part of each limit"
+        case "alone": "alone: the node fetches without the engine, with 1/\(members) of each origin's limit"
         default: TerminalText.escaped(mode)
         }
     }

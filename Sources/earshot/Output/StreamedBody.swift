@@ -134,5 +134,5 @@ final class StreamedBody {
     }
 
     private static let changed = Destination.Failure.cannotWrite(
-        "the body changed at its origin after a part was written; fetch it again, or use -o FILE")
+        "the transfer started over after a part was written, which cannot be undone; fetch it again, or use -o FILE")
 }

@@ -44,6 +44,15 @@ struct CheckedTable {
         return texts
     }
 
+    /// Returns the number of a key; nil for a missing key.
+    func number(_ key: String, in range: ClosedRange<Int>) throws(Complaint) -> Int? {
+        guard let value = table[key] else { return nil }
+        guard let number = value.int, range.contains(number) else {
+            throw complaint(key, "must be a number from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+
     /// Returns the table of a key.
     ///
     /// - Throws: `Complaint` for a missing table.

@@ -18,12 +18,13 @@ extension ClusterFile {
     /// - Parameter name: see `EngineOptions.isCluster`.
     /// - Throws: `Complaint` if libzmq cannot create keys.
     init(
-        new name: String, node: GatewayAddress, engine: EngineOptions.Place, login: EngineOptions.Login?
+        new name: String, node: GatewayAddress, members: Int, engine: EngineOptions.Place, login: EngineOptions.Login?
     ) throws(Complaint) {
         let pair = try KeyFile.newPair()
         self.name = name
         secret = Hex.encode(Secret.randomBytes(Self.secretBytes))
         self.node = node
+        self.members = members
         publicKey = pair.publicKey
         secretKey = pair.secretKey
         self.engine = engine
@@ -40,6 +41,7 @@ extension ClusterFile {
         add("secret", secret)
         add("node", Self.place(node))
         add("listen", listen.map(Self.place))
+        if members > 1 { text += "members = \(members)\n" }
         add("public-key", publicKey)
         add("secret-key", secretKey)
         text += "\n[engine]\n"

@@ -14,7 +14,7 @@ struct ClusterFile: Equatable {
     static let leastSecret = 32
     /// Maximum number of connections of all other nodes. A node has one, and three more while it reads large bodies.
     private static let mostConnections = ClientKey.connectionRange.upperBound
-    private static let keys = ["name", "secret", "node", "listen", "public-key", "secret-key", "engine"]
+    private static let keys = ["name", "secret", "node", "listen", "members", "public-key", "secret-key", "engine"]
     private static let engineKeys = [
         "servers", "sentinels", "primary", "user", "password", "sentinel-user", "sentinel-password",
     ]
@@ -28,6 +28,8 @@ struct ClusterFile: Equatable {
     var node: GatewayAddress
     /// Address to listen at; nil for ``node``.
     var listen: GatewayAddress?
+    /// Number of nodes, which this one assumes until the engine has told it.
+    var members = 1
     /// Keys that all nodes share: 40 characters of Z85 each.
     var publicKey: String
     var secretKey: String
@@ -41,11 +43,11 @@ struct ClusterFile: Equatable {
     /// Membership of the broker.
     var membership: ClusterMembership {
         var options = EngineOptions(
-            place: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)),
+            place: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)), publicKey: publicKey,
             description: "\(Self.machine) \(Self.place(node))")
         options.login = login
         options.sentinelLogin = sentinelLogin
-        return ClusterMembership(engine: options, place: Self.place(node))
+        return ClusterMembership(engine: options, place: Self.place(node), members: members)
     }
 
     /// Address at which the gateway of this node listens.
@@ -100,6 +102,7 @@ struct ClusterFile: Equatable {
 
     // MARK: Reading
 
+    static let memberRange = 1...1_024
     static let nameForm = "1 to 32 letters, digits and hyphens"
     private static let keyForm = "a key of 40 characters; copy it from the file of another node"
     static let nodeForm = "the numeric address and port at which other nodes reach this one, such as 10.0.0.1:5767"
@@ -123,6 +126,7 @@ struct ClusterFile: Equatable {
         guard let address = Self.nodeAddress(node) else { throw table.complaint("node", "must be \(Self.nodeForm)") }
         self.node = address
         listen = try table.text("listen", Self.listenForm) { Self.address($0) != nil }.flatMap(Self.address)
+        members = try table.number("members", in: Self.memberRange) ?? 1
         publicKey = try Self.needed(table, "public-key", Self.keyForm, where: CurveClient.isKey)
         secretKey = try Self.needed(table, "secret-key", Self.keyForm, where: CurveClient.isKey)
         let engine = try table.inner("engine", known: Self.engineKeys)

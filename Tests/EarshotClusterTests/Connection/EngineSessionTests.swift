@@ -139,6 +139,22 @@ import Testing
             let actions = rig.receive(.bytes(Array(lines.utf8)))
             #expect(actions == Array(repeating: .report(.warning(.writesWithoutReplicas)), count: warnings))
         }
+        // A member asks again, since replicas and settings change.
+        var later = Rig()
+        _ = later.join()
+        let question = EngineAction.send(.calls, Command("INFO", "replication"))
+        func look(_ lines: String) -> [EngineAction] {
+            while true {
+                let beat = later.passTime()
+                later.answer(beat.filter { $0 != question }, members: 3)
+                if beat.contains(question) { return later.receive(.bytes(Array(lines.utf8))) }
+            }
+        }
+        let unsafe = "role:master\r\nconnected_slaves:2\r\n"
+        #expect(look(unsafe) == [.report(.warning(.writesWithoutReplicas))])
+        #expect(look(unsafe) == [])
+        #expect(look(unsafe + "min_slaves_good_slaves:2\r\n") == [.report(.remedied(.writesWithoutReplicas))])
+        #expect(faults(look("role:slave\r\nconnected_slaves:0\r\n")) == [.notPrimary])
         var rig = Rig()
         _ = rig.start()
         _ = rig.open(.calls)
@@ -233,8 +249,7 @@ import Testing
         while rig.now < end {
             let beat = rig.passTime()
             #expect(faults(beat) == [])
-            _ = rig.receive(.array([.integer(1), .integer(0)]))
-            _ = rig.receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices)
+            rig.answer(beat)
         }
         _ = rig.close(.notices)
         #expect((rig.session.deadline ?? rig.now).milliseconds(since: rig.now) <= 50)
@@ -409,8 +424,7 @@ import Testing
         let pong = Reply.array([.bytes(Array("pong".utf8)), .bytes([])])
         func beat() -> [[String]] {
             let actions = rig.passTime()
-            _ = rig.receive(.array([.integer(1), .integer(0)]))
-            _ = rig.receive(pong, .notices)
+            rig.answer(actions)
             return commands(actions, .sentinel)
         }
         #expect(beat() == [["PING"]])
@@ -422,13 +436,7 @@ import Testing
             let actions = rig.passTime()
             #expect(faults(actions) == [])
             replacements += opened(actions)
-            for command in actions {
-                switch command {
-                case .send(.calls, _): _ = rig.receive(.array([.integer(1), .integer(0)]))
-                case .send(.notices, _): _ = rig.receive(pong, .notices)
-                case .send, .open, .close, .report: break
-                }
-            }
+            rig.answer(actions)
         }
         #expect(replacements.first == Self.sentinels[1])
         #expect(rig.session.phase == .joined)

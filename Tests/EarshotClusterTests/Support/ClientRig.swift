@@ -24,7 +24,7 @@ final class ClientRig {
         patience: Int = 2_000
     ) -> EngineOptions {
         var options = EngineOptions(
-            place: place, cluster: "test", keys: ClusterKeys(secret: secret), description: "test")
+            place: place, cluster: "test", keys: ClusterKeys(secret: secret), publicKey: "key", description: "test")
         options.login = login
         options.patienceMilliseconds = patience
         return options

@@ -14,7 +14,7 @@ struct SessionRig {
 
     init(_ place: EngineOptions.Place = .servers([SessionRig.server]), login: EngineOptions.Login? = nil) {
         var options = EngineOptions(
-            place: place, cluster: "test", keys: ClusterKeys(secret: [1, 2, 3]), description: "host")
+            place: place, cluster: "test", keys: ClusterKeys(secret: [1, 2, 3]), publicKey: "key", description: "host")
         options.login = login
         options.sentinelLogin = login
         session = EngineSession(options, seed: 1)
@@ -50,6 +50,18 @@ struct SessionRig {
         if let deadline = session.deadline { now = max(now, deadline) }
         session.timePassed(now: now)
         return session.takeActions()
+    }
+
+    /// Answers the commands of a heartbeat, as a server with `members` does.
+    mutating func answer(_ commands: [EngineAction], members: Int = 1) {
+        for command in commands {
+            switch command {
+            case .send(.calls, let command) where command.words[0] == "INFO": _ = receive(Self.role)
+            case .send(.calls, _): _ = receive(.array([.integer(members), .integer(0)]))
+            case .send(.notices, _): _ = receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices)
+            case .send, .open, .close, .report: break
+            }
+        }
     }
 
     static let role = Reply.bytes(Array("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".utf8))
