@@ -389,6 +389,7 @@ public final class BrokerProcess {
             logger.logLevel = level
         }
         logsAttempts = logger.logLevel <= .debug
+        core.logAttempts(logsAttempts)
         logsAccess = core.settings[.accessLog] == 1
     }
 

@@ -209,6 +209,7 @@ extension BrokerCore {
             job.httpFields = jobFields(of: flight).bytes
         }
         let id = workers[worker].id
+        if facilities.isLoggingAttempts { logAssignment(job, of: flight, to: id) }
         if let body = record.body {
             actions.append(.worker(.sendJob(id, job, body)))
         } else {

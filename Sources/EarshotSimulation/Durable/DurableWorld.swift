@@ -167,7 +167,7 @@ struct DurableWorld {
             let content = content(of: terminal, body)
             guard spool.keep(terminal, content, as: id) else { throw Violation(1, "a terminal is lost in its file") }
             if spool.isFull { core.waitingFailed(now: now) }
-        case .client(.deliverWaiting(let id, let sequence, let number)):
+        case .client(.deliverWaiting(let id, let sequence, let number, _)):
             guard let kept = spool.terminals[number] else {
                 throw Violation(12, "a terminal is told that waits no more")
             }

@@ -206,18 +206,20 @@ struct BrokerUnderTest {
                 changed.append(action)
             case (.lostReply, .client(.answer)) where isResumed: isResumed = false
             case (.lostReply, .client(.send(_, let message))) where isResumed && message.isReply: isResumed = false
-            case (.lostWaiting, .client(.deliverWaiting(_, let sequence, _))) where sequence.isMultiple(of: 5): break
-            case (.swappedWaiting, .client(.deliverWaiting(let client, let sequence, let id))):
+            case (.lostWaiting, .client(.deliverWaiting(_, let sequence, _, _))) where sequence.isMultiple(of: 5): break
+            case (.swappedWaiting, .client(.deliverWaiting(let client, let sequence, let id, let isPulled))):
                 let other = WaitingID(rawValue: max(0, id.rawValue - 1))
                 changed.append(
-                    .client(.deliverWaiting(client, sequence: sequence, waiting.contains(other) ? other : id)))
+                    .client(
+                        .deliverWaiting(
+                            client, sequence: sequence, waiting.contains(other) ? other : id, isPulled: isPulled)))
             case (.swappedWaiting, .spool(.keepWaiting(let id, _, _))):
                 waiting.insert(id)
                 changed.append(action)
             case (.swappedWaiting, .spool(.forgetWaiting(let id))):
                 waiting.remove(id)
                 changed.append(action)
-            case (.uncountedAcknowledgement, .client(.deliverWaiting(let client, let sequence, _))):
+            case (.uncountedAcknowledgement, .client(.deliverWaiting(let client, let sequence, _, _))):
                 sequences[client] = sequence
                 changed.append(action)
             case (.duplicateTerminal, .client(.deliver)): changed += [action, action]
