@@ -90,7 +90,7 @@ public enum Action: Equatable, Sendable {
         case keepWaiting(WaitingID, Terminal, BodyID?)
         case forgetWaiting(WaitingID)
         case releaseBody(BodyID)
-        /// Removes a file, unless the core needs it again by then.
+        /// Removes a file that nothing needs.
         case releaseFile(String)
         /// Renames a kept part to the name under which the worker of the following JOB continues it.
         case lendPart(String, as: String)

@@ -112,7 +112,7 @@ extension BrokerCore {
     /// Releases the oldest lent file. One timer serves all of them.
     private mutating func lentTimeEnded() {
         let (freed, next) = outcomes.releaseLent()
-        if let freed { actions.append(.spool(.releaseFile(freed))) }
+        if let freed { releasedFiles.append(freed) }
         if let next { setTimer(next, .lent) }
     }
 

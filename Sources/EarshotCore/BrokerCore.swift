@@ -45,6 +45,8 @@ public struct BrokerCore {
     /// Whether work was left to the next pass: assignments, refusals or purged requests in the queue.
     var isBehind = false
     var actions: [Action] = []
+    /// Spool files that have lost their last reference, and whose removal is no action yet.
+    var releasedFiles: [String] = []
     var serial: UInt64 = 0
 
     var interests = Slab<Interest>()
@@ -126,9 +128,10 @@ public struct BrokerCore {
         generator = SplitMix(seed: seed)
     }
 
-    /// Returns the actions since the last call, in order, and removes them.
+    /// Returns the actions since the last call, in order, and removes them. Without any, returns the removals of files
+    /// that nothing needs: an attempt that ends later in a pass, or a body from the cache, may have the same content.
     public mutating func takeActions() -> [Action] {
-        guard !actions.isEmpty else { return [] }
+        guard !actions.isEmpty else { return releasedFiles.isEmpty ? [] : takeReleases() }
         let taken = actions
         actions.removeAll(keepingCapacity: taken.count <= 4_096)
         return taken
@@ -159,9 +162,6 @@ public struct BrokerCore {
     var awaitedDeliveries: Int {
         clients.away.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].deliveries.count }
     }
-
-    /// Whether a terminal or a flight needs a spool file that may have been released before.
-    public func needsFile(_ name: String) -> Bool { outcomes.needsFile(name) }
 
     mutating func nextSerial() -> UInt64 {
         serial += 1

@@ -18,13 +18,16 @@ struct CoreRig {
     ///
     /// - Parameter unread: clients with unread messages.
     mutating func pass(unread: [ClientID] = [], _ body: (inout CoreRig) -> Void = { _ in }) {
-        _ = core.takeActions()
+        _ = takeActions()
         actions = []
         body(&self)
         core.timePassed(now: now)
         core.dispatch(now: now) { unread.contains($0) }
-        actions += core.takeActions()
+        actions += takeActions()
     }
+
+    /// Returns all actions since the last call. The removals of files are the second part.
+    mutating func takeActions() -> [Action] { core.takeActions() + core.takeActions() }
 
     mutating func wait(milliseconds: Int) {
         now = now.advanced(byMilliseconds: milliseconds)

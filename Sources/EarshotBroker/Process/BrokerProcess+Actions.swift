@@ -115,9 +115,7 @@ extension BrokerProcess {
         work.close(worker.rawValue)
     }
 
-    /// Removes a file, unless an attempt that ended later in this pass has the same content.
     private func release(_ file: String) {
-        guard !core.lend({ $0.needsFile(file) }) else { return }
         // Content can be in both places, because the inline limit differed between two responses.
         waiting.remove(file)
         spool.remove(file)

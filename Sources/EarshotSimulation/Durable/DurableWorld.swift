@@ -143,7 +143,8 @@ struct DurableWorld {
         core.dispatch(now: now)
         let misled = unread
         unread = []
-        for action in core.takeActions() { try carryOut(action) }
+        // The removals of files are the second part.
+        for action in core.takeActions() + core.takeActions() { try carryOut(action) }
         guard misled.subtracting(closed).isDisjoint(with: clients.keys) else {
             throw Violation(1, "a client is left without a terminal that could not be read back")
         }

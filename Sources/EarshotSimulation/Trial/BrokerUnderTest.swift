@@ -52,7 +52,7 @@ struct BrokerUnderTest {
     mutating func apply(_ event: BrokerEvent, now: Tick) -> [Action] {
         guard canary != nil else {
             tell(event, now: now)
-            return core.takeActions()
+            return takeActions()
         }
         let failures = core.ledger.requests.failed["deadline", default: 0]
         if canary == .purgedBeforeLease, case .clientLost(let id) = event {
@@ -65,8 +65,11 @@ struct BrokerUnderTest {
         if canary == .sharedDeadline, core.ledger.requests.failed["deadline", default: 0] > failures {
             endAnother(now: now)
         }
-        return changed(core.takeActions(), after: event)
+        return changed(takeActions(), after: event)
     }
+
+    /// Returns all actions since the last call. The removals of files are the second part.
+    private mutating func takeActions() -> [Action] { core.takeActions() + core.takeActions() }
 
     private mutating func tell(_ event: BrokerEvent, now: Tick) {
         switch event {
