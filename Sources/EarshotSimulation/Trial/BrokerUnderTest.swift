@@ -68,6 +68,18 @@ struct BrokerUnderTest {
         return changed(takeActions(), after: event)
     }
 
+    /// Returns the work on files before a message of a worker.
+    func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
+        var core = core
+        return core.fileWork(before: message, by: worker)
+    }
+
+    /// Returns the work on files before the loss of a worker.
+    func fileWork(beforeLossOf worker: WorkerID) -> FileWork {
+        var core = core
+        return core.fileWork(beforeLossOf: worker)
+    }
+
     /// Returns all actions since the last call. The removals of files are the second part.
     private mutating func takeActions() -> [Action] { core.takeActions() + core.takeActions() }
 
