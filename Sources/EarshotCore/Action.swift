@@ -48,6 +48,7 @@ public enum Action: Equatable, Sendable {
     /// Only with `Facilities.isKeeping`.
     case durable(Durable)
     case supervisor(Supervisor)
+    case log(Log)
 
     /// Messages to clients.
     public enum Client: Equatable, Sendable {
@@ -58,9 +59,9 @@ public enum Action: Equatable, Sendable {
         /// A terminal with its inline body, if it has one. The shell reports a socket that does not take it by
         /// `BrokerCore.deliveryRefused`.
         case deliver(ClientID, Terminal, BodyID?)
-        /// A terminal from the file of waiting terminals, as `deliver`. The shell reports one that it cannot read by
-        /// `BrokerCore.waitingLost`.
-        case deliverWaiting(ClientID, sequence: UInt64, WaitingID)
+        /// A terminal from the file of waiting terminals, as `deliver`, and whether the client pulls its body. The shell
+        /// reports one that it cannot read by `BrokerCore.waitingLost`.
+        case deliverWaiting(ClientID, sequence: UInt64, WaitingID, isPulled: Bool)
         /// A DATA with bytes of a spool file. The shell reports a socket that does not take it by
         /// `BrokerCore.pieceRefused`, and a file without these bytes by `BrokerCore.pieceLost`.
         case sendPiece(ClientID, BodyPiece)
@@ -89,7 +90,7 @@ public enum Action: Equatable, Sendable {
         case keepWaiting(WaitingID, Terminal, BodyID?)
         case forgetWaiting(WaitingID)
         case releaseBody(BodyID)
-        /// Removes a file, unless the core needs it again by then.
+        /// Removes a file that nothing needs.
         case releaseFile(String)
         /// Renames a kept part to the name under which the worker of the following JOB continues it.
         case lendPart(String, as: String)
@@ -132,6 +133,12 @@ public enum Action: Equatable, Sendable {
         case forget(DurableID)
         /// Sets the maximum size.
         case limit(bytes: Int)
+    }
+
+    /// Lines of the log.
+    public enum Log: Equatable, Sendable {
+        /// An attempt is assigned; its JOB follows. Only with `Facilities.isLoggingAttempts`.
+        case assigned(AssignedAttempt)
     }
 
     /// Messages to the supervisor.

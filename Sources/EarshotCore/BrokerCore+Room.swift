@@ -5,14 +5,15 @@ internal import HeapModule
 /// Release of memory after a burst.
 extension BrokerCore {
     /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
-    public var hasSpareRoom: Bool {
+    @inline(__always)
+    var hasSpareRoom: Bool {
         let least = SpareRoom.leastPlaces
         return interests.hasSpareRoom(least: least) || flights.hasSpareRoom(least: least)
             || handlers.hasSpareRoom(least: least) || outcomes.hasSpareRoom(least: least)
     }
 
     /// Releases the spare capacity of tables that are mostly empty. O(released capacity). The shell calls it some time
-    /// after ``hasSpareRoom`` became true, because an emptied table is often filled again.
+    /// after `endPass` has reported spare room, because an emptied table is often filled again.
     public mutating func releaseRoom() { releaseRoom(least: SpareRoom.leastPlaces) }
 
     /// - Parameter least: number of entries for which each table may keep capacity.

@@ -112,7 +112,7 @@ extension BrokerCore {
     /// Releases the oldest lent file. One timer serves all of them.
     private mutating func lentTimeEnded() {
         let (freed, next) = outcomes.releaseLent()
-        if let freed { actions.append(.spool(.releaseFile(freed))) }
+        if let freed { releasedFiles.append(freed) }
         if let next { setTimer(next, .lent) }
     }
 
@@ -154,7 +154,7 @@ extension BrokerCore {
 
     /// Queues a flight whose back-off has ended. Ignores the timer of an earlier back-off.
     private mutating func retryTimerFired(_ name: FlightName) {
-        guard let flight = flights.number(of: name), let end = flights.pauses[flight], end <= clock else { return }
+        guard let flight = settledFlight(name), let end = flights.pauses[flight], end <= clock else { return }
         enqueue(flight: flight)
     }
 }

@@ -7,9 +7,9 @@ internal import OrderedCollections
 /// Decisions of the broker: which requests share a flight, the order of flights, their workers, and the receivers of
 /// results.
 ///
-/// A value without I/O. The shell calls one method per event, then `dispatch`, and then carries out `takeActions()`.
-/// Each event brings the time as `now`, which must not decrease; `nextTimer` is the time at which the core needs the
-/// next call.
+/// A value without I/O. The shell calls one method per event, then `dispatch`, then carries out `takeActions()`, and then
+/// calls `endPass`. Each event brings the time as `now`, which must not decrease; `nextTimer` is the time at which the
+/// core needs the next call.
 ///
 /// Each *request* of a client becomes an *interest*. Interests with the same key share a *flight*. The `FairQueue`
 /// orders interests, a worker's *lease* holds the attempt, and the *outcome* becomes one terminal per listener.
@@ -44,7 +44,11 @@ public struct BrokerCore {
     var isDraining = false
     /// Whether work was left to the next pass: assignments, refusals or purged requests in the queue.
     var isBehind = false
+    /// Whether a purge was left to this pass by the one before.
+    var wasPurging = false
     var actions: [Action] = []
+    /// Spool files that have lost their last reference, and whose removal is no action yet.
+    var releasedFiles: [String] = []
     var serial: UInt64 = 0
 
     var interests = Slab<Interest>()
@@ -126,24 +130,21 @@ public struct BrokerCore {
         generator = SplitMix(seed: seed)
     }
 
-    /// Returns the actions since the last call, in order, and removes them.
+    /// Returns the actions since the last call, in order, and removes them. Without any, returns the removals of files
+    /// that nothing needs: an attempt that ends later in a pass, or a body from the cache, may have the same content.
     public mutating func takeActions() -> [Action] {
-        guard !actions.isEmpty else { return [] }
+        guard !actions.isEmpty else { return releasedFiles.isEmpty ? [] : takeReleases() }
         let taken = actions
         actions.removeAll(keepingCapacity: taken.count <= 4_096)
         return taken
     }
 
-    /// Time at which `timePassed` must be called next; nil for never.
+    /// Time at which `timePassed` must be called next; nil for never. The shell learns it from `endPass`.
     public var nextTimer: Tick? {
         if isBehind || isPurging || pulls.isBehind { return Tick(nanoseconds: .min) }
         guard cluster != nil else { return timers.min?.at }
         return [timers.min?.at, clusterDeadline].compactMap(\.self).min()
     }
-
-    /// Runs a query in place. For a call of a non-mutating method of a core that an object holds, the compiler first
-    /// copies the references to all tables. With three queries per request that was a tenth of the broker's time.
-    public mutating func lend<Answer>(_ ask: (borrowing BrokerCore) -> Answer) -> Answer { ask(self) }
 
     /// Whether a draining broker has nothing left to do: no attempt runs, and clients have acknowledged all terminals.
     public var isDrained: Bool {
@@ -159,9 +160,6 @@ public struct BrokerCore {
     var awaitedDeliveries: Int {
         clients.away.reduce(ledger.deliveries.outstanding) { $0 - clients[$1].deliveries.count }
     }
-
-    /// Whether a terminal or a flight needs a spool file that may have been released before.
-    public func needsFile(_ name: String) -> Bool { outcomes.needsFile(name) }
 
     mutating func nextSerial() -> UInt64 {
         serial += 1

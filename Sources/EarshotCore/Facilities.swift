@@ -7,6 +7,8 @@ public struct Facilities: Sendable {
     public var isSupervised = false
     /// Whether the supervisor runs a program for each request that ends. May change at any time.
     public var isReportingEnds = false
+    /// Whether the log has a line for each attempt. May change at any time.
+    public var isLoggingAttempts = false
     /// Whether there is a cache.
     public var isCaching = false
     /// Whether durable requests are stored.

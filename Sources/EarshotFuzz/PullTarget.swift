@@ -326,7 +326,7 @@ struct PullTarget {
             }
             peers[peer].terminals[terminal.sequence] = (terminal.handler, terminal.request, length)
             dropVoid(peer, terminal.handler, terminal.request)
-        case .client(.deliverWaiting(let client, let sequence, _)): _ = take(sequence, by: client, &refused)
+        case .client(.deliverWaiting(let client, let sequence, _, _)): _ = take(sequence, by: client, &refused)
         case .client(.sendPiece(let client, let piece)): send(piece, to: client)
         case .client(.send(let client, let message)):
             if let peer = index(of: client) { received(message, peer) }

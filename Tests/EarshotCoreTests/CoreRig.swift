@@ -18,12 +18,27 @@ struct CoreRig {
     ///
     /// - Parameter unread: clients with unread messages.
     mutating func pass(unread: [ClientID] = [], _ body: (inout CoreRig) -> Void = { _ in }) {
-        _ = core.takeActions()
+        _ = takeActions()
         actions = []
         body(&self)
         core.timePassed(now: now)
         core.dispatch(now: now) { unread.contains($0) }
-        actions += core.takeActions()
+        actions += takeActions()
+    }
+
+    /// Returns all actions since the last call. The removals of files are the second part.
+    mutating func takeActions() -> [Action] { core.takeActions() + core.takeActions() }
+
+    /// Work on files before a message, which the rig does not report.
+    func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
+        var core = core
+        return core.fileWork(before: message, by: worker)
+    }
+
+    /// Work on files before the loss of a worker, which the rig does not report.
+    func fileWork(beforeLossOf worker: WorkerID) -> FileWork {
+        var core = core
+        return core.fileWork(beforeLossOf: worker)
     }
 
     mutating func wait(milliseconds: Int) {

@@ -35,18 +35,17 @@ extension BrokerProcess {
         case .client(.answer(let client, let query, let json)):
             tell(client, BrokerMessage.answer(query).encoded(), json)
         case .client(.deliver(let client, let terminal, let body)): deliver(terminal, body, to: client)
-        case .client(.deliverWaiting(let client, let sequence, let id)): deliverWaiting(id, sequence, to: client)
+        case .client(.deliverWaiting(let client, let sequence, let id, let isPulled)):
+            deliverWaiting(id, sequence, isPulled: isPulled, to: client)
         case .client(.sendPiece(let client, let piece)): send(piece, to: client)
         case .client(.close(let client, let reason)):
             tell(client, BrokerMessage.goodbye(reason: reason).encoded())
             bus.close(client.rawValue)
         case .worker(.send(let worker, let message)):
-            if logsAttempts, case .job(let job) = message { log(job, to: worker) }
             if case .job(let job) = message { sendFiles(of: job.route, to: worker) }
             // A worker that is full or gone loses its jobs with its connection.
             send(message.encoded(), nil, to: worker)
         case .worker(.sendJob(let worker, let job, let body)):
-            if logsAttempts { log(job, to: worker) }
             sendFiles(of: job.route, to: worker)
             send(PoolMessage.job(job).encoded(), bodies[body], to: worker)
         case .worker(.kill(let worker)): kill(worker)
@@ -83,6 +82,7 @@ extension BrokerProcess {
             applyLogSettings()
             supervisor?.tell(change)
         case .supervisor(.ended(let ended)): supervisor?.tell(ended)
+        case .log(.assigned(let assigned)): log(assigned)
         }
     }
 
@@ -115,9 +115,7 @@ extension BrokerProcess {
         work.close(worker.rawValue)
     }
 
-    /// Removes a file, unless an attempt that ended later in this pass has the same content.
     private func release(_ file: String) {
-        guard !core.lend({ $0.needsFile(file) }) else { return }
         // Content can be in both places, because the inline limit differed between two responses.
         waiting.remove(file)
         spool.remove(file)
@@ -163,7 +161,7 @@ extension BrokerProcess {
         send(content(of: terminal, body), terminal.sequence, to: client)
     }
 
-    private func deliverWaiting(_ id: WaitingID, _ sequence: UInt64, to client: ClientID) {
+    private func deliverWaiting(_ id: WaitingID, _ sequence: UInt64, isPulled: Bool, to client: ClientID) {
         guard !blocked.contains(client) else { return }
         guard var content = waitingTerminals.content(of: id) else {
             logger.error("cannot read a spilled terminal")
@@ -171,7 +169,7 @@ extension BrokerProcess {
             return
         }
         content.head = Terminal.head(content.head, numbered: sequence)
-        if core.lend({ $0.isPulling(client) }) { content.head = Terminal.pulledHead(content.head) }
+        if isPulled { content.head = Terminal.pulledHead(content.head) }
         send(content, sequence, to: client)
     }
 

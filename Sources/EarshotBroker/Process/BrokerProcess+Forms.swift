@@ -56,7 +56,7 @@ extension BrokerProcess {
 
     /// Does the work that precedes the loss of a worker whose process has ended.
     func keepParts(of worker: WorkerID, pid: Int32) {
-        for part in core.lend({ $0.fileWork(beforeLossOf: worker) }).parts { carryOut(part, by: worker, pid: pid) }
+        for part in core.fileWork(beforeLossOf: worker).parts { carryOut(part, by: worker, pid: pid) }
     }
 
     private func carryOut(_ part: FileWork.Part, by worker: WorkerID, pid: Int32) {
@@ -113,7 +113,7 @@ extension BrokerProcess {
     /// The body of a stored answer, also in the forms that the flight's clients want. A body that cannot be written or
     /// read stays as it is.
     func inWishedForms(_ body: CachedBody, for flight: FlightName) -> CachedBody {
-        let wishes = core.lend { $0.wishes(of: flight) }
+        let wishes = core.wishes(of: flight)
         switch body {
         case .missing, .both: return body
         case .inline(let id):

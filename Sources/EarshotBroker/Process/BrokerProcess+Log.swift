@@ -5,17 +5,14 @@ internal import Logging
 
 /// Log of attempts and terminals. An attempt has the same name, `attempt`, in the log of its worker.
 extension BrokerProcess {
-    /// Logs the assignment of an attempt, with its first request. Other requests can join it.
-    func log(_ job: Job, to worker: WorkerID) {
-        let first = core.lend { $0.firstRequest(of: job.attempt, at: worker) }
+    /// Logs the assignment of an attempt.
+    func log(_ assigned: AssignedAttempt) {
         var metadata: Logger.Metadata = [
-            "attempt": "\(job.attempt)", "worker": "\(work.pid(of: worker.rawValue))",
-            "url": "\(Self.redacted(job.url))",
+            "attempt": "\(assigned.attempt)", "worker": "\(work.pid(of: assigned.worker.rawValue))",
+            "url": "\(Self.redacted(assigned.url))",
         ]
-        if let first {
-            metadata["handler"] = "\(first.handler)"
-            metadata["request"] = "\(first.request)"
-        }
+        if let handler = assigned.handler { metadata["handler"] = "\(handler)" }
+        if let request = assigned.request { metadata["request"] = "\(request)" }
         logger.debug("assigned an attempt", metadata: metadata)
     }
 

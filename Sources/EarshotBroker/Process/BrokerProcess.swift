@@ -54,7 +54,6 @@ public final class BrokerProcess {
     /// Living processes of workers whose connection is lost.
     private var disconnected: [WorkerID: ProcessDescriptor] = [:]
     private var isReturningMemory = false
-    private var wasPurging = false
     /// Whether workers connected, introduced themselves or left in this pass.
     private var hasWorkerNews = false
     private var lastBody: UInt64 = 0
@@ -229,10 +228,11 @@ public final class BrokerProcess {
         if hasWorkerNews { supervisor?.tell(workersTakenIn: core.workersTakenIn) }
         hasWorkerNews = false
         endIfDrained()
-        returnMemoryAfterBurst()
+        let end = core.endPass()
+        if end.hasSpareRoom || bus.taken + work.taken >= Self.burstMessages { returnMemory() }
         // The flush may have made room without an event.
         if bus.hasPending || work.hasPending || !writableClients.isEmpty || engine?.isQuiet == false { return .none }
-        let timer = core.lend({ $0.nextTimer }).map { LoopTime(nanoseconds: $0.nanoseconds) }
+        let timer = end.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
         let next = [timer, nextDrainCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent
     }
@@ -288,8 +288,8 @@ public final class BrokerProcess {
                 if case .bye = message { hasWorkerNews = true }
                 let worker = WorkerID(rawValue: peer)
                 if logsAttempts { log(message, by: worker) }
-                let (settled, content) = carryOut(
-                    core.lend { $0.fileWork(before: message, by: worker) }, before: message, body, by: worker)
+                let files = core.fileWork(before: message, by: worker)
+                let (settled, content) = carryOut(files, before: message, body, by: worker)
                 core.workerSaid(settled, body: content.map(hold), by: worker, now: now)
             } catch {
                 core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
@@ -354,11 +354,7 @@ public final class BrokerProcess {
 
     /// Sets one timer after a burst of messages, a large purge, or the removal of most records. It returns free memory
     /// to the system.
-    private func returnMemoryAfterBurst() {
-        let (isPurging, hasSpareRoom) = core.lend { ($0.isPurging, $0.hasSpareRoom) }
-        let hasPurged = wasPurging && !isPurging
-        wasPurging = isPurging
-        guard bus.taken + work.taken >= Self.burstMessages || hasPurged || hasSpareRoom else { return }
+    private func returnMemory() {
         bus.taken = 0
         work.taken = 0
         guard !isReturningMemory else { return }
@@ -389,6 +385,7 @@ public final class BrokerProcess {
             logger.logLevel = level
         }
         logsAttempts = logger.logLevel <= .debug
+        core.logAttempts(logsAttempts)
         logsAccess = core.settings[.accessLog] == 1
     }
 

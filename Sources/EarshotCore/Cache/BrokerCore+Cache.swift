@@ -359,7 +359,7 @@ extension BrokerCore {
         for _ in 0..<min(revalidations.count, limits.revalidationsPerPass) {
             let slots = workers.slotCount(of: WorkerPool.web)
             guard slots.free > 0, !slots.areForHigh, let name = revalidations.popFirst() else { return }
-            guard let flight = flights.number(of: name), flights[flight].isRevalidation,
+            guard let flight = settledFlight(name), flights[flight].isRevalidation,
                 flights[flight].phase == .queued,
                 !flights[flight].isSuspect
             else {

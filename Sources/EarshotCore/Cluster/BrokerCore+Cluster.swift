@@ -115,7 +115,7 @@ extension BrokerCore {
 
     /// Claims a queued flight.
     mutating func claim(_ flight: Handle<Flight>, now: Tick) {
-        settlePurges(of: flight)
+        assert(isSettled(flight), "flight \(flights[flight].id) is claimed with tombstones")
         var principal = PrincipalTable.administrator
         // A result that is older than one of the requests does not answer it.
         var since =
@@ -308,8 +308,7 @@ extension BrokerCore {
             flights[flight].isHosted = false
             dropIfUnwanted(flight)
         case .requeue(let flight):
-            guard let flight = resolve(flight), flights[flight].phase == .claiming else { return }
-            release(chargeOf: flight)
+            guard let flight = settled(flight), flights[flight].phase == .claiming else { return }
             enqueue(flight: flight, first: true)
         case .coolDown(let notice): coolDown(notice, now: now)
         case .mode(let isCoordinated):

@@ -20,9 +20,10 @@ extension BrokerCore {
         workers.flight(of: attempt, by: id).map { wishes(of: $0) } ?? BodyWishes()
     }
 
-    /// Forms required by the requests that wait for the cache's answer to a flight.
-    public func wishes(of name: FlightName) -> BodyWishes {
-        flights.number(of: name).map { wishes(of: $0) } ?? BodyWishes()
+    /// Begins the cache's answer to a flight with the forms that precede `cacheRead`: those that its requests require.
+    public mutating func wishes(of name: FlightName) -> BodyWishes {
+        guard let flight = flights.number(of: name), flights[flight].hasWishes else { return BodyWishes() }
+        return wishes(of: flight)
     }
 
     /// Notes that a request of this flight may require a form, also for the flights it was redirected to.

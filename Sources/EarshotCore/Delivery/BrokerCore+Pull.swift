@@ -24,12 +24,6 @@ extension BrokerCore {
         case present(Readable)
     }
 
-    /// Whether bodies of a client are pulled.
-    public func isPulling(_ id: ClientID) -> Bool {
-        guard !pulls.isEmpty, let client = clients.number(of: id) else { return false }
-        return pulls.contains(client)
-    }
-
     /// Applies `bodies`, `reads` and `bodies-of` of a HELLO.
     mutating func setPulling(_ hello: Hello, of client: Handle<ClientSession>) {
         if hello.isPulling {

@@ -70,8 +70,10 @@ extension BrokerCore {
     mutating func sendWaiting(_ number: Handle<WaitingTerminal>, _ sequence: UInt64, to client: Handle<ClientSession>) {
         let record = outcomes.waiting[number]
         guard !record.isInFile, let code = record.failure, let request = record.request.request else {
+            let isPulled = !pulls.isEmpty && pulls.contains(client)
+            let id = WaitingID(rawValue: number.number)
             actions.append(
-                .client(.deliverWaiting(clients[client].id, sequence: sequence, WaitingID(rawValue: number.number))))
+                .client(.deliverWaiting(clients[client].id, sequence: sequence, id, isPulled: isPulled)))
             return
         }
         let failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)

@@ -193,6 +193,7 @@ extension BrokerCore {
 
     /// Ends a flight and settles all requests that waited for it with its outcome.
     mutating func end(_ flight: Handle<Flight>, _ outcome: Outcome, now: Tick) {
+        assert(isSettled(flight), "flight \(flights[flight].id) ends with tombstones")
         guard !facilities.isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
         guard !flights.keep(outcome, of: flight) else {
             if cluster != nil { leaveCluster(flight) }

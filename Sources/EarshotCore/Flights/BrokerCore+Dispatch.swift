@@ -73,7 +73,7 @@ extension BrokerCore {
                 isBehind = true
                 return nil
             }
-            let flight = leaf(ofOpen: interest)
+            let flight = settledFlight(ofQueued: interest)
             guard let until = governor.refusal(in: flights[flight].scope) else { return flight }
             failCooling(flight, until: until, now: now)
             refusals += 1
@@ -139,7 +139,7 @@ extension BrokerCore {
     ///
     /// - Parameter chosen: the worker; nil for the one with the most free slots, of which there must be one.
     mutating func start(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: Tick) {
-        settlePurges(of: flight)
+        assert(isSettled(flight), "flight \(flights[flight].id) starts with tombstones")
         if cluster != nil { clusterStarts(flight, now: now) }
         let origin = origin(of: flight)
         guard let worker = chosen ?? freestWorker(for: origin) else { preconditionFailure("no worker has a slot") }
@@ -209,6 +209,7 @@ extension BrokerCore {
             job.httpFields = jobFields(of: flight).bytes
         }
         let id = workers[worker].id
+        if facilities.isLoggingAttempts { logAssignment(job, of: flight, to: id) }
         if let body = record.body {
             actions.append(.worker(.sendJob(id, job, body)))
         } else {

@@ -25,7 +25,7 @@ extension BrokerCore {
         }
         if fetch.options.replacesHandler { replaceRequests(of: fetch.handler, by: client) }
         let key = key(fetch.handler, of: client)
-        settlePurges(of: fetch.request, key)
+        settleRequests(named: fetch.request, key)
         let handler = handlerNumber(key)
         let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
         guard isHeard || hasRoomToSubscribe(client) else {
@@ -268,14 +268,7 @@ extension BrokerCore {
     ) -> (number: Handle<Flight>, isNew: Bool) {
         let key = FlightKey(
             request, redirect: redirect, partition: partition, alone: isAlone ? flights.nextID : nil, mode: mode)
-        if !handlers.purging.isEmpty, let flight = flights.joinable(key) ?? flights.laxer(key) {
-            settlePurges(of: flight)
-        }
-        if let flight = flights.joinable(key) { return (flight, false) }
-        if let flight = flights.laxer(key) {
-            flights.tighten(flight, to: key)
-            return (flight, false)
-        }
+        if let flight = settledFlight(joinedBy: key) { return (flight, false) }
         let flight = beginFlight(
             request, redirect: redirect, in: pool, partition: partition, key, isAlone: isAlone, body: body)
         askCache(for: flight, request)

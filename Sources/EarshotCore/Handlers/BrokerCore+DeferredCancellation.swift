@@ -26,10 +26,10 @@ extension BrokerCore {
     mutating func settleCancellations(hasUnread: (ClientID) -> Bool, now: Tick) {
         guard !flights.deferrals.isEmpty else { return }
         for flight in flights.deferrals.keys.sorted() {
-            guard flights.deferrals[flight] != nil else { continue }
             // Requests of removed handlers do not rejoin. The deferral must still hold the outcome when they leave.
-            settlePurges(of: flight)
-            guard let deferred = flights.deferrals[flight] else { continue }
+            guard flights.deferrals[flight] != nil, let flight = settledFlight(flights.name(of: flight)),
+                let deferred = flights.deferrals[flight]
+            else { continue }
             if flights[flight].isAwaited {
                 _ = flights.endDeferral(of: flight)
                 if let outcome = deferred.outcome { rejoined(flight, outcome, now: now) }

@@ -4,9 +4,10 @@ internal import EarshotWire
 
 /// Purges too large for one pass. The ledgers count them at once, and the tables are purged in slices, one per pass.
 ///
-/// A request of a handler being purged is still in its flight and in the queue until its turn comes. So each event of a
-/// flight begins with `settledFlight` or `settlePurges(of:)`, which removes such requests from the flight. No request
-/// joins a flight, and no attempt starts, on behalf of a purged request only.
+/// A request of a handler being purged is still in its flight and in the queue until its turn comes: a tombstone. An
+/// event finds its flight by one of the `settledFlight` look-ups, which purge the tombstones of the flight first. So no
+/// request joins a flight, and no attempt starts, on behalf of a purged request only. The starts and the end of a
+/// flight assert it in debug builds.
 extension BrokerCore {
     /// Terminals of removed requests that listeners will receive, and that the ledger does not count as due yet.
     public var purgeNotices: Int {
@@ -93,23 +94,6 @@ extension BrokerCore {
         }
     }
 
-    /// Returns the flight of a name without its purged requests; nil if it has ended, perhaps with the last of them.
-    mutating func settledFlight(_ name: FlightName) -> Handle<Flight>? {
-        guard let flight = flights.number(of: name) else { return nil }
-        settlePurges(of: flight)
-        return flights.number(of: name)
-    }
-
-    /// Removes purged requests from a flight, its redirects and the flights that they follow. The flight may end.
-    mutating func settlePurges(of flight: Handle<Flight>) {
-        guard !handlers.purging.isEmpty else { return }
-        var unwanted: [Handle<Interest>] = []
-        forEachInterest(of: flight) { core, interest in
-            if core.isPurged(interest) { unwanted.append(interest) }
-        }
-        for interest in unwanted { finishPurge(of: interest) }
-    }
-
     /// Maximum of `removeFirst`, so that one message cannot purge a large handler.
     private static let mostFirstRemovals = 64
 
@@ -136,8 +120,8 @@ extension BrokerCore {
     /// anything about the next one. O(purges under the handler's name).
     ///
     /// - Parameter client: a client that gets no `FAILED … removed` for it.
-    mutating func settlePurges(
-        of request: RequestID, _ handler: HandlerKey, withdrawnBy client: Handle<ClientSession>? = nil
+    mutating func settleRequests(
+        named request: RequestID, _ handler: HandlerKey, withdrawnBy client: Handle<ClientSession>? = nil
     ) {
         guard !handlers.purging.isEmpty else { return }
         for number in handlers.purging(handler) {
@@ -160,7 +144,62 @@ extension BrokerCore {
         if wasClosed, !isClosed(client) { queue.clientOpened(client) }
     }
 
+    // MARK: Flights of events
+
+    /// The flight of a name, which a timer, the cache, the cluster or a list has kept.
+    ///
+    /// - Returns: the flight without tombstones; nil if it has ended, perhaps with the last of them.
+    mutating func settledFlight(_ name: FlightName) -> Handle<Flight>? {
+        guard let flight = flights.number(of: name) else { return nil }
+        return settled(flight)
+    }
+
+    /// The flight of a worker's attempt; nil if it has ended or cancelled the attempt, perhaps for want of requests.
+    mutating func settledFlight(of attempt: AttemptID, at worker: Handle<WorkerSession>) -> Handle<Flight>? {
+        if !handlers.purging.isEmpty, let flight = workers[worker].leases.flight(of: attempt) { _ = settled(flight) }
+        return workers[worker].leases.flight(of: attempt)
+    }
+
+    /// The open flight that a request with this key joins, in the stricter of both modes; nil if it needs a new one.
+    @inline(__always)
+    mutating func settledFlight(joinedBy key: FlightKey) -> Handle<Flight>? {
+        if !handlers.purging.isEmpty, let flight = flights.joinable(key) ?? flights.laxer(key) { _ = settled(flight) }
+        if let flight = flights.joinable(key) { return flight }
+        guard let flight = flights.laxer(key) else { return nil }
+        flights.tighten(flight, to: key)
+        return flight
+    }
+
+    /// The flight to start for a queued request, which keeps it alive.
+    ///
+    /// - Precondition: the request is no tombstone.
+    @inline(__always)
+    mutating func settledFlight(ofQueued interest: Handle<Interest>) -> Handle<Flight> {
+        let flight = leaf(ofOpen: interest)
+        if !handlers.purging.isEmpty { _ = settled(flight) }
+        return flight
+    }
+
+    /// Purges the tombstones of a flight, of its redirects and of the flights that they follow.
+    ///
+    /// - Returns: the flight; nil if it has ended with the last of them.
+    private mutating func settled(_ flight: Handle<Flight>) -> Handle<Flight>? {
+        guard !handlers.purging.isEmpty else { return flight }
+        let name = flights.name(of: flight)
+        var tombstones: [Handle<Interest>] = []
+        forEachInterest(of: flight) { core, interest in
+            if core.isPurged(interest) { tombstones.append(interest) }
+        }
+        for interest in tombstones { finishPurge(of: interest) }
+        return flights.number(of: name)
+    }
+
     // MARK: Queries
+
+    /// Whether a flight has no tombstones. O(requests) during a purge.
+    func isSettled(_ flight: Handle<Flight>) -> Bool {
+        handlers.purging.isEmpty || flights.interests(of: flight).allSatisfy { !isPurged($0) }
+    }
 
     /// Whether the handler of a request was removed, so that the request only waits for its purge.
     @inline(__always)

@@ -11,7 +11,7 @@ extension BrokerCore {
         {
             removeInterest(interest, by: client)
         }
-        settlePurges(of: request, key, withdrawnBy: client)
+        settleRequests(named: request, key, withdrawnBy: client)
         withdraw(from: client, request) { $0 == handler }
         reply(.message(.cancelled(handler, request)), to: client)
     }

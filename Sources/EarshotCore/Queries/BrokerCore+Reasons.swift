@@ -1,5 +1,5 @@
 internal import EarshotHTTP
-public import EarshotWire
+internal import EarshotWire
 
 /// Reasons why a request has not ended yet, as JSON. QUERY in protocols/1-CLIENT.md lists the members.
 ///
@@ -214,14 +214,6 @@ extension BrokerCore {
             }
         }
         json.member("cancelling", cancelling)
-    }
-
-    /// Returns the first request of a running attempt, for the log; nil if no request needs it.
-    public func firstRequest(of attempt: AttemptID, at id: WorkerID) -> (handler: HandlerID, request: RequestID)? {
-        guard let worker = workers.number(of: id), let flight = workers[worker].leases[attempt]?.flight,
-            let interest = flights.firstInterest(of: flight)
-        else { return nil }
-        return (handlers[interests[interest].handler].id, interests[interest].request)
     }
 
     // MARK: Classes

@@ -36,11 +36,20 @@ extension BrokerCore {
     mutating func drop(_ response: Outcome.Response) { delete(outcomes.release(response)) }
 
     mutating func releaseFile(_ file: String) {
-        if outcomes.release(file: file) { actions.append(.spool(.releaseFile(file))) }
+        if outcomes.release(file: file) { releasedFiles.append(file) }
     }
 
     mutating func delete(_ freed: OutcomeStore.Freed) {
         if let body = freed.body { actions.append(.spool(.releaseBody(body))) }
-        for file in freed.files { actions.append(.spool(.releaseFile(file))) }
+        releasedFiles += freed.files
+    }
+
+    /// Returns the removals of the released files that have no reference again.
+    mutating func takeReleases() -> [Action] {
+        let files = releasedFiles
+        releasedFiles = []
+        var taken: [Action] = []
+        for file in files where !outcomes.needsFile(file) { taken.append(.spool(.releaseFile(file))) }
+        return taken
     }
 }

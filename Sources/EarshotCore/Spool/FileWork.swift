@@ -55,8 +55,17 @@ public enum FileFault: Sendable {
 }
 
 extension BrokerCore {
-    /// Returns the work on files that precedes a message. O(1), but for a BYE and a body with wishes.
-    public func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
+    /// Begins a message of a worker with the work on files that precedes `workerSaid`. O(1), but for a BYE and a body
+    /// with wishes.
+    public mutating func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
+        work(before: message, by: worker)
+    }
+
+    /// Begins the loss of a worker whose process has ended with the work on files that precedes it.
+    public mutating func fileWork(beforeLossOf worker: WorkerID) -> FileWork { work(beforeLossOf: worker) }
+
+    // One nonmutating function for all look-ups, because each of them would cost the caller a copy of the core.
+    private func work(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
         var work = FileWork()
         guard !workers.isRemote(worker) else { return remoteWork(before: message, by: worker) }
         switch message {
@@ -75,7 +84,7 @@ extension BrokerCore {
             if let file = told?.file ?? part(of: attempt, by: worker) {
                 work.parts = [part(file, of: attempt, by: worker)]
             }
-        case .bye: work = fileWork(beforeLossOf: worker)
+        case .bye: work = self.work(beforeLossOf: worker)
         case .ready, .holds, .progress, .slots, .sandbox, .pong: break
         }
         return work
@@ -94,8 +103,7 @@ extension BrokerCore {
         return work
     }
 
-    /// Returns the work on files that precedes the loss of a worker whose process has ended.
-    public func fileWork(beforeLossOf worker: WorkerID) -> FileWork {
+    private func work(beforeLossOf worker: WorkerID) -> FileWork {
         var work = FileWork()
         work.parts = parts(of: worker).map { part($0.file, of: $0.attempt, by: worker) }
         return work

@@ -153,7 +153,7 @@ extension BrokerCore {
 
     /// Releases a suspect that found no empty worker in time into the queue.
     mutating func suspicionEnded(_ name: FlightName, deaths: UInt8) {
-        guard let flight = flights.number(of: name), flights[flight].isSuspect, flights[flight].workerDeaths == deaths
+        guard let flight = settledFlight(name), flights[flight].isSuspect, flights[flight].workerDeaths == deaths
         else {
             return
         }

@@ -26,8 +26,8 @@ extension BrokerCore {
     private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
         guard let worker = workers.number(of: id) else { return }
         clock = now
-        for (_, lease) in workers[worker].leasesInOrder {
-            if let flight = lease.flight { settlePurges(of: flight) }
+        if !handlers.purging.isEmpty {
+            for (attempt, _) in workers[worker].leasesInOrder { _ = settledFlight(of: attempt, at: worker) }
         }
         guard let gone = workers.remove(id) else { return }
         // Before later steps look for these orphans.
@@ -197,7 +197,6 @@ extension BrokerCore {
         _ completion: Completion, body: BodyID?, by worker: Handle<WorkerSession>, now: Tick
     ) {
         if let file = completion.file { outcomes.hold(file: file, bytes: completion.length) }
-        settlePurges(of: completion.attempt, at: worker)
         guard let lease = endLease(completion.attempt, at: worker) else {
             if let body { actions.append(.spool(.releaseBody(body))) }
             if let file = completion.file { releaseFile(file) }
@@ -256,7 +255,6 @@ extension BrokerCore {
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, detail: String? = nil,
         by worker: Handle<WorkerSession>, now: Tick
     ) {
-        settlePurges(of: attempt, at: worker)
         let isSuspect = workers[worker].leases.flight(of: attempt).map { flights[$0].isSuspect } ?? false
         guard let lease = endLease(attempt, at: worker) else { return }
         guard let flight = lease.flight else {
@@ -303,8 +301,7 @@ extension BrokerCore {
             return
         }
         guard hasRoom, isWithinQuota else {
-            settlePurges(of: flight)
-            guard workers[worker].leases.flight(of: attempt) == flight else { return }
+            guard let flight = settledFlight(of: attempt, at: worker) else { return }
             cancelAttempt(of: flight, at: worker, isPartKept: false)
             fail(flight, .spoolFull, detail: hasRoom ? Self.spoolQuotaDetail : nil, now: now)
             return
@@ -370,13 +367,6 @@ extension BrokerCore {
         }
     }
 
-    /// Purges the removed requests of an attempt's flight. A flight without other interests is then cancelled and gets
-    /// no outcome.
-    private mutating func settlePurges(of attempt: AttemptID, at worker: Handle<WorkerSession>) {
-        guard !handlers.purging.isEmpty, let flight = workers[worker].leases.flight(of: attempt) else { return }
-        settlePurges(of: flight)
-    }
-
     /// Counts bytes that a worker received after the CANCEL of an attempt. A wrapping sum, because the worker may
     /// report any number.
     private mutating func countUnwanted(_ bytes: Int, of attempt: AttemptID, at worker: Handle<WorkerSession>) {
@@ -389,6 +379,8 @@ extension BrokerCore {
     /// - Returns: the lease of a flight's current attempt or of an orphan; nil if the completion is stale or the
     ///   attempt was cancelled.
     private mutating func endLease(_ attempt: AttemptID, at worker: Handle<WorkerSession>) -> WorkerLease? {
+        // A flight with tombstones alone cancels the attempt, or keeps the outcome for a request that rejoins it.
+        if !handlers.purging.isEmpty { _ = settledFlight(of: attempt, at: worker) }
         let wasIsolated = workers[worker].isolation?.attempt == attempt
         guard let lease = workers.end(attempt, at: worker) else {
             if !workers.endForeign(attempt, at: worker) { ledger.flights.stale += 1 }

@@ -143,7 +143,8 @@ struct DurableWorld {
         core.dispatch(now: now)
         let misled = unread
         unread = []
-        for action in core.takeActions() { try carryOut(action) }
+        // The removals of files are the second part.
+        for action in core.takeActions() + core.takeActions() { try carryOut(action) }
         guard misled.subtracting(closed).isDisjoint(with: clients.keys) else {
             throw Violation(1, "a client is left without a terminal that could not be read back")
         }
@@ -167,7 +168,7 @@ struct DurableWorld {
             let content = content(of: terminal, body)
             guard spool.keep(terminal, content, as: id) else { throw Violation(1, "a terminal is lost in its file") }
             if spool.isFull { core.waitingFailed(now: now) }
-        case .client(.deliverWaiting(let id, let sequence, let number)):
+        case .client(.deliverWaiting(let id, let sequence, let number, _)):
             guard let kept = spool.terminals[number] else {
                 throw Violation(12, "a terminal is told that waits no more")
             }

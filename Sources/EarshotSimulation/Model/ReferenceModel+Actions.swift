@@ -20,7 +20,7 @@ extension ReferenceModel {
                 expect(files.contains(file), 12, "\(file) waits once more after its release")
             }
             expect(waiting.updateValue((terminal, body), forKey: number) == nil, 1, "a terminal is lost in its file")
-        case .client(.deliverWaiting(let id, let sequence, let number)):
+        case .client(.deliverWaiting(let id, let sequence, let number, _)):
             guard let kept = waiting[number] else {
                 object(12, "client \(id.rawValue) is sent a terminal that waits no more")
                 return
@@ -77,6 +77,7 @@ extension ReferenceModel {
             object(13, "a cache is asked that is not there: \(action)")
         case .durable:
             object(13, "a disk is asked that is not there: \(action)")
+        case .log: object(13, "the log gets attempts: \(action)")
         case .spool(.releaseFile(let file)):
             given[file] = nil
             expect(files.remove(file) != nil, 12, "file \(file) is released twice")

@@ -52,7 +52,7 @@ struct BrokerUnderTest {
     mutating func apply(_ event: BrokerEvent, now: Tick) -> [Action] {
         guard canary != nil else {
             tell(event, now: now)
-            return core.takeActions()
+            return takeActions()
         }
         let failures = core.ledger.requests.failed["deadline", default: 0]
         if canary == .purgedBeforeLease, case .clientLost(let id) = event {
@@ -65,8 +65,23 @@ struct BrokerUnderTest {
         if canary == .sharedDeadline, core.ledger.requests.failed["deadline", default: 0] > failures {
             endAnother(now: now)
         }
-        return changed(core.takeActions(), after: event)
+        return changed(takeActions(), after: event)
     }
+
+    /// Returns the work on files before a message of a worker.
+    func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
+        var core = core
+        return core.fileWork(before: message, by: worker)
+    }
+
+    /// Returns the work on files before the loss of a worker.
+    func fileWork(beforeLossOf worker: WorkerID) -> FileWork {
+        var core = core
+        return core.fileWork(beforeLossOf: worker)
+    }
+
+    /// Returns all actions since the last call. The removals of files are the second part.
+    private mutating func takeActions() -> [Action] { core.takeActions() + core.takeActions() }
 
     private mutating func tell(_ event: BrokerEvent, now: Tick) {
         switch event {
@@ -206,18 +221,20 @@ struct BrokerUnderTest {
                 changed.append(action)
             case (.lostReply, .client(.answer)) where isResumed: isResumed = false
             case (.lostReply, .client(.send(_, let message))) where isResumed && message.isReply: isResumed = false
-            case (.lostWaiting, .client(.deliverWaiting(_, let sequence, _))) where sequence.isMultiple(of: 5): break
-            case (.swappedWaiting, .client(.deliverWaiting(let client, let sequence, let id))):
+            case (.lostWaiting, .client(.deliverWaiting(_, let sequence, _, _))) where sequence.isMultiple(of: 5): break
+            case (.swappedWaiting, .client(.deliverWaiting(let client, let sequence, let id, let isPulled))):
                 let other = WaitingID(rawValue: max(0, id.rawValue - 1))
                 changed.append(
-                    .client(.deliverWaiting(client, sequence: sequence, waiting.contains(other) ? other : id)))
+                    .client(
+                        .deliverWaiting(
+                            client, sequence: sequence, waiting.contains(other) ? other : id, isPulled: isPulled)))
             case (.swappedWaiting, .spool(.keepWaiting(let id, _, _))):
                 waiting.insert(id)
                 changed.append(action)
             case (.swappedWaiting, .spool(.forgetWaiting(let id))):
                 waiting.remove(id)
                 changed.append(action)
-            case (.uncountedAcknowledgement, .client(.deliverWaiting(let client, let sequence, _))):
+            case (.uncountedAcknowledgement, .client(.deliverWaiting(let client, let sequence, _, _))):
                 sequences[client] = sequence
                 changed.append(action)
             case (.duplicateTerminal, .client(.deliver)): changed += [action, action]

@@ -149,7 +149,7 @@ extension World {
     /// Renames a file that may be given away, as the shell does.
     private func withOwnName(_ message: WorkerMessage, by id: WorkerID) -> WorkerMessage {
         guard case .done(var completion) = message, completion.file != nil,
-            case .finished(let own?) = trial.broker.core.fileWork(before: message, by: id).body, SpoolName.isTaken(own)
+            case .finished(let own?) = trial.broker.fileWork(before: message, by: id).body, SpoolName.isTaken(own)
         else { return message }
         completion.file = own
         return .done(completion)
@@ -160,7 +160,7 @@ extension World {
         _ message: WorkerMessage, _ body: BodyID?, by id: WorkerID
     ) -> (WorkerMessage, BodyID?) {
         guard case .done(var completion) = message, completion.length > 0 else { return (message, body) }
-        let wishes = trial.broker.core.fileWork(before: message, by: id).wishes
+        let wishes = trial.broker.fileWork(before: message, by: id).wishes
         if wishes.file, body != nil {
             guard !isDiskFull else { return (message, body) }
             completion.file = completion.sha256.map { "copy-" + $0 }

@@ -251,7 +251,7 @@ struct World {
         case .spool(.keepWaiting(let id, let terminal, _)):
             waiting[id] = terminal
             return isDiskFull ? .waitingFailed : nil
-        case .client(.deliverWaiting(let id, let sequence, let number)):
+        case .client(.deliverWaiting(let id, let sequence, let number, _)):
             // The model has already reported a missing terminal.
             guard var terminal = waiting[number] else { return nil }
             // Nothing is read for a client whose socket is full.
@@ -274,6 +274,8 @@ struct World {
         case .spool(.removePart(let file)): spool[file] = nil
         // This world has no cache and no disk for durable requests; the model reports their use.
         case .cache, .durable: break
+        // Its log has no attempts.
+        case .log: break
         }
         return nil
     }

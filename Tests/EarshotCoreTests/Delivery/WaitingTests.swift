@@ -14,6 +14,8 @@ struct WaitingTests {
         var told: [String] = []
         /// Number of spilled terminals.
         var writes = 0
+        /// For each spilled terminal of the last pass, whether its body is pulled.
+        var pulled: [Bool] = []
 
         init(_ change: (inout CoreLimits) -> Void = { $0.waitingTerminalBytes = 0 }) {
             var limits = CoreLimits()
@@ -24,6 +26,7 @@ struct WaitingTests {
         mutating func pass(_ body: (inout CoreRig) -> Void = { _ in }) {
             rig.pass(body)
             told = []
+            pulled = []
             for action in rig.actions {
                 switch action {
                 case .spool(.keepWaiting(let id, let terminal, let body)):
@@ -31,7 +34,8 @@ struct WaitingTests {
                     writes += 1
                 case .spool(.forgetWaiting(let id)): #expect(file.removeValue(forKey: id) != nil, "nothing waits there")
                 case .client(.deliver(let client, let terminal, _)): tell(client, terminal.sequence, terminal)
-                case .client(.deliverWaiting(let client, let sequence, let id)):
+                case .client(.deliverWaiting(let client, let sequence, let id, let isPulled)):
+                    pulled.append(isPulled)
                     guard let kept = file[id] else {
                         Issue.record("what is told waits no more")
                         continue
@@ -121,6 +125,19 @@ struct WaitingTests {
         for sequence in 9...12 as ClosedRange<UInt64> { bed.acknowledge(sequence, by: stopped) }
         bed.acknowledge(12, by: asker)
         #expect(bed.rig.core.isIdle)
+    }
+
+    @Test(arguments: [false, true])
+    func `a terminal from the file tells whether its client pulls the body`(isPulled: Bool) {
+        var bed = Bed()
+        let worker = bed.rig.worker()
+        let asker = bed.rig.client(1, window: 1) { $0.isPulling = isPulled }
+        let other = bed.rig.client(2) { $0.isPulling = !isPulled }
+        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: asker) }
+        bed.answer(["a", "b"], by: other, worker: worker)
+        #expect(bed.writes == 1 && bed.pulled == [])
+        bed.acknowledge(1, by: asker)
+        #expect(bed.told == ["1: read 2 h b 200"] && bed.pulled == [isPulled])
     }
 
     @Test func `two who read nothing share what is in the file, and the last of them frees it`() {

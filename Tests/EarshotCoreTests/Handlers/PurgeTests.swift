@@ -46,6 +46,21 @@ struct PurgeTests {
         #expect(rig.core.nextTimer == nil)
     }
 
+    @Test mutating func `the end of a purge is the one pass that ends with spare room`() {
+        let a = rig.client(1)
+        rig.pass { _ in }
+        ask(100, by: a)
+        #expect(!rig.core.endPass().hasSpareRoom)
+        rig.pass { $0.remove("h", by: a) }
+        while rig.core.isPurging {
+            let end = rig.core.endPass()
+            #expect(!end.hasSpareRoom && end.nextTimer == Tick(nanoseconds: .min))
+            rig.pass()
+        }
+        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, hasSpareRoom: true))
+        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, hasSpareRoom: false))
+    }
+
     @Test mutating func `a transfer that many requests of a purged handler share waits for its client's messages`() {
         let a = rig.client(1)
         let worker = rig.worker(slots: 1)

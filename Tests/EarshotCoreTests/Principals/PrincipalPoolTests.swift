@@ -199,15 +199,15 @@ struct PrincipalPoolTests {
         #expect(rig.core.audit() == [])
         var completion = Completion(attempt: job.attempt, status: 200)
         (completion.file, completion.length, completion.sha256) = (file, 3, String(repeating: "a", count: 64))
-        #expect(rig.core.fileWork(before: .done(completion), by: id) == FileWork(body: .foreign))
+        #expect(rig.fileWork(before: .done(completion), by: id) == FileWork(body: .foreign))
         let failed = WorkerMessage.failed(job.attempt, code: "timeout", detail: nil, receivedBytes: 3, part: part)
-        #expect(rig.core.fileWork(before: failed, by: id) == FileWork())
-        #expect(rig.core.fileWork(before: .bye, by: id) == FileWork())
+        #expect(rig.fileWork(before: failed, by: id) == FileWork())
+        #expect(rig.fileWork(before: .bye, by: id) == FileWork())
         completion.file = nil
         for (length, isLarge) in [(3, false), (65_536, false), (65_537, true)] {
             completion.length = length
             #expect(
-                rig.core.fileWork(before: .done(completion), by: id) == FileWork(body: .received(isLarge: isLarge)))
+                rig.fileWork(before: .done(completion), by: id) == FileWork(body: .received(isLarge: isLarge)))
         }
     }
 

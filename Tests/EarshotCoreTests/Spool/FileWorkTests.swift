@@ -44,7 +44,7 @@ struct FileWorkTests {
     }
 
     @Test func `a finished file gets the name of its content`() {
-        let work = rig.core.fileWork(before: done("x.part"), by: worker)
+        let work = rig.fileWork(before: done("x.part"), by: worker)
         #expect(work.body == .finished(name: "sum"))
         #expect(work.parts.isEmpty)
     }
@@ -56,49 +56,49 @@ struct FileWorkTests {
         let job = try #require(rig.jobs.first)
         var completion = Completion(attempt: job.attempt, status: 200)
         completion.file = "x.part"
-        let work = rig.core.fileWork(before: .done(completion), by: worker)
+        let work = rig.fileWork(before: .done(completion), by: worker)
         #expect(work.body == .finished(name: SpoolName.taken(of: job.attempt)))
     }
 
     @Test func `a finished file without a digest has no name`() {
         var completion = Completion(attempt: job.attempt, status: 200)
         completion.file = "x.part"
-        #expect(rig.core.fileWork(before: .done(completion), by: worker).body == .finished(name: nil))
+        #expect(rig.fileWork(before: .done(completion), by: worker).body == .finished(name: nil))
     }
 
     @Test func `a file of an attempt that is not the worker's is unwanted`() {
-        #expect(rig.core.fileWork(before: done("x.part"), by: stranger).body == .unwanted)
+        #expect(rig.fileWork(before: done("x.part"), by: stranger).body == .unwanted)
     }
 
     @Test mutating func `a body in a message needs no file, and the part that it does not continue is kept`() {
-        #expect(rig.core.fileWork(before: done(nil), by: worker) == FileWork())
+        #expect(rig.fileWork(before: done(nil), by: worker) == FileWork())
         let file = grow()
-        #expect(rig.core.fileWork(before: done(nil), by: worker).parts == [part(file)])
-        #expect(rig.core.fileWork(before: done(file), by: worker).parts.isEmpty)
+        #expect(rig.fileWork(before: done(nil), by: worker).parts == [part(file)])
+        #expect(rig.fileWork(before: done(file), by: worker).parts.isEmpty)
     }
 
     @Test mutating func `a broken transfer leaves the part that it names, else the one that it reported before`() {
-        #expect(rig.core.fileWork(before: failed(), by: worker).parts.isEmpty)
+        #expect(rig.fileWork(before: failed(), by: worker).parts.isEmpty)
         let file = grow()
-        #expect(rig.core.fileWork(before: failed(), by: worker).parts == [part(file)])
+        #expect(rig.fileWork(before: failed(), by: worker).parts == [part(file)])
         let other = BodyPart(file: "other.part", httpFields: [])
-        #expect(rig.core.fileWork(before: failed(other), by: worker).parts == [part("other.part")])
-        #expect(rig.core.fileWork(before: failed(other), by: stranger).parts == [part("other.part", isKept: false)])
+        #expect(rig.fileWork(before: failed(other), by: worker).parts == [part("other.part")])
+        #expect(rig.fileWork(before: failed(other), by: stranger).parts == [part("other.part", isKept: false)])
     }
 
     @Test mutating func `a worker that leaves or dies leaves all parts that an attempt can continue`() {
-        #expect(rig.core.fileWork(before: .bye, by: worker).parts.isEmpty)
+        #expect(rig.fileWork(before: .bye, by: worker).parts.isEmpty)
         let file = grow()
-        #expect(rig.core.fileWork(before: .bye, by: worker).parts == [part(file)])
-        #expect(rig.core.fileWork(beforeLossOf: worker).parts == [part(file)])
-        #expect(rig.core.fileWork(beforeLossOf: stranger).parts.isEmpty)
+        #expect(rig.fileWork(before: .bye, by: worker).parts == [part(file)])
+        #expect(rig.fileWork(beforeLossOf: worker).parts == [part(file)])
+        #expect(rig.fileWork(beforeLossOf: stranger).parts.isEmpty)
     }
 
     @Test mutating func `a body has the wishes of its clients`() {
         let other = rig.client(2)
         rig.pass { $0.fetch("b", "1", "http://a.example/", by: other) { $0.options.delivery = .file } }
-        #expect(rig.core.fileWork(before: done(nil), by: worker).wishes.file)
-        #expect(!rig.core.fileWork(before: failed(), by: worker).wishes.file)
+        #expect(rig.fileWork(before: done(nil), by: worker).wishes.file)
+        #expect(!rig.fileWork(before: failed(), by: worker).wishes.file)
     }
 
     @Test func `a file that cannot get its name is a failure`() throws {
@@ -115,7 +115,7 @@ struct FileWorkTests {
 
     @Test func `other messages need no work`() {
         for message in [WorkerMessage.pong, .slots(3), .ready(Ready(slots: 1))] {
-            #expect(rig.core.fileWork(before: message, by: worker) == FileWork())
+            #expect(rig.fileWork(before: message, by: worker) == FileWork())
         }
     }
 }

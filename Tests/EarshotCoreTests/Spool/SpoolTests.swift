@@ -52,6 +52,28 @@ import Testing
         #expect(rig.core.audit() == [])
     }
 
+    @Test(arguments: [false, true])
+    func `a file is removed after all other actions, unless it has a reference again`(isNeeded: Bool) throws {
+        var rig = CoreRig(limits: limits)
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        done(try fetch("1", by: client, &rig), "one", length: 600, by: worker, &rig)
+        let job = try fetch("2", by: client, &rig)
+        rig.say(.acknowledge(1), by: client)
+        rig.say(.query(.ping), by: client)
+        let actions = rig.core.takeActions()
+        #expect(!actions.isEmpty && !actions.contains(.spool(.releaseFile("one"))))
+        if isNeeded {
+            var completion = Completion(attempt: job.attempt, status: 200)
+            (completion.length, completion.sha256, completion.file) = (600, "one", "one")
+            rig.core.workerSaid(.done(completion), body: nil, by: worker, now: rig.now)
+            #expect(!rig.takeActions().contains(.spool(.releaseFile("one"))))
+            rig.say(.acknowledge(2), by: client)
+        }
+        #expect(rig.core.takeActions() == [.spool(.releaseFile("one"))])
+        #expect(rig.core.takeActions().isEmpty)
+    }
+
     @Test func `a body that grows too large is cut off, and small ones go on`() throws {
         var rig = CoreRig(limits: limits)
         let client = rig.client(1)

@@ -1,0 +1,17 @@
+/// Facts at the end of a pass.
+public struct PassEnd: Equatable, Sendable {
+    /// Time at which the core needs the next pass; nil for never.
+    public let nextTimer: Tick?
+    /// Whether much memory can be returned to the system: a large purge has ended, or a table is mostly empty.
+    /// `releaseRoom` releases that of the tables.
+    public let hasSpareRoom: Bool
+}
+
+extension BrokerCore {
+    /// Ends a pass, whose actions the shell has carried out.
+    public mutating func endPass() -> PassEnd {
+        let hasPurged = wasPurging && !isPurging
+        wasPurging = isPurging
+        return PassEnd(nextTimer: nextTimer, hasSpareRoom: hasPurged || hasSpareRoom)
+    }
+}
