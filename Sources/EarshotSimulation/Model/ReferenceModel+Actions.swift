@@ -37,7 +37,8 @@ extension ReferenceModel {
             owedEnds.remove(client.id)
             closed(id)
             expect(
-                isSilent || client.waiting >= limits.dueDeliveries || client.waitingFieldBytes >= limits.dueBytes
+                isSilent || mostWaiting(for: client) >= limits.dueDeliveries
+                    || client.waitingFieldBytes >= limits.dueBytes
                     || client.isUnreadable || client.unsentReplies > limits.keptReplies
                     || isSpoolFull && hasNoRoom(for: client), 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")

@@ -137,6 +137,17 @@ extension ReferenceModel {
         }
     }
 
+    /// Maximum number of terminals that wait for a client now: those known, and those of requests for deserted schemes,
+    /// of which the core may have ended any in this pass.
+    func mostWaiting(for client: SessionRecord) -> Int {
+        guard client.waiting < limits.dueDeliveries else { return client.waiting }
+        var stranded = 0
+        for flight in openFlights.values where isStranded(flight) {
+            flight.forEachRequest { if listeners(of: $0.name.handler).contains(client.id) { stranded += 1 } }
+        }
+        return client.waiting + stranded
+    }
+
     private func isStranded(_ flight: FlightRecord) -> Bool {
         guard schemes[flight.content.job.scheme]?.isDeserted == true else { return false }
         return flight.phase == .waiting || flight.phase == .pausing

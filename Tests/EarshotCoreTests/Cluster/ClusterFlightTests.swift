@@ -320,6 +320,35 @@ import Testing
         #expect(node.rig.core.audit() == [])
     }
 
+    @Test func `a node that begins without the engine has its part of each limit, and says so once`() {
+        var node = ClusterRig(isMember: false, members: 3)
+        var client = ClientID(rawValue: 0)
+        node.pass { rig in
+            client = rig.client(1)
+            _ = rig.worker()
+            for number in 0..<9 { rig.fetch("h", "x\(number)", "http://example.com/\(number)", by: client) }
+        }
+        #expect(node.rig.core.takeSolitude() == nil)
+        node.wait(milliseconds: 5_000)
+        #expect(node.rig.jobs.count == 2)
+        #expect(node.rig.core.takeSolitude() == 3)
+        #expect(node.rig.core.takeSolitude() == nil)
+    }
+
+    @Test func `the reason of a claim tells whether another node fetches it`() {
+        var (node, client, _, want) = claimed()
+        func reason() -> String {
+            node.pass { $0.say(.query(.why(HandlerID("h")!, RequestID("r")!)), by: client) }
+            for case .client(.answer(_, _, let json)) in node.rig.actions { return String(decoding: json, as: UTF8.self) }
+            return ""
+        }
+        node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))
+        #expect(reason().contains(#""waits-for":"cluster""#))
+        node.wait(milliseconds: EngineLimits.assertionMilliseconds)
+        node.engine(.wanted([WantAnswer(key: want.key, state: .running)]))
+        #expect(reason().contains(#""waits-for":"node""#))
+    }
+
     @Test func `a refusal reaches the other nodes, and their claims leave the window`() {
         var (node, _, worker, want) = claimed { $0.options.retries = 2 }
         node.grant([want])

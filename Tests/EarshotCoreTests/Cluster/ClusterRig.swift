@@ -11,12 +11,12 @@ struct ClusterRig {
 
     static let address = "10.0.0.1:5766"
 
-    init(limits: CoreLimits = CoreLimits(), isMember: Bool = true) {
+    init(limits: CoreLimits = CoreLimits(), isMember: Bool = true, members: Int = 1) {
         rig = CoreRig(limits: limits)
         rig.core.joinCluster(
             ClusterFacility(
                 flightKey: { Self.key(1, $0) }, originKey: { Self.key(2, Array($0.utf8)) }, address: Self.address,
-                broker: 77), now: rig.now)
+                broker: 77, members: members), now: rig.now)
         if isMember { engine(.joined(NodeID(7), members: 3)) }
     }
 
