@@ -6,8 +6,9 @@ Each node is `earshot serve` with a copy of one file of the cluster, and one red
 
 import concurrent.futures
 import contextlib
+import time
 
-from bench import cpu, peers, places, servers
+from bench import cpu, engine, peers, places, servers
 from bench.data import Files
 from bench.frame import Contender, Failed, Sample, Target
 from bench.programs import Server, eventually, run
@@ -35,6 +36,13 @@ def rows(context, quick):
         yield context.measure(
             f"Throughput: {count:,} different URLs of 1 KiB", "fetches/s", [alone, *members],
             note="engine_us: CPU of redis-server for each fetch. All nodes share the processors of this machine.")
+        count = 20_000 if quick else 100_000
+        yield context.measure(
+            f"Engine alone: {count:,} fetches that its nodes only report, in full calls", "fetches/s",
+            [_engine(nodes, slots, origins, count) for nodes, slots, origins in
+             [(1, 64, 1), (3, 64, 1), (6, 64, 1), (3, 16, 1), (3, 8, 1), (3, 64, 64)]],
+            [Target("3 nodes, 64 slots, 1 origin", of="engine_us", at_most=25, by="value")],
+            note="engine_us: CPU of redis-server for each fetch. busy_percent: how much of a processor it used; the callers use another.")
         file = Files(1, 1_024)
         count = 1_000 if quick else 5_000
         url = f"{origin.url}/{file.paths()[0]}"
@@ -75,10 +83,10 @@ class Redis(Server):
 def nodes_of(number, **options):
     """Runs that many nodes and their engine. Yields both."""
     with contextlib.ExitStack() as running:
-        engine = running.enter_context(Redis())
+        redis = running.enter_context(Redis())
         folder = servers.private_folder("cluster")
         shared = folder / "cluster.toml"
-        run([places.earshot(), "cluster", "new", "bench", "--node", "127.0.0.1:1", "--server", f"127.0.0.1:{engine.port}",
+        run([places.earshot(), "cluster", "new", "bench", "--node", "127.0.0.1:1", "--server", f"127.0.0.1:{redis.port}",
              "--output", shared])
         nodes = []
         for index in range(number):
@@ -89,7 +97,7 @@ def nodes_of(number, **options):
             nodes[-1].command = nodes[-1].command.replace(str(own), "FILE")
         for node in nodes:
             eventually(lambda: "joined the cluster" in node.log.read_text(errors="replace"), lambda: "the node is a member")
-        yield nodes, engine
+        yield nodes, redis
 
 
 def _name(number):
@@ -112,8 +120,8 @@ def _backlog(number, count, origin):
     """All URLs are requested at the first node."""
     def go(turn):
         path = _list("backlog", (f"{origin.url}/{turn}/{number}/{each}" for each in range(count)))
-        with nodes_of(number, workers=1, slots=SLOTS, origin_limit=1_000) as (nodes, engine):
-            with cpu.Meter([engine.pid]) as meter:
+        with nodes_of(number, workers=1, slots=SLOTS, origin_limit=1_000) as (nodes, redis):
+            with cpu.Meter([redis.pid]) as meter:
                 answers, seconds = _get(nodes[0], path)
         if answers != count:
             raise Failed(f"{answers} of {count} answers are whole")
@@ -121,18 +129,31 @@ def _backlog(number, count, origin):
     return Contender(_name(number), f"earshot get --json -i LIST  # at the first of {number}", go, is_ours=True)
 
 
+def _engine(nodes, slots, origins, count):
+    """Calls of nodes without fetches: what one engine coordinates."""
+    def go(_):
+        with Redis() as redis:
+            with cpu.Meter([redis.pid]) as meter:
+                began = time.monotonic()
+                done = engine.coordinate(redis.port, nodes, slots, origins, count)
+                seconds = time.monotonic() - began
+        return Sample(done / seconds, {"engine_us": meter.seconds / done * 1e6, "busy_percent": meter.seconds / seconds * 100})
+    name = f"{_name(nodes)}, {slots} slots, {origins} origin{'s' if origins > 1 else ''}"
+    return Contender(name, "calls of nodes, see bench/engine.py", go, is_ours=True)
+
+
 def _throughput(number, count, origin):
     """Each node gets a part of the URLs; without nodes, a bus alone gets all of them."""
     path = Files(1, 1_024).paths()[0]
     with contextlib.ExitStack() as running:
         if number:
-            nodes, engine = running.enter_context(nodes_of(number))
+            nodes, redis = running.enter_context(nodes_of(number))
         else:
-            nodes, engine = [running.enter_context(servers.Bus())], None
+            nodes, redis = [running.enter_context(servers.Bus())], None
         share = count // len(nodes)
         lists = [_list(f"part{index}", (f"{origin.url}/{path}?{index}-{each}" for each in range(share)))
                  for index in range(len(nodes))]
-        with cpu.Meter([engine.pid] if engine else []) as meter, concurrent.futures.ThreadPoolExecutor(len(nodes)) as pool:
+        with cpu.Meter([redis.pid] if redis else []) as meter, concurrent.futures.ThreadPoolExecutor(len(nodes)) as pool:
             found = list(pool.map(_get, nodes, lists))
     answers = sum(answers for answers, _ in found)
     if answers != share * len(nodes):
