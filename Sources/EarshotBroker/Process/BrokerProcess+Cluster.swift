@@ -51,8 +51,10 @@ extension BrokerProcess {
                 level: fault.needsOperator ? .error : .warning, "not a member of the cluster",
                 metadata: ["reason": "\(fault)"])
         case .warning(let warning):
+            guard loggedWarnings.insert(warning).inserted else { return }
             logger.warning("the engine is less safe than it could be", metadata: ["reason": "\(warning)"])
         case .remedied(let warning):
+            guard loggedWarnings.remove(warning) != nil else { return }
             logger.notice("a shortcoming of the engine is gone", metadata: ["reason": "\(warning)"])
         case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .aborted: break
         }

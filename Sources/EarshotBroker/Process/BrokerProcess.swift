@@ -72,6 +72,8 @@ public final class BrokerProcess {
     let engine: EngineClient?
     /// Latest logged reason for which this node is no member.
     var loggedFault: EngineFault?
+    /// Warnings about the engine in the log that have not ended.
+    var loggedWarnings: Set<EngineWarning> = []
     /// Lock of the runtime folder.
     var lock: LockFile
     /// Nil until the broker serves, and after it begins to drain.

@@ -12,8 +12,8 @@ final class EngineStream {
 
     /// Bytes that are read in one pass, so that a fast server does not delay the loop.
     private static let bytesPerPass = 262_144
-    /// Maximum number of bytes of one reply: a full batch of results.
-    static let replyBytes = 8_388_608
+    /// Maximum number of bytes of one reply: a full batch of results, each with `EngineLimits.resultBytes`.
+    static let replyBytes = 16_777_216
     /// Maximum number of bytes that wait for the kernel. A server that reads nothing is too slow.
     private static let mostUnsentBytes = 16_777_216
 

@@ -108,6 +108,15 @@ extension BrokerCore {
         return true
     }
 
+    /// Releases all bodies that are held for other nodes.
+    ///
+    /// - Returns: whether one was released.
+    mutating func releaseHeldBodies() -> Bool {
+        guard releaseHeldBody() else { return false }
+        while releaseHeldBody() {}
+        return true
+    }
+
     // MARK: Results of other nodes
 
     /// Ends a claiming flight with the result of another node.

@@ -26,6 +26,8 @@ extension ClusterBook {
     /// permits 1,024.
     static let mostWants = 4_096
     static let mostRefusals = 64
+    /// Early aborts that are kept for one answer, which has at most `EngineLimits.batch` grants.
+    static let mostEarlyAborts = 4_096
     /// More members than any cluster has, so that a product with it cannot overflow.
     private static let mostMembers = 4_096
 

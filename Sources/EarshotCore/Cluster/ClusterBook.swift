@@ -56,6 +56,8 @@ struct ClusterBook {
     private(set) var unwants: [ClusterKey] = []
     private var refusals: [EngineRefusal] = []
     private(set) var completions: [EngineCompletion] = []
+    /// Aborts that arrived before the grants of their attempts.
+    private var earlyAborts: [ClusterKey: FencingToken] = [:]
     private var taking = TakeState()
     private var nextSurvey: Tick?
     /// ID of the present or latest membership, and that of an earlier one whose lease may last.
@@ -218,6 +220,7 @@ struct ClusterBook {
             let isFilled = taking.answered(
                 grants.count, opens: opens, now: now, pause: limits.assertionMilliseconds)
             let effects = grants.compactMap { granted($0, now: now) }
+            earlyAborts = [:]
             if let isFilled { fitWindow(isFilled: isFilled) }
             return effects
         case .ended(let answers):
@@ -305,6 +308,7 @@ struct ClusterBook {
         refusals = []
         completions = []
         taking = TakeState()
+        earlyAborts = [:]
         survey = nil
         nextSurvey = nil
     }
@@ -341,7 +345,7 @@ struct ClusterBook {
             if claim.isOpen { return .start(flight) }
             return claims[flight]?.isHosted == true ? .hosting(flight) : nil
         }
-        guard let record = grant.record else {
+        guard let record = grant.record, earlyAborts[grant.key] != grant.token else {
             // Withdrawn while the answer was on its way.
             release(grant.key, grant.token)
             return nil
@@ -357,7 +361,11 @@ struct ClusterBook {
     }
 
     private mutating func aborted(_ key: ClusterKey, _ token: FencingToken) -> [ClusterEffect] {
-        guard let flight = flights[key], claims[flight]?.token == token else { return [] }
+        guard let flight = flights[key], claims[flight]?.token == token else {
+            // Answers and notifications have connections of their own.
+            if taking.isAsking, earlyAborts.count < Self.mostEarlyAborts { earlyAborts[key] = token }
+            return []
+        }
         return endHosting(flight)
     }
 

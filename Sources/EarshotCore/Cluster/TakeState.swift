@@ -9,6 +9,9 @@ struct TakeState: Equatable {
     /// Time of the next question without an event: a paused origin opens, or a wake-up may have been lost.
     private(set) var deadline: Tick?
 
+    /// Whether a question has no answer.
+    var isAsking: Bool { asked != nil }
+
     /// Slots to ask for now; nil for no question.
     ///
     /// - Parameter wakesOthers: whether wants or ends were sent, after which another node may start flights.

@@ -66,12 +66,12 @@ extension BrokerCore {
 
     private func writeReason(ofClaiming flight: Handle<Flight>, to json: inout JSONText) {
         guard let cluster else { return }
-        if cluster.value.book.claims[local(flight)]?.isFetchedElsewhere == true {
-            writeWait("node", "another node of the cluster fetches it", to: &json)
-        } else if cluster.value.book.isMember {
-            writeWait("cluster", "the cluster assigns it to a node when its origin has room", to: &json)
-        } else {
+        if !cluster.value.book.isMember {
             writeWait("engine", "the engine of the cluster is unreachable; the broker waits for it", to: &json)
+        } else if cluster.value.book.claims[local(flight)]?.isFetchedElsewhere == true {
+            writeWait("node", "another node of the cluster fetches it", to: &json)
+        } else {
+            writeWait("cluster", "the cluster assigns it to a node when its origin has room", to: &json)
         }
     }
 

@@ -76,7 +76,7 @@ extension BrokerCore {
             } else if isPulling(leaf(ofOpen: interest)) {
                 missedPull(leaf(ofOpen: interest))
             } else {
-                fail(leaf(ofOpen: interest), .unsupportedScheme, now: now)
+                fail(settledFlight(ofQueued: interest), .unsupportedScheme, now: now)
             }
         }
         isBehind = true

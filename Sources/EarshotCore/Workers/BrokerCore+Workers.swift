@@ -279,6 +279,9 @@ extension BrokerCore {
             workers.drain(worker)
             flights[flight].isSuspect = isSuspect
             enqueue(flight: flight, first: true)
+        case .spoolFull where releaseHeldBodies():
+            // Bodies for other nodes have filled the disk below the spool's limit.
+            enqueue(flight: flight, first: true)
         default:
             if received > flights[flight].mostReceivedBytes {
                 flights[flight].mostReceivedBytes = received

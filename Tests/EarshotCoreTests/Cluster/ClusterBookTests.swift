@@ -224,6 +224,17 @@ import Testing
         #expect(rig.phase(1) == .wanted)
     }
 
+    @Test func `a grant whose abort arrived before it is released`() {
+        var rig = BookRig()
+        rig.claim(1)
+        #expect(rig.calls(freeSlots: 2).contains(.take(slots: 2)))
+        #expect(rig.receive(.aborted(BookRig.key(5), FencingToken(50))) == [])
+        #expect(rig.grant(5, record: [3]) == [])
+        #expect(rig.statements().contains(.done([BookRig.end(5, .released, isAnswered: false)])))
+        // It concerns that attempt alone.
+        #expect(rig.grant(5, record: [3]) == [.host(BookRig.key(5), FencingToken(50), record: [3], .normal)])
+    }
+
     @Test func `a claim whose grant has a record serves other nodes as well`() {
         var rig = BookRig()
         rig.claim(1)
