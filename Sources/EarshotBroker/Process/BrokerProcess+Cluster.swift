@@ -30,7 +30,7 @@ extension BrokerProcess {
     /// request waits for no answer.
     func callEngine(now: Tick) {
         guard let engine else { return }
-        if let members = core.takeSolitude() {
+        if let members = core.takeUncoordinatedStart() {
             logger.warning("fetches without the engine of the cluster", metadata: ["limits-divided-by": "\(members)"])
         }
         core.engineIsBusy(engine.isBusy)

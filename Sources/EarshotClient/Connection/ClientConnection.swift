@@ -76,7 +76,7 @@ public final class ClientConnection {
     }
     /// Error that ended the connection for good; nil while it runs.
     public private(set) var failure: (any Error)?
-    /// Sentence about the last failed connection to a bus on a network; nil without one.
+    /// Sentences about the buses on a network that have no connection; nil before a failure.
     public var trouble: String? {
         let sentences = endpoints.troubles.map { $1.sentence($0) }
         return sentences.isEmpty ? nil : sentences.joined(separator: "; ")

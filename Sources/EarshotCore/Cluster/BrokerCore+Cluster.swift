@@ -46,9 +46,9 @@ extension BrokerCore {
     }
 
     /// Returns the number of members among which limits are divided, once after the mode without the engine began.
-    public mutating func takeSolitude() -> Int? {
-        guard cluster?.value.isSolitudeNew == true else { return nil }
-        cluster?.value.isSolitudeNew = false
+    public mutating func takeUncoordinatedStart() -> Int? {
+        guard cluster?.value.hasUncoordinatedStart == true else { return nil }
+        cluster?.value.hasUncoordinatedStart = false
         return cluster?.value.book.members
     }
 
@@ -312,7 +312,7 @@ extension BrokerCore {
             enqueue(flight: flight, first: true)
         case .coolDown(let notice): coolDown(notice, now: now)
         case .mode(let isCoordinated):
-            cluster?.value.isSolitudeNew = !isCoordinated
+            cluster?.value.hasUncoordinatedStart = !isCoordinated
             applyOriginRules(now: now)
         }
     }

@@ -32,7 +32,7 @@ struct ClusterState {
     /// Whether the shell awaits answers of the engine, and makes no call before.
     var isEngineBusy = false
     /// Whether the mode without the engine has begun, and the shell does not know it.
-    var isSolitudeNew = false
+    var hasUncoordinatedStart = false
     /// Shortcomings that the engine has now.
     var warnings: [EngineWarning] = []
 

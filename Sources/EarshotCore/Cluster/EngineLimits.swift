@@ -15,7 +15,7 @@ public enum EngineLimits {
     /// Interval in which open wants are asserted again.
     public static let assertionMilliseconds = 2_000
     /// Time for which results are kept for wants that had begun before: from one to two of these times. So nodes with the
-    /// same backlog in different orders fetch each URL once, if each takes minutes.
+    /// same backlog in different orders fetch each URL once, also if the backlog takes minutes.
     public static let resultMilliseconds = 120_000
     /// The same while there are more than `mostResults` younger ones. Several assertions long.
     public static let crowdedResultMilliseconds = 10_000

@@ -328,11 +328,11 @@ import Testing
             _ = rig.worker()
             for number in 0..<9 { rig.fetch("h", "x\(number)", "http://example.com/\(number)", by: client) }
         }
-        #expect(node.rig.core.takeSolitude() == nil)
+        #expect(node.rig.core.takeUncoordinatedStart() == nil)
         node.wait(milliseconds: 5_000)
         #expect(node.rig.jobs.count == 2)
-        #expect(node.rig.core.takeSolitude() == 3)
-        #expect(node.rig.core.takeSolitude() == nil)
+        #expect(node.rig.core.takeUncoordinatedStart() == 3)
+        #expect(node.rig.core.takeUncoordinatedStart() == nil)
     }
 
     @Test func `the reason of a claim tells whether another node fetches it`() {
