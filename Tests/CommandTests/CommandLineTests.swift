@@ -19,6 +19,23 @@ import Testing
     }
 
     @Test(arguments: [
+        ["key", "add", "laptop", "KEY"], ["key", "add", "laptop", "KEY", "--connections", "4"],
+        ["key", "add", "--connections=4", "KEY", "laptop"], ["key", "add", "laptop", "--", "KEY"],
+    ])
+    func `a public key may begin with a dash`(words: [String]) throws {
+        let key = "-\(String(repeating: "a", count: 39))"
+        let words = CommandLine.separatingKey(words.map { $0 == "KEY" ? key : $0 })
+        #expect(try KeyCommand.Add.parse(Array(words.dropFirst(2))).publicKey == key)
+    }
+
+    @Test func `only a key moves behind two dashes`() {
+        let words = ["key", "add", "laptop", "-short", "--keys=/etc/earshot/keys.toml"]
+        #expect(CommandLine.separatingKey(words) == words)
+        let others = ["get", "-\(String(repeating: "a", count: 39))"]
+        #expect(CommandLine.separatingKey(others) == others)
+    }
+
+    @Test(arguments: [
         "--directory=", "--failed=", "--output=", "--input=", "--dump-header=", "--netrc-file=", "--runtime=",
     ])
     func `an empty path is refused`(option: String) {

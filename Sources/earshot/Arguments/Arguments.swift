@@ -3,6 +3,7 @@ public import EarshotGateway
 internal import EarshotLoop
 public import EarshotWire
 public import Logging
+internal import ZeroMQ
 
 // Conversions of command-line words into values. The imports are public because the types are.
 
@@ -23,6 +24,14 @@ extension CommandLine {
             let name = word.dropLast()
             return word.hasPrefix("--") && word.last == "=" && !name.contains("=") ? [String(name), ""] : [word]
         } + words[end...]
+    }
+
+    /// Moves a public key that begins with `-`, as one in 85 does, behind `--`, so that `key add` does not read it as an option.
+    static func separatingKey(_ words: [String]) -> [String] {
+        guard words.prefix(2) == ["key", "add"], !words.contains("--"),
+            let place = words.firstIndex(where: { $0.hasPrefix("-") && CurveClient.isKey($0) })
+        else { return words }
+        return words[..<place] + words[(place + 1)...] + ["--", words[place]]
     }
 }
 

@@ -51,7 +51,7 @@ struct Earshot: ParsableCommand {
         // Comes before any file is opened, in every role: child processes also start here.
         StandardStreams.occupy()
         SignalSource.ignoreBrokenPipes()
-        let words = CommandLine.separatingEmptyValues(CommandLine.words)
+        let words = CommandLine.separatingKey(CommandLine.separatingEmptyValues(CommandLine.words))
         // The parser knows only the long name.
         let arguments = words == ["-V"] ? ["--version"] : words[...]
         let status = ExitStatus.concluding {
