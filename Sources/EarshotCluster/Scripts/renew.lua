@@ -33,14 +33,22 @@ redis.call('HSET', O, '', filler)
 redis.call('ZADD', P .. 'ready:', '+inf', '')
 redis.call('ZADD', P .. 'paused', '+inf', '')
 redis.call('SADD', key('n', node), '')
-local age = now - tonumber(redis.call('HMGET', D, '')[1] or now)
-if age >= tonumber(ARGV[6]) or age >= tonumber(ARGV[7]) and redis.call('HLEN', D) > tonumber(ARGV[8]) then
+-- The table of results has the times of its creation and of the latest heartbeat.
+local stamp = redis.call('HMGET', D, '')[1] or ''
+local created, latest = string.match(stamp, '^(%d+) (%d+)$')
+created, latest = tonumber(created or now), tonumber(latest or now)
+local age = now - created
+if now < latest then
+  -- The clock went back. Results would seem younger than they are, and answer wants that began after them.
+  redis.call('UNLINK', D, E)
+  created = now
+elseif age >= tonumber(ARGV[6]) or age >= tonumber(ARGV[7]) and redis.call('HLEN', D) > tonumber(ARGV[8]) then
   -- RENAME frees a table that it replaces at once, which takes long.
   redis.call('UNLINK', E)
-  redis.call('RENAME', D, E)
-  age = 0
+  if stamp ~= '' then redis.call('RENAME', D, E) end
+  created = now
 end
-if age <= 0 then redis.call('HSET', D, '', string.format('%d', now)) end
+redis.call('HSET', D, '', string.format('%d %d', created, now))
 for _, name in ipairs({'nodes', 'f', 'o', 'd', 'e', 'ready:', 'paused', 'idle', 'token'}) do redis.call('PEXPIRE', P .. name, LIFE) end
 for _, name in ipairs({'i:', 'n:', 'ready:'}) do redis.call('PEXPIRE', P .. name .. node, NODE_LIFE) end
 return {redis.call('ZCOUNT', nodes, '(' .. now, '+inf'), redis.call('ZCOUNT', nodes, '-inf', now)}

@@ -50,7 +50,7 @@ local function want(node, first, last)
   if #names > 1 then
     local found = redis.call('HMGET', D, unpack(names))
     for i = 2, #names do results[names[i]] = found[i] end
-    if oldest < tonumber(found[1] or now) then
+    if oldest < tonumber(string.match(found[1] or '', '^%d+') or now) then
       for i, result in ipairs(redis.call('HMGET', E, unpack(names))) do results[names[i]] = results[names[i]] or result end
     end
   end

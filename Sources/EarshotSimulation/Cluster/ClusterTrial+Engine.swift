@@ -8,6 +8,8 @@ internal import EarshotWire
 extension ClusterTrial {
     /// Maximum number of flights in one call. Less than that of the engine, so that more batches break.
     private static let batch = 16
+    /// Longest way of an answer of the engine, with the body that it names.
+    private static let staleAnswerMilliseconds = 5_000
 
     func reaches(_ node: Int) -> Bool { isEngineUp && !nodes[node].isCutOff && nodes[node].isAlive }
 
@@ -17,7 +19,7 @@ extension ClusterTrial {
         guard isLive(node, life), !nodes[node].link.isUp else { return }
         guard reaches(node) else { return plan(draw(50...400), .connect(node: node, life: life)) }
         let id = NodeID(random.next())
-        guard let (members, _) = engine.renew(id, isJoin: true) else { preconditionFailure("\(id) is new") }
+        guard let (members, _) = renew(id, isJoin: true) else { preconditionFailure("\(id) is new") }
         nodes[node].link.number += 1
         nodes[node].link.isUp = true
         nodes[node].link.id = id
@@ -26,6 +28,12 @@ extension ClusterTrial {
         note("node \(node) joins as \(id)")
         answer(node, .joined(id, members: members))
         plan(EngineLimits.heartbeatMilliseconds, .heartbeat(node: node, link: nodes[node].link.number))
+    }
+
+    /// Renews a lease. Once the engine has seen that its clock went back, only answers on their way may be older than they seem.
+    private mutating func renew(_ id: NodeID, isJoin: Bool) -> (members: Int, expired: Int)? {
+        if engine.hasClockGoneBack { clockWindowEnd = min(clockWindowEnd, now + Self.staleAnswerMilliseconds) }
+        return engine.renew(id, isJoin: isJoin)
     }
 
     /// Ends the connections of a node. Calls and answers on their way are lost, and the node learns of it later.
@@ -46,7 +54,7 @@ extension ClusterTrial {
         guard nodes[node].link.number == link, nodes[node].isAlive, nodes[node].link.isUp else { return }
         guard reaches(node) else { return cut(node, detection: 2_000, .timedOut) }
         let members = engine.nodes.count
-        guard let (live, expired) = engine.renew(nodes[node].link.id, isJoin: false) else {
+        guard let (live, expired) = renew(nodes[node].link.id, isJoin: false) else {
             return cut(node, detection: 1, .leaseLost)
         }
         var hasMore = expired > 0 && options.canary != .reapsNothing

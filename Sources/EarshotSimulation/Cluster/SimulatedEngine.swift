@@ -67,6 +67,9 @@ public struct SimulatedEngine: Sendable {
     var relations: [NodeID: Set<ClusterKey>] = [:]
     var flights: [ClusterKey: Flight] = [:]
     var results: [ClusterKey: (time: Int, result: [UInt8])] = [:]
+    private var latestHeartbeat = 0
+    /// Whether the clock shows a time before the latest heartbeat.
+    var hasClockGoneBack: Bool { now < latestHeartbeat }
     var origins: [ClusterKey: Origin] = [:]
     var ready: [NodeID?: [String: Int]] = [:]
     var paused: [ClusterKey: Int] = [:]
@@ -106,6 +109,9 @@ public struct SimulatedEngine: Sendable {
         // A lease of another node ends later than a new one only if the clock went back.
         for other in nodes.keys { nodes[other] = nodes[other].map { min($0, now + leaseMilliseconds) } }
         nodes[node] = now + leaseMilliseconds
+        // After the clock went back, results would seem younger than they are.
+        if hasClockGoneBack { results = [:] }
+        latestHeartbeat = now
         return (nodes.values.count { $0 > now }, nodes.values.count { $0 <= now })
     }
 

@@ -241,6 +241,24 @@ import Testing
         #expect((1...1_000).contains(try #require(try a.takeAndWait().wait)))
     }
 
+    @Test func `after the clock went back no result is left`() throws {
+        func set(latest change: Int) throws {
+            _ = try a.renew()
+            var stamp = try #require(try a.field("d", "")).split(separator: " ").compactMap { Int($0) }
+            try #require(stamp.count == 2)
+            stamp[1] += change
+            try a.connection.send("HSET", "{test}:1:d", "", "\(stamp[0]) \(stamp[1])")
+        }
+        _ = try a.want([.make(1)])
+        _ = try a.done(try a.take().map { $0.completed("old") })
+        try set(latest: -1_000)
+        _ = try a.renew()
+        #expect(try a.want([.make(1, age: 60_000)]) == [.ended(Array("old".utf8))])
+        try set(latest: 1_000)
+        _ = try a.renew()
+        #expect(try a.want([.make(1, age: 60_000)]) == [.queued])
+    }
+
     // MARK: Loss of data
 
     @Test func `wants and attempts asserted after a loss of all data are the state again`() throws {
