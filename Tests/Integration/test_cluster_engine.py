@@ -74,8 +74,10 @@ class EngineDeathTests(ClusterTestCase):
             eventually(lambda: self.engine.flights() == 0, "the engine has no flight left")
             last = [self.ask(node, [f"{self.origin.url}/gate/last?bytes=1000&n={number}" for number in range(20)], "last")
                     for node in cluster]
+            # A claim that reaches the engine after the end of a fetch is a new one. The last ones of a node wait for others.
             for node in cluster:
                 node.await_pending(20)
+                eventually(lambda: self.engine.flights_of(node.cluster()["node"]) >= 2 * self.LIMIT, "the engine knows its claims")
             self.origin.await_running(self.LIMIT)
             self.origin.open_gate("last")
             for client in last:

@@ -2,6 +2,7 @@
 
 import collections
 import os
+import random
 import select
 import signal
 import socket
@@ -20,11 +21,24 @@ ADDRESS = "127.0.0.1"
 zmq.Context.instance().set(zmq.MAX_SOCKETS, 8_192)
 
 
+#: Below the ports that Linux gives to outgoing connections, which could take one before its program listens.
+PORTS = range(20_000, 32_768)
+_chosen = set()
+
+
 def free_port():
-    """Returns a port that no program uses at present."""
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        return probe.getsockname()[1]
+    """Returns a port that no program uses at present, and each port only once."""
+    while True:
+        port = random.choice(PORTS)
+        if port in _chosen:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind((ADDRESS, port))
+            except OSError:
+                continue
+        _chosen.add(port)
+        return port
 
 
 def read_key(path):
