@@ -46,6 +46,7 @@ class PartitionTests(ClusterTestCase):
         tell(f"{pause:.2f} s without a start; {self.origin.total} fetches of {3 * count} URLs, {self.cluster.counts()}")
         if IS_LONG:
             self.assertLess(pause, 3)
+            self.assertEqual(self.cluster.counts()["uncoordinated"], 0, "no node fetched without the engine")
         for node in self.cluster:
             node.await_members(3)
 

@@ -294,7 +294,9 @@ struct ClusterBook {
         guard case .member(let since, let awaySince) = membership else { return }
         clearCalls()
         let isLasting = now.milliseconds(since: since) >= Self.lastingMilliseconds
-        membership = .away(since: isLasting ? now : awaySince)
+        // Short memberships do not end an absence. Those with progress are no part of it.
+        let absence = isLasting ? 0 : (lastProgress > since ? since : now).milliseconds(since: awaySince)
+        membership = .away(since: now.advanced(byMilliseconds: -absence))
         for flight in inOrder where claims[flight]?.phase == .wanted { enter(.waiting, flight) }
         // The engine returns these when the lease expires, because they are not asserted again.
         endings = [:]

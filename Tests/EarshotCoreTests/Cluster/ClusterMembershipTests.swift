@@ -106,6 +106,22 @@ import Testing
         #expect(rig.wait(milliseconds: 1) == [.mode(isCoordinated: false)])
     }
 
+    @Test func `the time of a short membership with progress is no absence`() {
+        var rig = BookRig(isMember: false)
+        _ = rig.wait(milliseconds: 1_000)
+        for _ in 0..<2 {
+            _ = rig.joined()
+            #expect(rig.wait(milliseconds: 4_900) == [])
+            rig.running(1)
+            _ = rig.receive(.left(.closed))
+            rig.book.ended(BookRig.flight(1), [9], isAnswered: true)
+            #expect(rig.wait(milliseconds: 1_000) == [])
+        }
+        // Three seconds in all.
+        #expect(rig.wait(milliseconds: 1_999) == [])
+        #expect(rig.wait(milliseconds: 1) == [.mode(isCoordinated: false)])
+    }
+
     @Test func `on return attempts without the engine are asserted, and are held or overtaken`() {
         var rig = BookRig(isMember: false)
         _ = rig.wait(milliseconds: 5_000)
