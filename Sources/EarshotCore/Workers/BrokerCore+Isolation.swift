@@ -161,6 +161,8 @@ extension BrokerCore {
         if flights[flight].phase == .queued { enqueue(flight: flight, first: true) }
     }
 
+    /// Moves the suspects of a closed pool to the queue, where they fail. If a worker comes before, they run like others:
+    /// the time in which they awaited an empty worker has passed.
     private mutating func releaseSuspects(of pool: Handle<WorkerPool>) {
         for name in pools.takeSuspects(of: pool) {
             guard let flight = settledSuspect(name) else { continue }

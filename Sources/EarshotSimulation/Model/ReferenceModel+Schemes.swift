@@ -128,6 +128,8 @@ extension ReferenceModel {
         let stranded = openFlights.values.filter(isStranded)
         for flight in stranded where flight.requests.values.contains(where: { !isOpen($0.name) }) { strand(flight) }
         guard !isDraining, self.isOpen else { return }
+        // They are in the queue now. If a worker comes before they fail, they run like others.
+        for flight in stranded { flight.isSuspect = false }
         for flight in stranded where flight.phase != .over && servedClass(of: flight) != nil {
             let isLeft = refusals[flight.content.job.scheme, default: 0] >= limits.refusalsPerPass
             if isLeft { leavesRefusals = true }
