@@ -1,12 +1,25 @@
--- Gives queued flights to a node with free slots: at origins that have room, the one with the lowest score first.
+-- Gives queued flights to a node with free slots: at origins that have room, the one with the lowest score first. A flight that the node
+-- wants itself counts as older, because its body then needs no way to another node.
 --
 -- Arguments: free slots (0 to 64), and 1 for flights that stay on the node alone. With 0 slots the call only wakes another node.
 --
 -- Returns the milliseconds until a paused origin opens (-1 for none), then for each flight two texts: key, fencing token, class, and 1 if
 -- the node wants it itself; and its record, which is empty for the node's own flights.
 local function take(node, first, last)
+  -- Milliseconds by which a flight counts as older for a node that wants it itself.
+  local OWN = 1000
+  -- With up to so many lanes, own flights are preferred among four times those that the call may take, and these are at least FEWEST.
+  local FEW_LANES, FEWEST = 4, 8
+
   local most, isOwnOnly = tonumber(ARGV[first]), ARGV[first + 1] == '1'
   if not isMember(node) then return LOST end
+
+  -- Whether a node wants the flight of a text, without `parse`, which makes many strings.
+  local mark = node .. ','
+  local function isOwnText(text)
+    local place = text and string.find(text, mark, 86, true)
+    return place and place < string.find(text, '\n', 86, true)
+  end
 
   if firstOpening() <= now then
     local due = redis.call('ZRANGEBYSCORE', P .. 'paused', '-inf', now, 'LIMIT', 0, 32)
@@ -29,7 +42,10 @@ local function take(node, first, last)
     readOrigins(ids)
     for i, member in ipairs(members) do
       local id = ids[i]
-      lanes[#lanes + 1] = {index = #lanes, o = origins[id], lane = '/' .. owner .. (id ~= member and '!' or ''), taken = 0}
+      lanes[#lanes + 1] = {
+        index = #lanes, o = origins[id], lane = '/' .. owner .. (id ~= member and '!' or ''), names = {}, scores = {}, taken = {}, own = 1,
+        other = 1,
+      }
     end
   end
 
@@ -38,14 +54,53 @@ local function take(node, first, last)
     look(P .. 'ready:' .. node, node)
   end
 
-  -- Flights that are read of a lane at once: few if there are many lanes.
+  -- Flights that are read of a lane at once: few if there are many lanes. Own flights are preferred among those of one block.
   local chunk = math.floor(most / math.max(#lanes, 1)) + 1
+  local block = chunk
+  if #lanes <= FEW_LANES then
+    chunk = math.max(chunk, FEWEST)
+    block = 4 * chunk
+  end
 
-  -- Reads the next flights of a lane.
-  local function fill(lane)
-    lane.heads = redis.call('ZRANGE', queue(lane.o, lane.lane), lane.taken, lane.taken + chunk - 1, 'WITHSCORES')
-    lane.at = 1
-    lane.score = tonumber(lane.heads[2])
+  -- Keys of read flights that the node wants itself.
+  local isOwn = {}
+
+  local function read(lane)
+    local heads = redis.call('ZRANGE', queue(lane.o, lane.lane), #lane.names, #lane.names + chunk - 1, 'WITHSCORES')
+    local names = {}
+    for i = 1, #heads, 2 do
+      names[#names + 1] = heads[i]
+      lane.names[#lane.names + 1], lane.scores[#lane.scores + 1] = heads[i], tonumber(heads[i + 1])
+    end
+    lane.isComplete = #names < chunk
+    readAll(names)
+    for _, name in ipairs(names) do isOwn[name] = isOwnText(texts[name]) end
+  end
+
+  -- Finds the next flight of a lane: the oldest own one of its block, unless another one is older by more than `OWN`.
+  local function advance(lane)
+    local names, scores = lane.names, lane.scores
+    while true do
+      while names[lane.own] and not isOwn[names[lane.own]] do lane.own = lane.own + 1 end
+      while names[lane.other] and isOwn[names[lane.other]] do lane.other = lane.other + 1 end
+      local own, other = scores[lane.own], scores[lane.other]
+      if own and own - OWN <= (other or own) then
+        lane.at, lane.score = lane.own, own - OWN
+        return
+      end
+      if other and (own or lane.isComplete or #names == lane.last or scores[#names] - OWN > other) then
+        lane.at, lane.score = lane.other, other
+        return
+      end
+      if not other then
+        if lane.isComplete then
+          lane.score = nil
+          return
+        end
+        if #names == lane.last then lane.last = lane.last + block end
+      end
+      read(lane)
+    end
   end
 
   -- Lanes with flights, from `head` on. The one whose next flight has the lowest score is first.
@@ -54,7 +109,8 @@ local function take(node, first, last)
   local function isBefore(a, b) return a.score < b.score or a.score == b.score and a.index < b.index end
 
   for _, lane in ipairs(lanes) do
-    fill(lane)
+    lane.last = block
+    advance(lane)
     if lane.score then
       local place = #order + 1
       while place > 1 and isBefore(lane, order[place - 1]) do
@@ -75,11 +131,10 @@ local function take(node, first, last)
     local o = next.o
     local at = opening(o, next.lane)
     if at and at <= now then
-      jobs[#jobs + 1], from[#from + 1] = next.heads[next.at], next
-      next.taken = next.taken + 1
-      next.at = next.at + 2
-      next.score = tonumber(next.heads[next.at + 1])
-      if not next.score and #next.heads == 2 * chunk then fill(next) end
+      jobs[#jobs + 1], from[#from + 1] = next.names[next.at], next
+      next.taken[#next.taken + 1] = next.names[next.at]
+      if next.at == next.own then next.own = next.own + 1 else next.other = next.other + 1 end
+      advance(next)
       o.r = o.r + 1
       if o.s > 0 then o.n = now + o.s end
       touched[o.id] = true
@@ -110,19 +165,18 @@ local function take(node, first, last)
       setToken()
     end
     local foreign = {}
-    readAll(jobs)
     for i, name in ipairs(jobs) do
       local flight = texts[name]
       if flight and string.sub(flight, 1, 1) == 'q' then
-        -- Without `parse`, which makes many strings.
         local fence = string.format('%016d', token + i - 1)
         put(name, 'r' .. string.sub(flight, 2, 51) .. node .. ' ' .. fence .. string.sub(flight, 85))
-        local last = string.find(flight, '\n', 86, true)
-        local place = string.find(flight, node .. ',', 86, true)
-        local isOwn = place ~= nil and place < last
-        if not isOwn then foreign[#foreign + 1] = name end
-        replies[#replies + 1] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn and ' 1' or ' 0')
-        replies[#replies + 1] = isOwn and '' or string.sub(flight, last + 1)
+        replies[#replies + 1] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn[name] and ' 1' or ' 0')
+        if isOwn[name] then
+          replies[#replies + 1] = ''
+        else
+          foreign[#foreign + 1] = name
+          replies[#replies + 1] = string.sub(flight, string.find(flight, '\n', 86, true) + 1)
+        end
       else
         -- Its record was evicted or deleted, or is of another life of the cluster. The member is removed with the others below.
         local o = from[i].o
@@ -136,15 +190,19 @@ local function take(node, first, last)
   -- A lane is settled here from the flights that were read. The whole origin is settled only where a limit or a pause ended its lanes.
   local emptied = {}
   for _, lane in ipairs(lanes) do
-    local o = lane.o
-    if lane.taken > 0 then
-      if lane.heads[lane.at + 1] then
-        redis.call('ZREMRANGEBYRANK', queue(o, lane.lane), 0, lane.taken - 1)
-      else
+    local o, taken = lane.o, lane.taken
+    if #taken > 0 then
+      local left = math.min(lane.own, lane.other)
+      lane.head = lane.scores[left]
+      if not lane.head then
         -- All flights of the lane were taken.
         emptied[#emptied + 1] = queue(o, lane.lane)
+      elseif left == #taken + 1 then
+        redis.call('ZREMRANGEBYRANK', queue(o, lane.lane), 0, #taken - 1)
+      else
+        redis.call('ZREM', queue(o, lane.lane), unpack(taken))
       end
-    elseif not lane.heads[1] then
+    elseif #lane.names == 0 then
       -- Its queue was evicted or deleted.
       full[o.id] = true
     end
@@ -156,10 +214,9 @@ local function take(node, first, last)
   if #emptied > 0 then redis.call('DEL', unpack(emptied)) end
   for _, lane in ipairs(lanes) do
     local o = lane.o
-    if lane.taken > 0 and not full[o.id] then
-      local score = lane.heads[lane.at + 1]
-      if score then
-        setReady(o, lane.lane, score, node)
+    if #lane.taken > 0 and not full[o.id] then
+      if lane.head then
+        setReady(o, lane.lane, string.format('%d', lane.head), node)
       else
         removeReady(o, lane.lane)
         local rest = ''

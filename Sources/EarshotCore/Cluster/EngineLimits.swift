@@ -33,4 +33,6 @@ public enum EngineLimits {
     public static let intervalMilliseconds = 0...86_400_000
     /// Milliseconds of waiting that one class outweighs in the shared queue.
     public static let classMilliseconds = 5_000
+    /// Milliseconds by which a queued flight counts as older for a node that wants it itself: its body then stays there.
+    public static let ownMilliseconds = 1_000
 }

@@ -179,13 +179,38 @@ extension SimulatedEngine {
     // MARK: Take
 
     private struct OpenLane {
+        struct Head {
+            let key: ClusterKey
+            let score: Int
+            /// Whether the node wants it itself.
+            let isOwn: Bool
+
+            var rank: Int { isOwn ? score - EngineLimits.ownMilliseconds : score }
+        }
+
         let origin: ClusterKey
         let lane: Lane
-        let heads: [(key: ClusterKey, score: Int)]
+        /// Flights that were not taken.
+        var queue: [Head]
+        /// Number of flights among which own ones are preferred. The next ones are read when these were taken.
+        var blockSize = 1
         var taken = 0
         var isClosed = false
 
-        var score: Int? { isClosed || taken == heads.count ? nil : heads[taken].score }
+        /// The next flight; nil if the lane is closed or empty.
+        var next: Head? {
+            let block = queue.prefix(blockSize - taken % blockSize)
+            guard !isClosed, let own = block.first(where: \.isOwn), let other = block.first(where: { !$0.isOwn })
+            else { return isClosed ? nil : queue.first }
+            return own.rank <= other.rank ? own : other
+        }
+
+        mutating func take() -> ClusterKey {
+            guard let key = next?.key else { preconditionFailure("the lane has no next flight") }
+            queue.removeAll { $0.key == key }
+            taken += 1
+            return key
+        }
     }
 
     private mutating func take(_ most: Int, isOwnOnly: Bool, _ node: NodeID) -> Answer {
@@ -204,11 +229,16 @@ extension SimulatedEngine {
                 for rank in members {
                     guard let key = ClusterKey(rank.name.prefix(32)) else { continue }
                     let lane = Lane(node: owner, isCredentialed: rank.name.count > 32)
-                    let heads = Array(queue(key, lane).prefix(most + 1))
-                    lanes.append(OpenLane(origin: key, lane: lane, heads: heads))
+                    let queue = queue(key, lane).map { key, score in
+                        OpenLane.Head(key: key, score: score, isOwn: flights[key]?.wants.contains(node) == true)
+                    }
+                    lanes.append(OpenLane(origin: key, lane: lane, queue: queue))
                 }
             }
         }
+        let share = most / max(lanes.count, 1) + 1
+        let block = lanes.count <= 4 ? 4 * max(share, 8) : share
+        for index in lanes.indices { lanes[index].blockSize = block }
         let (jobs, touched) = choose(most, &lanes)
         let grants = jobs.map { start($0, node) }
         var full = Set(cut.keys)
@@ -221,8 +251,8 @@ extension SimulatedEngine {
         }
         for lane in lanes where lane.taken > 0 && !full.contains(lane.origin) {
             let name = member(lane.origin, lane.lane)
-            if lane.taken < lane.heads.count {
-                ready[lane.lane.node, default: [:]][name] = lane.heads[lane.taken].score
+            if let head = lane.queue.first {
+                ready[lane.lane.node, default: [:]][name] = head.score
             } else {
                 ready[lane.lane.node]?[name] = nil
                 origins[lane.origin]?.lanes.removeAll { $0 == lane.lane }
@@ -238,7 +268,7 @@ extension SimulatedEngine {
         return .event(.granted(grants, opensAfterMilliseconds: opens))
     }
 
-    /// Takes the flights with the lowest scores while their origins have room.
+    /// Takes the flights with the lowest ranks while their origins have room.
     private mutating func choose(
         _ most: Int, _ lanes: inout [OpenLane]
     ) -> (jobs: [ClusterKey], touched: Set<ClusterKey>) {
@@ -247,8 +277,8 @@ extension SimulatedEngine {
         while jobs.count < most {
             var next: Int?
             for index in lanes.indices {
-                guard let score = lanes[index].score else { continue }
-                if let best = next.flatMap({ lanes[$0].score }), best <= score { continue }
+                guard let rank = lanes[index].next?.rank else { continue }
+                if let best = next.flatMap({ lanes[$0].next?.rank }), best <= rank { continue }
                 next = index
             }
             guard let next else { break }
@@ -256,8 +286,7 @@ extension SimulatedEngine {
             guard var origin = origins[key] else { break }
             touched.insert(key)
             if let time = opening(origin, lanes[next].lane), time <= now {
-                jobs.append(lanes[next].heads[lanes[next].taken].key)
-                lanes[next].taken += 1
+                jobs.append(lanes[next].take())
                 origin.running += 1
                 if origin.spacing > 0 { origin.nextStart = now + origin.spacing }
                 origins[key] = origin

@@ -175,6 +175,42 @@ import Testing
         try compare(seed: seed, most: 6)
     }
 
+    @Test(arguments: 201...208 as ClosedRange<UInt64>)
+    func `scripts and simulation choose the same flights of long queues`(seed: UInt64) throws {
+        let server = try RedisServer()
+        let pair = try Pair(server, cluster: "test")
+        var generator = SplitMix(seed: seed)
+        let nodes = (1...3 as ClosedRange<UInt64>).map { NodeID($0) }
+        for node in nodes { _ = try pair.renew(node, isJoin: true) }
+        let origins = (1...UInt64.random(in: 1...7, using: &generator)).map { EngineOrigin.make($0, limit: 40) }
+        var grants: [NodeID: [EngineGrant]] = [:]
+        var starts = 0
+        for _ in 0..<120 {
+            let node = nodes[Int.random(in: 0..<3, using: &generator)]
+            switch Int.random(in: 0..<6, using: &generator) {
+            case 0, 1:
+                let first = UInt64.random(in: 0..<600, using: &generator)
+                let count = UInt64.random(in: 1...50, using: &generator)
+                let wants = (first..<first + count).map { (number: UInt64) -> EngineWant in
+                    let origin = origins[Int(number % UInt64(origins.count))]
+                    return EngineWant(
+                        key: .flight(number), origin: origin, lane: .shared, priority: number % 10 == 0 ? .high : .normal)
+                }
+                try pair.call([.want(wants)], node)
+            case 2, 3:
+                let slots = [1, 3, 20, 64].randomElement(using: &generator) ?? 1
+                for case .granted(let taken, _) in try pair.call([.take(slots: slots)], node) ?? [] {
+                    grants[node, default: []] += taken
+                    starts += taken.count
+                }
+            case 4:
+                try pair.call([.done((grants.removeValue(forKey: node) ?? []).prefix(64).map { $0.completed() })], node)
+            default: try pair.pass(microseconds: [1_000, 30_000, 400_000].randomElement(using: &generator) ?? 1)
+            }
+        }
+        #expect(starts > 100)
+    }
+
     /// - Parameter most: Number of calls in a batch.
     private func compare(seed: UInt64, most: Int) throws {
         let server = try RedisServer()

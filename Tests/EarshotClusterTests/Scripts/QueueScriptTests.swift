@@ -47,6 +47,65 @@ import Testing
         #expect(scores[1] == first - 3 * EngineLimits.classMilliseconds)
     }
 
+    // MARK: Own flights
+
+    private func score(_ number: UInt64) throws -> Int? {
+        try a.connection.send("ZSCORE", queue, "\(ClusterKey.flight(number))").text.flatMap { Int($0) }
+    }
+
+    private let queue = "{test}:1:q:\(EngineOrigin.make().key)/"
+
+    @Test func `a node takes its own flights before older ones of others`() throws {
+        _ = try a.want([.make(1), .make(2)])
+        try awaitMillisecond()
+        _ = try b.want([.make(3), .make(4)])
+        #expect(try b.take(3).map(\.key) == [.flight(3), .flight(4), .flight(1)])
+        #expect(try a.take(3).map(\.key) == [.flight(2)])
+        #expect(try a.keys().contains { $0.hasPrefix("q:") || $0 == "ready:" } == false)
+    }
+
+    @Test(arguments: [0, 1] as [UInt64])
+    func `a flight of another node goes first if it is older by more than a second`(more: UInt64) throws {
+        _ = try a.want([.make(1)])
+        _ = try b.want([.make(2)])
+        let older = try #require(try score(2)) - EngineLimits.ownMilliseconds - Int(more)
+        try a.connection.send("ZADD", queue, String(older), "\(ClusterKey.flight(1))")
+        #expect(try b.take(1).map(\.key) == [.flight(2 - more)])
+    }
+
+    @Test func `a higher class of another node goes before own flights`() throws {
+        _ = try b.want([.make(1)])
+        _ = try a.want([.make(2, .high)])
+        #expect(try b.take(1).map(\.key) == [.flight(2)])
+    }
+
+    @Test func `an own flight at another origin goes first`() throws {
+        _ = try a.want([.make(1, origin: 1), .make(2, origin: 2)])
+        try awaitMillisecond()
+        _ = try b.want([.make(3, origin: 2)])
+        #expect(try b.take(2).map(\.key) == [.flight(3), .flight(1)])
+    }
+
+    @Test func `an own flight is found behind many others, and their order remains`() throws {
+        for number in 1...30 as ClosedRange<UInt64> { _ = try a.want([.make(number)]) }
+        _ = try b.want([.make(31)])
+        for number in 32...40 as ClosedRange<UInt64> { _ = try a.want([.make(number)]) }
+        #expect(try b.take(1).map(\.key) == [.flight(31)])
+        let ready = try a.connection.send("ZSCORE", "{test}:1:ready:", "\(EngineOrigin.make().key)").text
+        #expect(try ready.flatMap { Int($0) } == score(1))
+        let rest = try (0..<5).flatMap { _ in try b.take(8) }
+        #expect(rest.map(\.key) == ([1...30, 32...40] as [ClosedRange<UInt64>]).joined().map { .flight($0) })
+    }
+
+    @Test func `the limit of an origin holds for own flights`() throws {
+        _ = try a.want([.make(1, limit: 2), .make(2, limit: 2), .make(3, limit: 2)])
+        _ = try b.want([.make(4, limit: 2), .make(5, limit: 2), .make(6, limit: 2)])
+        #expect(try b.take(6).map(\.key) == [.flight(4), .flight(5)])
+        #expect(try a.take(6) == [])
+    }
+
+    // MARK: Promotion and results
+
     @Test func `a queued flight is promoted with its age, and never demoted`() throws {
         _ = try a.want([.make(1)])
         _ = try a.want([.make(2)])
@@ -59,7 +118,7 @@ import Testing
     @Test func `the record goes to a node that does not want the flight itself`() throws {
         _ = try a.want([.make(1), .make(2)])
         _ = try b.want([.make(2)])
-        #expect(try b.take().map(\.record) == [Array("record 1".utf8), nil])
+        #expect(try b.take().map(\.record) == [nil, Array("record 1".utf8)])
     }
 
     @Test func `a want of a running flight joins it, and gets its result`() throws {
