@@ -19,19 +19,15 @@ static const char library_name[] = "libzmq.so.5";
     USE(msg_recv) \
     USE(msg_close) \
     USE(msg_move) \
-    USE(msg_copy) \
     USE(msg_data) \
     USE(msg_size) \
     USE(msg_more) \
-    USE(msg_get) \
-    USE(msg_gets) \
     USE(socket) \
     USE(close) \
     USE(setsockopt) \
     USE(getsockopt) \
     USE(bind) \
     USE(connect) \
-    USE(unbind) \
     USE(send) \
     USE(socket_monitor) \
     USE(z85_encode) \
@@ -79,19 +75,11 @@ int zmq_msg_close(zmq_msg_t *message) { return library.zmq_msg_close(message); }
 
 int zmq_msg_move(zmq_msg_t *target, zmq_msg_t *source) { return library.zmq_msg_move(target, source); }
 
-int zmq_msg_copy(zmq_msg_t *target, zmq_msg_t *source) { return library.zmq_msg_copy(target, source); }
-
 void *zmq_msg_data(zmq_msg_t *message) { return library.zmq_msg_data(message); }
 
 size_t zmq_msg_size(const zmq_msg_t *message) { return library.zmq_msg_size(message); }
 
 int zmq_msg_more(const zmq_msg_t *message) { return library.zmq_msg_more(message); }
-
-int zmq_msg_get(const zmq_msg_t *message, int property) { return library.zmq_msg_get(message, property); }
-
-const char *zmq_msg_gets(const zmq_msg_t *message, const char *property) {
-    return library.zmq_msg_gets(message, property);
-}
 
 void *zmq_socket(void *context, int type) { return library.zmq_socket(context, type); }
 
@@ -108,8 +96,6 @@ int zmq_getsockopt(void *socket, int option, void *value, size_t *size) {
 int zmq_bind(void *socket, const char *endpoint) { return library.zmq_bind(socket, endpoint); }
 
 int zmq_connect(void *socket, const char *endpoint) { return library.zmq_connect(socket, endpoint); }
-
-int zmq_unbind(void *socket, const char *endpoint) { return library.zmq_unbind(socket, endpoint); }
 
 int zmq_send(void *socket, const void *bytes, size_t count, int flags) {
     return library.zmq_send(socket, bytes, count, flags);

@@ -56,28 +56,4 @@ internal import CLibZMQ
     ) throws(Failure) -> Result {
         try unsafe body(UnsafeRawBufferPointer(start: zmq_msg_data(pointer), count: zmq_msg_size(pointer)))
     }
-
-    /// Returns a metadata property of the connection that received the frame.
-    ///
-    /// The *first* frame from a router may have none (bug in libzmq 4.3.4): query the second one. `Peer-Address` is
-    /// `localhost:UID:GID:PID` on ipc, and the address without the port on tcp.
-    public func property(_ name: String) -> String? {
-        guard let value = unsafe zmq_msg_gets(pointer, name) else { return nil }
-        return unsafe String(cString: value)
-    }
-
-    /// Descriptor of the connection that received the frame, as reported by a ``Monitor`` when the connection ends.
-    /// Numbers are reused, so it identifies the connection only while that exists.
-    public var sourceDescriptor: Int32? {
-        let descriptor = unsafe zmq_msg_get(pointer, ZMQ_SRCFD)
-        return descriptor >= 0 ? descriptor : nil
-    }
-
-    /// Returns a second owner of the same bytes, which are copied only up to 33 bytes: a fan-out needs memory for one
-    /// body.
-    public func shared() throws(ZeroMQError) -> Message {
-        let copy = Message()
-        guard unsafe zmq_msg_copy(copy.pointer, pointer) == 0 else { throw ZeroMQError("zmq_msg_copy") }
-        return copy
-    }
 }

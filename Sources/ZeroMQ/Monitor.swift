@@ -37,7 +37,7 @@ public struct Monitor: ~Copyable {
         /// milliseconds for `connectRetried`, a ZAP status for `handshakeRefused`, an error number for other failures.
         public let value: Int32
 
-        /// Descriptor of the connection, equal to ``Message/sourceDescriptor`` of its messages.
+        /// Descriptor of the connection. Numbers are reused.
         public var descriptor: Int32? {
             switch kind {
             case .accepted, .connected, .disconnected, .closed: value

@@ -44,18 +44,6 @@ internal import CLibZMQ
         return try unsafe body(UnsafeRawBufferPointer(start: zmq_msg_data(frame), count: zmq_msg_size(frame)))
     }
 
-    /// Returns ``Message/property(_:)`` of frame `index`.
-    public func property(_ name: String, of index: Int) -> String? {
-        guard let value = unsafe zmq_msg_gets(frame(index), name) else { return nil }
-        return unsafe String(cString: value)
-    }
-
-    /// Returns ``Message/sourceDescriptor`` of frame `index`.
-    public func sourceDescriptor(of index: Int) -> Int32? {
-        let descriptor = unsafe zmq_msg_get(frame(index), ZMQ_SRCFD)
-        return descriptor >= 0 ? descriptor : nil
-    }
-
     /// Moves frame `index` out without copying its bytes, and leaves an empty one.
     public mutating func take(_ index: Int) -> Message {
         let message = Message()

@@ -71,11 +71,6 @@ public struct Socket: ~Copyable {
         guard unsafe zmq_connect(handle.pointer, endpoint) == 0 else { throw ZeroMQError("zmq_connect") }
     }
 
-    /// Stops listening at `endpoint`. libzmq may end connections that it accepted there.
-    public func unbind(_ endpoint: String) throws(ZeroMQError) {
-        guard unsafe zmq_unbind(handle.pointer, endpoint) == 0 else { throw ZeroMQError("zmq_unbind") }
-    }
-
     /// Sets how long queued messages may be sent after the socket is closed, in milliseconds, while the context exists.
     public func linger(milliseconds: Int32) throws(ZeroMQError) { try handle.set(ZMQ_LINGER, milliseconds) }
 

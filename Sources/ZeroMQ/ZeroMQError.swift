@@ -27,12 +27,6 @@ public struct ZeroMQError: Error, Equatable, CustomStringConvertible {
         loadFailure = message
     }
 
-    /// Whether the context was terminated, so that all further calls on its sockets fail.
-    public var isTermination: Bool { number == 156_384_712 + 53 }
-
-    /// Whether the endpoint is in use.
-    public var isAddressInUse: Bool { number == EADDRINUSE }
-
     public var description: String {
         if let loadFailure { return "cannot load libzmq (\(loadFailure)); install the package libzmq5" }
         return unsafe "\(function): \(String(cString: zmq_strerror(number)))"

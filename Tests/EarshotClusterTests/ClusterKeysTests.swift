@@ -21,11 +21,6 @@ import Testing
         #expect(keys.flight(Array("GET https://example.com/".utf8)).description == "8d37392aaad8a73778b66d2727af4c4c")
     }
 
-    @Test func `a secret has at least 16 bytes`() {
-        #expect(ClusterKeys.isStrong(Array(repeating: 7, count: 16)))
-        #expect(!ClusterKeys.isStrong(Array(repeating: 7, count: 15)))
-    }
-
     @Test func `neither a password nor a secret is printed`() {
         var options = EngineOptions(
             place: .servers([]), cluster: "test", keys: ClusterKeys(secret: Array("hidden-secret-16".utf8)),

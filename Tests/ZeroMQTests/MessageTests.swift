@@ -3,14 +3,6 @@ import Testing
 import ZeroMQ
 
 @Suite struct MessageTests {
-    @Test(arguments: [0, 33, 34, 100_000])
-    func `a shared message has the same bytes, and outlives its origin`(count: Int) throws {
-        let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0) }
-        let shared = try share(bytes)
-        #expect(shared.count == count)
-        #expect(shared.bytes() == bytes)
-    }
-
     @Test func `a message that was sent is empty, one that was not is whole`() throws {
         let context = try Context.make()
         let endpoint = Endpoint()
@@ -78,11 +70,6 @@ import ZeroMQ
         #expect(error.function == "zmq_connect")
         #expect(error.number == EINVAL)
         #expect(error.description == "zmq_connect: Invalid argument")
-    }
-
-    private func share(_ bytes: [UInt8]) throws -> Message {
-        let origin = try Message.make(bytes)
-        return try origin.shared()
     }
 
     private func awaitMessage(_ socket: borrowing Socket, _ parts: inout Multipart) throws {

@@ -35,9 +35,6 @@ struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         !host.isEmpty && host.utf8.allSatisfy { Self.isLetterOrDigit($0) || ".-_".utf8.contains($0) }
     }
 
-    /// Whether the host is an address of IPv4.
-    var isIPv4: Bool { host.utf8.allSatisfy { $0 == UInt8(ascii: ".") || (0x30...0x39).contains($0) } }
-
     private static func isLetterOrDigit(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x41...0x5a, 0x61...0x7a: true

@@ -53,8 +53,6 @@ struct PrimaryFinder {
         patience = options.patienceMilliseconds
     }
 
-    var hasSentinels: Bool { if case .sentinels = place { true } else { false } }
-
     /// Whether there is an address to connect to.
     var hasAddresses: Bool {
         switch place {

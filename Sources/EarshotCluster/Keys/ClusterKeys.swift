@@ -8,13 +8,7 @@ internal import LibCrypto
 public struct ClusterKeys: Sendable {
     private let code: HMAC
 
-    /// Minimum number of bytes of a secret. Keys of URLs can be tried offline, so a shorter one can be guessed.
-    public static let minimumSecretBytes = 16
-
-    /// Whether `secret` is long enough. The owner of the settings checks it.
-    public static func isStrong(_ secret: [UInt8]) -> Bool { secret.count >= minimumSecretBytes }
-
-    /// - Parameter secret: At least `minimumSecretBytes` bytes, see `isStrong`.
+    /// - Parameter secret: Long and random, because keys of URLs can be tried offline. The owner of the settings checks it.
     public init(secret: [UInt8]) {
         code = HMAC(key: secret)
     }

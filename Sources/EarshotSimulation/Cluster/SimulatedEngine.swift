@@ -89,9 +89,6 @@ public struct SimulatedEngine: Sendable {
         return notifications
     }
 
-    /// Names of the nodes that wait for work.
-    public var idleNodes: Set<NodeID> { idle }
-
     // MARK: Membership
 
     /// Numbers of members and of expired ones; nil if the node has no lease.

@@ -41,14 +41,6 @@ final class Post {
             case .broker, .gateway, .nodeGateway: false
             }
         }
-
-        /// Whether it accepts connections from a network, and so needs the proof.
-        var isGateway: Bool {
-            switch self {
-            case .gateway, .nodeGateway: true
-            case .broker, .worker, .puller: false
-            }
-        }
     }
 
     let role: Role
