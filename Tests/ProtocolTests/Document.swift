@@ -21,8 +21,8 @@ struct Document {
 
     private let lines: [Substring]
 
-    init(_ name: String) throws {
-        lines = try Checkout.text("protocols/\(name)").split(separator: "\n", omittingEmptySubsequences: false)
+    init(_ name: String, in folder: String = "protocols") throws {
+        lines = try Checkout.text("\(folder)/\(name)").split(separator: "\n", omittingEmptySubsequences: false)
     }
 
     /// Returns the lines below a heading, up to the next heading of its level or above; empty without such a heading.
@@ -74,14 +74,6 @@ struct Document {
             rows[code] = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
         }
         return rows
-    }
-
-    /// Returns the rows of the table below a heading: their cells, by the words of the first cell.
-    func plainRows(_ heading: String) -> [String: [String]] {
-        let rows = section(heading).filter { $0.hasPrefix("| ") && !$0.hasPrefix("| ---") }.map { line in
-            line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
-        }
-        return Dictionary(rows.dropFirst().map { ($0[0], $0) }) { first, _ in first }
     }
 
     /// Returns the fields marked as always present in one direction, by verb.

@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotWire
 
-/// Agreement of the documents of `protocols/`, the README's table, the vectors and the code.
+/// Agreement of the documents of `protocols/`, the README's table, that of settings, the vectors and the code.
 struct DocumentTests {
     @Test func `every verb of the grammar has a good vector and the other way round`() throws {
         let vectors = try Vector.accepted("good")
@@ -104,16 +104,24 @@ struct DocumentTests {
     }
 
     @Test func `the table of settings has the names, values and defaults of the code`() throws {
-        let rows = try Document("1-CLIENT.md").plainRows("### SET")
-        let rules: Set = ["origin PATTERN", "address SUBJECT"]
-        #expect(Set(rows.keys) == rules.union(SettingName.allCases.map(\.rawValue)))
+        let rows = try Document("configuration.md", in: "docs").rows("## Settings")
+        let others: Set = ["origin", "address", "users", "listen"]
+        #expect(Set(rows.keys) == others.union(SettingName.allCases.map(\.rawValue)))
         let defaults = Settings()
         for name in SettingName.allCases {
-            let row = try #require(rows[name.rawValue])
-            let values = row[1].replacing("`", with: "").replacing(", ", with: " or ")
-            #expect(values == name.bounds.prefix { $0 != "," }, "\(name)")
+            let row = try #require(rows[name.rawValue]).map { Self.plain($0) }
+            #expect(row[1].prefix { $0 != "," } == name.bounds.prefix { $0 != "," }, "\(name)")
             if let value = defaults[name] { #expect(row[2] == name.text(value), "\(name)") }
         }
+    }
+
+    /// Returns a cell of that table in the form of `SettingName.bounds`.
+    private static func plain(_ cell: String) -> String {
+        let units: [Substring: Int] = ["Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Pi": 1 << 50]
+        let bytes = cell.replacing(/([0-9]+) ([KMGP]i)B/) { match in
+            "\((Int(match.1) ?? 0) * (units[match.2] ?? 0))"
+        }
+        return bytes.replacing(/\ s$/, with: " seconds").replacing("`, `", with: " or ").replacing("`", with: "")
     }
 
     @Test func `the statuses that are tried again are the ones of the code`() throws {
