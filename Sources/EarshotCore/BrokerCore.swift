@@ -106,10 +106,11 @@ public struct BrokerCore {
     /// - Parameters:
     ///   - workerLimits: limits sent to each worker, with the identity of this broker.
     ///   - secret: proof required of workers; nil for none.
+    ///   - cluster: facility of a node of a cluster; nil for a broker on its own.
     ///   - seed: seed of the jitter and of names in the cache.
     public init(
         workerLimits: WorkerLimits, secret: String?, limits: CoreLimits = CoreLimits(),
-        facilities: Facilities = Facilities(), seed: UInt64
+        facilities: Facilities = Facilities(), cluster: ClusterFacility? = nil, seed: UInt64
     ) {
         instance = workerLimits.broker
         self.facilities = facilities
@@ -128,6 +129,10 @@ public struct BrokerCore {
         settings = Settings(limits)
         self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)
+        self.cluster = cluster.map { facility in
+            let book = ClusterBook(members: facility.members, now: facility.start)
+            return Indirect(ClusterState(facility: facility, book: book))
+        }
     }
 
     /// Returns the actions since the last call, in order, and removes them. Without any, returns the removals of files

@@ -60,24 +60,24 @@ import Testing
 
     @Test func `names come from the list, the template or the URL, each once`() throws {
         var names = OutputNames(template: try OutputTemplate("t/{name}"))
-        #expect(names.early(ListEntry(url: "http://h/a.txt"), index: 1) == "t/a.txt")
-        #expect(names.early(ListEntry(url: "http://h/a.txt"), index: 2) == "t/a-2.txt")
-        #expect(names.early(ListEntry(url: "http://h/a", options: [.out("x/y")]), index: 3) == "x/y")
-        #expect(names.early(ListEntry(url: "http://h/b.c", options: [.dir("d.e")]), index: 4) == "d.e/t/b.c")
-        #expect(names.early(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 4) == "d.e/f")
-        #expect(names.early(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 5) == "d.e/f-2")
+        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a.txt"), index: 1) == "t/a.txt")
+        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a.txt"), index: 2) == "t/a-2.txt")
+        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a", options: [.out("x/y")]), index: 3) == "x/y")
+        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/b.c", options: [.dir("d.e")]), index: 4) == "d.e/t/b.c")
+        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 4) == "d.e/f")
+        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 5) == "d.e/f-2")
     }
 
-    @Test func `a name that depends on the response is late`() throws {
+    @Test func `a name that depends on the response is known with the response`() throws {
         var byHash = OutputNames(template: try OutputTemplate("{sha256}"))
-        #expect(byHash.early(ListEntry(url: "http://h/a"), index: 1) == nil)
-        #expect(byHash.late(ListEntry(url: "http://h/a"), index: 1, response("")) == "abc")
+        #expect(byHash.pathBeforeResponse(ListEntry(url: "http://h/a"), index: 1) == nil)
+        #expect(byHash.path(ListEntry(url: "http://h/a"), index: 1, response("")) == "abc")
         var byServer = OutputNames(readsResponse: true)
         let entry = ListEntry(url: "http://h/a")
-        #expect(byServer.early(entry, index: 1) == nil)
-        #expect(byServer.late(entry, index: 1, response("Content-Disposition: attachment; filename=\"../b\"")) == "b")
-        #expect(byServer.late(entry, index: 1, response("x: y")) == "a")
-        #expect(byServer.early(ListEntry(url: "http://h/a", options: [.out("o")]), index: 2) == "o")
+        #expect(byServer.pathBeforeResponse(entry, index: 1) == nil)
+        #expect(byServer.path(entry, index: 1, response("Content-Disposition: attachment; filename=\"../b\"")) == "b")
+        #expect(byServer.path(entry, index: 1, response("x: y")) == "a")
+        #expect(byServer.pathBeforeResponse(ListEntry(url: "http://h/a", options: [.out("o")]), index: 2) == "o")
     }
 }
 

@@ -9,9 +9,11 @@ struct CoreRig {
     var actions: [Action] = []
     private var lastBody: UInt64 = 0
 
-    init(limits: CoreLimits = CoreLimits(), secret: String? = nil, broker: UInt64 = 1) {
+    init(
+        limits: CoreLimits = CoreLimits(), secret: String? = nil, broker: UInt64 = 1, cluster: ClusterFacility? = nil
+    ) {
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: broker), spool: "/spool")
-        core = BrokerCore(workerLimits: workerLimits, secret: secret, limits: limits, seed: 7)
+        core = BrokerCore(workerLimits: workerLimits, secret: secret, limits: limits, cluster: cluster, seed: 7)
     }
 
     /// Runs one pass: the events of `body`, then assignment. Keeps the actions of this pass only.

@@ -6,14 +6,12 @@ internal import Logging
 
 /// The node's connection to the engine of its cluster.
 extension BrokerProcess {
-    /// Makes the core a node, and returns the connection to the engine.
-    static func join(_ membership: ClusterMembership, core: inout BrokerCore, loop: EventLoop) -> EngineClient {
+    /// What the core needs as a node.
+    static func facility(of membership: ClusterMembership, start: Tick) -> ClusterFacility {
         let keys = membership.engine.keys
-        let facility = ClusterFacility(
+        return ClusterFacility(
             flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: membership.place,
-            broker: randomNumber(), members: membership.members)
-        core.joinCluster(facility, now: Tick(nanoseconds: loop.now.nanoseconds))
-        return EngineClient(membership.engine, on: loop)
+            broker: randomNumber(), members: membership.members, start: start)
     }
 
     /// Gives the events of the engine to the core.

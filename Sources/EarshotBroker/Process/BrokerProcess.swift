@@ -150,14 +150,12 @@ public final class BrokerProcess {
         facilities.identify = FlightIdentity.init(digestOf:)
         facilities.hosts = .international
         facilities.publicSuffixes = .installed
+        let start = Tick(nanoseconds: loop.now.nanoseconds)
         core = BrokerCore(
-            workerLimits: workerLimits, secret: options.secret, facilities: facilities, seed: Self.randomNumber())
-        if let cluster = options.cluster {
-            engine = Self.join(cluster, core: &core, loop: loop)
-        } else {
-            engine = nil
-        }
-        core.settingsRead(options.settings, now: Tick(nanoseconds: loop.now.nanoseconds))
+            workerLimits: workerLimits, secret: options.secret, facilities: facilities,
+            cluster: options.cluster.map { Self.facility(of: $0, start: start) }, seed: Self.randomNumber())
+        if let cluster = options.cluster { engine = EngineClient(cluster.engine, on: loop) } else { engine = nil }
+        core.settingsRead(options.settings, now: start)
         applyLogSettings()
         try applyUsers()
         if let cache { try listen(to: cache) }

@@ -1,9 +1,13 @@
 /// Script that the engine runs as one step. Its text is the file of its name in `Scripts`, after `common.lua`.
 enum EngineScript: String, CaseIterable, Sendable {
-    /// Carries out calls with functions from files of their own.
+    /// Carries out the calls of a node in order. Each call is a function in its own file: `want`, `unwant`, `take` (gives
+    /// queued flights to the node), `done` and `cool`.
     case pass
+    /// Extends the lease of a node.
     case renew
+    /// Returns the attempts of a dead node.
     case reap
+    /// Reports members and backlog.
     case survey
 
     /// Version of the scripts and of the keys' form. Nodes with another version are refused while one is a member.

@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Adoption: flights continue the attempts that workers run for an earlier broker.
+/// Adoption: flights continue the attempts that workers run for an earlier broker, which crashed or was replaced.
 ///
 /// A JOB names its flight's identity, which its worker reports to the next broker. Until a request with the same
 /// identity arrives, the attempt is an *orphan*: a lease without a flight, which counts against its worker's slots and
@@ -18,7 +18,7 @@ extension BrokerCore {
         setTimer(now.advanced(byMilliseconds: limits.adoptionMilliseconds), .adoption)
     }
 
-    /// Handles a worker's report of an attempt of an earlier broker. Cancels the attempt if no flight may adopt it, and
+    /// Handles HOLDS, a worker's report of an attempt of an earlier broker. Cancels the attempt if no flight may adopt it, and
     /// if it belongs to a user's own worker.
     mutating func attemptHeld(_ held: HeldAttempt, by worker: Handle<WorkerSession>, now: Tick) {
         // A draining broker leaves the decision to the next broker.

@@ -3,9 +3,14 @@ internal import EarshotWire
 /// Session of one client: its requests, subscriptions and due terminals, over one connection, or with a lease over
 /// several.
 struct ClientSession: Generational {
-    /// `joining -> open <-> away`. A session that ends is dropped, and so is a session without a lease whose connection
-    /// is lost.
-    enum Phase {
+    /// State machine:
+    ///
+    /// ```
+    /// joining → open ⇄ away     (HELLO; the connection is lost, another one resumes the session)
+    /// ```
+    ///
+    /// A session ends in any phase. It is freed then, after the purge of its requests if there are many (`isGone`).
+    enum Phase: CaseIterable {
         /// Connected; HELLO not received yet.
         case joining
         case open
@@ -64,13 +69,17 @@ struct ClientSession: Generational {
 
     /// Changes the phase. Called by `SessionTable`.
     mutating func enter(_ next: Phase) {
-        let isLegal =
-            switch (phase, next) {
-            case (.joining, .open), (.open, .away), (.away, .open): true
-            case (.joining, _), (.open, _), (.away, _): false
-            }
-        precondition(isLegal, "the session of connection \(id.rawValue) cannot become \(next) when it is \(phase)")
+        precondition(
+            Self.isLegal(from: phase, to: next),
+            "the session of connection \(id.rawValue) cannot become \(next) when it is \(phase)")
         phase = next
+    }
+
+    static func isLegal(from: Phase, to: Phase) -> Bool {
+        switch (from, to) {
+        case (.joining, .open), (.open, .away), (.away, .open): true
+        case (.joining, _), (.open, _), (.away, _): false
+        }
     }
 
     var isAway: Bool { phase == .away }

@@ -12,11 +12,6 @@ internal import EarshotWire
 extension BrokerCore {
     // MARK: Events
 
-    /// Makes this broker a node of a cluster. Called before the first event.
-    public mutating func joinCluster(_ facility: ClusterFacility, now: Tick) {
-        cluster = Indirect(ClusterState(facility: facility, book: ClusterBook(members: facility.members, now: now)))
-    }
-
     /// Handles an event of the engine.
     public mutating func engineSaid(_ event: EngineEvent, now: Tick) {
         guard cluster != nil else { return }

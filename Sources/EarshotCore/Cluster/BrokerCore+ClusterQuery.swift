@@ -20,7 +20,7 @@ extension BrokerCore {
                 json.member("mode", clusterMode)
                 guard let state = cluster?.value else { return }
                 write(state, to: &json)
-                guard withMembers, let survey = state.book.survey else { return }
+                guard withMembers, let survey = state.book.traffic.survey else { return }
                 write(survey, of: state.node, to: &json)
             }
         }
@@ -39,7 +39,7 @@ extension BrokerCore {
         json.member("running", state.book.claims.count - state.book.openClaims)
         json.member("held-bodies", state.held.count)
         json.member("held-bytes", state.held.memoryBytes)
-        if let survey = state.book.survey {
+        if let survey = state.book.traffic.survey {
             json.member("engine-latency-us", survey.latencyMicroseconds)
             json.member("flights", survey.flights)
         }

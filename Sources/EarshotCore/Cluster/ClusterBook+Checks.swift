@@ -17,7 +17,9 @@ extension ClusterBook {
                 faults.append("4: \(flight) is hosted as \(claim.phase)")
             }
         }
-        if !isMember, !unwants.isEmpty || !completions.isEmpty || !fresh.isEmpty || !endings.isEmpty {
+        if !isMember,
+            !traffic.unwants.isEmpty || !traffic.completions.isEmpty || !traffic.fresh.isEmpty || !endings.isEmpty
+        {
             faults.append("11: calls wait without a membership")
         }
         if isMember, isUncoordinated { faults.append("9: a member fetches without coordination") }

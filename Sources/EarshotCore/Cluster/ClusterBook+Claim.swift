@@ -1,6 +1,7 @@
 internal import EarshotWire
 
-/// Bounds of the book and its records. `ClusterBook` alone changes them, and documents the phases of a claim.
+/// Limits and record types of `ClusterBook`, the table of this node's claims. `ClusterBook.claim` makes a claim, and
+/// `takeCalls` tells the engine.
 extension ClusterBook {
     /// Bounds and times of the book.
     struct Limits: Equatable {
@@ -89,14 +90,6 @@ extension ClusterBook {
             case .waiting, .wanted, .overtaken: nil
             }
         }
-    }
-
-    /// Want that was sent and has no answer yet.
-    struct Question {
-        /// Serial of its claim.
-        let claim: UInt64
-        let key: ClusterKey
-        let token: FencingToken?
     }
 
     /// Whether the diagram has this transition.

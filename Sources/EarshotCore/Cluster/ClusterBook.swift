@@ -44,22 +44,11 @@ struct ClusterBook {
     private var claimsPerSlot: Int
     /// Number of claims that wait or are wanted.
     private(set) var openClaims = 0
-    /// Latest report about members and backlog; nil without a membership.
-    private(set) var survey: EngineSurvey?
     /// Ends that the engine did not accept.
     private(set) var staleEnds = 0
     private var lastClaim: UInt64 = 0
-    private var assertions = Deque<(flight: LocalFlight, due: Tick)>()
-    private(set) var fresh: [LocalFlight] = []
-    /// Wants without an answer, in order. A later claim of a key must not take the answer to an earlier one.
-    private var questions = Deque<Question>()
-    private(set) var unwants: [ClusterKey] = []
-    private var refusals: [EngineRefusal] = []
-    private(set) var completions: [EngineCompletion] = []
-    /// Aborts that arrived before the grants of their attempts.
-    private var earlyAborts: [ClusterKey: FencingToken] = [:]
-    private var taking = TakeState()
-    private var nextSurvey: Tick?
+    /// Work with the engine in the present membership.
+    private(set) var traffic = EngineTraffic()
     /// ID of the present or latest membership, and that of an earlier one whose lease may last.
     private var node: NodeID?
     private var former: NodeID?
@@ -90,7 +79,8 @@ struct ClusterBook {
         switch membership {
         case .away(let since):
             isUncoordinated ? nil : since.advanced(byMilliseconds: limits.patienceMilliseconds)
-        case .member: [assertions.first?.due, taking.deadline, nextSurvey].compactMap(\.self).min()
+        case .member:
+            [traffic.assertions.first?.due, traffic.taking.deadline, traffic.nextSurvey].compactMap(\.self).min()
         }
     }
 
@@ -111,7 +101,7 @@ struct ClusterBook {
     /// - Parameter token: a random number, so that attempts of two nodes differ.
     mutating func began(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, now: Tick) {
         add(flight, want, .uncoordinated(token), since: now, isRecorded: true, isHosted: false, now: now)
-        if isMember { fresh.append(flight) }
+        if isMember { traffic.fresh.append(flight) }
     }
 
     /// Adds a flight that the engine granted for other nodes.
@@ -127,7 +117,7 @@ struct ClusterBook {
     mutating func promote(_ flight: LocalFlight, to priority: PriorityClass) {
         guard let claim = claims[flight], claim.want.priority < priority else { return }
         claims[flight]?.want.priority = priority
-        if claim.phase == .wanted, isMember { fresh.append(flight) }
+        if claim.phase == .wanted, isMember { traffic.fresh.append(flight) }
     }
 
     /// Withdraws this node's want of a flight that has no request left.
@@ -180,8 +170,8 @@ struct ClusterBook {
         _ key: ClusterKey, _ token: FencingToken, _ outcome: EngineCompletion.Outcome, isAnswered: Bool
     ) {
         guard isMember else { return }
-        completions.append(EngineCompletion(key: key, token: token, outcome: outcome, isAnswered: isAnswered))
-        taking.isDue = true
+        traffic.completions.append(EngineCompletion(key: key, token: token, outcome: outcome, isAnswered: isAnswered))
+        traffic.taking.isDue = true
     }
 
     /// Returns a grant for a flight that this node cannot run.
@@ -195,10 +185,11 @@ struct ClusterBook {
     mutating func refused(_ refusal: EngineRefusal) {
         guard isMember else { return }
         // One call for each origin: many attempts may be refused while the engine is busy.
-        if let index = refusals.firstIndex(where: { $0.origin.key == refusal.origin.key }) {
-            refusals[index].askedMilliseconds = max(refusals[index].askedMilliseconds, refusal.askedMilliseconds)
-        } else if refusals.count < Self.mostRefusals {
-            refusals.append(refusal)
+        if let index = traffic.refusals.firstIndex(where: { $0.origin.key == refusal.origin.key }) {
+            traffic.refusals[index].askedMilliseconds = max(
+                traffic.refusals[index].askedMilliseconds, refusal.askedMilliseconds)
+        } else if traffic.refusals.count < Self.mostRefusals {
+            traffic.refusals.append(refusal)
         }
     }
 
@@ -217,10 +208,10 @@ struct ClusterBook {
         case .wanted(let answers): return isMember ? answers.flatMap { answered($0, now: now) } : []
         case .granted(let grants, let opens):
             guard isMember else { return [] }
-            let isFilled = taking.answered(
+            let isFilled = traffic.taking.answered(
                 grants.count, opens: opens, now: now, pause: limits.assertionMilliseconds)
             let effects = grants.compactMap { granted($0, now: now) }
-            earlyAborts = [:]
+            traffic.earlyAborts = [:]
             if let isFilled { fitWindow(isFilled: isFilled) }
             return effects
         case .ended(let answers):
@@ -228,10 +219,10 @@ struct ClusterBook {
             return []
         case .cooled(let notice): return [.coolDown(notice)]
         case .surveyed(let report):
-            if isMember { survey = report }
+            if isMember { traffic.survey = report }
             return []
         case .workWaits:
-            taking.isDue = true
+            traffic.taking.isDue = true
             return []
         case .result(let key, let result): return isMember ? resulted(key, result, now: now) : []
         case .aborted(let key, let token): return aborted(key, token)
@@ -269,21 +260,21 @@ struct ClusterBook {
         if isMember { left(now: now) }
         former = node == id ? nil : node
         node = id
-        clearCalls()
+        traffic = EngineTraffic()
         let awaySince = if case .away(let since) = membership { since } else { now }
         membership = .member(since: now, awaySince: awaySince)
         members = Self.bounded(members: count)
         let wasUncoordinated = isUncoordinated
         isUncoordinated = false
-        taking.isDue = true
-        nextSurvey = now
+        traffic.taking.isDue = true
+        traffic.nextSurvey = now
         lastProgress = now
         for flight in inOrder {
             guard let claim = claims[flight] else { continue }
             switch claim.phase {
             case .waiting: assert(flight)
             case .wanted: preconditionFailure("\(flight) was wanted without a membership")
-            case .running, .uncoordinated: fresh.append(flight)
+            case .running, .uncoordinated: traffic.fresh.append(flight)
             case .overtaken: break
             }
         }
@@ -292,7 +283,7 @@ struct ClusterBook {
 
     private mutating func left(now: Tick) {
         guard case .member(let since, let awaySince) = membership else { return }
-        clearCalls()
+        traffic = EngineTraffic()
         let isLasting = now.milliseconds(since: since) >= Self.lastingMilliseconds
         // Short memberships do not end an absence. Those with progress are no part of it.
         let absence = isLasting ? 0 : (lastProgress > since ? since : now).milliseconds(since: awaySince)
@@ -302,22 +293,9 @@ struct ClusterBook {
         endings = [:]
     }
 
-    private mutating func clearCalls() {
-        assertions.removeAll()
-        questions.removeAll()
-        fresh = []
-        unwants = []
-        refusals = []
-        completions = []
-        taking = TakeState()
-        earlyAborts = [:]
-        survey = nil
-        nextSurvey = nil
-    }
-
     private mutating func answered(_ answer: WantAnswer, now: Tick) -> [ClusterEffect] {
-        var question = questions.popFirst()
-        while let other = question, other.key != answer.key { question = questions.popFirst() }
+        var question = traffic.questions.popFirst()
+        while let other = question, other.key != answer.key { question = traffic.questions.popFirst() }
         guard let question, let flight = flights[answer.key], let claim = claims[flight], claim.serial == question.claim
         else { return [] }
         switch answer.state {
@@ -347,7 +325,7 @@ struct ClusterBook {
             if claim.isOpen { return .start(flight) }
             return claims[flight]?.isHosted == true ? .hosting(flight) : nil
         }
-        guard let record = grant.record, earlyAborts[grant.key] != grant.token else {
+        guard let record = grant.record, traffic.earlyAborts[grant.key] != grant.token else {
             // Withdrawn while the answer was on its way.
             release(grant.key, grant.token)
             return nil
@@ -365,7 +343,9 @@ struct ClusterBook {
     private mutating func aborted(_ key: ClusterKey, _ token: FencingToken) -> [ClusterEffect] {
         guard let flight = flights[key], claims[flight]?.token == token else {
             // Answers and notifications have connections of their own.
-            if taking.isAsking, earlyAborts.count < Self.mostEarlyAborts { earlyAborts[key] = token }
+            if traffic.taking.isAsking, traffic.earlyAborts.count < Self.mostEarlyAborts {
+                traffic.earlyAborts[key] = token
+            }
             return []
         }
         return endHosting(flight)
@@ -388,27 +368,27 @@ struct ClusterBook {
         guard isMember else { return [] }
         var calls: [EngineCall] = []
         // Before the ends, so that the engine does not queue a released flight for this node again.
-        if !unwants.isEmpty { calls.append(.unwant(unwants)) }
-        if !completions.isEmpty { calls.append(.done(completions)) }
-        for refusal in refusals { calls.append(.cool(refusal)) }
+        if !traffic.unwants.isEmpty { calls.append(.unwant(traffic.unwants)) }
+        if !traffic.completions.isEmpty { calls.append(.done(traffic.completions)) }
+        for refusal in traffic.refusals { calls.append(.cool(refusal)) }
         // The engine wakes a node only for flights that this one leaves.
-        let mayLeaveWork = !fresh.isEmpty || !completions.isEmpty
+        let mayLeaveWork = !traffic.fresh.isEmpty || !traffic.completions.isEmpty
         let wants = dueWants(now: now)
         if !wants.isEmpty { calls.append(.want(wants)) }
         if let former {
             calls.append(.retire(former))
             self.former = nil
         }
-        if let slots = taking.next(freeSlots: freeSlots, wakesOthers: mayLeaveWork, now: now) {
+        if let slots = traffic.taking.next(freeSlots: freeSlots, wakesOthers: mayLeaveWork, now: now) {
             calls.append(.take(slots: slots, isOwnOnly: isClosing && othersTake(now: now)))
         }
-        if let time = nextSurvey, time <= now {
+        if let time = traffic.nextSurvey, time <= now {
             calls.append(.survey)
-            nextSurvey = now.advanced(byMilliseconds: Self.surveyMilliseconds)
+            traffic.nextSurvey = now.advanced(byMilliseconds: Self.surveyMilliseconds)
         }
-        unwants = []
-        completions = []
-        refusals = []
+        traffic.unwants = []
+        traffic.completions = []
+        traffic.refusals = []
         return calls
     }
 
@@ -418,17 +398,17 @@ struct ClusterBook {
     }
 
     private mutating func dueWants(now: Tick) -> [EngineWant] {
-        var due = fresh
-        fresh = []
-        while let first = assertions.first, first.due <= now {
-            assertions.removeFirst()
+        var due = traffic.fresh
+        traffic.fresh = []
+        while let first = traffic.assertions.first, first.due <= now {
+            traffic.assertions.removeFirst()
             if claims[first.flight]?.nextAssertion == first.due { due.append(first.flight) }
         }
         var wants: [EngineWant] = []
         for (index, flight) in due.enumerated() {
             guard wants.count < Self.mostWants else {
                 // The next calls follow the answers to these.
-                fresh = Array(due[index...])
+                traffic.fresh = Array(due[index...])
                 break
             }
             guard let claim = claims[flight], claim.phase == .wanted || claim.token != nil else { continue }
@@ -438,7 +418,8 @@ struct ClusterBook {
             want.isHosted = !claim.isRecorded
             want.ageMilliseconds = now.milliseconds(since: claim.since)
             wants.append(want)
-            questions.append(Question(claim: claim.serial, key: want.key, token: want.token))
+            traffic.questions.append(
+                EngineTraffic.Question(claim: claim.serial, key: want.key, token: want.token))
         }
         return wants
     }
@@ -450,16 +431,16 @@ struct ClusterBook {
         let next = now.advanced(byMilliseconds: limits.assertionMilliseconds)
         guard claim.nextAssertion != next else { return }
         claims[flight]?.nextAssertion = next
-        assertions.append((flight, next))
+        traffic.assertions.append((flight, next))
     }
 
     private mutating func assert(_ flight: LocalFlight) {
         enter(.wanted, flight)
-        fresh.append(flight)
-        taking.isDue = true
+        traffic.fresh.append(flight)
+        traffic.taking.isDue = true
     }
 
-    private mutating func withdrawWant(_ key: ClusterKey) { if isMember { unwants.append(key) } }
+    private mutating func withdrawWant(_ key: ClusterKey) { if isMember { traffic.unwants.append(key) } }
 
     // MARK: Transitions
 

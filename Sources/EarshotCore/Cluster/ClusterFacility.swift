@@ -10,15 +10,18 @@ public struct ClusterFacility: Sendable {
     public var broker: UInt64
     /// Number of nodes, until the engine has told it.
     public var members: Int
+    /// Time of the node's start.
+    public var start: Tick
 
     public init(
         flightKey: @escaping @Sendable ([UInt8]) -> ClusterKey, originKey: @escaping @Sendable (String) -> ClusterKey,
-        address: String, broker: UInt64, members: Int = 1
+        address: String, broker: UInt64, members: Int = 1, start: Tick
     ) {
         self.flightKey = flightKey
         self.originKey = originKey
         self.address = address
         self.broker = broker
         self.members = members
+        self.start = start
     }
 }

@@ -55,7 +55,7 @@ extension BrokerCore {
     mutating func publish(
         _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
     ) {
-        interests[interest].phase = .delivering
+        interests[interest].enter(.delivering)
         interests[interest].outcome = outcome
         outcomes.retain(outcome)
         // An owner that is not subscribed has nothing to acknowledge.
@@ -75,7 +75,7 @@ extension BrokerCore {
     /// Sends `FAILED … removed` to these clients, and frees the request if there are none.
     mutating func publishRemoval(of interest: Handle<Interest>, to listeners: [Handle<ClientSession>]) {
         guard !listeners.isEmpty else {
-            interests[interest].phase = .delivering
+            interests[interest].enter(.delivering)
             forgetInterest(interest)
             return
         }
@@ -86,7 +86,7 @@ extension BrokerCore {
 
     /// Holds an outcome for the grace period, until the handler has a listener.
     private mutating func hold(_ interest: Handle<Interest>, _ outcome: Handle<Outcome>, now: Tick) {
-        interests[interest].phase = .held
+        interests[interest].enter(.held)
         interests[interest].outcome = outcome
         outcomes.retain(outcome)
         quotas.spoolBytes(heldBytes(of: interest), of: principal(of: interest))
@@ -126,7 +126,7 @@ extension BrokerCore {
         case .delivering: return
         }
         account(interest) { $0.orphaned += 1 }
-        interests[interest].phase = .delivering
+        interests[interest].enter(.delivering)
         forgetInterest(interest)
     }
 

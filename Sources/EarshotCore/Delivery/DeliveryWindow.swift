@@ -1,6 +1,7 @@
 internal import DequeModule
 
-/// Delivery queue of one subscriber: its unacknowledged terminals in order of their sequence numbers.
+/// Delivery queue of one subscriber: its unacknowledged terminals in order of their sequence numbers. A subscriber that
+/// reads slowly fills its window; `BrokerCore+Delivery.swift` then sends nothing more and stops its transfers.
 ///
 /// ```
 ///           append            take              removeFirst

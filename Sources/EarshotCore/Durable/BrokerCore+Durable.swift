@@ -138,7 +138,7 @@ extension BrokerCore {
         }
         let entering = DurableRecord.Entering(fetch, by: clients.reference(to: client))
         let id = durables.insert(interest, acceptedAt: interests[interest].askedAt, entering)
-        interests[interest].phase = .entering
+        interests[interest].enter(.entering)
         requestHeads.add(RequestHeads.counted(request), for: .entering(interest), of: clients[client].id)
         chargeDurable(interest, request: head.count + Self.durableRowBytes)
         actions.append(
@@ -231,7 +231,8 @@ extension BrokerCore {
         }
         do throws(Refusal) {
             let request = try prepared(fetch, for: interests[interest].handler)
-            interests[interest].phase = .open
+            // A restored request is open from the start.
+            if interests[interest].phase == .entering { interests[interest].enter(.open) }
             wait(interest, for: request, fetch.options, body: nil, of: client)
         } catch {
             let outcome = Outcome(failure: error.code, detail: error.detail)
@@ -245,7 +246,7 @@ extension BrokerCore {
     /// `settle`.
     mutating func record(_ interest: Handle<Interest>, _ outcome: Handle<Outcome>) {
         outcomes.retain(outcome)
-        interests[interest].phase = .recording
+        interests[interest].enter(.recording)
         interests[interest].outcome = outcome
         var (terminal, body) = terminal(of: interest, sequence: 0)
         let response = outcomes[outcome].response
@@ -283,7 +284,7 @@ extension BrokerCore {
             // The request stays on disk, and the next broker may have room for its result.
             let failure = outcomes.insert(Outcome(failure: .notStored, attempts: outcomes[outcome].attempts))
             outcomes.retain(failure)
-            interests[interest].phase = .held
+            interests[interest].enter(.held)
             interests[interest].outcome = failure
             handlers.outcomeHeld(of: interests[interest].handler)
         }
@@ -322,7 +323,7 @@ extension BrokerCore {
     /// Enters `resting`: the outcome is on disk only.
     mutating func rest(_ interest: Handle<Interest>) {
         let handler = interests[interest].handler
-        interests[interest].phase = .resting
+        interests[interest].enter(.resting)
         handlers.rest(interest, of: handler)
         if isExpired(interest) {
             orphan(interest)
@@ -340,7 +341,7 @@ extension BrokerCore {
     /// Leaves `resting` for `recording`, before another phase is entered.
     mutating func takeFromRest(_ interest: Handle<Interest>) {
         handlers.endRest(interest, of: interests[interest].handler)
-        interests[interest].phase = .recording
+        interests[interest].enter(.recording)
     }
 
     /// The outcome read from disk, as it was when it was written; a failure if it cannot be decoded.

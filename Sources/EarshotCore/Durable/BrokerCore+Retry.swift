@@ -27,7 +27,7 @@ extension BrokerCore {
     /// Deletes the failure of a resting request. No limit refuses this, because the request counts as pending already.
     private mutating func reopen(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         takeFromRest(interest)
-        interests[interest].phase = .entering
+        interests[interest].enter(.entering)
         guard let id = durables.reopen(interest, DurableRecord.Entering(nil, by: clients.reference(to: client))) else {
             preconditionFailure("request \(interest) is on disk and not in the book")
         }

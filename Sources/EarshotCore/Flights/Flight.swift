@@ -13,7 +13,7 @@ struct Flight {
     /// asking, queued, running, ended → queued       (waits for the next attempt)
     /// asking, running, backingOff, ended → running  (adopts an earlier broker's attempt)
     /// asking, queued, running, ended → following    (redirected)
-    /// any but backingOff and ended → ended          (the cancellation is deferred)
+    /// asking, queued, running, following → ended    (the cancellation is deferred)
     /// ```
     ///
     /// A flight is freed in any phase when its last interest leaves. A flight whose cancellation is deferred becomes
@@ -109,19 +109,21 @@ struct Flight {
 
     /// Changes the phase. Called by `FlightTable`, which counts the phases.
     mutating func enter(_ next: Phase) {
-        let isLegal =
-            switch (phase, next) {
-            case (.queued, .running), (.running, .backingOff), (.backingOff, .queued), (.backingOff, .running): true
-            case (.queued, .claiming), (.claiming, .running), (.claiming, .queued), (.claiming, .backingOff): true
-            case (.claiming, .following): true
-            case (.claiming, _), (_, .claiming): false
-            case (.asking, .backingOff), (.queued, .backingOff), (.ended, .backingOff), (.ended, .ended): false
-            case (.asking, _), (.queued, _), (.running, _), (.ended, _): true
-            case (.following, .ended): true
-            case (.backingOff, _), (.following, _): false
-            }
-        precondition(isLegal, "flight \(id) cannot become \(next) when it is \(phase)")
+        precondition(Self.isLegal(from: phase, to: next), "flight \(id) cannot become \(next) when it is \(phase)")
         phase = next
+    }
+
+    static func isLegal(from: Phase, to: Phase) -> Bool {
+        switch (from, to) {
+        case (.queued, .running), (.running, .backingOff), (.backingOff, .queued), (.backingOff, .running): true
+        case (.queued, .claiming), (.claiming, .running), (.claiming, .queued), (.claiming, .backingOff): true
+        case (.claiming, .following): true
+        case (.claiming, _), (_, .claiming): false
+        case (.asking, .backingOff), (.queued, .backingOff), (.ended, .backingOff), (.ended, .ended): false
+        case (.asking, _), (.queued, _), (.running, _), (.ended, _): true
+        case (.following, .ended): true
+        case (.backingOff, _), (.following, _): false
+        }
     }
 
     /// Status of its redirect, 300 to 399.

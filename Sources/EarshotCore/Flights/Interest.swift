@@ -4,11 +4,25 @@ internal import EarshotWire
 ///
 /// Numbers are those of records in the core's slabs.
 struct Interest: Generational {
-    /// `open -> held -> delivering`, or `open -> delivering`. A record is freed when its last delivery is settled.
+    /// State machine:
     ///
-    /// For a durable request `entering -> open -> recording -> (resting <-> delivering | held)`, and back from
-    /// `delivering` when no client acknowledged. A repeated failure goes from `resting` to `entering`.
-    enum Phase: UInt8 {
+    /// ```
+    /// open → delivering, held                    (its outcome; held if nobody is subscribed)
+    /// held → delivering                          (a subscriber came, or its time is over)
+    /// ```
+    ///
+    /// A durable request:
+    ///
+    /// ```
+    /// open → entering, resting                   (accepted; restored with its outcome)
+    /// entering → open, recording, resting        (on disk; refused; the failure was not deleted)
+    /// open → recording → delivering, held, resting
+    /// resting → recording → delivering, entering (its outcome was read; RETRY)
+    /// delivering → recording, resting            (no client acknowledged)
+    /// ```
+    ///
+    /// A removed or orphaned request becomes `delivering` in any phase. A record is freed when its last delivery is settled.
+    enum Phase: UInt8, CaseIterable {
         /// Waits for the outcome of its flight.
         case open
         /// Has its outcome, and waits for a listener.
@@ -83,7 +97,7 @@ struct Interest: Generational {
     /// Number of deliveries neither acknowledged nor lost.
     var outstanding: Int32 = 0
     var priority: PriorityClass
-    var phase = Phase.open
+    private(set) var phase = Phase.open
     let isWarm: Bool
     /// Whether it replaced all earlier requests of its handler.
     let isFresh: Bool
@@ -95,4 +109,24 @@ struct Interest: Generational {
     var isListed = true
     /// Whether the file named in its terminal was given away to the only receiving client.
     var isGiven = false
+
+    /// Changes the phase. All changes go through here.
+    mutating func enter(_ next: Phase) {
+        precondition(
+            Self.isLegal(from: phase, to: next), "request \(request) cannot become \(next) when it is \(phase)")
+        phase = next
+    }
+
+    static func isLegal(from: Phase, to: Phase) -> Bool {
+        switch (from, to) {
+        case (.open, .entering), (.open, .recording), (.open, .held), (.open, .resting): true
+        case (.entering, .open), (.entering, .recording), (.entering, .resting): true
+        case (.recording, .held), (.recording, .resting), (.recording, .entering): true
+        case (.resting, .recording): true
+        case (.delivering, .recording), (.delivering, .resting): true
+        case (.open, .delivering), (.held, .delivering), (.entering, .delivering): true
+        case (.recording, .delivering), (.resting, .delivering): true
+        case (.open, _), (.held, _), (.entering, _), (.recording, _), (.resting, _), (.delivering, _): false
+        }
+    }
 }

@@ -2,12 +2,14 @@ internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Purges too large for one pass. The ledgers count them at once, and the tables are purged in slices, one per pass.
+/// Removal of all requests of a handler, and of those of a session that has ended (`depart`). `removeAll` of
+/// `BrokerCore+Removal.swift` removes few of them at once. Many are purged here: the ledgers count them at once, and the
+/// tables are purged in slices, one per pass.
 ///
 /// A request of a handler being purged is still in its flight and in the queue until its turn comes: a tombstone. An
-/// event finds its flight by one of the `settledFlight` look-ups, which purge the tombstones of the flight first. So no
-/// request joins a flight, and no attempt starts, on behalf of a purged request only. The starts and the end of a
-/// flight assert it in debug builds.
+/// event finds its flight by one of the `settledFlight` look-ups, which purge the tombstones of the flight first. So a
+/// flight that only removed requests keep alive gets no new request and no attempt. The starts and the end of a flight
+/// assert it in debug builds.
 extension BrokerCore {
     /// Terminals of removed requests that listeners will receive, and that the ledger does not count as due yet.
     public var purgeNotices: Int {

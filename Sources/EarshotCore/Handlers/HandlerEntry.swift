@@ -59,13 +59,15 @@ struct HandlerEntry {
 
     /// Changes the phase. All changes go through here.
     mutating func enter(_ next: Phase) {
-        let isLegal =
-            switch (phase, next) {
-            case (.named, .purging), (.purging, .purged): true
-            case (.named, _), (.purging, _), (.purged, _): false
-            }
-        precondition(isLegal, "handler \(id) cannot become \(next) when it is \(phase)")
+        precondition(Self.isLegal(from: phase, to: next), "handler \(id) cannot become \(next) when it is \(phase)")
         phase = next
+    }
+
+    static func isLegal(from: Phase, to: Phase) -> Bool {
+        switch (from, to) {
+        case (.named, .purging), (.purging, .purged): true
+        case (.named, _), (.purging, _), (.purged, _): false
+        }
     }
 
     /// Changes the state of the purge; no effect in other phases.

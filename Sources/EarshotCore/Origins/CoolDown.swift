@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 
-/// Pause that an origin asked for with 429 or 503. `OriginGovernor.cool` decides its length; the core detects the
-/// refusals in `retryOrFail`.
+/// Pause that an origin asked for with 429 or 503. `OriginGovernor.cool` decides its length; `retryOrFail` of
+/// `BrokerCore+Conclusion.swift` detects the refusals.
 ///
 /// ```
 ///               refused                   time over              transfer starts

@@ -1,6 +1,6 @@
-/// Use of the bus by each principal, and the quotas that bound it.
+/// Use of the bus by each principal (a user of the bus), and the quotas that bound it.
 ///
-/// The administrator has no quota, and its use is not counted: a bus of one user pays one comparison. A quota of 0 does
+/// The administrator has no quota, and its use is not counted, so on a bus of one user a check costs one comparison. A quota of 0 does
 /// not bound. At the quota of requests or bytes the broker refuses with a code; at that of transfers the queue parks the
 /// principal's lanes.
 struct QuotaBook {

@@ -2,8 +2,9 @@ internal import EarshotWire
 
 /// Replies to QUERY, as JSON.
 ///
-/// A principal other than the administrator learns of its own handlers only; `reservation` refuses the tables of the
-/// whole bus.
+/// A principal other than the administrator learns of its own handlers only. `reservation` of
+/// `BrokerCore+Principals.swift` refuses the tables of the whole bus. A new query is a case of `Query` in EarshotWire,
+/// with its words there, and a case of the switch below.
 extension BrokerCore {
     /// Sends the reply to a query, with the state at `now`.
     mutating func answer(_ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, now: Tick) {

@@ -1,13 +1,14 @@
 internal import EarshotWire
 
 /// Queue of interests per pool of workers: round robin over principals, weighted classes, then round robin over roots,
-/// over the lanes of a root, and over the handlers of a lane. A handler's interests are served first in, first out.
+/// over the lanes of a root, and over the handlers of a lane. A handler's interests are served first in, first out. An
+/// *interest* is the part of one request in a flight, and a *root* the first segment of handler names.
 ///
 /// A *line* holds the interests of one principal in one pool. It exists while it has an interest, and is in the order
 /// of turns while one of its lanes is in the rotation. So however many urgent requests one principal makes, another's
 /// first request waits for one turn of each principal.
 ///
-/// A handler whose pending requests were all replaced is *fresh*. Fresh handlers precede the others of their lane in
+/// A handler is *fresh* if its latest request replaced all those that waited. Fresh handlers precede the others of their lane in
 /// three of four turns, the newest first. So a scrolling list first gets its visible rows, and the oldest rows, which
 /// are likely to be replaced next, wait.
 ///

@@ -68,13 +68,16 @@ struct QueueLane {
 
     /// Changes the phase. All changes go through here.
     mutating func enter(_ next: Phase) {
-        let isLegal =
-            switch (phase, next) {
-            case (.rotating, .parked), (.rotating, .rotating(nil)): true
-            case (.parked(let resource), .rotating(let last)): last == resource
-            case (.rotating, .rotating), (.parked, .parked): false
-            }
-        precondition(isLegal, "a lane of root \(key.root) cannot become \(next) when it is \(phase)")
+        precondition(
+            Self.isLegal(from: phase, to: next), "a lane of root \(key.root) cannot become \(next) when it is \(phase)")
         phase = next
+    }
+
+    static func isLegal(from: Phase, to: Phase) -> Bool {
+        switch (from, to) {
+        case (.rotating, .parked), (.rotating, .rotating(nil)): true
+        case (.parked(let resource), .rotating(let last)): last == resource
+        case (.rotating, .rotating), (.parked, .parked): false
+        }
     }
 }

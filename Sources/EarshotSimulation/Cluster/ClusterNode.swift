@@ -96,14 +96,14 @@ struct ClusterNode {
         facilities.identify = { FlightIdentity(high: 1, low: Self.hash($0)) }
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: UInt64(number + 1) << 32 | UInt64(life)), spool: "/spool")
+        let cluster = ClusterFacility(
+            flightKey: { ClusterKey(high: 1, low: Self.hash($0)) },
+            originKey: { ClusterKey(high: 2, low: Self.hash(Array($0.utf8))) },
+            address: Self.address(of: number), broker: UInt64(number + 1) << 32 | UInt64(life), start: now)
         core = BrokerCore(
-            workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, seed: seed)
+            workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, cluster: cluster,
+            seed: seed)
         core.awaitOwnWorkers(until: now.advanced(byMilliseconds: 10_000))
-        core.joinCluster(
-            ClusterFacility(
-                flightKey: { ClusterKey(high: 1, low: Self.hash($0)) },
-                originKey: { ClusterKey(high: 2, low: Self.hash(Array($0.utf8))) },
-                address: Self.address(of: number), broker: UInt64(number + 1) << 32 | UInt64(life)), now: now)
     }
 
     /// FNV-1a: simulated inputs do not collide deliberately.

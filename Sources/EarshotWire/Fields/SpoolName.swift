@@ -2,8 +2,8 @@
 ///
 /// | name | file |
 /// | --- | --- |
-/// | `PID-INSTANCE.FLIGHT.ATTEMPT.part` | a body while a worker's process writes it |
-/// | `PID-INSTANCE.FLIGHT.ATTEMPT.anew.part` | the same, if the worker was given a part that it does not continue |
+/// | `PID-INSTANCE.FLIGHT.ATTEMPT.part` | an unfinished body, which a worker's process writes |
+/// | `PID-INSTANCE.FLIGHT.ATTEMPT.anew.part` | the same, if the broker lent the worker a kept part, and the worker starts from the first byte |
 /// | `INSTANCE.FLIGHT.ATTEMPT.kept` | a part of a body, for the next attempt |
 /// | `INSTANCE.FLIGHT.ATTEMPT.taken` | a body that one client may take |
 /// | SHA-256, 64 digits | any other body |

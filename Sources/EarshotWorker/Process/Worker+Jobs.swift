@@ -6,7 +6,7 @@ internal import LibCrypto
 internal import Logging
 internal import ZMTP
 
-/// The path of a job from JOB to its terminal.
+/// A job from the broker's JOB to the worker's DONE or FAILED. A CANCEL ends in `fail`.
 extension Worker {
     func start(_ job: Job, _ body: [UInt8]?) {
         guard runs[job.attempt] == nil, !link.waiting.contains(job.attempt) else {

@@ -26,7 +26,7 @@ struct DryRun {
                 continue
             }
             // A name that depends on the response is unknown.
-            let path = directory.map { "\($0)/\(names.early(entry, index: index + 1) ?? "")" } ?? file
+            let path = directory.map { "\($0)/\(names.pathBeforeResponse(entry, index: index + 1) ?? "")" } ?? file
             if tellsJSON {
                 var line = JSONLine()
                 line.member("method", method)

@@ -136,7 +136,7 @@ struct Destination {
         while true {
             // Opened first, so that a missing source uses up no name.
             let source = try Source(body)
-            let name = names.late(ListEntry(url: url), index: 1, nil)
+            let name = names.path(ListEntry(url: url), index: 1, nil)
             let path = "\(folder)/\(name)"
             if opened.has(ByteText.path(name)) {
                 guard let sha256, opened.sha256(of: name, length: source.length) == sha256 else { continue }
@@ -172,7 +172,7 @@ struct Destination {
         case .folder(let folder, let opened):
             // Opened first, so that a missing source uses up no name.
             let source = try Source(body)
-            let relative = item.name ?? names.late(item.entry, index: item.index, response)
+            let relative = item.name ?? names.path(item.entry, index: item.index, response)
             let path = "\(folder)/\(relative)"
             let (parent, name) = try self.folder(of: relative, below: opened, path)
             let isThere = source.isOwn && mover != nil && parent.has(ByteText.path(name))
@@ -191,7 +191,7 @@ struct Destination {
     /// response determines the name.
     mutating func reserve(_ item: OutputItem) -> String? {
         guard case .folder = place else { return nil }
-        return names.early(item.entry, index: item.index)
+        return names.pathBeforeResponse(item.entry, index: item.index)
     }
 
     /// Returns the existing file for an item.

@@ -17,13 +17,13 @@ struct OutputNames {
     /// Returns the path for a URL before its request; nil if it depends on the response.
     ///
     /// - Parameter index: index in the list, from 1.
-    mutating func early(_ entry: ListEntry, index: Int) -> String? {
+    mutating func pathBeforeResponse(_ entry: ListEntry, index: Int) -> String? {
         let isFixed = entry.hasName || !readsResponse && template?.needsBody != true
-        return isFixed ? late(entry, index: index, nil) : nil
+        return isFixed ? path(entry, index: index, nil) : nil
     }
 
     /// Returns the path for the body of a URL.
-    mutating func late(_ entry: ListEntry, index: Int, _ response: Terminal.Response?) -> String {
+    mutating func path(_ entry: ListEntry, index: Int, _ response: Terminal.Response?) -> String {
         guard !entry.options.isEmpty || template != nil || readsResponse else { return names.name(for: entry.url) }
         let path = entry.path(orNamed: name(entry, index, response)).map(FileNames.safePath)
         return names.unique(path ?? name(entry, index, response))

@@ -12,7 +12,7 @@ struct RestartRule: Equatable {
     private static let backoff = Backoff(firstMilliseconds: 100, longestMilliseconds: 30_000)
     static let shortestPause = Duration.nanoseconds(backoff.first)
     static let longestPause = Duration.nanoseconds(backoff.longest)
-    /// Quick deaths in a row that indicate a crash loop: two poisonous flights kill four times at most.
+    /// Quick deaths in a row that indicate a crash loop. Two poisonous requests kill four times at most: each is tried twice.
     static let mostQuickDeaths = 5
 
     /// Quick deaths since the last long run.

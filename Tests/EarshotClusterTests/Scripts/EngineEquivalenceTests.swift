@@ -194,7 +194,8 @@ import Testing
                 let wants = (first..<first + count).map { (number: UInt64) -> EngineWant in
                     let origin = origins[Int(number % UInt64(origins.count))]
                     return EngineWant(
-                        key: .flight(number), origin: origin, lane: .shared, priority: number % 10 == 0 ? .high : .normal)
+                        key: .flight(number), origin: origin, lane: .shared,
+                        priority: number % 10 == 0 ? .high : .normal)
                 }
                 try pair.call([.want(wants)], node)
             case 2, 3:

@@ -29,6 +29,12 @@ struct SessionTableTests {
         case open, openWithLease, leaveAside, resume, end, remove
     }
 
+    @Test func `the diagram of a session has these transitions and no others`() {
+        let phases = ClientSession.Phase.allCases
+        let legal = phases.map { from in phases.map { ClientSession.isLegal(from: from, to: $0) } }
+        #expect(legal == [[false, true, false], [false, false, true], [false, true, false]])
+    }
+
     private static func connect(_ table: inout SessionTable, _ number: UInt64) {
         table.connected(
             ClientID(rawValue: number), token: SessionToken(high: 7, low: number), generation: number,

@@ -12,11 +12,11 @@ struct ClusterRig {
     static let address = "10.0.0.1:5766"
 
     init(limits: CoreLimits = CoreLimits(), isMember: Bool = true, members: Int = 1) {
-        rig = CoreRig(limits: limits)
-        rig.core.joinCluster(
-            ClusterFacility(
+        rig = CoreRig(
+            limits: limits,
+            cluster: ClusterFacility(
                 flightKey: { Self.key(1, $0) }, originKey: { Self.key(2, Array($0.utf8)) }, address: Self.address,
-                broker: 77, members: members), now: rig.now)
+                broker: 77, members: members, start: Tick(nanoseconds: 0)))
         if isMember { engine(.joined(NodeID(7), members: 3)) }
     }
 

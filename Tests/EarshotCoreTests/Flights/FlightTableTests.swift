@@ -73,6 +73,24 @@ struct FlightTableTests {
         }
     }
 
+    private static func phase(_ phase: Phase) -> Flight.Phase {
+        switch phase {
+        case .asking: .asking
+        case .queued: .queued
+        case .claiming: .claiming
+        case .running: .running(worker: 1)
+        case .backingOff: .backingOff
+        case .following: .following(child: 1)
+        case .ended: .ended
+        }
+    }
+
+    @Test(arguments: Phase.allCases, Phase.allCases)
+    func `other transitions than those of the diagram are illegal`(phase: Phase, next: Phase) {
+        let isLegal = Flight.isLegal(from: Self.phase(phase), to: Self.phase(next))
+        #expect(isLegal == Self.next(after: phase).contains(next))
+    }
+
     @Test(arguments: Phase.allCases, Phase.allCases)
     func `each phase follows where the diagram says`(phase: Phase, next: Phase) throws {
         guard Self.next(after: phase).contains(next) else { return }

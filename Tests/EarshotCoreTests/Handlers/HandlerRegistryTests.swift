@@ -54,6 +54,13 @@ struct HandlerRegistryTests {
         }
     }
 
+    @Test func `the diagram of a handler has these transitions and no others`() {
+        let purge = Purge(listeners: [], remaining: 1, removal: Self.remover)
+        let phases: [HandlerEntry.Phase] = [.named, .purging(purge), .purged]
+        let legal = phases.map { from in phases.map { HandlerEntry.isLegal(from: from, to: $0) } }
+        #expect(legal == [[false, true, false], [false, false, true], [false, false, false]])
+    }
+
     @Test(arguments: Event.allCases, Phase.allCases)
     func `each event in each phase leads where the diagram says`(event: Event, phase: Phase) {
         guard let expected = Self.expected(event, phase) else { return }

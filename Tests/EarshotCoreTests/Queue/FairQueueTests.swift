@@ -3,6 +3,22 @@ import Testing
 
 @testable import EarshotCore
 
+/// The phases of a lane.
+struct QueueLaneTests {
+    @Test func `the diagram of a lane has these transitions and no others`() {
+        let (first, second) = (QueueLane.Resource.origin(1), QueueLane.Resource.origin(2))
+        let phases: [QueueLane.Phase] = [
+            .rotating(after: nil), .rotating(after: first), .parked(first), .parked(second),
+        ]
+        let legal = phases.map { from in phases.map { QueueLane.isLegal(from: from, to: $0) } }
+        #expect(
+            legal == [
+                [true, false, true, true], [true, false, true, true], [false, true, false, false],
+                [false, false, false, false],
+            ])
+    }
+}
+
 /// The queue in isolation: each event in each phase of a lane, the turns, and the counts.
 struct FairQueueTests {
     private var queue = FairQueue()
