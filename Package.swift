@@ -136,7 +136,7 @@ let package = Package(
         source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
 
         // Shells: I/O around the cores.
-        source("EarshotDisk", ["EarshotLoop", "LibCrypto", grdb]),
+        source("EarshotDisk", ["EarshotLoop", "EarshotWire", "LibCrypto", grdb]),
         source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", grdb]),
         source("EarshotDurable", ["EarshotLoop", "EarshotDisk", grdb]),
         .target(

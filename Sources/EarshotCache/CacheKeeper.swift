@@ -27,7 +27,6 @@ final class CacheKeeper: StoreKeeper {
     private var rows = 0
     /// Logical clock of uses, for LRU eviction.
     private var turn: Int64 = 0
-    private var parts = 0
     /// Time of the last report of a failure, in seconds since 1970.
     private var complainedAt = 0
 
@@ -162,14 +161,9 @@ final class CacheKeeper: StoreKeeper {
         guard let row = attempt({ try $0.body(of: entry) }), let row else { return .missing }
         guard let sha256 = row.sha256 else { return .missing }
         if let bytes = row.bytes { return SHA256.digest(of: bytes.span).hex == sha256 ? .bytes(bytes) : .missing }
-        // Opened each time, because the broker recreates a spool that was removed.
-        let spool = unsafe Glibc.open(spoolPath, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-        guard spool >= 0 else { return .missing }
-        defer { close(spool) }
-        parts += 1
-        // A name like those of workers' files: if it is never taken, it is removed after this process has ended.
-        let part = "\(getpid())-cache.\(parts).part"
-        guard bodies?.give(sha256, length: row.length, to: spool, as: part) == true else { return .missing }
+        guard let part = bodies?.give(sha256, length: row.length, toSpool: spoolPath, for: "cache") else {
+            return .missing
+        }
         return .file(part: part, sha256: sha256, length: row.length)
     }
 

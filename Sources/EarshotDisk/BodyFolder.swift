@@ -1,6 +1,8 @@
 internal import EarshotLoop
+internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
+internal import Synchronization
 
 /// Content-addressed store of body files: each is named by its SHA-256 and never changed.
 ///
@@ -25,6 +27,8 @@ public final class BodyFolder {
     private let folder: Int32
     /// Attributes of files whose contents were verified against their names.
     private var intact: [String: Identity] = [:]
+    /// Number of files that this process has begun in spools.
+    private static let given = Atomic<UInt64>(0)
 
     /// Opens an existing folder.
     /// - Throws: `StoreError`.
@@ -73,9 +77,23 @@ public final class BodyFolder {
         return true
     }
 
-    /// Links or copies a body into a spool under the name `part`.
-    /// - Returns: Whether it is there with unchanged contents.
-    public func give(_ sha256: String, length: Int, to spool: Int32, as part: String) -> Bool {
+    /// Links or copies a body into a spool.
+    ///
+    /// - Parameters:
+    ///   - path: Path of the spool. Opened each time, because the broker recreates a spool that was removed.
+    ///   - purpose: Purpose in the name of the file.
+    /// - Returns: The name of the file; nil if it is not there with unchanged contents. A file that is never taken is
+    ///   removed after this process has ended, as its name tells.
+    public func give(_ sha256: String, length: Int, toSpool path: String, for purpose: String) -> String? {
+        let spool = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard spool >= 0 else { return nil }
+        defer { close(spool) }
+        let number = Self.given.add(1, ordering: .relaxed).newValue
+        let part = SpoolName.part(for: "\(purpose).\(number)", pid: getpid())
+        return give(sha256, length: length, to: spool, as: part) ? part : nil
+    }
+
+    private func give(_ sha256: String, length: Int, to spool: Int32, as part: String) -> Bool {
         guard let file = openIntact(sha256, length: length) else { return false }
         defer { close(file) }
         if unsafe linkat(folder, sha256, spool, part, 0) == 0 { return true }

@@ -23,7 +23,6 @@ final class DurableKeeper: StoreKeeper {
     private var limit = Int.max
     /// Total size of all rows, as counted toward the limit.
     private var cost = 0
-    private var parts = 0
     /// Requests forgotten by the loop but still in the table, because the disk rejected the change.
     private var unforgotten: [UInt64] = []
     /// Time of the last report of a failure, in seconds since 1970.
@@ -145,14 +144,9 @@ final class DurableKeeper: StoreKeeper {
             guard let end = try table?.end(of: id) else { return nil }
             if let bytes = end.body { return DurableReading(head: end.head, body: .bytes(bytes)) }
             guard let sha256 = end.sha256 else { return DurableReading(head: end.head, body: .none) }
-            // Opened each time, because the broker recreates a spool that was removed.
-            let spool = unsafe Glibc.open(spoolPath, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-            guard spool >= 0 else { return nil }
-            defer { close(spool) }
-            parts += 1
-            // A name like those of workers' files: if it is never taken, it is removed after this process has ended.
-            let part = "\(getpid())-durable.\(parts).part"
-            guard bodies?.give(sha256, length: end.length, to: spool, as: part) == true else { return nil }
+            guard let part = bodies?.give(sha256, length: end.length, toSpool: spoolPath, for: "durable") else {
+                return nil
+            }
             return DurableReading(head: end.head, body: .file(part: part, sha256: sha256, length: end.length))
         } catch {
             complain(error)

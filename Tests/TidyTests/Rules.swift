@@ -23,7 +23,7 @@ enum Rules {
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
-        "EarshotDisk": ["EarshotLoop", "LibCrypto", "GRDB", "Dispatch", "Glibc", "Synchronization"],
+        "EarshotDisk": ["EarshotLoop", "EarshotWire", "LibCrypto", "GRDB", "Dispatch", "Glibc", "Synchronization"],
         "EarshotDurable": ["EarshotLoop", "EarshotDisk", "GRDB", "Foundation", "Glibc"],
         "EarshotCache": [
             "EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", "GRDB", "Foundation", "Dispatch", "Glibc",

@@ -1,3 +1,4 @@
+internal import EarshotWire
 internal import DequeModule
 
 /// Outcomes shared by requests, terminals spilled to the shell's file, and the spool files of both.
@@ -156,8 +157,7 @@ struct OutcomeStore {
         guard let response = outcomes[number].response, let body = response.body, let sum = response.sha256 else {
             return nil
         }
-        // Differs from the name of a completed file with this content.
-        let file = sum + ".waiting"
+        let file = SpoolName.waiting(sha256: sum)
         move(body, of: number, to: .spilled(file: file))
         return (body, file)
     }

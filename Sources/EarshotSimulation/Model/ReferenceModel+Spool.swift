@@ -113,7 +113,7 @@ extension ReferenceModel {
 extension Terminal {
     /// Name of the spool file with the terminal's waiting body; nil without one.
     var waitingName: String? {
-        guard let file = response?.file, file.hasSuffix(".waiting") else { return nil }
+        guard let file = response?.file, SpoolName.isWaiting(file) else { return nil }
         return file.split(separator: "/").last.map(String.init)
     }
 }

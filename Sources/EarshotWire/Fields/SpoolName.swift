@@ -7,12 +7,14 @@
 /// | `INSTANCE.FLIGHT.ATTEMPT.kept` | a part of a body, for the next attempt |
 /// | `INSTANCE.FLIGHT.ATTEMPT.taken` | a body that one client may take |
 /// | SHA-256, 64 digits | any other body |
+/// | `SHA-256.waiting` | a body that the broker moved from memory, while its terminal waits |
 /// | `PID-copy.part`, `PID-waiting.part` | a body or terminals, while the broker writes them |
 /// | `PID-cache.N.part`, `PID-durable.N.part` | a stored body that `EarshotCache` or `EarshotDurable` has linked |
 public enum SpoolName {
     private static let partSuffix = ".part"
     private static let keptSuffix = ".kept"
     private static let takenSuffix = ".taken"
+    private static let waitingSuffix = ".waiting"
 
     /// Returns the name of a body while a process writes it.
     ///
@@ -34,6 +36,12 @@ public enum SpoolName {
 
     /// Returns whether a file is a part for the next attempt.
     public static func isKept(_ name: String) -> Bool { name.hasSuffix(keptSuffix) }
+
+    /// Returns the name of a body that the broker moves from memory. A completed file may have the same content.
+    public static func waiting(sha256: String) -> String { sha256 + waitingSuffix }
+
+    /// Returns whether a file is a body that the broker moved from memory.
+    public static func isWaiting(_ name: String) -> Bool { name.hasSuffix(waitingSuffix) }
 
     /// Returns the name of an attempt's body that one client may take.
     public static func taken(of attempt: AttemptID) -> String { "\(attempt)\(takenSuffix)" }

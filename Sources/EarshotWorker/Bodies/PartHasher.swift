@@ -58,17 +58,16 @@ final class PartHasher {
     private var registration: EventLoop.Registration?
     private var waiting: Deque<Task> = []
     private var running = 0
+    private var finished: [Task] = []
 
-    /// - Parameter finished: Called on the loop with each task, including cancelled ones.
-    init(_ loop: EventLoop, finished: @escaping (Task) -> Void) throws(SystemError) {
+    init(_ loop: EventLoop) throws(SystemError) {
         self.loop = loop
         mailbox = try Mailbox()
         registration = try loop.add(mailbox.descriptor, .readable) { [weak self] _ in
             guard let self else { return }
-            for task in mailbox.takeAll() {
-                running -= 1
-                finished(task)
-            }
+            let tasks = mailbox.takeAll()
+            running -= tasks.count
+            finished += tasks
             start()
         }
     }
@@ -76,6 +75,13 @@ final class PartHasher {
     deinit {
         if let registration { loop.remove(registration) }
         for task in waiting { close(task.descriptor) }
+    }
+
+    /// Removes and returns the finished tasks, including cancelled ones.
+    func takeFinished() -> [Task] {
+        guard !finished.isEmpty else { return [] }
+        defer { finished = [] }
+        return finished
     }
 
     /// Starts hashing a range of an open file on a thread. The task keeps a duplicate of the descriptor.

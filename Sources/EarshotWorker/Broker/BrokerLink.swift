@@ -124,6 +124,29 @@ final class BrokerLink {
         }
     }
 
+    /// Sends the result of a job. The file of its body is deleted if no broker gets the result.
+    func send(_ completion: Completion, _ body: [UInt8]?, of job: Job, spool: SpoolFolder?) {
+        send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
+            let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
+            let held = HeldAttempt(attempt: job.attempt, url: job.url)
+            return Outgoing(held: held, endedAt: loop.now, message: message, discard: discard)
+        }
+    }
+
+    /// Sends the failure of a job.
+    func send(
+        _ refusal: Refusal, of job: Job, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil
+    ) {
+        let message = WorkerMessage.failed(
+            job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
+            receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part)
+        send(Message(head: message.encoded())) { message in
+            // Another broker cannot use a failure and starts the flight again.
+            let held = HeldAttempt(attempt: job.attempt, url: job.url)
+            return Outgoing(held: held, endedAt: loop.now, message: message, discard: nil)
+        }
+    }
+
     /// Sends a message, or drops it if it cannot be sent immediately.
     ///
     /// - Returns: Whether it was sent.

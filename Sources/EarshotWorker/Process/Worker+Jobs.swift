@@ -244,15 +244,7 @@ extension Worker {
             ]
             logger.debug("failed an attempt", metadata: metadata)
         }
-        let message = WorkerMessage.failed(
-            job.attempt, code: refusal.code.rawValue, detail: refusal.detail, receivedBytes: receivedBytes,
-            unwantedBytes: unwantedBytes, part: part)
-        link.send(Message(head: message.encoded())) { message in
-            // Another broker cannot use a failure and starts the flight again.
-            Outgoing(
-                held: HeldAttempt(attempt: job.attempt, url: job.url), endedAt: loop.now, message: message,
-                discard: nil)
-        }
+        link.send(refusal, of: job, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part)
     }
 
     private func watchOver(_ run: JobRun) {

@@ -49,11 +49,6 @@ final class Worker {
         var fault: SystemError?
     }
 
-    /// Finished hash tasks.
-    private final class Hashed {
-        var tasks: [PartHasher.Task] = []
-    }
-
     let options: WorkerOptions
     let loop: EventLoop
     let logger: Logger
@@ -81,7 +76,6 @@ final class Worker {
     private(set) var logsAttempts = false
     let notes = JobNotes()
     private let unwatched = Unwatched()
-    private let finished: Hashed
     private var hook: EventLoop.HookID?
 
     /// Starts to connect to the broker; everything else happens while `loop` runs.
@@ -103,9 +97,7 @@ final class Worker {
         try Decompressor.loadLibraries()
         names = try Names(servers: options.dnsServers, loop: loop, makeWatch: makeWatch)
         link = BrokerLink(options.workPath, loop: loop, logger: logger)
-        let finished = Hashed()
-        hasher = try PartHasher(loop) { finished.tasks.append($0) }
-        self.finished = finished
+        hasher = try PartHasher(loop)
         hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
         setSlots(options.slots)
         setLogLevel(nil)
@@ -187,8 +179,7 @@ final class Worker {
             handle(message, body)
             budget -= 1
         }
-        for task in finished.tasks { hashed(task) }
-        finished.tasks.removeAll()
+        for task in hasher.takeFinished() { hashed(task) }
         for answered in names.settle() { named(answered) }
         decodeWhatCame()
         continuePaced()

@@ -27,17 +27,11 @@ final class ProgramWorker {
         var mostBytes = Int.max
     }
 
-    /// Finished hash tasks.
-    private final class Hashed {
-        var tasks: [PartHasher.Task] = []
-    }
-
     private let options: ProgramOptions
     private let loop: EventLoop
     private let logger: Logger
     private let link: BrokerLink
     private let hasher: PartHasher
-    private let finished: Hashed
     /// Called when a broker has accepted the worker.
     private let onServing: () -> Void
     private(set) var phase = Phase.serving
@@ -62,9 +56,7 @@ final class ProgramWorker {
             tunnel.map { BrokerLink($0, loop: loop, logger: logger) }
             ?? BrokerLink(options.workPath, loop: loop, logger: logger)
         link.mostWaiting = Limits.waitingTerminals(slots: options.slots)
-        let finished = Hashed()
-        hasher = try PartHasher(loop) { finished.tasks.append($0) }
-        self.finished = finished
+        hasher = try PartHasher(loop)
         hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
     }
 
@@ -116,8 +108,7 @@ final class ProgramWorker {
             budget -= 1
         }
         guard phase != .stopped else { return false }
-        for task in finished.tasks { hashed(task) }
-        finished.tasks.removeAll()
+        for task in hasher.takeFinished() { hashed(task) }
         let ready = noted
         noted = []
         for attempt in ready { look(at: attempt) }
@@ -208,7 +199,7 @@ final class ProgramWorker {
             return
         }
         guard phase == .serving, runs.count < options.slots, let terms else {
-            tell(Refusal(.workerLost), of: job)
+            link.send(Refusal(.workerLost), of: job)
             return
         }
         do throws(SystemError) {
@@ -217,7 +208,7 @@ final class ProgramWorker {
             }
         } catch {
             logger.error("cannot start the program", metadata: ["error": "\(error)"])
-            tell(Refusal(Self.code(of: error), "The program cannot be started: \(error)."), of: job)
+            link.send(Refusal(Self.code(of: error), "The program cannot be started: \(error)."), of: job)
         }
     }
 
@@ -264,25 +255,9 @@ final class ProgramWorker {
         let received = run.receivedBytes
         do throws(Refusal) {
             let (completion, body) = try run.complete(contentType: options.contentType)
-            link.send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
-                let spool = run.spool
-                let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
-                let held = HeldAttempt(attempt: run.job.attempt, url: run.job.url)
-                return Outgoing(held: held, endedAt: loop.now, message: message, discard: discard)
-            }
+            link.send(completion, body, of: run.job, spool: run.spool)
         } catch {
-            tell(error, of: run.job, receivedBytes: received)
-        }
-    }
-
-    private func tell(_ refusal: Refusal, of job: Job, receivedBytes: Int = 0) {
-        let message = WorkerMessage.failed(
-            job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
-            receivedBytes: receivedBytes)
-        link.send(Message(head: message.encoded())) { message in
-            Outgoing(
-                held: HeldAttempt(attempt: job.attempt, url: job.url), endedAt: loop.now, message: message,
-                discard: nil)
+            link.send(error, of: run.job, receivedBytes: received)
         }
     }
 }

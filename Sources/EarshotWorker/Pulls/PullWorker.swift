@@ -17,18 +17,12 @@ final class PullWorker {
         case stopped
     }
 
-    /// Finished hash tasks.
-    private final class Hashed {
-        var tasks: [PartHasher.Task] = []
-    }
-
     private let options: PullerOptions
     private let network: any NodeNetwork
     private let loop: EventLoop
     private let logger: Logger
     private let link: BrokerLink
     private let hasher: PartHasher
-    private let finished: Hashed
     private(set) var phase = Phase.serving
     /// The error that ended the worker.
     private(set) var fault: (any Error)?
@@ -49,9 +43,7 @@ final class PullWorker {
         self.logger = logger
         link = BrokerLink(options.workPath, loop: loop, logger: logger)
         link.mostWaiting = Limits.waitingTerminals(slots: PullerOptions.slots)
-        let finished = Hashed()
-        hasher = try PartHasher(loop) { finished.tasks.append($0) }
-        self.finished = finished
+        hasher = try PartHasher(loop)
         hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
     }
 
@@ -87,11 +79,10 @@ final class PullWorker {
             budget -= 1
         }
         guard phase != .stopped else { return .untilEvent }
-        for task in finished.tasks {
+        for task in hasher.takeFinished() {
             runs[task.attempt]?.hashed(task)
             noted.insert(task.attempt)
         }
-        finished.tasks.removeAll()
         let ready = noted
         noted = []
         for attempt in ready { look(at: attempt) }
@@ -174,9 +165,9 @@ final class PullWorker {
             return
         }
         guard phase == .serving, runs.count < PullerOptions.slots, let limits else {
-            return tell(Refusal(.workerLost), of: job)
+            return link.send(Refusal(.workerLost), of: job)
         }
-        guard let node = NodeAddress(url: job.url) else { return tell(Refusal(.malformedURL), of: job) }
+        guard let node = NodeAddress(url: job.url) else { return link.send(Refusal(.malformedURL), of: job) }
         let run = PullRun(job, at: node, inlineBytes: limits.inlineBytes, spool: spool, loop: loop) {
             [weak self] attempt in self?.note(attempt)
         }
@@ -236,25 +227,9 @@ final class PullWorker {
         defer { run.drop() }
         do throws(Refusal) {
             let (completion, body) = try run.complete()
-            link.send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
-                let spool = run.spool
-                let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
-                let held = HeldAttempt(attempt: run.job.attempt, url: run.job.url)
-                return Outgoing(held: held, endedAt: loop.now, message: message, discard: discard)
-            }
+            link.send(completion, body, of: run.job, spool: run.spool)
         } catch {
-            tell(error, of: run.job, receivedBytes: run.receivedBytes)
-        }
-    }
-
-    private func tell(_ refusal: Refusal, of job: Job, receivedBytes: Int = 0) {
-        let message = WorkerMessage.failed(
-            job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
-            receivedBytes: receivedBytes)
-        link.send(Message(head: message.encoded())) { message in
-            Outgoing(
-                held: HeldAttempt(attempt: job.attempt, url: job.url), endedAt: loop.now, message: message,
-                discard: nil)
+            link.send(error, of: run.job, receivedBytes: run.receivedBytes)
         }
     }
 }
