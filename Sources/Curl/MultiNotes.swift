@@ -24,7 +24,7 @@ final class MultiNotes {
     /// Sockets of its connections.
     var sockets = SocketTable()
     /// TLS sessions of its transfers.
-    var sessions = SessionTable()
+    var sessions = TLSSessions()
 
     /// - Parameter owner: `EasyHandle.address` of a transfer that uses the socket.
     func note(descriptor: Int32, what: Int32, owner: UInt) {

@@ -34,7 +34,7 @@ final class BrokerCache {
     }
 
     /// Outstanding lookups of a key, and whether the key has changed since the first.
-    private struct Interest {
+    private struct PendingLookups {
         var count = 0
         var isOutdated = false
     }
@@ -47,7 +47,7 @@ final class BrokerCache {
     /// Prefixes of the index's keys; nil until the index is open.
     private var known: Set<UInt64>?
     private var lookups: [UInt64: Lookup] = [:]
-    private var looked: [CacheDigest: Interest] = [:]
+    private var looked: [CacheDigest: PendingLookups] = [:]
     private var reads: [UInt64: FlightName] = [:]
     /// Responses on their way to the index, by key, in order: the bytes of each, and whether it has a file.
     private var storing: [CacheDigest: [(bytes: Int, isFile: Bool)]] = [:]
@@ -85,7 +85,7 @@ final class BrokerCache {
         lastTicket += 1
         lookups[lastTicket] = Lookup(
             flight: flight, key: digest, url: key.url.description, request: request.fields)
-        looked[digest, default: Interest()].count += 1
+        looked[digest, default: PendingLookups()].count += 1
         store.ask(.lookUp(ticket: lastTicket, digest))
         return nil
     }
@@ -210,10 +210,10 @@ final class BrokerCache {
             return resolved(
                 HotAnswers.Answer(variant: variant, digest: item.variant, body: body), for: lookup.request)
         }
-        var interest = looked[lookup.key] ?? Interest(count: 1)
-        interest.count -= 1
-        looked[lookup.key] = interest.count > 0 ? interest : nil
-        if !interest.isOutdated, !answers.isEmpty, storing[lookup.key] == nil {
+        var waiting = looked[lookup.key] ?? PendingLookups(count: 1)
+        waiting.count -= 1
+        looked[lookup.key] = waiting.count > 0 ? waiting : nil
+        if !waiting.isOutdated, !answers.isEmpty, storing[lookup.key] == nil {
             hot.put(answers, lookup.key, url: lookup.url)
         }
         return answers.map(\.variant)

@@ -14,6 +14,7 @@
 --   o            HASH  origin with attempts or queued flights -> see `parseOrigin`
 --   o:ORIGIN     STR   the same for an origin without them, while its pauses are remembered
 --   q:ORIGINLANE ZSET  queued flights of one lane: key -> arrival in ms, less 5,000 for each class
+--   h:NODE       ZSET  share of one node in the queues of the lanes `/`: the flights that it wants, with the same scores
 --   ready:       ZSET  origins with a queued flight that any node may start now -> score of its first flight
 --   ready:NODE   ZSET  the same for lanes of one node
 --   paused       ZSET  origins with a lane that opens by time -> that time
@@ -237,6 +238,24 @@ local function firstOpening()
   return tonumber(firstPause[2] or '+inf')
 end
 
+-- Changes of the nodes' shares: scores by flight, or false.
+local shares = {}
+
+-- Notes for the share of a node that a flight of the lane `/` is queued with this score, or is not (false).
+local function setShare(node, name, score)
+  local changes = shares[node]
+  if not changes then
+    changes = {}
+    shares[node] = changes
+  end
+  changes[name] = score
+end
+
+-- The same for several nodes, each followed by a comma.
+local function setShares(nodes, name, score)
+  for node in string.gmatch(nodes, '%x+') do setShare(node, name, score) end
+end
+
 -- Writes changes of a table.
 local function writeTable(name, changes)
   local sets, drops = {}, {}
@@ -249,6 +268,14 @@ local function writeTable(name, changes)
   end
   if #sets > 0 then redis.call('ZADD', name, unpack(sets)) end
   if #drops > 0 then redis.call('ZREM', name, unpack(drops)) end
+end
+
+local function writeShares()
+  for node, changes in pairs(shares) do
+    writeTable(key('h', node), changes)
+    redis.call('PEXPIRE', key('h', node), NODE_LIFE)
+  end
+  shares = {}
 end
 
 local function writeTables()
@@ -288,12 +315,13 @@ local function settle(o, caller)
   save(o)
 end
 
--- Settles origins of a list, and those with a pause that was cut.
+-- Settles origins of a list, and those with a pause that was cut. Writes the changes of all tables of queues.
 local function settleAll(list, caller)
   for id in pairs(cuts) do list[id] = true end
   cuts = {}
   for id in pairs(list) do settle(origins[id], caller) end
   writeTables()
+  writeShares()
 end
 
 -- Milliseconds for which an origin without attempts and queued flights is remembered: its spacing, and its refusals until a minute
@@ -350,6 +378,7 @@ local function requeue(o, f)
   f.state, f.node, f.token = 'q', string.sub(NONE, 1, 16), string.sub(NONE, 18)
   write(f)
   redis.call('ZADD', queue(o, f.lane), score(f), f.name)
+  if f.lane == '/' then setShares(f.wants, f.name, score(f)) end
   addLane(o, f.lane)
 end
 

@@ -42,7 +42,7 @@ finish()
 local more = redis.call('EXISTS', key('n', dead))
 if more == 0 then
   redis.call('ZREM', P .. 'nodes', dead)
-  redis.call('DEL', P .. 'ready:' .. dead, key('i', dead))
+  redis.call('DEL', P .. 'ready:' .. dead, key('i', dead), key('h', dead))
   redis.call('SREM', P .. 'idle', dead)
   more = redis.call('ZCOUNT', P .. 'nodes', '-inf', now) > 0 and 1 or 0
 end

@@ -50,5 +50,5 @@ elseif age >= tonumber(ARGV[6]) or age >= tonumber(ARGV[7]) and redis.call('HLEN
 end
 redis.call('HSET', D, '', string.format('%d %d', created, now))
 for _, name in ipairs({'nodes', 'f', 'o', 'd', 'e', 'ready:', 'paused', 'idle', 'token'}) do redis.call('PEXPIRE', P .. name, LIFE) end
-for _, name in ipairs({'i:', 'n:', 'ready:'}) do redis.call('PEXPIRE', P .. name .. node, NODE_LIFE) end
+for _, name in ipairs({'i:', 'n:', 'h:', 'ready:'}) do redis.call('PEXPIRE', P .. name .. node, NODE_LIFE) end
 return {redis.call('ZCOUNT', nodes, '(' .. now, '+inf'), redis.call('ZCOUNT', nodes, '-inf', now)}

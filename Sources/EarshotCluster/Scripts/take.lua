@@ -8,18 +8,9 @@
 local function take(node, first, last)
   -- Milliseconds by which a flight counts as older for a node that wants it itself.
   local OWN = 1000
-  -- With up to so many lanes, own flights are preferred among four times those that the call may take, and these are at least FEWEST.
-  local FEW_LANES, FEWEST = 4, 8
 
   local most, isOwnOnly = tonumber(ARGV[first]), ARGV[first + 1] == '1'
   if not isMember(node) then return LOST end
-
-  -- Whether a node wants the flight of a text, without `parse`, which makes many strings.
-  local mark = node .. ','
-  local function isOwnText(text)
-    local place = text and string.find(text, mark, 86, true)
-    return place and place < string.find(text, '\n', 86, true)
-  end
 
   if firstOpening() <= now then
     local due = redis.call('ZRANGEBYSCORE', P .. 'paused', '-inf', now, 'LIMIT', 0, 32)
@@ -32,8 +23,8 @@ local function take(node, first, last)
     writeTables()
   end
 
-  -- Lanes with a flight that may start.
-  local lanes = {}
+  -- Lanes with a flight that may start, and by origin the own flights that any node may start.
+  local lanes, ownOf = {}, {}
 
   local function look(name, owner)
     local members, ids = redis.call('ZRANGE', name, 0, most - 1), {}
@@ -41,11 +32,14 @@ local function take(node, first, last)
     for i, member in ipairs(members) do ids[i] = string.sub(member, 1, 32) end
     readOrigins(ids)
     for i, member in ipairs(members) do
-      local id = ids[i]
+      local o, lane = origins[ids[i]], '/' .. owner .. (ids[i] ~= member and '!' or '')
       lanes[#lanes + 1] = {
-        index = #lanes, o = origins[id], lane = '/' .. owner .. (id ~= member and '!' or ''), names = {}, scores = {}, taken = {}, own = 1,
-        other = 1,
+        index = #lanes, o = o, lane = lane, taken = {}, queue = {key = queue(o, lane), names = {}, scores = {}, at = 1},
       }
+      if owner == '' then
+        lanes[#lanes].share = {names = {}, scores = {}, at = 1, isComplete = true}
+        ownOf[o.id] = lanes[#lanes].share
+      end
     end
   end
 
@@ -54,52 +48,64 @@ local function take(node, first, last)
     look(P .. 'ready:' .. node, node)
   end
 
-  -- Flights that are read of a lane at once: few if there are many lanes. Own flights are preferred among those of one block.
-  local chunk = math.floor(most / math.max(#lanes, 1)) + 1
-  local block = chunk
-  if #lanes <= FEW_LANES then
-    chunk = math.max(chunk, FEWEST)
-    block = 4 * chunk
-  end
-
-  -- Keys of read flights that the node wants itself.
-  local isOwn = {}
-
-  local function read(lane)
-    local heads = redis.call('ZRANGE', queue(lane.o, lane.lane), #lane.names, #lane.names + chunk - 1, 'WITHSCORES')
-    local names = {}
-    for i = 1, #heads, 2 do
-      names[#names + 1] = heads[i]
-      lane.names[#lane.names + 1], lane.scores[#lane.scores + 1] = heads[i], tonumber(heads[i + 1])
-    end
-    lane.isComplete = #names < chunk
+  -- Gives the lanes those flights of the node's share that may start: as many as the call may take, among the first four times
+  -- that number. Flights of the share that are no longer queued.
+  local stale, found, looked = {}, 0, 0
+  while next(ownOf) and found < most and looked < 4 * most do
+    local heads, names = redis.call('ZRANGE', key('h', node), looked, looked + most - 1, 'WITHSCORES'), {}
+    for i = 1, #heads, 2 do names[#names + 1] = heads[i] end
     readAll(names)
-    for _, name in ipairs(names) do isOwn[name] = isOwnText(texts[name]) end
+    for i, name in ipairs(names) do
+      local flight = texts[name]
+      if flight and string.sub(flight, 1, 1) == 'q' then
+        local list = ownOf[string.sub(flight, 3, 34)]
+        if list then
+          list.names[#list.names + 1], list.scores[#list.scores + 1] = name, tonumber(heads[2 * i])
+          found = found + 1
+        end
+      else
+        stale[#stale + 1] = name
+      end
+    end
+    looked = looked + #names
+    if #names < most then break end
   end
 
-  -- Finds the next flight of a lane: the oldest own one of its block, unless another one is older by more than `OWN`.
-  local function advance(lane)
-    local names, scores = lane.names, lane.scores
+  -- Flights that are read of a queue at once: few if there are many lanes.
+  local chunk = math.floor(most / math.max(#lanes, 1)) + 1
+  local isTaken = {}
+
+  local function readMore(list)
+    local heads = redis.call('ZRANGE', list.key, #list.names, #list.names + chunk - 1, 'WITHSCORES')
+    for i = 1, #heads, 2 do
+      list.names[#list.names + 1], list.scores[#list.scores + 1] = heads[i], tonumber(heads[i + 1])
+    end
+    list.isComplete = #heads < 2 * chunk
+  end
+
+  -- Score of the first flight of a queue or a share that is left; nil for none. `at` is its index.
+  local function front(list)
     while true do
-      while names[lane.own] and not isOwn[names[lane.own]] do lane.own = lane.own + 1 end
-      while names[lane.other] and isOwn[names[lane.other]] do lane.other = lane.other + 1 end
-      local own, other = scores[lane.own], scores[lane.other]
-      if own and own - OWN <= (other or own) then
-        lane.at, lane.score = lane.own, own - OWN
-        return
+      local name = list.names[list.at]
+      if not name then
+        if list.isComplete then return nil end
+        readMore(list)
+      elseif isTaken[name] then
+        list.at = list.at + 1
+      else
+        return list.scores[list.at]
       end
-      if other and (own or lane.isComplete or #names == lane.last or scores[#names] - OWN > other) then
-        lane.at, lane.score = lane.other, other
-        return
-      end
-      if not other then
-        if lane.isComplete then
-          lane.score = nil
-          return
-        end
-        if #names == lane.last then lane.last = lane.last + block end
-      end
-      read(lane)
+    end
+  end
+
+  -- Finds the next flight of a lane: the oldest own one, unless another one is older by more than `OWN`.
+  local function advance(lane)
+    local own, oldest = lane.share and front(lane.share), front(lane.queue)
+    if own and own - OWN <= (oldest or own) then
+      lane.list, lane.score = lane.share, own - OWN
+    else
+      -- Flights of a lane of this node alone count as own ones.
+      lane.list, lane.score = lane.queue, oldest and (lane.share and oldest or oldest - OWN)
     end
   end
 
@@ -109,7 +115,6 @@ local function take(node, first, last)
   local function isBefore(a, b) return a.score < b.score or a.score == b.score and a.index < b.index end
 
   for _, lane in ipairs(lanes) do
-    lane.last = block
     advance(lane)
     if lane.score then
       local place = #order + 1
@@ -131,9 +136,9 @@ local function take(node, first, last)
     local o = next.o
     local at = opening(o, next.lane)
     if at and at <= now then
-      jobs[#jobs + 1], from[#from + 1] = next.names[next.at], next
-      next.taken[#next.taken + 1] = next.names[next.at]
-      if next.at == next.own then next.own = next.own + 1 else next.other = next.other + 1 end
+      local name = next.list.names[next.list.at]
+      jobs[#jobs + 1], from[#from + 1] = name, next
+      next.taken[#next.taken + 1], isTaken[name] = name, true
       advance(next)
       o.r = o.r + 1
       if o.s > 0 then o.n = now + o.s end
@@ -164,19 +169,24 @@ local function take(node, first, last)
       token = previous + 1
       setToken()
     end
-    local foreign = {}
+    local foreign, mark = {}, node .. ','
+    readAll(jobs)
     for i, name in ipairs(jobs) do
       local flight = texts[name]
       if flight and string.sub(flight, 1, 1) == 'q' then
         local fence = string.format('%016d', token + i - 1)
         put(name, 'r' .. string.sub(flight, 2, 51) .. node .. ' ' .. fence .. string.sub(flight, 85))
-        replies[#replies + 1] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn[name] and ' 1' or ' 0')
-        if isOwn[name] then
-          replies[#replies + 1] = ''
-        else
-          foreign[#foreign + 1] = name
-          replies[#replies + 1] = string.sub(flight, string.find(flight, '\n', 86, true) + 1)
+        local last = string.find(flight, '\n', 86, true)
+        local place = string.find(flight, mark, 86, true)
+        local isOwn = place ~= nil and place < last
+        if from[i].share then
+          if isOwn then stale[#stale + 1] = name end
+          -- Other nodes may want it, too.
+          if not isOwn or last ~= 88 + #mark then setShares(string.sub(flight, 88, last - 1), name, false) end
         end
+        if not isOwn then foreign[#foreign + 1] = name end
+        replies[#replies + 1] = name .. ' ' .. fence .. ' ' .. string.sub(flight, 36, 36) .. (isOwn and ' 1' or ' 0')
+        replies[#replies + 1] = isOwn and '' or string.sub(flight, last + 1)
       else
         -- Its record was evicted or deleted, or is of another life of the cluster. The member is removed with the others below.
         local o = from[i].o
@@ -192,17 +202,16 @@ local function take(node, first, last)
   for _, lane in ipairs(lanes) do
     local o, taken = lane.o, lane.taken
     if #taken > 0 then
-      local left = math.min(lane.own, lane.other)
-      lane.head = lane.scores[left]
+      lane.head = front(lane.queue)
       if not lane.head then
         -- All flights of the lane were taken.
-        emptied[#emptied + 1] = queue(o, lane.lane)
-      elseif left == #taken + 1 then
-        redis.call('ZREMRANGEBYRANK', queue(o, lane.lane), 0, #taken - 1)
+        emptied[#emptied + 1] = lane.queue.key
+      elseif lane.queue.at == #taken + 1 then
+        redis.call('ZREMRANGEBYRANK', lane.queue.key, 0, #taken - 1)
       else
-        redis.call('ZREM', queue(o, lane.lane), unpack(taken))
+        redis.call('ZREM', lane.queue.key, unpack(taken))
       end
-    elseif #lane.names == 0 then
+    elseif #lane.queue.names == 0 then
       -- Its queue was evicted or deleted.
       full[o.id] = true
     end
@@ -211,6 +220,7 @@ local function take(node, first, last)
       if blocked[o.id] or not at or at > now then full[o.id] = true end
     end
   end
+  if #stale > 0 then redis.call('ZREM', key('h', node), unpack(stale)) end
   if #emptied > 0 then redis.call('DEL', unpack(emptied)) end
   for _, lane in ipairs(lanes) do
     local o = lane.o

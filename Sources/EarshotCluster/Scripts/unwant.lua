@@ -11,6 +11,7 @@ local function unwant(node, first, last)
     local f = read(name)
     if f and isIn(f.wants, node) then
       f.wants = without(f.wants, node)
+      if f.state == 'q' and f.lane == '/' then setShare(node, name, false) end
       local isRunner = f.state == 'r' and f.node == node
       if not isRunner then gone[#gone + 1] = name end
       if f.wants ~= '' or f.state == 'r' then

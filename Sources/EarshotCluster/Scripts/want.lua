@@ -135,12 +135,14 @@ local function want(node, first, last)
       else
         if addLane(o, lane) then save(o) end
         isQueued(o, lane, name, scores[class])
+        if lane == '/' then setShare(node, name, scores[class]) end
         put(name, 'q ' .. o.id .. ' ' .. digit .. ' ' .. nowText .. ' ' .. NONE .. ' ' .. lane .. ' ' .. wants .. ARGV[i + 1])
         reply = 'q'
       end
     else
       local isChanged = false
-      if kind ~= 'h' and not isIn(f.wants, node) then
+      local hasJoined = kind ~= 'h' and not isIn(f.wants, node)
+      if hasJoined then
         f.wants = f.wants .. node .. ','
         added[#added + 1] = name
         isChanged = true
@@ -150,6 +152,7 @@ local function want(node, first, last)
         -- Its node has joined under another ID.
         if f.state == 'q' then
           redis.call('ZREM', queue(o, f.lane), name)
+          if f.lane == '/' then setShares(f.wants, name, false) end
           redis.call('ZADD', queue(o, lane), score(f), name)
           addLane(o, lane)
           changed[o.id] = true
@@ -162,6 +165,7 @@ local function want(node, first, last)
         reply = f.state
       elseif f.state == 'q' then
         redis.call('ZREM', queue(o, f.lane), name)
+        if f.lane == '/' then setShares(f.wants, name, false) end
         f.state, f.node, f.token = 'r', node, token
         o.r = o.r + 1
         changed[o.id] = true
@@ -185,6 +189,9 @@ local function want(node, first, last)
         f.class = class
         isChanged = true
         if f.state == 'q' then isQueued(o, f.lane, name, score(f)) end
+        if f.state == 'q' and f.lane == '/' then setShares(f.wants, name, score(f)) end
+      elseif hasJoined and f.state == 'q' and f.lane == '/' then
+        setShare(node, name, score(f))
       end
       if isChanged then write(f) end
     end

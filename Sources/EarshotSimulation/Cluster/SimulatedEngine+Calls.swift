@@ -182,8 +182,8 @@ extension SimulatedEngine {
         struct Head {
             let key: ClusterKey
             let score: Int
-            /// Whether the node wants it itself.
-            let isOwn: Bool
+            /// Whether the node wants it itself, or it stays on the node.
+            var isOwn: Bool
 
             var rank: Int { isOwn ? score - EngineLimits.ownMilliseconds : score }
         }
@@ -192,17 +192,13 @@ extension SimulatedEngine {
         let lane: Lane
         /// Flights that were not taken.
         var queue: [Head]
-        /// Number of flights among which own ones are preferred. The next ones are read when these were taken.
-        var blockSize = 1
         var taken = 0
         var isClosed = false
 
         /// The next flight; nil if the lane is closed or empty.
         var next: Head? {
-            let block = queue.prefix(blockSize - taken % blockSize)
-            guard !isClosed, let own = block.first(where: \.isOwn), let other = block.first(where: { !$0.isOwn })
-            else { return isClosed ? nil : queue.first }
-            return own.rank <= other.rank ? own : other
+            guard !isClosed, let oldest = queue.first else { return nil }
+            return queue.first { $0.isOwn && $0.rank <= oldest.rank } ?? oldest
         }
 
         mutating func take() -> ClusterKey {
@@ -229,16 +225,12 @@ extension SimulatedEngine {
                 for rank in members {
                     guard let key = ClusterKey(rank.name.prefix(32)) else { continue }
                     let lane = Lane(node: owner, isCredentialed: rank.name.count > 32)
-                    let queue = queue(key, lane).map { key, score in
-                        OpenLane.Head(key: key, score: score, isOwn: flights[key]?.wants.contains(node) == true)
-                    }
+                    let queue = queue(key, lane).map { OpenLane.Head(key: $0, score: $1, isOwn: owner != nil) }
                     lanes.append(OpenLane(origin: key, lane: lane, queue: queue))
                 }
             }
         }
-        let share = most / max(lanes.count, 1) + 1
-        let block = lanes.count <= 4 ? 4 * max(share, 8) : share
-        for index in lanes.indices { lanes[index].blockSize = block }
+        markOwn(most, &lanes, node)
         let (jobs, touched) = choose(most, &lanes)
         let grants = jobs.map { start($0, node) }
         var full = Set(cut.keys)
@@ -266,6 +258,28 @@ extension SimulatedEngine {
         wakeOne(node)
         let opens = paused.values.min().map { max(0, $0 - now) }
         return .event(.granted(grants, opensAfterMilliseconds: opens))
+    }
+
+    /// Marks flights that the node wants itself: as many as it may take, among the first four times that number.
+    private func markOwn(_ most: Int, _ lanes: inout [OpenLane], _ node: NodeID) {
+        let places = Dictionary(
+            uniqueKeysWithValues: lanes.indices.filter { lanes[$0].lane == .shared }.map { (lanes[$0].origin, $0) })
+        let share = flights.filter {
+            $0.value.lane == .shared && $0.value.state == .queued && $0.value.wants.contains(node)
+        }
+        .map { (rank: Rank(score: $0.value.score, name: "\($0.key)"), key: $0.key, origin: $0.value.origin) }
+        .sorted { $0.rank < $1.rank }
+        var (found, looked) = (0, 0)
+        while !places.isEmpty, found < most, looked < min(4 * most, share.count) {
+            for flight in share[looked..<min(looked + most, share.count)] {
+                guard let place = places[flight.origin],
+                    let index = lanes[place].queue.firstIndex(where: { $0.key == flight.key })
+                else { continue }
+                lanes[place].queue[index].isOwn = true
+                found += 1
+            }
+            looked += most
+        }
     }
 
     /// Takes the flights with the lowest ranks while their origins have room.

@@ -224,6 +224,8 @@ import Testing
                     fetched.formUnion(grants.map(\.key))
                     if !grants.isEmpty { rig.submit(number, .done(grants.map { $0.completed() })) }
                 }
+                // On a busy machine it may lose the engine once more.
+                if event.isJoined { rig.submit(number, .want(wants)) }
             }
             rig.forget()
             if fetched.count < 40 { rig.submit(number, .take(slots: 64)) }

@@ -87,15 +87,47 @@ import Testing
     }
 
     @Test func `an own flight is found behind many others, and their order remains`() throws {
-        for number in 1...30 as ClosedRange<UInt64> { _ = try a.want([.make(number)]) }
-        _ = try b.want([.make(31)])
-        for number in 32...40 as ClosedRange<UInt64> { _ = try a.want([.make(number)]) }
-        #expect(try b.take(1).map(\.key) == [.flight(31)])
+        let others = (1...40 as ClosedRange<UInt64>)
+        _ = try a.want(others.map { .make($0) })
+        _ = try b.want([.make(41)])
+        _ = try a.want((42...60).map { .make($0) })
+        #expect(try b.take(1).map(\.key) == [.flight(41)])
         let ready = try a.connection.send("ZSCORE", "{test}:1:ready:", "\(EngineOrigin.make().key)").text
         #expect(try ready.flatMap { Int($0) } == score(1))
-        let rest = try (0..<5).flatMap { _ in try b.take(8) }
-        #expect(rest.map(\.key) == ([1...30, 32...40] as [ClosedRange<UInt64>]).joined().map { .flight($0) })
+        let rest = try (0..<8).flatMap { _ in try b.take(8) }
+        #expect(rest.map(\.key) == [others, 42...60].joined().map { .flight($0) })
+        #expect(try shares() == [])
     }
+
+    @Test func `a flight leaves the shares of all nodes with its queue`() throws {
+        _ = try a.want((1...5).map { .make($0) })
+        _ = try b.want((1...6).map { .make($0) })
+        #expect(try shares().count == 2)
+        _ = try b.call(.unwant([.flight(1), .flight(6)]))
+        _ = try b.want([.make(2, .high)])
+        #expect(try b.take(1).map(\.key) == [.flight(2)])
+        #expect(try a.want([.make(3, token: FencingToken(1))]) == [.held])
+        let grants = try a.take(2)
+        #expect(grants.map(\.key) == [.flight(1), .flight(4)])
+        #expect(try b.take(2).map(\.key) == [.flight(5)])
+        #expect(try shares() == [])
+        // A flight that its node returns is in both again.
+        #expect(try a.done([grants[1].released()]) == [true])
+        #expect(try shares().count == 2)
+        #expect(try b.take(2).map(\.key) == [.flight(4)])
+        #expect(try shares() == [])
+    }
+
+    @Test func `a dead node has no share`() throws {
+        _ = try a.want([.make(1), .make(2)])
+        _ = try b.want([.make(1)])
+        _ = try b.run(.reap, ["\(a.node)", "64"])
+        #expect(try shares().count == 1)
+        #expect(try b.take(2).map(\.key) == [.flight(1)])
+        #expect(try shares() == [])
+    }
+
+    private func shares() throws -> [String] { try a.keys().filter { $0.hasPrefix("h:") }.sorted() }
 
     @Test func `the limit of an origin holds for own flights`() throws {
         _ = try a.want([.make(1, limit: 2), .make(2, limit: 2), .make(3, limit: 2)])

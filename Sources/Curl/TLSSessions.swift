@@ -3,7 +3,7 @@
 ///
 /// Numbers are never reused. The address of a session may be reused for another one before the end of the first
 /// transfer is evaluated.
-struct SessionTable {
+struct TLSSessions {
     /// Whether close_notify arrived, by session number. At most one entry per running transfer.
     private var sessions: [UInt: Bool] = [:]
     private var lastNumber: UInt = 0
