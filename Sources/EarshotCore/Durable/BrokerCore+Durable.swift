@@ -398,7 +398,6 @@ extension BrokerCore {
 
     // MARK: Ends
 
-    @inline(__always)
     func isDurable(_ interest: Handle<Interest>) -> Bool { durables.contains(interest) }
 
     /// Deletes a request from disk when its ID is free. No effect on other requests.

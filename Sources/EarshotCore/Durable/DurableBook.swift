@@ -59,7 +59,6 @@ struct DurableBook {
 
     var isEmpty: Bool { records.isEmpty && writingBytes == 0 }
 
-    @inline(__always)
     func contains(_ interest: Handle<Interest>) -> Bool { !records.isEmpty && records[interest] != nil }
 
     func number(of id: DurableID) -> Handle<Interest>? { numbers[id] }

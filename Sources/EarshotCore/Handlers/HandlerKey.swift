@@ -6,7 +6,6 @@ struct HandlerKey: Hashable {
     let principal: Handle<Principal>
     let id: HandlerID
 
-    @inline(__always)
     init(_ principal: Handle<Principal>, _ id: HandlerID) {
         self.principal = principal
         self.id = id
@@ -15,13 +14,11 @@ struct HandlerKey: Hashable {
     /// Names of all subtrees that contain this handler, shortest first.
     var prefixes: [HandlerKey] { id.prefixes.map { HandlerKey(principal, $0) } }
 
-    @inline(__always)
     static func == (left: HandlerKey, right: HandlerKey) -> Bool {
         left.principal == right.principal && left.id == right.id
     }
 
     /// Skips the principal of a bus with one user, since names alone spread well there.
-    @inline(__always)
     func hash(into hasher: inout Hasher) {
         hasher.combine(id)
         if principal != PrincipalTable.administrator { hasher.combine(principal) }

@@ -23,7 +23,6 @@ public struct DurationHistogram: Sendable {
     public var count: Int { buckets.reduce(0, +) }
 
     /// Counts the time between two moments; 0 if `end` is earlier.
-    @inline(__always)
     mutating func observe(from start: Tick, to end: Tick) {
         // The difference of two moments of one process is far from overflow, but a moment may come from a peer.
         let (difference, isOverflow) = end.nanoseconds.subtractingReportingOverflow(start.nanoseconds)
