@@ -49,7 +49,7 @@ local function take(node, first, last)
   end
 
   -- Gives the lanes those flights of the node's share that may start: as many as the call may take, among the first four times
-  -- that number. Flights of the share that are no longer queued.
+  -- that number. `stale` has flights that leave the share.
   local stale, found, looked = {}, 0, 0
   while next(ownOf) and found < most and looked < 4 * most do
     local heads, names = redis.call('ZRANGE', key('h', node), looked, looked + most - 1, 'WITHSCORES'), {}
