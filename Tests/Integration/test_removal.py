@@ -111,8 +111,7 @@ class RemovalTests(TestCase):
              f" and had sent {statistics.median(surplus)} bytes more, at most {max(surplus)}; {unwanted} in all were read")
         # Other load on the machine delays some of them, in this process too, and accelerates none.
         share = 99 if IS_LONG else 50
-        if IS_LONG:
-            self.assertLess(milliseconds(delays, share), 50)
+        self.assertLess(milliseconds(delays, share), 50)
         self.assertLessEqual(percentile(surplus, share), 256 * 1024)
         self.assertLessEqual(unwanted, sum(surplus) + rounds * 256 * 1024)
 
@@ -234,9 +233,9 @@ class DeathTests(TestCase):
                 origin.await_running(0)
                 self.assertEqual(origin.count("/gate/dead"), RUNNING * turn, "none was fetched any more")
             tell(f"{QUEUED} were purged {'/'.join(f'{each:.0f}' for each in taken)} ms after the kill")
-            # It is 20 ms of work.
-            if IS_LONG:
-                self.assertLess(statistics.median(taken), 100)
+            # It is 20 ms of work, which takes longer while other processes use the processor. A wait for a pause or a heartbeat
+            # takes a second or more.
+            self.assertLess(statistics.median(taken), 100 if IS_LONG else 1_000)
             eventually(lambda: not any(observer.query("status")["flights-now"].values()), "nothing is left to fetch")
 
     def test_a_get_that_is_interrupted_purges_its_work(self):

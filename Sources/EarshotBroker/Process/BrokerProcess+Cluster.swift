@@ -6,7 +6,7 @@ internal import Logging
 
 /// The node's connection to the engine of its cluster.
 extension BrokerProcess {
-    /// What the core needs as a node.
+    /// Facility of the core for its work as a node.
     static func facility(of membership: ClusterMembership, start: Tick) -> ClusterFacility {
         let keys = membership.engine.keys
         return ClusterFacility(

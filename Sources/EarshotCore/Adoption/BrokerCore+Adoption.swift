@@ -18,8 +18,8 @@ extension BrokerCore {
         setTimer(now.advanced(byMilliseconds: limits.adoptionMilliseconds), .adoption)
     }
 
-    /// Handles HOLDS, a worker's report of an attempt of an earlier broker. Cancels the attempt if no flight may adopt it, and
-    /// if it belongs to a user's own worker.
+    /// Handles HOLDS, a worker's report of an attempt of an earlier broker. Cancels the attempt if no flight may adopt
+    /// it, and if it belongs to a user's own worker.
     mutating func attemptHeld(_ held: HeldAttempt, by worker: Handle<WorkerSession>, now: Tick) {
         // A draining broker leaves the decision to the next broker.
         guard workers.foreignTold(held.attempt, by: worker), !isDraining else { return }

@@ -7,7 +7,7 @@ struct Interest: Generational {
     /// State machine:
     ///
     /// ```
-    /// open → delivering, held                    (its outcome; held if nobody is subscribed)
+    /// open → delivering, held                    (the flight ended; held without a live subscriber)
     /// held → delivering                          (a subscriber came, or its time is over)
     /// ```
     ///
