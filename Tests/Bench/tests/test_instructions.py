@@ -18,6 +18,13 @@ class Instructions(unittest.TestCase):
         self.assertEqual(failed, ["submit"])
         self.assertIn("+10.1%  GREW", lines[1])
 
+    def test_more_than_three_hundredths_in_the_sum_are_a_failure(self):
+        before = {"decode": 1000, "submit": 1000}
+        self.assertEqual(instructions.compare(before, {"decode": 1060, "submit": 1000})[1], [])
+        lines, failed = instructions.compare(before, {"decode": 1061, "submit": 1000})
+        self.assertEqual(failed, ["sum"])
+        self.assertIn("GREW", lines[-1])
+
     def test_an_operation_without_a_count_is_a_failure(self):
         self.assertEqual(instructions.compare({"a": 1, "b": 1}, {"b": 1, "c": 1})[1], ["a", "c"])
 
