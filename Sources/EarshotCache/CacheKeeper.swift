@@ -14,6 +14,8 @@ internal import LibCrypto
 final class CacheKeeper: StoreKeeper {
     /// Minimum interval between two reports of a failure, in seconds.
     private static let complaintSeconds = 60
+    /// Longest range of a file that becomes bytes in memory, like the bodies that workers send in a message.
+    private static let inlineBytes = 64 << 10
 
     private let folder: CacheFolder
     private let answers: Mailbox<CacheAnswer>
@@ -122,9 +124,9 @@ final class CacheKeeper: StoreKeeper {
             case .lookUp(let ticket, let key):
                 write(&writes)
                 answers.put(.found(ticket: ticket, attempt { try $0.items(of: key) }?.filter(isIntact) ?? []))
-            case .read(let ticket, let entry):
+            case .read(let ticket, let entry, let range):
                 write(&writes)
-                answers.put(.body(ticket: ticket, read(entry)))
+                answers.put(.body(ticket: ticket, read(entry, range)))
             case .limit(let bytes):
                 limit = bytes
                 write(&writes)
@@ -157,14 +159,30 @@ final class CacheKeeper: StoreKeeper {
         return SHA256.digest(of: body.span).hex == item.sha256
     }
 
-    private func read(_ entry: UInt64) -> CacheBody {
+    private func read(_ entry: UInt64, _ range: Range<Int>?) -> CacheBody {
         guard let row = attempt({ try $0.body(of: entry) }), let row else { return .missing }
         guard let sha256 = row.sha256 else { return .missing }
-        if let bytes = row.bytes { return SHA256.digest(of: bytes.span).hex == sha256 ? .bytes(bytes) : .missing }
+        if let bytes = row.bytes {
+            guard SHA256.digest(of: bytes.span).hex == sha256, let part = bytes.part(range) else { return .missing }
+            return .bytes(part)
+        }
+        if let range { return readFile(sha256, length: row.length, range) }
         guard let part = bodies?.give(sha256, length: row.length, toSpool: spoolPath, for: "cache") else {
             return .missing
         }
         return .file(part: part, sha256: sha256, length: row.length)
+    }
+
+    /// Returns a range of a body that is stored in a file: a short one as bytes, a long one as a file.
+    private func readFile(_ sha256: String, length: Int, _ range: Range<Int>) -> CacheBody {
+        guard range.upperBound <= length, let bodies else { return .missing }
+        if range.count <= Self.inlineBytes {
+            return bodies.bytes(sha256, length: length, range).map(CacheBody.bytes) ?? .missing
+        }
+        guard let part = bodies.give(range, of: sha256, length: length, toSpool: spoolPath, for: "cache") else {
+            return .missing
+        }
+        return .file(part: part.name, sha256: part.sha256, length: range.count)
     }
 
     // MARK: Writing

@@ -4,8 +4,8 @@ public import EarshotHTTP
 public enum CacheRequest: Sendable {
     /// Returns all variants of a key: `found`.
     case lookUp(ticket: UInt64, CacheDigest)
-    /// Returns the body of a response: `body`.
-    case read(ticket: UInt64, entry: UInt64)
+    /// Returns the body of a response, or the bytes at these offsets of it: `body`.
+    case read(ticket: UInt64, entry: UInt64, range: Range<Int>?)
     /// Stores a response, replacing one with the same key and variant: `stored`. A body file is passed as a descriptor,
     /// which is closed.
     case store(CacheItem, file: Int32?)
@@ -42,4 +42,12 @@ public enum CacheBody: Sendable {
     case bytes([UInt8])
     /// File in the spool, not yet named by its content.
     case file(part: String, sha256: String, length: Int)
+}
+
+extension [UInt8] {
+    /// Returns the bytes at these offsets, or all without a range; nil if they exceed the array.
+    public func part(_ range: Range<Int>?) -> [UInt8]? {
+        guard let range else { return self }
+        return indices.contains(range) ? Array(self[range]) : nil
+    }
 }

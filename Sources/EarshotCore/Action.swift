@@ -103,8 +103,8 @@ public enum Action: Equatable, Sendable {
     public enum Cache: Equatable, Sendable {
         /// Looks a request up. The shell reports the variants by `BrokerCore.cacheAnswered`.
         case lookUp(FlightName, CacheKey, HTTPRequest)
-        /// Reads the body of a stored answer. The shell reports it by `BrokerCore.cacheRead`.
-        case read(FlightName, CacheEntryID)
+        /// Reads the body of a stored answer, or a range of it. The shell reports it by `BrokerCore.cacheRead`.
+        case read(FlightName, CacheEntryID, range: Range<Int>?)
         /// Stores an answer in place of one for the same requests. Its body is in memory or a spool file.
         case store(CacheKey, CacheVariant, BodyID?, file: String?)
         /// Updates the fields of an answer that a revalidation found unchanged.

@@ -61,7 +61,7 @@ public final class BodyFolder {
         let copy = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard copy >= 0 else { return false }
         defer { close(copy) }
-        guard Self.copy(file, to: copy), !isForGood || fsync(copy) == 0,
+        guard Self.copy(file, 0..<Int.max, to: copy), !isForGood || fsync(copy) == 0,
             unsafe renameat(folder, part, folder, sha256) == 0
         else {
             unsafe unlinkat(folder, part, 0)
@@ -85,22 +85,50 @@ public final class BodyFolder {
     /// - Returns: The name of the file; nil if it is not there with unchanged contents. A file that is never taken is
     ///   removed after this process has ended, as its name tells.
     public func give(_ sha256: String, length: Int, toSpool path: String, for purpose: String) -> String? {
+        guard let file = openIntact(sha256, length: length) else { return nil }
+        defer { close(file) }
+        return create(inSpool: path, for: purpose) { spool, part in
+            if unsafe linkat(folder, sha256, spool, part, 0) == 0 { return true }
+            return Self.copy(file, 0..<length, to: spool, as: part)
+        }
+    }
+
+    /// Copies a range of a body into a spool.
+    ///
+    /// - Returns: The name of the file, as from the function above, and the SHA-256 of the range.
+    public func give(
+        _ range: Range<Int>, of sha256: String, length: Int, toSpool path: String, for purpose: String
+    ) -> (name: String, sha256: String)? {
+        guard let file = openIntact(sha256, length: length) else { return nil }
+        defer { close(file) }
+        guard let digest = Self.digest(of: file, range) else { return nil }
+        let name = create(inSpool: path, for: purpose) { Self.copy(file, range, to: $0, as: $1) }
+        return name.map { ($0, digest) }
+    }
+
+    /// Returns a range of a body.
+    public func bytes(_ sha256: String, length: Int, _ range: Range<Int>) -> [UInt8]? {
+        guard let file = openIntact(sha256, length: length) else { return nil }
+        defer { close(file) }
+        var bytes = [UInt8](repeating: 0, count: range.count)
+        return unsafe pread(file, &bytes, bytes.count, range.lowerBound) == range.count ? bytes : nil
+    }
+
+    /// Creates a file of a new name in a spool.
+    private func create(inSpool path: String, for purpose: String, _ write: (Int32, String) -> Bool) -> String? {
         let spool = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard spool >= 0 else { return nil }
         defer { close(spool) }
         let number = Self.given.add(1, ordering: .relaxed).newValue
         let part = SpoolName.part(for: "\(purpose).\(number)", pid: getpid())
-        return give(sha256, length: length, to: spool, as: part) ? part : nil
+        return write(spool, part) ? part : nil
     }
 
-    private func give(_ sha256: String, length: Int, to spool: Int32, as part: String) -> Bool {
-        guard let file = openIntact(sha256, length: length) else { return false }
-        defer { close(file) }
-        if unsafe linkat(folder, sha256, spool, part, 0) == 0 { return true }
-        let copy = unsafe openat(spool, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
-        guard copy >= 0 else { return false }
-        defer { close(copy) }
-        if Self.copy(file, to: copy) { return true }
+    private static func copy(_ file: Int32, _ range: Range<Int>, to spool: Int32, as part: String) -> Bool {
+        let target = unsafe openat(spool, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
+        guard target >= 0 else { return false }
+        defer { close(target) }
+        if copy(file, range, to: target) { return true }
         unsafe unlinkat(spool, part, 0)
         return false
     }
@@ -143,15 +171,23 @@ public final class BodyFolder {
 
     /// Returns the digest of a file; nil if its length is not `length`.
     public static func digest(of file: Int32, length: Int) -> String? {
+        var next: UInt8 = 0
+        guard unsafe pread(file, &next, 1, length) == 0 else { return nil }
+        return digest(of: file, 0..<length)
+    }
+
+    /// Returns the digest of a range of a file; nil if the file is shorter.
+    private static func digest(of file: Int32, _ range: Range<Int>) -> String? {
         var digest = SHA256()
         var piece = [UInt8](repeating: 0, count: 1 << 16)
-        var total = 0
-        while true {
-            let count = unsafe pread(file, &piece, piece.count, total)
-            guard count > 0 else { return count == 0 && total == length ? digest.finalize().hex : nil }
-            total += count
+        var offset = range.lowerBound
+        while offset < range.upperBound {
+            let count = unsafe pread(file, &piece, min(piece.count, range.upperBound - offset), offset)
+            guard count > 0 else { return nil }
+            offset += count
             digest.update(piece.span.extracting(0..<count))
         }
+        return digest.finalize().hex
     }
 
     /// Flushes the names of all stored bodies to disk.
@@ -192,12 +228,14 @@ public final class BodyFolder {
         return found
     }
 
-    private static func copy(_ file: Int32, to copy: Int32) -> Bool {
-        var offset: off_t = 0
-        while true {
-            let count = unsafe sendfile(copy, file, &offset, 1 << 20)
+    /// Copies a range of a file, at most to its end.
+    private static func copy(_ file: Int32, _ range: Range<Int>, to copy: Int32) -> Bool {
+        var offset: off_t = range.lowerBound
+        while offset < range.upperBound {
+            let count = unsafe sendfile(copy, file, &offset, min(1 << 20, range.upperBound - offset))
             if count == 0 { return true }
             if count < 0, errno != EINTR { return false }
         }
+        return true
     }
 }

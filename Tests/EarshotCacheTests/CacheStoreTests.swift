@@ -99,7 +99,7 @@ final class CacheStoreTests {
         let answers = try life([
             .store(try item("a", entry: 1, body: nil, length: content.count, sum: sum), file: first),
             .store(try item("b", entry: 2, body: nil, length: content.count, sum: sum), file: second),
-            .discard(entry: 1), .read(ticket: 1, entry: 2),
+            .discard(entry: 1), .read(ticket: 1, entry: 2, range: nil),
         ])
         #expect(bodies == [sum])
         guard case .body(_, .file(let part, sum, content.count))? = answers.last else {
@@ -110,6 +110,26 @@ final class CacheStoreTests {
         _ = try life([.discard(entry: 2)])
         #expect(bodies == [])
         #expect(FileManager.default.fileExists(atPath: spool + "/" + part), "what was lent stays")
+    }
+
+    @Test(
+        "a range of a body is read as bytes if it is short, and as a file of its own otherwise",
+        arguments: [0..<1, 99_990..<100_000, 1..<65_537, 0..<100_000, 7..<90_000, 99_999..<100_001])
+    func ranges(_ range: Range<Int>) throws {
+        let content = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+        let (descriptor, sum) = try file(content)
+        let answers = try life([
+            .store(try item("a", entry: 1, body: nil, length: content.count, sum: sum), file: descriptor),
+            .read(ticket: 1, entry: 1, range: range),
+        ])
+        switch answers.last {
+        case .body(_, .bytes(let bytes))?: #expect(range.count <= 65_536 && bytes == Array(content[range]))
+        case .body(_, .file(let part, let digest, range.count))?:
+            #expect(range.count > 65_536 && digest == SHA256.digest(of: Array(content[range]).span).hex)
+            #expect(try [UInt8](Data(contentsOf: URL(fileURLWithPath: spool + "/" + part))) == Array(content[range]))
+        case .body(_, .missing)?: #expect(range.upperBound > content.count)
+        default: Issue.record("\(answers)")
+        }
     }
 
     @Test func `rows without a file and files without a row are gone after a start`() throws {

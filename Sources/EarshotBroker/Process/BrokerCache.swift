@@ -21,7 +21,8 @@ final class BrokerCache {
     /// Answer of the thread for the core.
     enum Answer {
         case variants(FlightName, [CacheVariant])
-        case body(FlightName, CacheBody)
+        /// Body of a stored response, or a range of it.
+        case body(FlightName, CacheBody, isRange: Bool)
         /// Message for the log.
         case trouble(CacheTrouble)
     }
@@ -48,7 +49,7 @@ final class BrokerCache {
     private var known: Set<UInt64>?
     private var lookups: [UInt64: Lookup] = [:]
     private var looked: [CacheDigest: PendingLookups] = [:]
-    private var reads: [UInt64: FlightName] = [:]
+    private var reads: [UInt64: (flight: FlightName, isRange: Bool)] = [:]
     /// Responses on their way to the index, by key, in order: the bytes of each, and whether it has a file.
     private var storing: [CacheDigest: [(bytes: Int, isFile: Bool)]] = [:]
     /// Totals of `storing`.
@@ -90,14 +91,14 @@ final class BrokerCache {
         return nil
     }
 
-    /// Returns the body of a stored response; nil if the thread must be asked, whose answer comes later.
-    func read(_ flight: FlightName, _ entry: CacheEntryID) -> [UInt8]? {
+    /// Returns the body of a stored response, or a range of it; nil if the thread must be asked, whose answer comes later.
+    func read(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) -> [UInt8]? {
         used.append(entry.rawValue)
         if used.count >= Self.usesAtOnce { tellUses() }
-        if let body = hot.body(of: entry) { return body }
+        if let body = hot.body(of: entry), let part = body.part(range) { return part }
         lastTicket += 1
-        reads[lastTicket] = flight
-        store.ask(.read(ticket: lastTicket, entry: entry.rawValue))
+        reads[lastTicket] = (flight, range != nil)
+        store.ask(.read(ticket: lastTicket, entry: entry.rawValue, range: range))
         return nil
     }
 
@@ -188,8 +189,8 @@ final class BrokerCache {
                 guard let lookup = lookups.removeValue(forKey: ticket) else { continue }
                 take(.variants(lookup.flight, found(items, for: lookup)))
             case .body(let ticket, let body):
-                guard let flight = reads.removeValue(forKey: ticket) else { continue }
-                take(.body(flight, body))
+                guard let read = reads.removeValue(forKey: ticket) else { continue }
+                take(.body(read.flight, body, isRange: read.isRange))
             case .stored(let key, let isKept): stored(key, isKept: isKept)
             case .gone(let keys):
                 for key in keys {

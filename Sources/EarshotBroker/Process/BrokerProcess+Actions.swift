@@ -60,7 +60,7 @@ extension BrokerProcess {
         case .spool(.removePart(let name)): spool.remove(name)
         case .spool(.sweep): spool.sweepParts { core.isHeld($0) }
         case .cache(.lookUp(let flight, let key, let request)): lookUp(flight, key, request)
-        case .cache(.read(let flight, let entry)): read(flight, entry)
+        case .cache(.read(let flight, let entry, let range)): read(flight, entry, range)
         case .cache(.store(let key, let variant, let body, let file)):
             cache?.store(key, variant, body.flatMap { bodies[$0] }, file: file.flatMap(spool.open))
         case .cache(.refresh(let key, let entry, let response)): cache?.refresh(key, entry, response)

@@ -3,6 +3,7 @@ internal import EarshotCore
 internal import EarshotDisk
 internal import EarshotHTTP
 internal import EarshotLoop
+internal import LibCrypto
 internal import Logging
 
 /// Connection between the core, which decides about the cache, and the cache's thread, which stores responses.
@@ -36,12 +37,14 @@ extension BrokerProcess {
         core.cacheAnswered(flight, variants, now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 
-    /// Reads the body of a stored answer, and reports at once if it is in memory.
-    func read(_ flight: FlightName, _ entry: CacheEntryID) {
-        guard let body = cache?.read(flight, entry) else { return }
+    /// Reads the body of a stored answer or a range of it, and reports at once if it is in memory.
+    func read(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) {
+        guard let body = cache?.read(flight, entry, range) else { return }
         hasCacheAnswered = true
         core.cacheRead(
-            flight, inWishedForms(.inline(hold(body)), for: flight), now: Tick(nanoseconds: loop.now.nanoseconds))
+            flight, inWishedForms(.inline(hold(body)), for: flight),
+            sha256: range == nil ? nil : SHA256.digest(of: body.span).hex,
+            now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 
     private func takeCacheAnswers() {
@@ -50,12 +53,15 @@ extension BrokerProcess {
         cache.takeAnswers { answer in
             switch answer {
             case .variants(let flight, let variants): core.cacheAnswered(flight, variants, now: now)
-            case .body(let flight, let body): core.cacheRead(flight, inWishedForms(held(body), for: flight), now: now)
+            case .body(let flight, let body, let isRange):
+                core.cacheRead(
+                    flight, inWishedForms(held(body), for: flight), sha256: isRange ? body.sha256 : nil, now: now)
             case .trouble(let trouble): logger.report(trouble.message, trouble.details)
             }
         }
     }
 
+    /// Holds a body for the core. The file gets the name of its content.
     private func held(_ body: CacheBody) -> CachedBody {
         switch body {
         case .missing: return .missing
@@ -67,6 +73,17 @@ extension BrokerProcess {
                 return .missing
             }
             return .file(sha256)
+        }
+    }
+}
+
+extension CacheBody {
+    /// SHA-256 of the bytes, as 64 hexadecimal digits; nil without any.
+    fileprivate var sha256: String? {
+        switch self {
+        case .missing: nil
+        case .bytes(let bytes): SHA256.digest(of: bytes.span).hex
+        case .file(_, let sha256, _): sha256
         }
     }
 }

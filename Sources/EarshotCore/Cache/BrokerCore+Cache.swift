@@ -17,7 +17,7 @@ extension BrokerCore {
         let decision = CacheRule().decision(
             for: record.request, mode: record.mode, stored: variants.map(\.response), now: calendarSeconds)
         switch decision {
-        case .use(let index): use(variants[index], for: flight, as: .cache, now: now)
+        case .use(let index, let range): use(variants[index], range, for: flight, as: .cache, now: now)
         case .useAndRevalidate(let index, let conditions):
             beginRevalidation(of: variants[index], adding: conditions, for: flight)
             use(variants[index], for: flight, as: .cache, now: now)
@@ -34,7 +34,9 @@ extension BrokerCore {
     }
 
     /// Handles the body read for a flight. The core takes ownership of a file.
-    public mutating func cacheRead(_ name: FlightName, _ body: CachedBody, now: Tick) {
+    ///
+    /// - Parameter sha256: SHA-256 of a range of a body, as 64 hexadecimal digits; nil for a whole body.
+    public mutating func cacheRead(_ name: FlightName, _ body: CachedBody, sha256: String? = nil, now: Tick) {
         clock = now
         // The cache's own size limit bounds these bytes.
         switch body {
@@ -59,7 +61,7 @@ extension BrokerCore {
             return
         }
         if let response = plan.fallback?.response { drop(response) }
-        judgeCached(flight, stored, body, source, now: now)
+        judgeCached(flight, stored, plan.range, body, sha256: sha256 ?? stored.sha256, source, now: now)
     }
 
     // MARK: Lookup
@@ -89,7 +91,7 @@ extension BrokerCore {
     ///
     /// Static, because the compiler copies the references to all tables of the core for an instance method.
     private static func mayBeAnswered(_ request: HTTPRequest, _ mode: CacheMode) -> Bool {
-        let isPast = mode == .noStore || mode == .reload || request.choosesItsAnswer
+        let isPast = mode == .noStore || mode == .reload || !request.mayBeStored
         return !isPast || mode == .onlyIfCached || CacheControl(request: request.fields).onlyIfCached
     }
 
@@ -123,39 +125,47 @@ extension BrokerCore {
 
     /// Answers a flight with a stored response. Reads its body first if a request receives it.
     ///
-    /// - Parameter fallback: failure of the origin that the stored response replaces; nil if there was none.
+    /// - Parameters:
+    ///   - range: range of the body that the flight requests; nil for the whole body.
+    ///   - fallback: failure of the origin that the stored response replaces; nil if there was none.
     private mutating func use(
-        _ stored: CacheVariant, for flight: Handle<Flight>, as source: Terminal.Source, fallback: Outcome? = nil,
-        now: Tick
+        _ stored: CacheVariant, _ range: RequestedRange? = nil, for flight: Handle<Flight>, as source: Terminal.Source,
+        fallback: Outcome? = nil, now: Tick
     ) {
         if source == .cache { ledger.cache.used += 1 } else { ledger.cache.validated += 1 }
         let record = flights[flight]
         if record.phase == .queued { forEachInterest(of: flight) { core, interest in core.queue.remove(interest) } }
         let isHop = record.redirect != .manual && (300..<400).contains(stored.response.status)
         let isAwaited = record.isAwaited || flights.deferrals[flight] != nil
-        guard isAwaited, record.method == .get, stored.length > 0, !isHop else {
+        let offsets = range.map { $0.offsets(in: stored.length) }
+        guard isAwaited, record.method == .get, stored.length > 0, !isHop, offsets != .some(nil) else {
             cachePlans[flight] = nil
             if let response = fallback?.response { drop(response) }
-            judgeCached(flight, stored, nil, source, now: now)
+            judgeCached(flight, stored, range, nil, sha256: stored.sha256, source, now: now)
             return
         }
-        cachePlans[flight] = CachePlan(stored: stored, reading: source, fallback: fallback)
+        cachePlans[flight] = CachePlan(stored: stored, reading: source, range: range, fallback: fallback)
         flights.enter(.asking, flight)
-        actions.append(.cache(.read(flights.name(of: flight), stored.entry)))
+        actions.append(.cache(.read(flights.name(of: flight), stored.entry, range: offsets ?? nil)))
     }
 
     /// Makes a response of a stored variant, and decides about it like about a response of an origin. Takes ownership
     /// of the body.
     private mutating func judgeCached(
-        _ flight: Handle<Flight>, _ stored: CacheVariant, _ body: CachedBody?, _ source: Terminal.Source, now: Tick
+        _ flight: Handle<Flight>, _ stored: CacheVariant, _ range: RequestedRange?, _ body: CachedBody?,
+        sha256: String?, _ source: Terminal.Source, now: Tick
     ) {
         let record = flights[flight]
-        let fields = stored.response.fields(usedAt: calendarSeconds)
-        let hasBody = record.method == .get
+        var (status, length) = (stored.response.status, record.method == .get ? stored.length : 0)
+        var fields = stored.response.fields(usedAt: calendarSeconds)
+        if let range {
+            let offsets = range.offsets(in: stored.length)
+            fields = stored.response.fields(ofRange: offsets, length: stored.length, usedAt: calendarSeconds)
+            (status, length) = (offsets == nil ? 416 : 206, offsets?.count ?? 0)
+        }
         var response = Outcome.Response(
-            status: stored.response.status, url: record.url.description, length: hasBody ? stored.length : 0,
-            sha256: hasBody ? stored.sha256 : nil, file: nil, body: nil, fields: fields.bytes, startedAt: now,
-            endedAt: now, source: source)
+            status: status, url: record.url.description, length: length, sha256: length > 0 ? sha256 : nil, file: nil,
+            body: nil, fields: fields.bytes, startedAt: now, endedAt: now, source: source)
         switch body {
         case .inline(let id)?: response.body = id
         case .file(let name)?: response.file = name

@@ -10,6 +10,8 @@ struct CachePlan {
     var stored: CacheVariant?
     /// The source to report in the terminal, while the body is being read; nil otherwise.
     var reading: Terminal.Source?
+    /// The range of the body that the flight requests; nil for the whole body.
+    var range: RequestedRange?
     /// Failure of the origin, while a stale response is read to replace it.
     var fallback: Outcome?
 }

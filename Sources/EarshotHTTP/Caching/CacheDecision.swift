@@ -1,7 +1,7 @@
 /// Cache's decision about a request. Indices refer to the list of variants passed in.
 public enum CacheDecision: Hashable, Sendable {
-    /// Respond with this variant.
-    case use(Int)
+    /// Respond with this variant, or with one range of its body.
+    case use(Int, range: RequestedRange? = nil)
     /// Respond with this variant, and revalidate it in the background by the request with the fields `adding`.
     case useAndRevalidate(Int, adding: HeaderFields)
     /// Send the request with the fields `adding`. Respond with the server's response, or with this variant after a 304.

@@ -20,14 +20,14 @@ public struct CacheRule: Hashable, Sendable {
         self.heuristicSeconds = min(heuristicSeconds, DeltaSeconds.longest)
     }
 
-    /// "Heuristically cacheable" statuses of RFC 9110, section 15.1, except 206 and errors.
-    static let heuristicStatuses: Set = [200, 203, 204, 300, 301, 308]
+    /// "Heuristically cacheable" statuses of RFC 9110, section 15.1, except 206 and errors that may be temporary.
+    static let heuristicStatuses: Set = [200, 203, 204, 300, 301, 308, 410]
 
     /// Temporary redirects: stored only if the server permits it.
     static let temporaryStatuses: Set = [302, 303, 307]
 
     /// Errors whose cacheability is understood, as `must-understand` requires.
-    static let understoodErrors: Set = [404, 405, 410, 414, 451, 501]
+    static let understoodErrors: Set = [404, 405, 414, 451, 501]
 
     /// Statuses that are never stored. 206 is partial, 304 has no body, 407 comes from a proxy, and RFC 6585 forbids
     /// the others.

@@ -76,6 +76,10 @@ struct CacheTests {
         }
     }
 
+    private var terminals: [Terminal] {
+        rig.actions.compactMap { if case .client(.deliver(_, let terminal, _)) = $0 { terminal } else { nil } }
+    }
+
     private var fieldsOfJob: [String] {
         rig.jobs.first.map { String(decoding: $0.httpFields, as: UTF8.self).split(separator: "\n").map { String($0) } }
             ?? []
@@ -88,6 +92,55 @@ struct CacheTests {
         ask(url)
         #expect(sources == ["cache"])
         #expect(rig.jobs.isEmpty)
+    }
+
+    @Test mutating func `a range of a fresh response comes from the cache`() throws {
+        try keep("\(fresh)\ncontent-length: 3")
+        ask(url, fields: "range: bytes=1-9")
+        #expect(sources == ["cache"] && rig.jobs.isEmpty)
+        guard case .result(status: 206, let response)? = terminals.first?.outcome else {
+            Issue.record("\(terminals)")
+            return
+        }
+        let fields = String(decoding: response.httpFields, as: UTF8.self).split(separator: "\n")
+        #expect(response.length == 2 && response.sha256 == "1-3")
+        #expect(fields.contains("content-range: bytes 1-2/3") && fields.contains("content-length: 2"))
+    }
+
+    @Test mutating func `a range beyond a fresh response is refused from the cache`() throws {
+        try keep(fresh)
+        ask(url, fields: "range: bytes=3-")
+        #expect(rig.jobs.isEmpty)
+        guard case .failed(let failure)? = terminals.first?.outcome else {
+            Issue.record("\(terminals)")
+            return
+        }
+        #expect(failure.code == "http-status" && failure.status == 416)
+        let fields = String(decoding: failure.response?.httpFields ?? [], as: UTF8.self)
+        #expect(fields.contains("content-range: bytes */3"))
+    }
+
+    @Test(
+        "a range is fetched if the stored response is stale, coded or another version, or the answer is chosen otherwise",
+        arguments: [
+            ("cache-control: max-age=0\netag: \"1\"", "range: bytes=0-1"),
+            ("cache-control: max-age=9\ncontent-encoding: gzip", "range: bytes=0-1"),
+            ("cache-control: max-age=9\netag: \"1\"", "range: bytes=0-1\nif-range: \"2\""),
+            ("cache-control: max-age=9\netag: W/\"1\"", "range: bytes=0-1\nif-range: W/\"1\""),
+            ("cache-control: max-age=9\netag: \"1\"", "range: bytes=0-0,2-2"),
+            ("cache-control: max-age=9\netag: \"1\"", "range: bytes=0-1\naccept-encoding: br"),
+            ("cache-control: max-age=9\netag: \"1\"", "range: bytes=0-1\nif-none-match: \"1\""),
+        ])
+    mutating func fetchedRanges(_ stored: String, _ asked: String) throws {
+        try keep(stored)
+        ask(url, fields: asked)
+        #expect(rig.jobs.count == 1 && fieldsOfJob == asked.split(separator: "\n").map { String($0) })
+    }
+
+    @Test mutating func `a range with the validator of the stored response comes from the cache`() throws {
+        try keep(fresh)
+        ask(url, fields: "range: bytes=0-0\nif-range: \"1\"")
+        #expect(sources == ["cache"] && rig.jobs.isEmpty)
     }
 
     @Test mutating func `a stale answer is asked about with conditions that are not part of the key`() throws {

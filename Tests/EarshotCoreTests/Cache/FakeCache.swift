@@ -26,9 +26,10 @@ struct FakeCache {
         case .lookUp(let flight, let key, _):
             let variants = kept[key, default: []].map(\.variant)
             return { core, now in core.cacheAnswered(flight, variants, now: now) }
-        case .read(let flight, let entry):
-            let body = read(entry)
-            return { core, now in core.cacheRead(flight, body, now: now) }
+        case .read(let flight, let entry, let range):
+            let body = read(entry, range)
+            let sha256 = range.map { "\($0.lowerBound)-\($0.upperBound)" }
+            return { core, now in core.cacheRead(flight, body, sha256: sha256, now: now) }
         case .store(let key, let variant, let body, _):
             kept[key, default: []].removeAll { $0.variant.response.varyKey == variant.response.varyKey }
             let content = body.flatMap { contents[$0] } ?? ""
@@ -54,10 +55,11 @@ struct FakeCache {
 
     mutating func removeAll() { kept = [:] }
 
-    private mutating func read(_ entry: CacheEntryID) -> CachedBody {
+    private mutating func read(_ entry: CacheEntryID, _ range: Range<Int>?) -> CachedBody {
         guard let found = kept.values.joined().first(where: { $0.variant.entry == entry }) else { return .missing }
         lastBody += 1
-        contents[BodyID(rawValue: lastBody)] = found.content
+        let range = range ?? 0..<found.content.utf8.count
+        contents[BodyID(rawValue: lastBody)] = String(found.content.dropFirst(range.lowerBound).prefix(range.count))
         return .inline(BodyID(rawValue: lastBody))
     }
 

@@ -76,7 +76,7 @@ import Testing
             let later = HTTPRequest(url: url, fields: Self.fields(&generator))
             _ = rule.mayUseStale(stored, for: later, mode: mode, after: .reset, status: nil, now: now)
             let variants = [stored, stored.invalidated()]
-            guard case .use(let index) = rule.decision(for: later, mode: mode, stored: variants, now: now) else {
+            guard case .use(let index, _) = rule.decision(for: later, mode: mode, stored: variants, now: now) else {
                 continue
             }
             counts[2] += 1
