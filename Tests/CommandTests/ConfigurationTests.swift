@@ -1,3 +1,4 @@
+import ArgumentParser
 import EarshotCore
 import Foundation
 import Testing
@@ -30,6 +31,41 @@ import Testing
                 "origin https://example.org limit=2 spacing=0.5",
                 "address 10.0.0.0/8 allow",
             ])
+    }
+
+    @Test func `a value means the same in a file, an option, a variable and a SET`() throws {
+        for name in SettingName.allCases {
+            let range = name.range
+            let texts =
+                switch name.placeholder {
+                case "size": ["1G", "2G", "2g", "64K", "1048576"]
+                case "word": name.words
+                case "seconds": ["2.5", "90"]
+                default: ["1", "16"]
+                }
+            let valid = texts.filter { text in (try? name.value(text)).map(range.contains) == true }
+            #expect(!valid.isEmpty, "\(name)")
+            for text in valid {
+                let expected = [SettingChange.number(name, try name.value(text))]
+                #expect(try SettingChange([name.rawValue, text]) == expected[0])
+                #expect(try changes("\(name.rawValue) = \"\(text)\"") == expected)
+                #expect(try SettingOptions.parse(["--\(name.rawValue)", text]).changes() == expected)
+                if Double(text) != nil { #expect(try changes("\(name.rawValue) = \(text)") == expected) }
+            }
+        }
+        let path = try folder.file("config.toml", "cache-size = \"2 G\"")
+        let complaint = #expect(throws: Complaint.self) { try ConfigurationFile.read(path) }
+        #expect(complaint?.description.hasPrefix("\(path): cache-size must be 0 to ") == true)
+    }
+
+    @Test func `variables that begin like those of this program and mean nothing are named`() {
+        defer { unsafe unsetenv("EARSHOT_ORIGIN_LIMT") }
+        unsafe setenv("EARSHOT_ORIGIN_LIMT", "4", 1)
+        #expect(Configuration.unknownVariables?.contains("EARSHOT_ORIGIN_LIMT") == true)
+        unsafe setenv("EARSHOT_ORIGIN_LIMIT", "4", 1)
+        defer { unsafe unsetenv("EARSHOT_ORIGIN_LIMIT") }
+        unsafe unsetenv("EARSHOT_ORIGIN_LIMT")
+        #expect(Configuration.unknownVariables?.contains("EARSHOT_ORIGIN") != true)
     }
 
     @Test func `a file names a program for requests that end, which must be executable`() throws {

@@ -33,8 +33,7 @@ enum ConfigurationFile {
                     changes.append(.list(name, try list(name, value, path)))
                     continue
                 }
-                let isWord = SettingName(rawValue: key)?.takesWord == true
-                changes.append(try change([key, isWord ? value.string ?? "" : text(value)], path, key))
+                changes.append(try change([key, text(value)], path, key))
             }
         }
         return changes
@@ -71,7 +70,7 @@ enum ConfigurationFile {
             throw complaint(path, "\(name.rawValue) must be a list, such as \(name.rawValue) = [\(example)]")
         }
         do throws(SettingError) {
-            return try name.checked(items.map { $0.string ?? text($0) })
+            return try name.checked(items.map { text($0) })
         } catch {
             throw complaint(path, "\(name.rawValue): \(error.description)")
         }
@@ -94,7 +93,7 @@ enum ConfigurationFile {
                 let hint = nearest.map { "did you mean \($0)?" } ?? "use \(terms.joined(separator: ", "))"
                 throw complaint(path, "\(key): \(term): unknown key: \(hint)")
             }
-            let words = rule.keys.map { "\($0)=\(rule[$0].map { $0.string ?? text($0) } ?? "")" }
+            let words = rule.keys.map { "\($0)=\(rule[$0].map { text($0) } ?? "")" }
             changes.append(try change(["origin", pattern] + words, path, key))
         }
         return changes
@@ -118,12 +117,14 @@ enum ConfigurationFile {
         do throws(SettingError) {
             return try SettingChange(words)
         } catch {
-            throw complaint(path, "\(key): \(error.description)")
+            let sentence = error.description
+            throw complaint(path, sentence.hasPrefix("\(key) ") ? sentence : "\(key): \(sentence)")
         }
     }
 
-    /// Returns a number in the form of SET, and an invalid value for any other type.
+    /// Returns a string or a number in the form of SET, and an invalid value for any other type.
     private static func text(_ value: any TOMLValueConvertible) -> String {
+        if let text = value.string { return text }
         if let number = value.int { return String(number) }
         let mostMilliseconds = Double(WireLimits.seconds) * 1_000
         if let seconds = value.double, (0...mostMilliseconds).contains(seconds * 1_000) {
