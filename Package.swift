@@ -112,7 +112,7 @@ let package = Package(
                 // Version 4 for the same reason as in CLibZMQ.
                 .unsafeFlags(["-fstack-protector-strong", "-gdwarf-4"]),
             ]),
-        // Build facts that `bin/build` writes, and empty data of ICU.
+        // Build facts that `bin/build` writes, arguments of the program, and empty data of ICU.
         .target(name: "CBuild"),
         .systemLibrary(name: "CLibCares"),
         .systemLibrary(name: "CLibCrypto"),

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -41,6 +42,9 @@ static const int linux_o_tmpfile = 020000000 | 0200000;
 
 /* AT_EMPTY_PATH, linkat(2): <fcntl.h> hides it without _GNU_SOURCE. */
 static const int linux_at_empty_path = 0x1000;
+
+/* AT_EXECFN, getauxval(3): the path with which this program was executed. */
+static inline const char *linux_program_path(void) { return (const char *)getauxval(AT_EXECFN); }
 
 extern char **environ;
 

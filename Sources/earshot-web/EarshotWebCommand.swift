@@ -41,6 +41,13 @@ struct EarshotWebCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Runtime directory of the broker.", valueName: "dir"), completion: .directory)
     var runtime: String?
 
+    static func main() {
+        main(
+            (1..<max(1, Int(build_argument_count()))).compactMap { index in
+                unsafe build_arguments()[index].map { unsafe String(cString: $0) }
+            })
+    }
+
     func validate() throws {
         guard let address = ListenAddress(listen) else {
             throw ValidationError(

@@ -1,4 +1,4 @@
-// Facts about the build of a program, and replacements for data that its static libraries would add.
+// Facts about the build of a program, its arguments, and replacements for data that its static libraries would add.
 #ifndef EARSHOT_CBUILD_SHIM_H
 #define EARSHOT_CBUILD_SHIM_H
 
@@ -7,5 +7,9 @@
 
 /// Commit and Swift version of a release, as lines `NAME VALUE`. Empty in other builds.
 const char *_Nonnull build_facts(void);
+
+/// Arguments of this program with its name first, and their number. Swift reads them from /proc, which may be absent.
+int build_argument_count(void);
+char *_Nullable *_Nonnull build_arguments(void);
 
 #endif

@@ -21,6 +21,15 @@ public enum BodyFile {
     /// - Parameter path: path of the body.
     /// - Returns: a descriptor that the caller closes; -1 with the reason in `errno`.
     public static func open(_ path: String) -> Int32 {
-        unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (isReceived(path) ? 0 : O_NOFOLLOW))
+        let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK
+        guard isReceived(path) else { return unsafe Glibc.open(path, flags | O_NOFOLLOW) }
+        let opened = unsafe Glibc.open(path, flags)
+        guard opened < 0, errno == ENOENT, let number = Int32(path.dropFirst(ownFiles.utf8.count)) else {
+            return opened
+        }
+        // Without /proc. A copy of the descriptor shares the offset, which only readers change.
+        let copy = fcntl(number, F_DUPFD_CLOEXEC, 0)
+        if copy >= 0 { lseek(copy, 0, SEEK_SET) }
+        return copy
     }
 }

@@ -35,8 +35,12 @@ public final class ChildProcess {
         }
     }
 
-    /// Path of the running program's executable: proc(5).
-    public static let thisProgram = "/proc/self/exe"
+    /// Path of the running program's executable: proc(5), or without /proc the path of its start.
+    public static let thisProgram: String = {
+        let link = "/proc/self/exe"
+        guard unsafe access(link, X_OK) != 0, let path = unsafe linux_program_path() else { return link }
+        return unsafe ByteText.text(cString: path)
+    }()
 
     /// Exit of a child that was not reaped by its owner.
     private static let unknownExit = Exit.code(-1)

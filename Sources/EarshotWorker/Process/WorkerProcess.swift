@@ -65,7 +65,12 @@ public final class WorkerProcess {
     /// the path itself of a file that cannot be read.
     private static func held(_ path: String) throws(SystemError) -> String {
         guard let file = try? SmallFile.read(path, most: Limits.caFileBytes) else { return path }
-        return "/proc/self/fd/\(try InheritedPipe.file(holding: file.bytes))"
+        let descriptor = try InheritedPipe.file(holding: file.bytes)
+        let held = "/proc/self/fd/\(descriptor)"
+        guard unsafe access(held, R_OK) != 0 else { return held }
+        let error = SystemError("open \(held), which the option ca-file needs", number: errno)
+        close(descriptor)
+        throw error
     }
 
     /// Sets the variable that makes libcurl write the secrets of TLS connections to a file, before libcurl is loaded.

@@ -1,4 +1,5 @@
 public import ArgumentParser
+internal import CBuild
 public import EarshotGateway
 internal import EarshotLoop
 public import EarshotWire
@@ -10,7 +11,8 @@ internal import ZeroMQ
 extension CommandLine {
     /// Arguments after the program's name. Bytes that are not UTF-8 are kept as ``ByteText``.
     static var words: [String] {
-        (1..<max(1, Int(argc))).compactMap { index in unsafe unsafeArgv[index].map { unsafe ByteText.text(cString: $0) }
+        (1..<max(1, Int(build_argument_count()))).compactMap { index in
+            unsafe build_arguments()[index].map { unsafe ByteText.text(cString: $0) }
         }
     }
 }

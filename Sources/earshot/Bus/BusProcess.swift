@@ -19,7 +19,8 @@ struct BusProcess {
         let isSupervised = try LockFile.isHeld(folder.supervisorLock)
         guard let process = try LockFile.holder(isSupervised ? folder.supervisorLock : folder.brokerLock) else {
             throw Complaint(
-                .other, "cannot find the process that serves \(folder.path); send SIGTERM to its `earshot serve`")
+                .other,
+                "cannot find the process that serves \(folder.path) in /proc; send SIGTERM to its `earshot serve`")
         }
         self.process = process
     }

@@ -35,9 +35,10 @@ enum OutputPath: Equatable {
     /// link need not be a path, and a new file there would not reach the readers of the open one.
     private static func openFile(_ path: String) -> OutputPath? {
         let (folder, name) = parts(of: path)
-        guard let descriptor = Int32(name), descriptor >= 0,
-            let levels = realPath(folder.isEmpty ? "." : folder)?.split(separator: "/")
-        else { return nil }
+        guard let descriptor = Int32(name), descriptor >= 0 else { return nil }
+        // The links of /dev/stdout and its kind are whole without /proc, too.
+        if ["/proc/self/fd/", "/dev/fd/"].contains(folder) { return .descriptor(descriptor) }
+        guard let levels = realPath(folder.isEmpty ? "." : folder)?.split(separator: "/") else { return nil }
         // /proc/ID/fd, or /proc/ID/task/ID/fd
         guard levels.count == 3 || levels.count == 5, levels.first == "proc", levels.last == "fd" else { return nil }
         return realPath("/proc/self") == "/proc/\(levels[1])" ? .descriptor(descriptor) : .existing
