@@ -22,7 +22,7 @@ struct ClientCommand: ParsableCommand {
     var runtime: String?
 
     func run() throws {
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         let lines = try read(plan).split(separator: "\n")
         let first = lines.first?.split(separator: " ") ?? []
         guard first.count == 4, let window = Int(first[1]), let lease = Int(first[3]) else {

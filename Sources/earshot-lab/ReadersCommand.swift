@@ -37,7 +37,7 @@ struct ReadersCommand: ParsableCommand {
     var count = 1_000
 
     func run() throws {
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         guard let pattern = HandlerPattern(handler), let handler = HandlerID(handler), connections > 0, rate > 0 else {
             throw ValidationError("a handler and numbers above 0 are needed")
         }

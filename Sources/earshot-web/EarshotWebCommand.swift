@@ -61,7 +61,7 @@ struct EarshotWebCommand: ParsableCommand {
 
     func run() throws {
         StandardStreams.occupy()
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         guard let address = ListenAddress(listen) else { throw ExitCode.validationFailure }
         do {
             let token = try tokenFile.map { try TokenFile.token(in: $0) }

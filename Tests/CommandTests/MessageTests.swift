@@ -13,6 +13,9 @@ import Testing
     @Test func `a failure names URL, cause, code and the next step`() {
         #expect(failure("deadline", "It passed.") == "http://h/a?...: It passed (deadline); raise --deadline")
         #expect(failure("truncated", "cut off...") == "http://h/a?...: cut off... (truncated)")
+        let detail = "Only spool-free is left; lower spool-free."
+        #expect(
+            failure("spool-full", detail) == "http://h/a?...: Only spool-free is left; lower spool-free (spool-full)")
         #expect(failure("a-later-code", "odd") == "http://h/a?...: odd (a-later-code)")
     }
 

@@ -99,7 +99,7 @@ public final class BrokerProcess {
         ProcessName.set("earshot-broker")
         try ParentProcess.giveUpNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         umask(0o077)
         return signals

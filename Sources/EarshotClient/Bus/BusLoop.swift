@@ -42,6 +42,7 @@ final class BusLoop {
     static func run(
         _ settings: BusSettings, _ commands: Mailbox<BusCommand>, _ greeting: CheckedContinuation<Void, any Error>
     ) {
+        SignalSource.blockFileSizeSignal()
         do throws(SystemError) {
             let bus = BusLoop(try EventLoop(), settings, commands, greeting)
             bus.serve()

@@ -73,7 +73,8 @@ extension BrokerCore {
     }
 
     /// Sentence of a failure at the quota of bytes.
-    static let spoolQuotaDetail = "The bodies that this user has not acknowledged reach the setting spool-per-user."
+    static let spoolQuotaDetail =
+        "The bodies that this user has not acknowledged reach the setting spool-per-user; acknowledge some of them."
 
     // MARK: Durable requests
 

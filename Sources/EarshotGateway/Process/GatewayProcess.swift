@@ -26,7 +26,7 @@ public final class GatewayProcess {
     /// - Returns: The exit code, 0.
     /// - Throws: `GatewayError` if libzmq is missing or an address cannot be used; the error of `readKeys`.
     public func run() throws -> Int32 {
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         ProcessName.set("earshot-gateway")
         try ParentProcess.giveUpNewPrivileges()
         try ResourceLimits.forbidCoreDumps()

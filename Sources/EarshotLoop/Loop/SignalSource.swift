@@ -34,8 +34,19 @@ public final class SignalSource {
         }
     }
 
-    /// Makes a write to a closed pipe or socket fail with `EPIPE` instead of killing the process.
-    public static func ignoreBrokenPipes() {
+    /// Makes a write fail instead of killing the process: with `EPIPE` to a closed pipe or socket, and with `EFBIG`
+    /// beyond the limit of file sizes.
+    public static func ignoreWriteSignals() {
         _ = signal(SIGPIPE, SIG_IGN)
+        _ = signal(SIGXFSZ, SIG_IGN)
+    }
+
+    /// Makes a write of this thread beyond the limit of file sizes fail with `EFBIG`, for a library, which must not
+    /// change the signals of its program. The kernel sends that signal to the thread that writes.
+    public static func blockFileSizeSignal() {
+        var set = sigset_t()
+        unsafe sigemptyset(&set)
+        unsafe sigaddset(&set, SIGXFSZ)
+        unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 }

@@ -11,9 +11,7 @@ struct BodyStore: ~Copyable {
     enum Fault: Error, Equatable {
         /// More than the maximum size.
         case tooLarge
-        /// The disk or the user's quota is full.
-        case spoolFull
-        /// The file could not be created or written for another reason.
+        /// The file could not be created or written.
         case spoolFailed(SystemError)
     }
 
@@ -110,7 +108,7 @@ struct BodyStore: ~Copyable {
             memory = []
             file = made
         } catch {
-            throw Self.fault(error)
+            throw .spoolFailed(error)
         }
     }
 
@@ -150,7 +148,7 @@ struct BodyStore: ~Copyable {
                 }
             }
         } catch {
-            throw Self.fault(error)
+            throw .spoolFailed(error)
         }
         if hashedCount == count, file == nil || count + bytes.count <= Limits.ownHashBytes {
             hash?.update(bytes)
@@ -176,12 +174,8 @@ struct BodyStore: ~Copyable {
     /// Ends the body, of which all bytes must be hashed. The receiver owns its file and must delete it.
     consuming func finish() throws(Fault) -> Body {
         guard isHashed, let hash = hash.take() else { preconditionFailure("a body ends before its hash") }
-        do throws(SystemError) { try file?.keep() } catch { throw Self.fault(error) }
+        do throws(SystemError) { try file?.keep() } catch { throw .spoolFailed(error) }
         return Body(
             inline: file == nil ? memory : nil, file: file?.name, length: count, digest: hash.finalize())
-    }
-
-    private static func fault(_ error: SystemError) -> Fault {
-        error.number == ENOSPC || error.number == EDQUOT ? .spoolFull : .spoolFailed(error)
     }
 }

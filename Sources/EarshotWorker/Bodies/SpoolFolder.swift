@@ -3,6 +3,9 @@ internal import Glibc
 
 /// The spool folder, held open. Files are created relative to its descriptor, so a replaced path has no effect.
 final class SpoolFolder {
+    /// Error for a write that would leave less free space than the setting `spool-free`.
+    static let reserveReached = SystemError("keep the setting spool-free", number: ENOSPC)
+
     private let descriptor: Int32
     /// Minimum free space to leave on the disk, in bytes.
     private let leastFreeBytes: Int
@@ -56,13 +59,13 @@ final class SpoolFolder {
 
     /// Returns the number of bytes that can be written before the next check, at most `Limits.roomBytes` or `bytes`.
     ///
-    /// - Throws: `ENOSPC` if `bytes` more would leave too little free space.
+    /// - Throws: `reserveReached` if `bytes` more would leave too little free space.
     func room(for bytes: Int) throws(SystemError) -> Int {
         var status = statvfs()
         guard unsafe fstatvfs(descriptor, &status) == 0 else { throw SystemError("statvfs spool", number: errno) }
         let free = Int(clamping: status.f_bavail).multipliedReportingOverflow(by: Int(clamping: status.f_frsize))
         let room = free.overflow ? Int.max : max(0, free.partialValue - leastFreeBytes)
-        guard room >= bytes else { throw SystemError("too little is free beside the spool", number: ENOSPC) }
+        guard room >= bytes else { throw Self.reserveReached }
         return min(room, max(bytes, Limits.roomBytes))
     }
 

@@ -16,13 +16,28 @@ struct Refusal: Error, Equatable {
     init(body fault: BodyStore.Fault) {
         switch fault {
         case .tooLarge: self.init(.tooLarge)
-        case .spoolFull: self.init(.spoolFull)
-        case .spoolFailed(let error) where error.number == EMFILE || error.number == ENFILE:
+        case .spoolFailed(let error): self.init(spool: error)
+        }
+    }
+
+    init(spool error: SystemError) {
+        switch error.number {
+        case EMFILE, ENFILE:
             // A retry may succeed once other transfers have closed descriptors, as after a connection without a
             // descriptor.
             self.init(
                 .connectFailed, "The worker ran out of file descriptors; raise their limit or lower the setting slots.")
-        case .spoolFailed(let error): self.init(.spoolFailed, error.description)
+        case EFBIG:
+            self.init(
+                .spoolFull,
+                "The body is larger than the file size limit of the bus permits; raise the limit (ulimit -f, LimitFSIZE=)."
+            )
+        case ENOSPC where error == SpoolFolder.reserveReached:
+            self.init(
+                .spoolFull,
+                "The disk of the spool has only the setting spool-free left; free disk space, or lower spool-free.")
+        case ENOSPC, EDQUOT: self.init(.spoolFull)
+        default: self.init(.spoolFailed, error.description)
         }
     }
 

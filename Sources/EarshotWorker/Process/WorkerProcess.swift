@@ -22,7 +22,7 @@ public final class WorkerProcess {
     /// - Throws: Errors of the system. `WorkerUnfit` if a library cannot be loaded or rejects an option. `FolderError` if
     ///   the runtime folder does not belong to this user alone. `WorkerRefused` if the broker refuses the worker.
     public func run() throws -> Int32 {
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         ProcessName.set("earshot-worker")
         try ParentProcess.giveUpNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
@@ -39,7 +39,8 @@ public final class WorkerProcess {
         }
         options.mostSlots = min(options.mostSlots, most)
         options.caFile = try options.caFile.map { try Self.held($0) }
-        let signals = try SignalSource([SIGTERM, SIGINT])
+        // At the soft limit of processor time the worker drains, and another one takes its place.
+        let signals = try SignalSource([SIGTERM, SIGINT, SIGXCPU])
         let loop = try EventLoop()
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
         // folder again.

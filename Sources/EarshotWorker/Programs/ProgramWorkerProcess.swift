@@ -24,7 +24,7 @@ public final class ProgramWorkerProcess {
     /// - Throws: Errors of the system. `FolderError` if the runtime folder does not belong to this user alone.
     ///   `ProgramWorkerRefused` if the broker refuses the worker. The error of the tunnel.
     public func run() throws -> Int32 {
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         ProcessName.set("earshot-work")
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let loop = try EventLoop()

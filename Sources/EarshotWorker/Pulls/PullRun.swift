@@ -82,7 +82,7 @@ final class PullRun: PullReceiver {
             self.head = head
             return descriptor
         } catch {
-            refuse(Self.refusal(error))
+            refuse(Refusal(spool: error))
             return nil
         }
     }
@@ -122,7 +122,7 @@ final class PullRun: PullReceiver {
         guard let head, let spool, ending == nil, receivedBytes - checkedBytes >= Limits.roomBytes else { return }
         checkedBytes = receivedBytes
         do throws(SystemError) { _ = try spool.room(for: head.length - receivedBytes) } catch {
-            refuse(Self.refusal(error))
+            refuse(Refusal(spool: error))
         }
     }
 
@@ -169,7 +169,7 @@ final class PullRun: PullReceiver {
             throw Refusal(.connectFailed, "No connection to the node that has the body could be made.")
         case .lost: throw Refusal(.reset, "The connection to the node that has the body broke.")
         case .refused: throw Refusal(.notCached, "The other node does not have the body any more.")
-        case .unwritable(let number): throw Self.refusal(SystemError("write spool file", number: number))
+        case .unwritable(let number): throw Refusal(spool: SystemError("write spool file", number: number))
         case nil: preconditionFailure("\(job.attempt) is not over")
         }
     }
@@ -193,7 +193,7 @@ final class PullRun: PullReceiver {
             return (completion, nil)
         } catch {
             // The limit of the job is a wish.
-            guard bytes.count <= inlineLimit else { throw Self.refusal(error) }
+            guard bytes.count <= inlineLimit else { throw Refusal(spool: error) }
             return (completion, bytes)
         }
     }
@@ -202,7 +202,7 @@ final class PullRun: PullReceiver {
         guard let file, let hash = hash.take() else { throw Refusal(.internalError) }
         var completion = completion(head, length: receivedBytes, hash.finalize())
         try check(head, completion)
-        do throws(SystemError) { try file.keep() } catch { throw Self.refusal(error) }
+        do throws(SystemError) { try file.keep() } catch { throw Refusal(spool: error) }
         completion.file = file.name
         return (completion, nil)
     }
@@ -222,11 +222,6 @@ final class PullRun: PullReceiver {
         guard completion.length == head.length else { throw Refusal(.truncated) }
         guard let announced = head.sha256, announced != completion.sha256 else { return }
         throw Refusal(.digestMismatch, "The body differs from the digest that the other node announced.")
-    }
-
-    private static func refusal(_ error: SystemError) -> Refusal {
-        error.number == ENOSPC || error.number == EDQUOT
-            ? Refusal(.spoolFull) : Refusal(body: .spoolFailed(error))
     }
 
     // MARK: Progress

@@ -24,7 +24,7 @@ public final class PullerProcess {
     /// - Throws: Errors of the system. `FolderError` if the runtime folder does not belong to this user alone.
     ///   `PullerRefused` if the broker refuses the puller. The error of `makeNetwork`.
     public func run() throws -> Int32 {
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         ProcessName.set("earshot-puller")
         try ParentProcess.giveUpNewPrivileges()
         try ResourceLimits.forbidCoreDumps()

@@ -50,7 +50,7 @@ struct Earshot: ParsableCommand {
     static func main() {
         // Comes before any file is opened, in every role: child processes also start here.
         StandardStreams.occupy()
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         let words = CommandLine.separatingKey(CommandLine.separatingEmptyValues(CommandLine.words))
         // The parser knows only the long name.
         let arguments = words == ["-V"] ? ["--version"] : words[...]

@@ -46,7 +46,9 @@ struct FetchOutcome {
         var text = detail ?? FetchOutcome.sentences[code] ?? "failed"
         if code == "http-status", let status { text = "HTTP status \(status)" }
         if text.hasSuffix("."), !text.hasSuffix("..") { text.removeLast() }
-        let step = isSchemeMissing ? "write https://\(URLText.discreet(url))" : FetchOutcome.nextSteps[code]
+        // A text with a semicolon has its own next step.
+        let usual = text.utf8.contains(UInt8(ascii: ";")) ? nil : FetchOutcome.nextSteps[code]
+        let step = isSchemeMissing ? "write https://\(URLText.discreet(url))" : usual
         return "\(text) (\(code))\(step.map { "; \($0)" } ?? "")"
     }
 

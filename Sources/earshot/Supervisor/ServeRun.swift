@@ -30,7 +30,7 @@ struct ServeRun {
     /// - Parameter manager: service manager to notify; nil for none.
     func run(_ manager: ServiceManager?) throws -> ExitStatus {
         // A fork inherits no signal handlers.
-        SignalSource.ignoreBrokenPipes()
+        SignalSource.ignoreWriteSignals()
         // Comes first: the death of the owner sends a signal, which must lead to a shutdown.
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         // Limits the crash report of Swift's runtime to the backtrace, because memory contents are confidential.

@@ -1,3 +1,4 @@
+import EarshotHTTP
 import EarshotLoop
 import Foundation
 import LibCrypto
@@ -49,23 +50,30 @@ import Testing
     }
 
     @Test(arguments: [
-        (ENOSPC, BodyStore.Fault.spoolFull), (EDQUOT, .spoolFull),
-        (EIO, .spoolFailed(SystemError("create spool file", number: EIO))),
+        (SystemError("write spool file", number: ENOSPC), FailureCode.spoolFull, "no room"),
+        (SystemError("write spool file", number: EDQUOT), .spoolFull, "no room"),
+        (SystemError("write spool file", number: EFBIG), .spoolFull, "raise the limit (ulimit -f"),
+        (SpoolFolder.reserveReached, .spoolFull, "lower spool-free"),
+        (SystemError("create spool file", number: EMFILE), .connectFailed, "file descriptors"),
+        (SystemError("create spool file", number: EIO), .spoolFailed, "create spool file"),
     ])
-    func `a full disk is told from a broken one`(number: Int32, fault: BodyStore.Fault) {
-        #expect(throws: fault) {
-            var store = BodyStore(inlineLimit: 1, maximum: nil) { () throws(SystemError) in
-                throw SystemError("create spool file", number: number)
-            }
+    func `the reason of a body without a file has its code and its next step`(
+        error: SystemError, code: FailureCode, step: String
+    ) throws {
+        let fault = #expect(throws: BodyStore.Fault.self) {
+            var store = BodyStore(inlineLimit: 1, maximum: nil) { () throws(SystemError) in throw error }
             try store.append([1, 2].span)
         }
+        let refusal = Refusal(body: try #require(fault))
+        #expect(refusal.code == code)
+        #expect(refusal.detail.contains(step))
     }
 
     @Test func `a file takes no more than its disk has beside what is to be left free`() throws {
         let spool = try SpoolFolder(folder.path, leastFreeBytes: .max / 2)
         let file = try SpoolFile("one.part", in: spool)
         let error = #expect(throws: SystemError.self) { try file.write([1].span) }
-        #expect(error?.number == ENOSPC)
+        #expect(error == SpoolFolder.reserveReached)
         try SpoolFile("two.part", in: try SpoolFolder(folder.path, leastFreeBytes: 1)).write([1].span)
     }
 
