@@ -70,6 +70,8 @@ struct EarshotWebCommand: ParsableCommand {
             try fail(78, error.description)
         } catch let error as SystemError {
             try fail(73, "cannot listen at \(listen): \(error)")
+        } catch let error as DescriptorShortage {
+            try fail(73, "cannot start: \(error)")
         } catch let error as ClientError {
             try fail(73, error.description)
         }

@@ -17,8 +17,6 @@ public final class BrokerProcess {
     /// Maximum length of a client's frame in bytes: a body, and reserve so that a longer one can be rejected with a
     /// code.
     private static let clientFrameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
-    /// Number of descriptors reserved for files.
-    private static let reservedDescriptors = 256
     /// Number of messages after which free memory is returned to the system, and the delay of that in milliseconds.
     private static let burstMessages = 10_000
     private static let quietMilliseconds = 1_000
@@ -112,6 +110,8 @@ public final class BrokerProcess {
         self.options = options
         self.logger = logger
         self.signals = signals
+        let share = try BrokerDescriptors(
+            limit: ResourceLimits.raiseDescriptorLimit(), workers: options.settings[.workers] ?? 1)
         try Self.makeRuntimeFolder(options)
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
         // The kernel kills the broker of a dead supervisor. It may hold its locks for a moment.
@@ -128,18 +128,16 @@ public final class BrokerProcess {
         waiting = WaitingBodies(in: waitingFile)
         waitingTerminals = WaitingTerminals(in: waitingFile)
         loop = try EventLoop()
-        let descriptors = try ResourceLimits.raiseDescriptorLimit()
-        let connections = max(16, descriptors - Self.reservedDescriptors) / 2
         bus = try StreamPort(
             try Self.path(options, "bus"), opened: options.busDescriptor, loop, frameBytes: Self.clientFrameBytes,
             bounds: .clients,
-            connectionLimit: connections, logger: logger)
+            connectionLimit: share.connections, logger: logger)
         // READY and JOB are short. An inline body is at most as long as the setting allows.
         let mostInlineBytes = SettingName.inlineBytes.range.upperBound
         let workerFrameBytes = max(mostInlineBytes, WireLimits.workerHeadBytes) + 1_024
         work = try StreamPort(
             try Self.path(options, "work"), loop, frameBytes: workerFrameBytes,
-            bounds: .workers(frameBytes: workerFrameBytes), connectionLimit: connections / 4, logger: logger)
+            bounds: .workers(frameBytes: workerFrameBytes), connectionLimit: share.workerConnections, logger: logger)
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
         cache = try Self.openCache(options, logger)

@@ -15,8 +15,8 @@ final class Gateway {
     /// Maximum number of connections: each costs six descriptors.
     private static let mostConnections = 4_096
     private static let descriptorsPerConnection = 6
-    /// Descriptors for everything else.
-    private static let reservedDescriptors = 64
+    /// Descriptors for everything else: an idle gateway has 14.
+    private static let (leastReserve, mostReserve) = (24, 64)
     /// Maximum number of connections accepted in one pass, and of those that begin a handshake. Clients have their turns
     /// between passes.
     private static let acceptsPerPass = 64
@@ -77,9 +77,10 @@ final class Gateway {
         self.workPath = workPath
         self.loop = loop
         self.logger = logger
-        let descriptors = try ResourceLimits.raiseDescriptorLimit()
-        connectionLimit = min(
-            Self.mostConnections, max(16, descriptors - Self.reservedDescriptors) / Self.descriptorsPerConnection)
+        let descriptors = try ResourceLimits.raiseDescriptorLimit(
+            atLeast: Self.leastReserve + 2 * Self.descriptorsPerConnection)
+        let reserve = ResourceLimits.reserve(of: descriptors, least: Self.leastReserve, most: Self.mostReserve)
+        connectionLimit = min(Self.mostConnections, (descriptors - reserve) / Self.descriptorsPerConnection)
         context = try Context.make(maximumSockets: Int32(connectionLimit) + 16)
         authentication = try Authentication.make(in: context)
         gate = AdmissionGate(now: loop.now)

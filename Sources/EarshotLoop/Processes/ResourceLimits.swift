@@ -14,19 +14,44 @@ public enum ResourceLimits {
         linux_keep_free_memory(bytes)
     }
 
-    /// Raises the soft limit of open descriptors to the hard limit.
+    /// Hard limit of open descriptors, to which this process and its children may raise their limits.
+    public static func mostDescriptors() throws(SystemError) -> Int {
+        var limit = rlimit()
+        guard unsafe linux_get_descriptor_limit(&limit) == 0 else { throw SystemError("getrlimit") }
+        return Int(clamping: limit.rlim_max)
+    }
+
+    /// Raises the soft limit of open descriptors as far as the hard limit permits.
     ///
     /// libzmq ends the process when it runs out of them on ipc, so cap connections well below what this returns.
     ///
+    /// - Parameters:
+    ///   - least: Number of descriptors without which the process cannot work.
+    ///   - enough: Number to which the limit is raised at most. Programs that this process starts inherit the limit.
     /// - Returns: The new limit.
+    /// - Throws: `DescriptorShortage` for a limit below `least`, `SystemError` if the limit cannot be changed.
     @discardableResult
-    public static func raiseDescriptorLimit() throws(SystemError) -> Int {
+    public static func raiseDescriptorLimit(atLeast least: Int = 0, upTo enough: Int = .max) throws -> Int {
         var limit = rlimit()
         guard unsafe linux_get_descriptor_limit(&limit) == 0 else { throw SystemError("getrlimit") }
-        guard limit.rlim_cur < limit.rlim_max else { return Int(clamping: limit.rlim_cur) }
-        limit.rlim_cur = limit.rlim_max
-        guard unsafe linux_set_descriptor_limit(&limit) == 0 else { throw SystemError("setrlimit") }
-        return Int(clamping: limit.rlim_cur)
+        let wanted = min(limit.rlim_max, rlim_t(enough))
+        if limit.rlim_cur < wanted {
+            limit.rlim_cur = wanted
+            guard unsafe linux_set_descriptor_limit(&limit) == 0 else { throw SystemError("setrlimit") }
+        }
+        let descriptors = Int(clamping: limit.rlim_cur)
+        guard descriptors >= least else { throw DescriptorShortage(limit: descriptors, least: least) }
+        return descriptors
+    }
+
+    /// Number of descriptors that a process reserves for all but its connections and transfers.
+    ///
+    /// - Parameters:
+    ///   - descriptors: Limit of the process.
+    ///   - least: Number that it needs in any case.
+    ///   - most: Number that is enough.
+    public static func reserve(of descriptors: Int, least: Int, most: Int) -> Int {
+        min(most, max(least, descriptors / 2))
     }
 
     /// Disables core dumps of this process and its children, because its memory contains credentials of requests.
@@ -42,5 +67,20 @@ public enum ResourceLimits {
         guard unsafe linux_address_space_limit(pid, nil, &limit) == 0 else { throw SystemError("prlimit") }
         limit.rlim_cur = min(rlim_t(bytes), limit.rlim_max)
         guard unsafe linux_address_space_limit(pid, &limit, nil) == 0 else { throw SystemError("prlimit") }
+    }
+}
+
+/// Limit of open descriptors that is too low for a process.
+public struct DescriptorShortage: Error, CustomStringConvertible {
+    let limit: Int
+    let least: Int
+
+    public init(limit: Int, least: Int) {
+        self.limit = limit
+        self.least = least
+    }
+
+    public var description: String {
+        "the limit of open files is \(limit), and \(least) are needed; raise it (ulimit -n, LimitNOFILE=)"
     }
 }

@@ -7,8 +7,10 @@ internal import EarshotWire
 public final class WebServer {
     /// Connections at once, and connections accepted in a pass of the loop. A browser has at most six.
     private static let mostPeers = 64
-    /// Streams of events among them.
-    private static let mostStreams = 16
+    /// Descriptors for everything else, and the number of connections of two browsers.
+    private static let (reservedDescriptors, leastPeers) = (16, 12)
+    /// Part of them that may be streams of events.
+    private static let streamShare = 4
     /// Time between two events of a stream.
     private static let eventTime = Duration.seconds(1)
     /// Pause of a listener when the process has no free descriptor.
@@ -20,6 +22,7 @@ public final class WebServer {
     private let rule: AccessRule
     private let source: StatusSource
     private let listener: Int32
+    private let connectionLimit: Int
     private var registration: EventLoop.Registration?
     private var peers: [Int32: WebPeer] = [:]
     private var eventTimer: TimerID?
@@ -34,11 +37,13 @@ public final class WebServer {
     ///   - address: address to listen at.
     ///   - token: shared secret of the clients; nil if none is required.
     ///   - hosts: names of the server besides `localhost` and addresses.
-    /// - Throws: `SystemError` if the address cannot be used.
+    /// - Throws: `SystemError` if the address cannot be used, `DescriptorShortage`.
     public init(
         _ folder: RuntimeFolder, at address: ListenAddress, token: [UInt8]?, hosts: [String], loop: EventLoop
     ) throws {
         self.loop = loop
+        let descriptors = try ResourceLimits.raiseDescriptorLimit(atLeast: Self.reservedDescriptors + Self.leastPeers)
+        connectionLimit = min(Self.mostPeers, descriptors - Self.reservedDescriptors)
         rule = AccessRule(token: token, hosts: Set(hosts.map { $0.lowercased() }))
         (listener, self.address) = try address.listen()
         source = try StatusSource(folder, loop: loop)
@@ -57,7 +62,7 @@ public final class WebServer {
 
     private func accept() {
         do throws(SystemError) {
-            for _ in 0..<Self.mostPeers {
+            for _ in 0..<connectionLimit {
                 guard let descriptor = try UnixSocket.accept(listener) else { return }
                 try admit(descriptor)
             }
@@ -67,7 +72,7 @@ public final class WebServer {
     }
 
     private func admit(_ descriptor: Int32) throws(SystemError) {
-        if peers.count >= Self.mostPeers {
+        if peers.count >= connectionLimit {
             let idle = peers.values.filter { [.reading, .closing, .lingering].contains($0.phase) }
             guard let oldest = idle.min(by: { $0.since < $1.since }) else { return UnixSocket.close(descriptor) }
             oldest.close()
@@ -170,7 +175,7 @@ public final class WebServer {
     private var streams: [WebPeer] { peers.values.filter { $0.phase == .streaming } }
 
     private func beginStream(_ peer: WebPeer) {
-        guard streams.count < Self.mostStreams else {
+        guard streams.count < connectionLimit / Self.streamShare else {
             return peer.respond(WebResponse(503, text: "too many pages are open; close one"))
         }
         peer.beginStream()

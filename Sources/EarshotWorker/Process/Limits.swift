@@ -1,4 +1,5 @@
 internal import EarshotHTTP
+internal import EarshotLoop
 internal import EarshotWire
 
 /// Bounds and constants of a worker, each with its reason.
@@ -46,7 +47,14 @@ enum Limits {
     static func waitingTerminals(slots: Int) -> Int { 2 * slots + 256 }
     /// Number of transfers for which the descriptors suffice. A transfer needs two sockets while it connects, and a
     /// file. Name lookups and the loop need the rest.
-    static func slots(descriptors: Int) -> Int { max(1, (descriptors - 64) / 3) }
+    static func slots(descriptors: Int) -> Int {
+        (descriptors - ResourceLimits.reserve(of: descriptors, least: leastReserve, most: 64)) / descriptorsPerSlot
+    }
+    static let descriptorsPerSlot = 3
+    /// Descriptors of a worker with an idle loop, its name lookups and the files of its start.
+    private static let leastReserve = 24
+    /// Smallest limit of descriptors with which a worker can serve.
+    static let leastDescriptors = leastReserve + descriptorsPerSlot
     /// Maximum number of transfers per multi handle before the next one is used. Up to this number the cost per call is
     /// small.
     static let mostShardTransfers = 128

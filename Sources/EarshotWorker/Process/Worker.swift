@@ -64,6 +64,8 @@ final class Worker {
     var terms: Terms?
     /// Maximum number of concurrent transfers.
     private(set) var slots: Int
+    /// Number of slots that was last wished for and is known to exceed the limit of descriptors, or not to.
+    private var wishedSlots: Int
     /// Whether the broker has not received the number of slots yet.
     var owesSlots = false
     /// Files of jobs that the broker sent.
@@ -87,6 +89,8 @@ final class Worker {
         self.loop = loop
         self.logger = logger
         slots = options.slots
+        // The supervisor has warned about the number with which it starts its workers.
+        wishedSlots = options.secret == nil ? 0 : options.slots
         let unwatched = unwatched
         let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { unwatched.fault = $0 } }
         pool = TransferPool(loop: loop, makeWatch: makeWatch)
@@ -116,10 +120,13 @@ final class Worker {
     /// Changes the number of slots, limited by the available descriptors. Running transfers beyond it continue.
     func setSlots(_ wish: Int) {
         slots = min(wish, options.mostSlots)
-        if slots < wish {
-            logger.warning("too few descriptors for the requested slots", metadata: ["slots": "\(slots)"])
+        if slots < wish, wish > wishedSlots {
+            logger.warning(
+                "the limit of open files permits fewer transfers than the setting slots; raise it (ulimit -n, LimitNOFILE=)",
+                metadata: ["slots": "\(slots)"])
         }
-        pool.makeRoom(slots: slots)
+        wishedSlots = wish
+        pool.makeRoom(slots: slots, of: options.mostSlots)
         link.mostWaiting = Limits.waitingTerminals(slots: slots)
     }
 

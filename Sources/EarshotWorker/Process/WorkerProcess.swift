@@ -13,7 +13,10 @@ public final class WorkerProcess {
         self.logger = logger
     }
 
-    /// Runs until running jobs have finished after DRAIN, SIGTERM or SIGINT. A second signal ends it immediately.
+    /// Maximum number of concurrent transfers of a worker with this limit of descriptors.
+    public static func slots(descriptors: Int) -> Int { Limits.slots(descriptors: descriptors) }
+
+    /// Runs until running jobs have finished after DRAIN, SIGTERM, SIGINT or SIGXCPU. A second signal ends it immediately.
     ///
     /// Changes the signals, limits and privileges of this process permanently. Must be called on the main thread before
     /// other threads start.
@@ -33,7 +36,8 @@ public final class WorkerProcess {
         }
         setKeyLog()
         var options = options
-        let most = Limits.slots(descriptors: try ResourceLimits.raiseDescriptorLimit())
+        let most = Self.slots(
+            descriptors: try ResourceLimits.raiseDescriptorLimit(atLeast: Limits.leastDescriptors))
         options.proxies = ProxyRule { name in
             unsafe getenv(name).map { unsafe String(cString: $0) }
         }

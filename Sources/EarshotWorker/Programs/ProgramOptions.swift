@@ -12,8 +12,14 @@ public protocol BrokerTunnel: AnyObject {
 
 /// Start options of a worker that runs a program for each job.
 public struct ProgramOptions: Sendable {
-    /// Maximum number of concurrent jobs. Each needs four descriptors, and the default limit of a process is 1,024.
+    /// Maximum number of concurrent jobs, for which the default limit of descriptors, 1,024, suffices.
     public static let mostSlots = 200
+
+    /// Number of descriptors for so many jobs: four each, and those of the loop, the broker and the log.
+    static func descriptors(slots: Int) -> Int { 16 + 4 * slots }
+
+    /// Number of jobs for which the descriptors suffice.
+    static func slots(descriptors: Int) -> Int { (descriptors - 16) / 4 }
 
     /// Makes the way to a broker on another machine, and reports the error that ends it.
     public typealias MakeTunnel = @Sendable (EventLoop, _ onFailure: @escaping (any Error) -> Void) -> any BrokerTunnel

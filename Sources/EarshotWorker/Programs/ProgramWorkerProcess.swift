@@ -26,6 +26,16 @@ public final class ProgramWorkerProcess {
     public func run() throws -> Int32 {
         SignalSource.ignoreWriteSignals()
         ProcessName.set("earshot-work")
+        var options = options
+        let most = ProgramOptions.slots(
+            descriptors: try ResourceLimits.raiseDescriptorLimit(
+                atLeast: ProgramOptions.descriptors(slots: 1), upTo: ProgramOptions.descriptors(slots: options.slots)))
+        if most < options.slots {
+            logger.warning(
+                "the limit of open files permits fewer programs than --slots; raise it (ulimit -n)",
+                metadata: ["slots": "\(most)"])
+            options.slots = most
+        }
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let loop = try EventLoop()
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the

@@ -34,7 +34,7 @@ public final class PullerProcess {
             return 0
         }
         try ResourceLimits.limitMemory(of: getpid(), bytes: Self.memoryBytes)
-        _ = try ResourceLimits.raiseDescriptorLimit()
+        try ResourceLimits.raiseDescriptorLimit()
         let signals = try SignalSource([SIGTERM, SIGINT])
         let loop = try EventLoop()
         _ = try PrivateFolder.isOwn(around: options.workPath)

@@ -46,9 +46,9 @@ final class TransferPool {
     /// Creates the first shard, so that the first transfer does not pay for it.
     func prepare() throws(CurlError) { _ = try shard(0) }
 
-    /// Sets the number of slots for which later transfers are distributed.
-    func makeRoom(slots: Int) {
-        spread = TransferSpread(slots: slots)
+    /// Sets the number of slots for which later transfers are distributed, and the number for which descriptors suffice.
+    func makeRoom(slots: Int, of mostSlots: Int) {
+        spread = TransferSpread(slots: slots, mostSlots: mostSlots)
         for case let shard? in shards { shard.multi.keepConnections(spread.connectionsPerShard) }
     }
 

@@ -12,11 +12,13 @@ struct TransferSpread: Equatable {
     /// Maximum number of connections of each, including idle ones kept for reuse.
     let connectionsPerShard: Int
 
-    /// - Parameter slots: Maximum number of concurrent transfers, at least 1.
-    init(slots: Int) {
+    /// - Parameters:
+    ///   - slots: Maximum number of concurrent transfers, at least 1.
+    ///   - mostSlots: Number of transfers for which the descriptors suffice.
+    init(slots: Int, mostSlots: Int = .max / 2) {
         shards = max(1, slots / Limits.usualShardTransfers)
         // At most two connections per slot in total. Each multi handle needs two descriptors for itself.
-        connectionsPerShard = shards == 1 ? Limits.onlyShardConnections : 2 * slots / shards - 2
+        connectionsPerShard = shards == 1 ? min(Limits.onlyShardConnections, 2 * mostSlots) : 2 * slots / shards - 2
     }
 
     /// Returns the number of the shard for a transfer to this server.

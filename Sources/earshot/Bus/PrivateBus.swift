@@ -46,8 +46,10 @@ final class PrivateBus {
         try loop.run(for: patience) { state.isReady || state.hasEnded || isSignalled }
         loop.remove(registration)
         guard state.isReady else {
-            // The supervisor has already reported the invalid setting.
-            if broker.end() == .code(ExitStatus.configuration.rawValue) { throw Complaint(.configuration) }
+            // The supervisor has already reported the cause.
+            if case .code(let code)? = broker.end(), let status = ExitStatus(rawValue: code), status.tellsCause {
+                throw Complaint(status)
+            }
             throw signals.next() == nil
                 ? Complaint(
                     .noBroker, "no broker runs, and a private one did not start; start one with `earshot serve`")

@@ -57,6 +57,12 @@ extension ExitStatus {
         } catch let error as FolderError {
             Complaint.say(error.description)
             return .cannotServe
+        } catch let error as DescriptorShortage {
+            Complaint.say("cannot start: \(error)")
+            return .cannotServe
+        } catch let error as SystemError where [EAGAIN, EMFILE, ENFILE].contains(error.number) {
+            Complaint.say("\(error)" + (SystemCause.nextStep(error.number).map { "; \($0)" } ?? ""))
+            return .cannotServe
         } catch {
             Complaint.say("\(error)")
             return .other

@@ -334,6 +334,9 @@ struct Destination {
             case .bytes: descriptor = -1
             case .file(let path, let length, _):
                 descriptor = BodyFile.open(path)
+                guard descriptor >= 0 || ![EMFILE, ENFILE].contains(errno) else {
+                    throw Destination.cannot("open", path)
+                }
                 var status = stat()
                 guard descriptor >= 0, unsafe fstat(descriptor, &status) == 0, status.st_uid == geteuid(),
                     status.st_mode & S_IFMT == S_IFREG, Int(status.st_size) == length

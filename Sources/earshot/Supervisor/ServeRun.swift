@@ -43,6 +43,10 @@ struct ServeRun {
             throw Complaint(.configuration, "cannot \(error); correct ListenStream= of the socket unit")
         }
         let initial = try configuration.read()
+        let descriptors = try BrokerDescriptors(
+            limit: ResourceLimits.mostDescriptors(), workers: initial[.workers] ?? 1)
+        // Programs for requests that end inherit the limit, so a usual one stays.
+        try ResourceLimits.raiseDescriptorLimit(upTo: Self.fewDescriptors)
         // The owner of a private bus gets its results itself.
         let cluster = try clusterPath.map { path in try ClusterPlan(path) }
         let hook = owner == nil ? try configuration.hook() : nil
@@ -65,6 +69,10 @@ struct ServeRun {
             activation: activation, keysPath: keysPath, cluster: cluster)
         let supervisor = try Supervisor(plan, initial, hook: hook, signals)
         let count = initial[.workers] ?? 0
+        if owner == nil {
+            if let sentence = Configuration.unknownVariables { plan.log.write(.warning, sentence) }
+            warn(of: descriptors, initial, plan.log)
+        }
         supervisor.onReady = {
             if owner == nil { plan.log.write(.notice, "ready, bus \(folder.busEndpoint), \(count) workers") }
             if let readyDescriptor { InheritedPipe.sayReady(readyDescriptor) }
@@ -77,6 +85,22 @@ struct ServeRun {
 }
 
 extension ServeRun {
+    /// Limit of descriptors up to which its consequences are worth a warning: the default of Linux is 1,024.
+    private static let fewDescriptors = 512
+
+    /// Warns once if the limit of descriptors bounds the number of connections or of transfers.
+    private func warn(of descriptors: BrokerDescriptors, _ settings: Settings, _ log: ServiceLog) {
+        let slots = settings[.slots] ?? 0
+        let most = WorkerProcess.slots(descriptors: descriptors.limit)
+        guard descriptors.limit <= Self.fewDescriptors || most < slots else { return }
+        let transfers = min(most, slots) * (settings[.workers] ?? 0)
+        log.write(
+            .warning,
+            "the limit of open files, \(descriptors.limit), permits \(descriptors.connections) connections of programs and "
+                + "\(transfers) transfers; raise it (ulimit -n, LimitNOFILE=)",
+            [("connections", "\(descriptors.connections)"), ("transfers", "\(transfers)")])
+    }
+
     /// Creates the supervisor of a private bus. Equivalent to parsing `start.arguments`.
     init(_ start: PrivateStart) {
         folder = start.folder

@@ -40,6 +40,16 @@ import Testing
         }
     }
 
+    @Test(arguments: [27, 32, 48, 64, 96, 128, 192, 256, 512, 1_024, 20_000])
+    func `transfers and idle connections fit into the limit of descriptors`(limit: Int) {
+        let slots = Limits.slots(descriptors: limit)
+        #expect(slots >= 1)
+        let spread = TransferSpread(slots: min(64, slots), mostSlots: slots)
+        // Each transfer may have a file, and the process has 24 descriptors besides.
+        #expect(spread.connectionsPerShard * spread.shards + min(64, slots) + 24 <= limit)
+        #expect(spread.connectionsPerShard >= min(64, slots))
+    }
+
     @Test func `more transfers than a worker has slots for since they were lowered run on`() {
         let spread = TransferSpread(slots: 10)
         #expect(place("a.example", in: spread, full: [0]) == 0)
