@@ -34,14 +34,27 @@ import Testing
     }
 
     @Test func `json is an object in one line`() throws {
-        let line = LogFormat.json.line(entry("a \"b\" \\ \n\u{1f600}\u{7f}", [(name: "pid", value: "9")]))
+        let line = LogFormat.json.line(entry("a \"b\" \\ \n\u{1f600}\u{7f}", [(name: "handler", value: "h")]))
         #expect(line.utf8.allSatisfy { (0x20...0x7e).contains($0) })
-        let object = try JSONDecoder().decode([String: String].self, from: Data(line.utf8))
+        struct Line: Decodable, Equatable {
+            let time: String, level: String, process: String, message: String, handler: String
+        }
         #expect(
-            object == [
-                "time": "2026-11-22T09:45:00.123Z", "level": "warning", "process": "broker", "process-id": "7",
-                "message": "a \"b\" \\ \n\u{1f600}\u{7f}", "pid": "9",
-            ])
+            try JSONDecoder().decode(Line.self, from: Data(line.utf8))
+                == Line(
+                    time: "2026-11-22T09:45:00.123Z", level: "warning", process: "broker",
+                    message: "a \"b\" \\ \n\u{1f600}\u{7f}", handler: "h"))
+    }
+
+    @Test func `numbers of json are numbers, and names with digits are strings`() {
+        let fields = [
+            (name: "request", value: "1"), (name: "status", value: "200"), (name: "pid", value: "07"),
+            (name: "bytes", value: ""),
+        ]
+        #expect(
+            LogFormat.json.line(entry("ended", fields, time: nil))
+                == #"{"level":"warning","process":"broker","process-id":7,"message":"ended","request":"1","status":200,"#
+                + #""pid":"07","bytes":""}"#)
     }
 
     @Test func `priorities are those of syslog`() {

@@ -30,6 +30,28 @@ private func sample(
 }
 
 @Suite struct TopSampleTests {
+    @Test func `numbers that a user may not see are no zeros`() throws {
+        let status =
+            #"{"broker":"b","phase":"serving","requests":{"submitted":1,"answered":1,"failed":{},"removed":0,"pending":0},"clients":1,"handlers":1}"#
+        let value = try #require(JSONValue(Array(status.utf8)))
+        let first = try #require(TopSample(value, [], seconds: 1))
+        let second = try #require(TopSample(value, [], seconds: 2))
+        let fields = second.fields(since: first, time: "now")
+        let missing = fields.filter { $0.value == nil }.map(\.name)
+        #expect(
+            missing == [
+                "high", "normal", "low", "background", "queued", "running", "backing-off", "workers", "slots",
+                "bytes/s",
+                "cache-percent", "shared-percent",
+            ])
+        #expect(fields.first { $0.name == "pending" }?.value == "0")
+        var view = TopView()
+        view.take(second)
+        let screen = view.screen(columns: 100, rows: 12).map(\.text)
+        #expect(screen.contains("queue     high -  normal -  low -  background -"))
+        #expect(screen.contains("workers   -"))
+    }
+
     @Test func `rates and shares are those since the sample before`() throws {
         let first = try sample(seconds: 1, submitted: 10, asked: 10, used: 5, joined: 2)
         let second = try sample(seconds: 3, submitted: 20, asked: 14, used: 8, joined: 2)

@@ -143,7 +143,8 @@ class SubmitTests(TestCase):
             origin.open_gate("first")
             eventually(lambda: not mover & set(marked(bus.mark)), "the process ends after the last result", 30)
             self.assertEqual(len(list((bus.folder / "out").iterdir())), 2)
-            results = [json.loads(line) for line in (bus.folder / "log").read_text().splitlines() if line.startswith("{")]
+            results = [json.loads(line) for line in (bus.folder / "log").read_text().splitlines()]
+            self.assertEqual(results.pop(0), {"message": "listening to submit/a"})
             self.assertEqual(sorted(result.get("code", "") for result in results), ["", "", "http-status"])
             states = [line.split(b"\t")[0] for line in bus.run("list", "submit/a").stdout.splitlines()]
             self.assertEqual(states, [b"held:http-status"], "only the failure stays")

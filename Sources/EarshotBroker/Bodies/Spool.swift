@@ -54,6 +54,14 @@ final class Spool {
         return SystemError("write to the spool", number: errno).description
     }
 
+    /// Free bytes of its disk; nil if they are unknown.
+    var freeBytes: Int? {
+        var status = statvfs()
+        guard unsafe fstatvfs(folder, &status) == 0 else { return nil }
+        let free = Int(clamping: status.f_bavail).multipliedReportingOverflow(by: Int(clamping: status.f_frsize))
+        return free.overflow ? .max : free.partialValue
+    }
+
     /// Opens the folder at the path again, after the folder was removed, moved or replaced, or its lock file was
     /// removed. The files of a lost folder are lost.
     ///

@@ -39,6 +39,20 @@ extension BrokerProcess {
             metadata: ["sandbox": "\(parts)", "reason": "\(parts.error ?? "")"])
     }
 
+    /// Logs that the disk of the spool has less free space than the setting `spool-free`, once until it has enough again.
+    func checkFreeSpace() {
+        let least = core.settings[.spoolFree] ?? 0
+        guard let free = spool.freeBytes, free < least else {
+            hasLoggedFreeSpace = false
+            return
+        }
+        guard !hasLoggedFreeSpace else { return }
+        hasLoggedFreeSpace = true
+        logger.warning(
+            "the disk of the spool has less free space than the setting spool-free, so large bodies end as spool-full; free disk space, or lower spool-free",
+            metadata: ["path": "\(spool.path)", "free": "\(free)", "spool-free": "\(least)"])
+    }
+
     /// Logs a terminal when it is sent, or stored for a slow client. A repeated delivery has another line.
     func logAccess(_ terminal: Terminal) {
         var metadata: Logger.Metadata = ["handler": "\(terminal.handler)", "request": "\(terminal.request)"]

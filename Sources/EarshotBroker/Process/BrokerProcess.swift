@@ -61,6 +61,8 @@ public final class BrokerProcess {
     var remoteWorkers: Set<UInt64> = []
     /// Whether the log has a worker without a complete sandbox.
     var hasLoggedSandbox = false
+    /// Whether the log says that the disk of the spool has too little free space.
+    var hasLoggedFreeSpace = false
     /// Whether each attempt is logged, and each terminal.
     private(set) var logsAttempts = false
     private(set) var logsAccess = false
@@ -175,6 +177,7 @@ public final class BrokerProcess {
                 onProof: { [unowned self] in core.expectGateway($0) })
         }
         places = try makePlaces()
+        checkFreeSpace()
     }
 
     /// Serves until a signal or an error ends it.
@@ -274,6 +277,7 @@ public final class BrokerProcess {
                 let message = try WorkerMessage(head: head, body: body)
                 // Before the core retries the flight.
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _) = message { places?.look() }
+                if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _) = message { checkFreeSpace() }
                 if case .ready(let ready) = message {
                     hasWorkerNews = true
                     if ready.principal != nil {

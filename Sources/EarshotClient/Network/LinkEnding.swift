@@ -2,7 +2,8 @@
 enum LinkEnding: Hashable, Sendable {
     /// The address does not resolve, or no server accepts the connection in time.
     case unreachable
-    /// The server closed the connection in the handshake, as for a wrong server key, or did not complete it in time.
+    /// The server closed the connection in the handshake, as for a wrong server key or as a server of another protocol, or
+    /// did not complete it in time.
     case handshakeFailed
     /// The server does not speak ZeroMQ with CURVE.
     case handshakeInvalid
@@ -19,7 +20,7 @@ enum LinkEnding: Hashable, Sendable {
         case .unreachable:
             "no bus answers at \(endpoint); check address and network, and that its `earshot serve` has --listen"
         case .handshakeFailed:
-            "the bus at \(endpoint) rejects the handshake; compare the server key with `earshot key show` on its machine"
+            "the handshake with \(endpoint) failed: it is no bus, or has another server key; compare with `earshot key show`"
         case .handshakeInvalid:
             "\(endpoint) is no bus with encryption; check the address and the port"
         case .refused:

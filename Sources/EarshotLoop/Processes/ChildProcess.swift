@@ -170,6 +170,17 @@ public final class ChildProcess {
         while waitpid(pid, nil, 0) < 0, errno == EINTR {}
     }
 
+    /// Names of this process's environment variables, which its children inherit.
+    public static var inheritedVariables: [String] {
+        var names: [String] = []
+        var next = unsafe linux_environment()
+        while let entry = unsafe next?.pointee {
+            names.append(unsafe String(ByteText.text(cString: entry).prefix { $0 != "=" }))
+            unsafe next = next?.advanced(by: 1)
+        }
+        return names
+    }
+
     /// Returns this process's environment with `variables` applied, as C strings that the caller must free.
     private static func environment(with variables: [String: String]) -> [UnsafeMutablePointer<CChar>] {
         var strings: [UnsafeMutablePointer<CChar>] = unsafe []

@@ -40,6 +40,9 @@ struct ConfigCommand: ParsableCommand {
             }
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(file: source.file, flags: [], pool: pool)
+            // `serve` refuses a program that cannot be executed.
+            _ = try configuration.hook()
+            if let sentence = Configuration.unknownVariables { Complaint.say(sentence) }
             try SettingList.show(
                 try configuration.read().rows, onComplete: try configuration.onComplete(),
                 cluster: try configuration.cluster(), network: try configuration.networkRows())

@@ -54,6 +54,7 @@ struct WatchCommand: ParsableCommand {
     }
 
     func run() throws {
+        if target.notedLog != nil { Complaint.writeObjects() }
         try conclude {
             let lock: BackgroundLock?
             switch target.backgroundTurn(handler, hook.exec, try place.place()) {

@@ -2,6 +2,7 @@ internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
+internal import Synchronization
 
 /// Error that ends the program: a message for standard error and an exit status.
 struct Complaint: Error, CustomStringConvertible {
@@ -28,8 +29,19 @@ struct Complaint: Error, CustomStringConvertible {
 
     var description: String { sentence ?? status.meaning }
 
+    /// Whether messages are JSON objects, because standard error is a log of JSON lines.
+    private static let areObjects = Atomic(false)
+
+    /// Makes each later message a JSON object with the member `message`.
+    static func writeObjects() { areObjects.store(true, ordering: .relaxed) }
+
     /// Prints a line to standard error, with control characters escaped.
-    static func say(_ line: String) { write(TerminalText.escaped("earshot: \(line)")) }
+    static func say(_ line: String) {
+        guard areObjects.load(ordering: .relaxed) else { return write(TerminalText.escaped("earshot: \(line)")) }
+        var object = JSONLine()
+        object.member("message", line)
+        write(object.finished())
+    }
 
     /// Prints lines to standard error, as ``say(_:)``.
     static func say(lines text: String) {
@@ -37,8 +49,9 @@ struct Complaint: Error, CustomStringConvertible {
         write(lines.map { TerminalText.escaped(String($0)) }.joined(separator: "\n"))
     }
 
-    private static func write(_ text: String) {
-        let bytes = Array((text + "\n").utf8)
+    private static func write(_ text: String) { write(Array((text + "\n").utf8)) }
+
+    private static func write(_ bytes: [UInt8]) {
         _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
 }

@@ -7,7 +7,7 @@ internal import Logging
 /// | --- | --- |
 /// | text | `2026-11-22T09:45:00.123Z earshot broker[7]: warning: disconnected pid=9` |
 /// | logfmt | `time=2026-11-22T09:45:00.123Z level=warning process=broker process-id=7 message=disconnected pid=9` |
-/// | json | `{"time":"2026-11-22T09:45:00.123Z","level":"warning",…,"message":"disconnected","pid":"9"}` |
+/// | json | `{"time":"2026-11-22T09:45:00.123Z","level":"warning",…,"message":"disconnected","pid":9}` |
 enum LogFormat: String, CaseIterable, Sendable {
     case text
     case logfmt
@@ -38,7 +38,7 @@ enum LogFormat: String, CaseIterable, Sendable {
         case .logfmt: return Self.members(entry).map { "\($0.name)=\(Self.logfmt($0.value))" }.joined(separator: " ")
         case .json:
             return "{"
-                + Self.members(entry).map { "\(Self.quoted($0.name)):\(Self.quoted($0.value))" }
+                + Self.members(entry).map { "\(Self.quoted($0.name)):\(Self.json($0))" }
                 .joined(separator: ",") + "}"
         }
     }
@@ -51,6 +51,19 @@ enum LogFormat: String, CaseIterable, Sendable {
         members.append((name: "process-id", value: String(entry.processID)))
         members.append((name: "message", value: entry.message))
         return members + entry.fields
+    }
+
+    /// Fields whose values are numbers. A request such as `1` is a name, and stays a string.
+    private static let numbers: Set<String> = [
+        "attempts", "bytes", "clients", "connections", "count", "dropped", "free", "limits-divided-by", "lines",
+        "members",
+        "milliseconds", "pid", "process-id", "running", "slots", "spool-free", "status", "transfers", "waiting",
+        "worker",
+    ]
+
+    private static func json(_ field: (name: String, value: String)) -> String {
+        numbers.contains(field.name) && Int(field.value).map { String($0) } == field.value
+            ? field.value : quoted(field.value)
     }
 
     private static func logfmt(_ value: String) -> String {

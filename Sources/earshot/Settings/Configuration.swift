@@ -160,6 +160,25 @@ struct Configuration: Sendable {
         "EARSHOT_" + name.uppercased().replacing("-", with: "_")
     }
 
+    /// Variables besides those of settings that this program reads, or gives to programs that it runs.
+    private static let otherVariables: Set<String> = [
+        "RUNTIME", "BUS", "BUS_KEY", "SERVER_KEY", "CONFIG", "BODIES", "URL", "METHOD", "PRIORITY", "HEADERS",
+        "MAX_BYTES",
+        "CAUSE", "FILE", "HANDLER", "LENGTH", "PRINCIPAL", "REQUEST", "SHA256", "STATE", "STATUS",
+    ]
+
+    /// Message about variables of this process that begin with `EARSHOT_` and have no meaning; nil without any.
+    static var unknownVariables: String? {
+        let known = SettingName.allCases.map { variable($0) } + ListSettingName.allCases.map { variable($0.rawValue) }
+        let unknown = ChildProcess.inheritedVariables.filter {
+            $0.hasPrefix("EARSHOT_") && !known.contains($0) && !otherVariables.contains(String($0.dropFirst(8)))
+        }
+        guard let first = unknown.first else { return nil }
+        let nearest = unknown.count == 1 ? SettingName.nearest(to: first, among: known) : nil
+        return "unknown environment variables are ignored: \(unknown.sorted().joined(separator: ", "))"
+            + (nearest.map { "; did you mean \($0)?" } ?? "; see `earshot help environment`")
+    }
+
     /// Files in ascending precedence.
     private var paths: [String] {
         if let file { return [file] }

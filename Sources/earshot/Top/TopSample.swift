@@ -27,7 +27,8 @@ struct TopSample {
     let phase: String
     /// Time in seconds, on any clock.
     let seconds: Double
-    let workers: [Worker]
+    /// Nil for a user who sees only the own requests.
+    let workers: [Worker]?
     let origins: [Origin]
     let handlers: [HandlerRow]
     /// Numbers of the answer by their path, such as `queue.high`.
@@ -43,11 +44,14 @@ struct TopSample {
         var numbers: [String: Int] = [:]
         Self.collect(status, "", &numbers)
         self.numbers = numbers
-        workers = Self.items(status, "workers").map { item in
-            Worker(
-                pid: item.member("pid")?.text ?? "-", phase: item.member("phase")?.text ?? "-",
-                slots: Self.number(item, "slots") ?? 0, running: Self.number(item, "running") ?? 0)
-        }
+        workers =
+            status.member("workers") == nil
+            ? nil
+            : Self.items(status, "workers").map { item in
+                Worker(
+                    pid: item.member("pid")?.text ?? "-", phase: item.member("phase")?.text ?? "-",
+                    slots: Self.number(item, "slots") ?? 0, running: Self.number(item, "running") ?? 0)
+            }
         origins = Self.items(status, "origins").map { item in
             Origin(
                 name: item.member("origin")?.text ?? "-", running: Self.number(item, "running") ?? 0,
@@ -77,19 +81,21 @@ struct TopSample {
 
     // MARK: Numbers
 
-    /// A number by its path; 0 if the answer does not have it.
-    func count(_ path: String) -> Int { numbers[path] ?? 0 }
+    /// A number by its path; nil if the answer does not have it, as for a user who sees only the own requests.
+    func count(_ path: String) -> Int? { numbers[path] }
 
     /// Number of failed requests, of all codes.
     var failed: Int { numbers.reduce(0) { $0 + ($1.key.hasPrefix("requests.failed.") ? $1.value : 0) } }
 
-    /// Number of slots of all workers.
-    var slots: Int { workers.reduce(0) { $0 + $1.slots } }
+    /// Number of slots of all workers; nil without the workers.
+    var slots: Int? { workers?.reduce(0) { $0 + $1.slots } }
 
     /// Change of a counter per second; nil without an earlier sample of the same broker.
-    func rate(since earlier: TopSample?, _ counter: (TopSample) -> Int) -> Double? {
-        guard let earlier, earlier.broker == broker, seconds > earlier.seconds else { return nil }
-        return Double(max(0, counter(self) - counter(earlier))) / (seconds - earlier.seconds)
+    func rate(since earlier: TopSample?, _ counter: (TopSample) -> Int?) -> Double? {
+        guard let earlier, earlier.broker == broker, seconds > earlier.seconds, let now = counter(self),
+            let before = counter(earlier)
+        else { return nil }
+        return Double(max(0, now - before)) / (seconds - earlier.seconds)
     }
 
     /// Share of `part` in `whole` as a percentage since an earlier sample of the same broker, or of all; nil if `whole`
@@ -101,10 +107,10 @@ struct TopSample {
         return min(100, max(0, (part(self) - (base.map(part) ?? 0)) * 100 / all))
     }
 
-    static func cacheUses(_ sample: TopSample) -> Int { sample.count("cache.used") }
-    static func cacheLookups(_ sample: TopSample) -> Int { sample.count("cache.asked") }
-    static func joined(_ sample: TopSample) -> Int { sample.count("flights.joined") }
-    static func attached(_ sample: TopSample) -> Int { sample.count("flights.started") + joined(sample) }
+    static func cacheUses(_ sample: TopSample) -> Int { sample.count("cache.used") ?? 0 }
+    static func cacheLookups(_ sample: TopSample) -> Int { sample.count("cache.asked") ?? 0 }
+    static func joined(_ sample: TopSample) -> Int { sample.count("flights.joined") ?? 0 }
+    static func attached(_ sample: TopSample) -> Int { (sample.count("flights.started") ?? 0) + joined(sample) }
 
     // MARK: Lines
 
@@ -113,7 +119,7 @@ struct TopSample {
         func number(_ name: String, _ value: Int?) -> (name: String, value: String?, isText: Bool) {
             (name, value.map { String($0) }, false)
         }
-        func rate(_ name: String, _ counter: (TopSample) -> Int) -> (name: String, value: String?, isText: Bool) {
+        func rate(_ name: String, _ counter: (TopSample) -> Int?) -> (name: String, value: String?, isText: Bool) {
             (name, self.rate(since: earlier, counter).map(Self.text), false)
         }
         return [
@@ -124,7 +130,7 @@ struct TopSample {
             number("low", count("queue.low")), number("background", count("queue.background")),
             number("queued", count("flights-now.queued")), number("running", count("flights-now.running")),
             number("backing-off", count("flights-now.backing-off")),
-            number("workers", workers.count), number("slots", slots),
+            number("workers", workers?.count), number("slots", slots),
             rate("submitted/s") { $0.count("requests.submitted") },
             rate("answered/s") { $0.count("requests.answered") },
             rate("failed/s") { $0.failed },

@@ -191,10 +191,11 @@ struct TopView {
 
     private var summary: [Line] {
         guard let sample else { return [Line(text: "earshot top: waiting for the broker")] }
+        func count(_ path: String) -> String { sample.count(path).map { String($0) } ?? "-" }
         func counts(_ prefix: String, _ names: [String]) -> String {
-            names.map { "\($0) \(sample.count("\(prefix).\($0)"))" }.joined(separator: "  ")
+            names.map { "\($0) \(count("\(prefix).\($0)"))" }.joined(separator: "  ")
         }
-        func rate(_ name: String, _ counter: (TopSample) -> Int) -> String {
+        func rate(_ name: String, _ counter: (TopSample) -> Int?) -> String {
             "\(name) \(sample.rate(since: earlier, counter).map(TopSample.text) ?? "-")"
         }
         func ratio(_ name: String, _ part: (TopSample) -> Int, _ whole: (TopSample) -> Int) -> String {
@@ -202,18 +203,18 @@ struct TopView {
             let now = earlier == nil ? nil : sample.percent(since: earlier, part, of: whole)
             return "\(name) \(text(now)) now, \(text(sample.percent(since: nil, part, of: whole))) in all"
         }
-        let workers = sample.workers.map {
+        let workers = sample.workers?.map {
             "\($0.pid) \($0.phase == "ready" ? "" : "\($0.phase) ")\($0.running)/\($0.slots)"
         }
         return [
             Line(
-                text: "earshot  \(sample.phase)\(isPaused ? " (paused)" : "")  clients \(sample.count("clients"))  "
-                    + "handlers \(sample.count("handlers"))  outstanding \(sample.count("deliveries.outstanding"))",
+                text: "earshot  \(sample.phase)\(isPaused ? " (paused)" : "")  clients \(count("clients"))  "
+                    + "handlers \(count("handlers"))  outstanding \(count("deliveries.outstanding"))",
                 style: .heading),
             Line(
                 text:
-                    "requests  pending \(sample.count("requests.pending"))  answered \(sample.count("requests.answered"))  "
-                    + "failed \(sample.failed)  removed \(sample.count("requests.removed"))"),
+                    "requests  pending \(count("requests.pending"))  answered \(count("requests.answered"))  "
+                    + "failed \(sample.failed)  removed \(count("requests.removed"))"),
             Line(
                 text: "per s     "
                     + [
@@ -230,7 +231,7 @@ struct TopView {
                         // All six together exceed 80 columns.
                         ["running", "queued"]
                             + ["asking", "backing-off", "following", "cancelling"].filter {
-                                sample.count("flights-now.\($0)") > 0
+                                sample.count("flights-now.\($0)") ?? 0 > 0
                             })),
             Line(
                 text: "ratios    "
@@ -238,7 +239,7 @@ struct TopView {
                         ratio("cache", TopSample.cacheUses, TopSample.cacheLookups),
                         ratio("shared", TopSample.joined, TopSample.attached),
                     ].joined(separator: "  ")),
-            Line(text: "workers   " + (workers.isEmpty ? "none" : workers.joined(separator: "  "))),
+            Line(text: "workers   " + (workers.map { $0.isEmpty ? "none" : $0.joined(separator: "  ") } ?? "-")),
         ]
     }
 
