@@ -5,8 +5,13 @@ public enum ContentCoding: Hashable, Sendable, CaseIterable {
     case brotli
     case zstd
 
-    /// Value of `Accept-Encoding` that lists all codings.
-    public static let accepted = "gzip, deflate, br, zstd"
+    /// Value of `Accept-Encoding` for a request of the client that has none of its own.
+    ///
+    /// A range counts bytes of the representation, and a part of a coded one cannot be decoded. The Fetch standard,
+    /// "HTTP-network-or-cache fetch", therefore sends `identity` with `Range`.
+    public static func accepted(for fields: HeaderFields) -> String {
+        fields.contains("range") ? "identity" : "gzip, deflate, br, zstd"
+    }
 
     /// Returns the coding of this name, in any case.
     init?(_ name: ArraySlice<UInt8>) {

@@ -76,7 +76,7 @@ struct TransferPlan {
         // One expression: the compiler would copy a large variable at its end.
         return TransferRequest(
             url: url.description, method: transferMethod(method), body: body, headerFields: list(fields),
-            userAgent: options.userAgent, acceptEncoding: ContentCoding.accepted, proxy: proxy?.url ?? "",
+            userAgent: options.userAgent, acceptEncoding: ContentCoding.accepted(for: fields), proxy: proxy?.url ?? "",
             caFile: options.caFile, caCertificates: certificates.authorities, clientCertificate: certificates.client,
             clientKey: certificates.clientKey, verifiesServer: verifiesServer,
             version: usesHTTP2 ? .http2OverTLS : .http1)

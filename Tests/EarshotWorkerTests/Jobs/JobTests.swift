@@ -110,6 +110,25 @@ import Testing
         #expect(bed.broker.failure(job.attempt) == (isRight ? nil : "protocol-error"))
     }
 
+    @Test(
+        arguments: [
+            ("accept: x", "accept-encoding: gzip, deflate, br, zstd"),
+            ("Range: bytes=0-9", "accept-encoding: identity"),
+            ("range: bytes=0-9\nAccept-Encoding: br", "accept-encoding: br"),
+        ] as [(String, String)])
+    func `a request for a range asks for no coding, unless its own fields name one`(fields: String, sent: String) throws
+    {
+        let bed = try Bed { _ in .ok([1]) }
+        for method in ["GET", "HEAD", "POST"] {
+            var job = bed.job()
+            job.method = method
+            job.httpFields = Array(fields.utf8)
+            #expect(try bed.fetch(job))
+            let lines = try #require(bed.origin.requests.last).lowercased().split(separator: "\r\n")
+            #expect(lines.filter { $0.hasPrefix("accept-encoding:") } == [sent[...]], "\(method)")
+        }
+    }
+
     @Test func `an interim answer is dropped and a folded field unfolded`() throws {
         let bed = try Bed { _ in
             .init(
