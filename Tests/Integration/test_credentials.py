@@ -1,6 +1,7 @@
 """Requests with a credential are isolated from all others: both responses and refusals."""
 
 import json
+import urllib.parse
 
 from support.harness import Bus, TestCase
 from support.origin import Origin
@@ -56,3 +57,15 @@ class CredentialTests(TestCase):
         """Waits until the broker has recorded the refusal."""
         eventually(lambda: any("cooling-ms" in row for row in self.clients["one"].query("origins")["origins"]),
                    "the origin cools down")
+
+    def test_a_dot_at_the_end_of_the_host_makes_another_origin(self):
+        port = self.origin.url.rpartition(":")[2]
+        client = self.clients["one"]
+        client.fetch("shop", "login", f"http://localhost:{port}/set-cookie/a=1", cookies="yes")
+        self.assertEqual(client.terminal().verb, "RESULT")
+        for number, (host, seen) in enumerate((("localhost.", (None, None)), ("localhost", ("Bearer one", "a=1")))):
+            target = urllib.parse.quote(f"http://{host}:{port}/headers", safe="")
+            client.fetch("shop", number, f"http://localhost:{port}/redirect-to?url={target}",
+                         [("authorization", "Bearer one")], cookies="yes")
+            headers = json.loads(client.terminal().content())["headers"]
+            self.assertEqual((headers.get("authorization"), headers.get("cookie")), seen)

@@ -14,7 +14,7 @@ public struct OriginPattern: Hashable, Sendable, CustomStringConvertible {
         guard let url = try? FetchURL(isOrigin ? name : "http://\(name)"), !url.host.isEmpty, !url.hasUserinfo,
             url.path == "/", url.query == nil
         else { return nil }
-        let origin = url.origin
+        let origin = url.origin.withoutFinalDot
         if isOrigin {
             guard !isWildcard else { return nil }
             description = origin.description
@@ -31,6 +31,7 @@ public struct OriginPattern: Hashable, Sendable, CustomStringConvertible {
 
     /// Patterns that match an origin, most specific first. O(labels of the host).
     static func candidates(for origin: Origin) -> [OriginPattern] {
+        let origin = origin.withoutFinalDot
         var candidates = [OriginPattern(normal: origin.description), OriginPattern(normal: hostName(origin.host))]
         var rest = origin.host[...]
         while let dot = rest.firstIndex(of: ".") {

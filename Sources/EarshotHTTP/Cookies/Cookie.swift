@@ -4,7 +4,7 @@ public struct Cookie: Hashable, Sendable {
     public let name: [UInt8]
     /// Bytes after the equals sign. They need not be UTF-8, and may be secret.
     public let value: [UInt8]
-    /// Host that set it, or a parent domain that it named: lower case, without a leading or trailing dot.
+    /// Host that set it, or a parent domain that it named: lower case, without a leading dot.
     public let domain: String
     /// Whether it is sent only to `domain`, not to subdomains.
     public let isHostOnly: Bool

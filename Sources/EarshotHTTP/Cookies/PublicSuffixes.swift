@@ -15,6 +15,8 @@ public struct PublicSuffixes: Sendable {
     /// Returns whether a domain in lower-case ASCII is a public suffix; nil if that is unknown. A domain without an inner
     /// dot is one, such as `com` and `localhost`.
     func contains(_ domain: String) -> Bool? {
-        domain.utf8.contains(UInt8(ascii: ".")) ? lookUp(domain) : true
+        // A dot at the end makes another host, and no other suffix.
+        let name = domain.utf8.last == UInt8(ascii: ".") ? String(domain.dropLast()) : domain
+        return name.utf8.contains(UInt8(ascii: ".")) ? lookUp(name) : true
     }
 }

@@ -117,17 +117,12 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Scheme, host and port.
-    public var origin: Origin {
-        let host = host
-        let name = host.utf8.last == UInt8(ascii: ".") ? host.dropLast() : host
-        return Origin(scheme: String(scheme), host: String(name), port: port)
-    }
+    public var origin: Origin { Origin(scheme: String(scheme), host: String(host), port: port) }
 
     /// Canonical name of the origin: equal for two URLs if and only if they have the same origin.
     public var originName: String {
         if let end = originNameEnd { return String(slice(0, end)) }
-        let host = slice(layout.hostStart, layout.hostEnd - (hasFinalDot ? 1 : 0))
-        return String(slice(0, layout.schemeEnd + 3) + host + slice(layout.hostEnd, layout.pathStart))
+        return String(slice(0, layout.schemeEnd + 3) + slice(layout.hostStart, layout.pathStart))
     }
 
     /// Hash of `originName` with the process's seed.
@@ -146,17 +141,10 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         return true
     }
 
-    /// End of `originName` if it is a prefix of the URL; nil if there is user information or a dot at the end of the
-    /// host.
+    /// End of `originName` if it is a prefix of the URL; nil if there is user information.
     private var originNameEnd: UInt16? {
         guard layout.hostStart < layout.pathStart else { return layout.schemeEnd + 1 }
-        return hasUserinfo || hasFinalDot ? nil : layout.pathStart
-    }
-
-    private var hasFinalDot: Bool {
-        guard layout.hostEnd > layout.hostStart else { return false }
-        let utf8 = description.utf8
-        return utf8.span[Int(layout.hostEnd) - 1] == UInt8(ascii: ".")
+        return hasUserinfo ? nil : layout.pathStart
     }
 
     /// Hashes eight bytes at a time.

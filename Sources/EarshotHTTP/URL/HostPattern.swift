@@ -17,7 +17,7 @@ public struct HostPattern: Hashable, Sendable, CustomStringConvertible {
                 || byte == UInt8(ascii: ".")
         }
         guard isName, let url = try? FetchURL("http://\(name)/"), url.address == nil else { return nil }
-        let host = url.origin.host
+        let host = url.origin.withoutFinalDot.host
         guard !host.isEmpty else { return nil }
         description = isWildcard ? "*." + host : host
     }

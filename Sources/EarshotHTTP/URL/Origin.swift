@@ -1,11 +1,11 @@
-/// Scheme, host and port of a URL. Limits, cool-downs and credentials belong to an origin.
+/// Scheme, host and port of a URL: RFC 6454. Limits, cool-downs, cookies and credentials belong to an origin.
 ///
-/// A dot at the end of the host name is ignored, because both names resolve to the same servers.
+/// `example.org` and `example.org.` are two hosts, although both names resolve to the same servers.
 public struct Origin: Hashable, Sendable, CustomStringConvertible {
     /// Scheme in lower case.
     public let scheme: String
 
-    /// Host in lower case, without brackets and trailing dot; empty for a URL without one.
+    /// Host in lower case, without brackets; empty for a URL without one.
     public let host: String
 
     /// Port, or the scheme's default; nil for a scheme without a default.
@@ -23,6 +23,13 @@ public struct Origin: Hashable, Sendable, CustomStringConvertible {
     public init?(named name: String) {
         guard let url = try? FetchURL(name), url.originName == name else { return nil }
         self = url.origin
+    }
+
+    /// The origin without the dot at the end of its host, as rules of the configuration name it. A dot must not evade
+    /// them.
+    public var withoutFinalDot: Origin {
+        guard host.utf8.last == UInt8(ascii: ".") else { return self }
+        return Origin(scheme: scheme, host: String(host.dropLast()), port: port)
     }
 
     /// Creates an origin from normalized parts; used by `FetchURL.origin`.

@@ -121,6 +121,20 @@ import Testing
         #expect(try hosts(.user, from: "com", domain: "com") == [])
     }
 
+    @Test func `a dot at the end makes another host`() throws {
+        for (from, to) in [("localhost", "localhost."), ("a.example.com", "a.example.com.")] {
+            for domain in ["", "; Domain=\(from)", "; Domain=example.com"] {
+                #expect(try sent(["a=b\(domain)"], from: "https://\(from)/", to: "https://\(to)/") == nil, "\(domain)")
+                #expect(try sent(["a=b\(domain)"], from: "https://\(to)/", to: "https://\(from)/") == nil, "\(domain)")
+            }
+            #expect(try sent(["a=b"], from: "https://\(to)/", to: "https://\(to)/") == "a=b")
+        }
+        var jar = CookieJar()
+        let field = HeaderFields(lines: Array("set-cookie: a=b; domain=co.uk.".utf8))
+        jar.store(field, from: try FetchURL("https://a.co.uk./"), suffixes: .registries, now: Self.now)
+        #expect(jar.count == 0)
+    }
+
     @Test func `HttpOnly is kept`() throws {
         var jar = CookieJar()
         try set(["a=b; HttpOnly", "c=d"], from: "https://a.example/", in: &jar)
@@ -136,7 +150,7 @@ import Testing
         #expect(try sent(["a=b"], from: "http://[::1]/") == "a=b")
         #expect(try sent(["a=b; Domain=localhost"], from: "http://localhost/") == "a=b")
         #expect(try sent(["a=b; Domain=localhost"], from: "http://localhost/", to: "http://x.localhost/") == nil)
-        #expect(try sent(["a=b"], from: "http://localhost./", to: "http://LOCALHOST:8080/") == "a=b")
+        #expect(try sent(["a=b"], from: "http://localhost/", to: "http://LOCALHOST:8080/") == "a=b")
         #expect(try sent(["a=b"], from: "thumb://example.com/") == nil)
     }
 

@@ -145,6 +145,7 @@ import Testing
             Case("RFC 6454 5, host without scheme", "//b.example/y", "https://b.example/y"),
             Case("RFC 6454 5, subdomain", "https://s.a.example/y", "https://s.a.example/y"),
             Case("RFC 6454 5, port", "https://a.example:444/y", "https://a.example:444/y"),
+            Case("RFC 6454 5, dot at the end", "https://a.example./y", "https://a.example./y"),
             Case("RFC 6454 5, https to http", "http://a.example/y", "http://a.example/y"),
             Case("Fetch 4.4, user information in Location", "https://v:w@b.example/y", "https://b.example/y"),
         ])

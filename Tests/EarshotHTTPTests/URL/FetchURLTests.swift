@@ -175,7 +175,8 @@ import Testing
             Case("RFC 6454 6.2, default port", "https://u:p@Example.org:443/a?b", "https://example.org"),
             Case("RFC 6454 6.2, another port", "http://h:443/", "http://h:443"),
             Case("RFC 6454 6.2, IPv6", "http://[::1]:81/", "http://[::1]:81"),
-            Case("RFC 1034 3.1, dot at the end", "http://h./", "http://h"),
+            Case("RFC 6454 6.2, dot at the end", "http://h./", "http://h."),
+            Case("RFC 4007 11, zone", "http://[fe80::1%25d0]:81/", "http://[fe80::1%25d0]:81"),
             Case("RFC 6454 6.2, custom scheme", "s3://bucket:9/", "s3://bucket:9"),
             Case("RFC 6454 6.2, no host", "thumb:x", "thumb:"),
         ])
@@ -204,7 +205,8 @@ import Testing
 
     @Test func `origins differ by scheme, host and port, and by nothing else`() throws {
         let origin = try FetchURL("http://h/").origin
-        #expect(try FetchURL("http://u@h.:80/x?y").origin == origin)
+        #expect(try FetchURL("http://u@h:80/x?y").origin == origin)
+        #expect(try FetchURL("http://h./").origin != origin)
         #expect(try FetchURL("https://h/").origin != origin)
         #expect(try FetchURL("http://h:81/").origin != origin)
         #expect(try FetchURL("http://g/").origin != origin)
