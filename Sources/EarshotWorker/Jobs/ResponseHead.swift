@@ -12,7 +12,8 @@ internal import EarshotWire
 struct ResponseHead {
     /// Reason why a head is rejected.
     enum Fault: Error, Equatable {
-        /// Invalid status line; a NUL, bare CR or bare LF in a line; or a folded line without a field before it.
+        /// Invalid status line; a NUL, bare CR or bare LF in a line; a folded line without a field before it; or a field
+        /// that delimits the body in a form that parsers read differently.
         case malformed
         /// More than `WireLimits.responseFieldBytes` of fields.
         case tooLong
@@ -24,21 +25,28 @@ struct ResponseHead {
         case complete
     }
 
+    /// The last field of the block, which a folded line continues.
+    private enum LastField {
+        case none
+        /// Begins at this index of `fields`.
+        case kept(start: Int, isCookie: Bool)
+        /// Delimits the body.
+        case framing
+        /// Not in `fields`.
+        case dropped
+    }
+
     private var phase = Phase.start
     /// Status code of the last block; 0 before the first.
     private(set) var status = 0
     /// Fields of the last block, separated by LF, with folded lines joined.
     private(set) var fields: [UInt8] = []
 
-    /// Fields of `fields` that may delimit the body, copied so that lookups need not scan all fields. Includes other
-    /// fields with names of the same length.
+    /// Fields of `fields` that delimit the body, copied so that lookups need not scan all fields.
     private(set) var framingFields: [UInt8] = []
-    /// Whether the last field of `fields` is one of them.
-    private var isFraming = false
+    private var lastField = LastField.none
     /// Set of the name lengths in `fields`, one bit for each. The last bit stands for all lengths from 63 on.
     private var nameLengths: UInt64 = 0
-    /// Lengths of `content-length` and `transfer-encoding`.
-    private static let framingLengths = bit(nameLength: 14) | bit(nameLength: 17)
 
     /// Whether the last block is complete and belongs to a final response, not to an interim one.
     var isComplete: Bool { phase == .complete && status >= 200 }
@@ -92,7 +100,7 @@ struct ResponseHead {
         guard code >= 100, start + 3 == line.count || line[start + 3] == UInt8(ascii: " ") else { throw .malformed }
         status = code
         nameLengths = 0
-        isFraming = false
+        lastField = .none
         framingFields.removeAll(keepingCapacity: true)
         fields.removeAll(keepingCapacity: true)
         fields.reserveCapacity(Limits.usualFieldBytes)
@@ -101,25 +109,51 @@ struct ResponseHead {
 
     private mutating func appendField(_ line: Span<UInt8>, hasControls: Bool) throws(Fault) {
         guard fields.count + line.count < WireLimits.responseFieldBytes else { throw .tooLong }
-        guard Self.isBlank(line[0]) else {
-            // A line without a field name is dropped, as other clients do.
-            guard let nameLength = Self.nameLength(line), nameLength > 0 else { return }
-            let bit = Self.bit(nameLength: nameLength)
-            nameLengths |= bit
-            isFraming = bit & Self.framingLengths != 0
-            if !fields.isEmpty { fields.append(UInt8(ascii: "\n")) }
-            if isFraming, !framingFields.isEmpty { framingFields.append(UInt8(ascii: "\n")) }
-            appendText(line, hasControls: hasControls)
+        guard !Self.isBlank(line[0]) else { return try continueField(with: line, hasControls: hasControls) }
+        // A line without a field name is dropped, as other clients do.
+        guard let nameLength = Self.nameLength(line), nameLength > 0 else {
+            lastField = .dropped
             return
         }
-        // Obsolete line folding: RFC 9112, section 5.2. libcurl 8 also delivers an invalid line that continues no
-        // field.
-        guard !fields.isEmpty else { throw .malformed }
-        var start = 0
-        while start < line.count, Self.isBlank(line[start]) { start += 1 }
-        fields.append(UInt8(ascii: " "))
-        if isFraming { framingFields.append(UInt8(ascii: " ")) }
-        appendText(line.extracting(start...), hasControls: hasControls)
+        let name = line.extracting(0..<nameLength)
+        if hasControls || Self.isBlank(name[nameLength - 1]) {
+            // libcurl reads such a field in its own way, so the end of the body would be in doubt.
+            guard !Self.isFraming(name) else { throw .malformed }
+            guard !hasControls || !Self.isNamed(name, "set-cookie") else {
+                // RFC 6265bis, section 5.6, step 1.
+                lastField = .dropped
+                return
+            }
+        }
+        nameLengths |= Self.bit(nameLength: nameLength)
+        if !fields.isEmpty { fields.append(UInt8(ascii: "\n")) }
+        let start = fields.count
+        appendText(line, hasControls: hasControls)
+        guard Self.isFraming(name) else {
+            lastField = .kept(start: start, isCookie: Self.isNamed(name, "set-cookie"))
+            return
+        }
+        if !framingFields.isEmpty { framingFields.append(UInt8(ascii: "\n")) }
+        framingFields += fields[start...]
+        lastField = .framing
+    }
+
+    /// Appends a line of an obsolete line folding: RFC 9112, section 5.2. libcurl 8 also delivers an invalid line that
+    /// continues no field.
+    private mutating func continueField(with line: Span<UInt8>, hasControls: Bool) throws(Fault) {
+        switch lastField {
+        // libcurl ignores the continuation when it determines the end of the body.
+        case .none, .framing: throw .malformed
+        case .dropped: return
+        case .kept(let start, isCookie: true) where hasControls:
+            fields.removeSubrange(max(start - 1, 0)...)
+            lastField = .dropped
+        case .kept:
+            var start = 0
+            while start < line.count, Self.isBlank(line[start]) { start += 1 }
+            fields.append(UInt8(ascii: " "))
+            appendText(line.extracting(start...), hasControls: hasControls)
+        }
     }
 
     /// Appends text with controls other than TAB replaced by spaces, which RFC 9110, section 5.5, allows. Message heads
@@ -127,26 +161,38 @@ struct ResponseHead {
     private mutating func appendText(_ text: Span<UInt8>, hasControls: Bool) {
         let place = fields.count
         unsafe text.withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
-        if hasControls {
-            for index in place..<fields.count {
-                let byte = fields[index]
-                if byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7f { fields[index] = UInt8(ascii: " ") }
-            }
-        }
-        if isFraming { framingFields += fields[place...] }
+        guard hasControls else { return }
+        for index in place..<fields.count where Self.isControl(fields[index]) { fields[index] = UInt8(ascii: " ") }
     }
 
-    /// Returns whether any byte is a control. Controls are rare, and a loop without early exit compares sixteen bytes
+    /// Returns whether any byte is a control other than TAB. Controls are rare, and a loop without early exit compares sixteen bytes
     /// at a time.
     private static func hasControls(_ line: Span<UInt8>) -> Bool {
         unsafe line.withUnsafeBufferPointer { bytes in
-            unsafe bytes.reduce(0 as UInt8) { $0 | ($1 < 0x20 || $1 == 0x7f ? 1 : 0) } != 0
+            unsafe bytes.reduce(0 as UInt8) { $0 | (isControl($1) ? 1 : 0) } != 0
         }
     }
 
     /// Returns whether a byte is invalid in any line: NUL, or a CR or LF before the line end.
     private static func isForbidden(_ byte: UInt8) -> Bool {
         byte == 0 || byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n")
+    }
+
+    private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != UInt8(ascii: "\t") || byte == 0x7f }
+
+    /// Returns whether a field of this name delimits the body: RFC 9112, section 6.3.
+    private static func isFraming(_ name: Span<UInt8>) -> Bool {
+        isNamed(name, "transfer-encoding") || isNamed(name, "content-length")
+    }
+
+    /// Compares a name, without blanks at its end, with one in lower case.
+    private static func isNamed(_ name: Span<UInt8>, _ wanted: StaticString) -> Bool {
+        let count = wanted.utf8CodeUnitCount
+        guard name.count >= count, name.count == count || isBlank(name[count]) else { return false }
+        return wanted.withUTF8Buffer { wanted in
+            for index in 0..<count where unsafe name[index] | 0x20 != wanted[index] { return false }
+            return true
+        }
     }
 
     private static func isStatusLine(_ line: Span<UInt8>) -> Bool {
