@@ -9,6 +9,7 @@ import urllib.parse
 
 from support.harness import Bus, TestCase
 from support.origin import Origin
+from support.script import ScriptedOrigin
 
 
 class CookieTests(TestCase):
@@ -60,6 +61,29 @@ class CookieTests(TestCase):
     def test_a_redirect_sets_and_gets_the_cookies_of_each_hop(self):
         target = urllib.parse.quote("/headers?after", safe="")
         self.assertEqual(self.cookie("shop", f"/set-cookie/a=1?location={target}", cookies="yes"), "a=1")
+
+    def test_a_redirect_to_the_same_url_with_another_cookie_is_followed(self):
+        asked = []
+
+        def serve(connection):
+            while head := connection.head():
+                asked.append(head)
+                seen = "cookie: seen=1" in head.lower() and "/loop" not in head
+                connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nseen" if seen else
+                                b"HTTP/1.1 302 Found\r\nLocation: ?\r\nSet-Cookie: seen=1\r\nContent-Length: 0\r\n\r\n")
+
+        with ScriptedOrigin(serve) as origin:
+            for number, (path, fields, verb, requests) in enumerate((
+                    ("page", {"cookies": "yes"}, "RESULT", 2), ("page", {"cookies": "yes", "coalesce": "no"}, "RESULT", 2),
+                    ("page", {}, "FAILED", 1), ("loop", {"cookies": "yes"}, "FAILED", 2))):
+                with self.subTest(path, **fields):
+                    asked.clear()
+                    self.client.fetch(f"shop{number}", number, f"{origin.url}/{path}?", **fields)
+                    answer = self.client.terminal()
+                    self.assertEqual(answer.verb, verb, answer)
+                    self.assertEqual(len(asked), requests)
+                    if verb == "FAILED":
+                        self.assertFailed(answer, "redirect-loop")
 
     def test_two_roots_never_share_an_answer_that_sets_cookies(self):
         other = self.bus.client()

@@ -49,20 +49,21 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    private func redirect(of flight: Handle<Flight>, _ status: Int, _ fields: HeaderFields) -> RedirectOutcome {
+    private mutating func redirect(of flight: Handle<Flight>, _ status: Int, _ fields: HeaderFields) -> RedirectOutcome
+    {
         guard (300..<400).contains(status) else { return .notARedirect }
         let record = flights[flight]
         let rule = RedirectRule(mode: record.redirect, hopLimit: limits.redirectHops)
         return rule.outcome(
             status: status, response: fields, request: record.request, hops: 0,
-            ancestors: record.isAlone ? flights.ancestors(of: flight) : [], hosts: facilities.hosts)
+            ancestors: record.isAlone ? flights.ancestors(of: flight) : [], hosts: facilities.hosts,
+            withCookies: { withCookies(redirected: $0) })
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
     private mutating func follow(_ flight: Handle<Flight>, _ next: HTTPRequest, after status: Int, now: Tick) {
         flights[flight].redirectStatus = status
         let record = flights[flight]
-        let next = withCookies(redirected: next)
         let (child, isNew) = openFlight(
             next, redirect: record.redirect, partition: record.partition, isAlone: record.isAlone,
             body: next.method == record.method ? record.body : nil, mode: record.mode)

@@ -28,11 +28,13 @@ public struct RedirectRule: Hashable, Sendable {
     ///     `Location` is dropped. (The Fetch standard rejects it in CORS mode, and uses it otherwise.)
     ///   - hops: Number of redirects already followed.
     ///   - ancestors: Requests whose redirects led to `request`. An equal method and URL is a loop, even with other
-    ///     fields, because only credentials can have been dropped in between.
+    ///     fields, because only credentials can have been dropped in between. Cookies of a jar can also have been set,
+    ///     so they must be equal, too.
     ///   - hosts: Encoder of an internationalized host name in `Location`.
+    ///   - withCookies: Returns a request with the cookies of its jar.
     public func outcome(
         status: Int, response: HeaderFields, request: HTTPRequest, hops: Int, ancestors: some Sequence<HTTPRequest>,
-        hosts: HostNameEncoder? = nil
+        hosts: HostNameEncoder? = nil, withCookies: (HTTPRequest) -> HTTPRequest = { $0 }
     ) -> RedirectOutcome {
         guard [301, 302, 303, 307, 308].contains(status), mode != .manual else { return .notARedirect }
         guard mode == .follow else { return .refused(.redirectRefused) }
@@ -57,7 +59,11 @@ public struct RedirectRule: Hashable, Sendable {
             next.method = .get
             next.fields.removeAll { field in Self.bodyFields.contains { field.isNamed($0) } }
         }
-        func isNext(_ visited: HTTPRequest) -> Bool { visited.method == next.method && visited.url == next.url }
+        next = withCookies(next)
+        func isNext(_ visited: HTTPRequest) -> Bool {
+            visited.method == next.method && visited.url == next.url
+                && (next.jar == nil || visited.fields.values(bytes: "cookie") == next.fields.values(bytes: "cookie"))
+        }
         guard !isNext(request), !ancestors.contains(where: isNext) else { return .refused(.redirectLoop) }
         guard hops < hopLimit else { return .refused(.tooManyRedirects) }
         return .follow(next)

@@ -167,6 +167,33 @@ import Testing
             outcome(302, to: "/3", from: second, hops: 1, ancestors: [first]) == .follow(try request("http://a/3")))
     }
 
+    @Test func `another cookie at the same URL is no loop, the same one is`() throws {
+        func asked(_ url: String, cookie: String?) throws -> HTTPRequest {
+            var request = try request(url, cookie.map { "cookie: \($0)" } ?? "")
+            request.jar = "shop"
+            return request
+        }
+        func outcome(_ from: HTTPRequest, to location: String, sets cookie: String?, after: [HTTPRequest] = [])
+            -> RedirectOutcome
+        {
+            RedirectRule().outcome(
+                status: 302, response: HeaderFields(lines: Array("location: \(location)".utf8)), request: from, hops: 0,
+                ancestors: after
+            ) { next in
+                guard let seen = try? asked(next.url.description, cookie: cookie) else { return next }
+                return seen
+            }
+        }
+        let first = try asked("http://a/1", cookie: nil)
+        let seen = try asked("http://a/1", cookie: "seen=1")
+        #expect(outcome(first, to: "/1", sets: "seen=1") == .follow(seen))
+        #expect(outcome(first, to: "/1", sets: nil) == .refused(.redirectLoop))
+        #expect(outcome(seen, to: "/1", sets: "seen=1", after: [first]) == .refused(.redirectLoop))
+        let second = try asked("http://a/2", cookie: "seen=1")
+        #expect(outcome(second, to: "/1", sets: "seen=1", after: [first]) == .follow(seen))
+        #expect(outcome(second, to: "/1", sets: "seen=1", after: [first, seen]) == .refused(.redirectLoop))
+    }
+
     @Test func `credentials lost on the way do not hide a loop`() throws {
         let first = try request("http://a/1", "cookie: c")
         let second = try request("http://b/2")
