@@ -12,6 +12,8 @@ struct BodyDecoder: ~Copyable {
         case damaged
         /// The ratio of decoded to encoded bytes exceeds the limit.
         case tooCompressed
+        /// Too many encoded bytes decode to nothing.
+        case empty
     }
 
     /// Decompressor of the coding that was applied last.
@@ -35,6 +37,7 @@ struct BodyDecoder: ~Copyable {
     /// Number of decoded input bytes.
     private var consumed = 0
     private var outerProduced = 0
+    private var innerConsumed = 0
     private var innerProduced = 0
 
     /// - Parameters:
@@ -121,7 +124,7 @@ struct BodyDecoder: ~Copyable {
         outerProduced += step.produced
         isOuterAtEnd = step.isAtEnd
         isOuterFull = step.produced == output.count
-        try check(outerProduced, isStuck: isStuck)
+        try check(consumed, outerProduced, isStuck: isStuck)
         return step.produced
     }
 
@@ -138,15 +141,19 @@ struct BodyDecoder: ~Copyable {
         guard let step else { preconditionFailure("a second step with a single coding") }
         let isStuck = step.consumed == 0 && step.produced == 0 && !betweenLeft.isEmpty
         betweenLeft = betweenLeft.dropFirst(step.consumed)
+        innerConsumed += step.consumed
         innerProduced += step.produced
         isInnerAtEnd = step.isAtEnd
         isInnerFull = step.produced == output.count
-        try check(innerProduced, isStuck: isStuck)
+        try check(innerConsumed, innerProduced, isStuck: isStuck)
         return step.produced
     }
 
-    private func check(_ produced: Int, isStuck: Bool) throws(Fault) {
+    private func check(_ consumed: Int, _ produced: Int, isStuck: Bool) throws(Fault) {
         guard !isStuck else { throw .damaged }
+        guard consumed <= Limits.emptyCodedBytes || consumed / Limits.codedBytesPerByte <= produced else {
+            throw .empty
+        }
         guard produced <= Limits.freeDecodedBytes || !isOverRatio else { throw .tooCompressed }
     }
 }

@@ -45,6 +45,7 @@ struct Refusal: Error, Equatable {
         switch fault {
         case .damaged: self.init(.encodingError)
         case .tooCompressed: self.init(.tooCompressed)
+        case .empty: self.init(.encodingError, "Too many bytes of the body decode to nothing.")
         }
     }
 

@@ -35,6 +35,12 @@ enum Limits {
     /// Decoded bytes of a body before its compression ratio is checked. Small bodies may be very repetitive without
     /// harm.
     static let freeDecodedBytes = 16 << 20
+    /// Encoded bytes of a body that may decode to nothing: headers, empty blocks, skippable frames, and bytes after the
+    /// end. Far above those of an honest body, of which the index of a large zstd file is the longest.
+    static let emptyCodedBytes = 1 << 20
+    /// Maximum number of encoded bytes for each decoded one beyond `emptyCodedBytes`. A stream that is flushed after
+    /// each byte has eight, a gzip member of one byte 21.
+    static let codedBytesPerByte = 64
     /// Time for the body of a redirect to end, so that its connection can be reused.
     static let redirectGrace = Duration.milliseconds(100)
     /// Minimum number of unhashed bytes for which a thread is started.

@@ -63,6 +63,61 @@ import Testing
         #expect(try decode([.deflate], bomb, maxRatio: 200).isAtEnd)
     }
 
+    /// Bytes that decode to nothing, as often as wanted: a stored block, a metadata block, a skippable frame, and the
+    /// header of a gzip member whose file name has no end.
+    private static let fillers: [(ContentCoding, begin: [UInt8], filler: [UInt8])] = [
+        (.deflate, [], [0, 0, 0, 0xff, 0xff]), (.gzip, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3], [0, 0, 0, 0xff, 0xff]),
+        (.gzip, [0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3], [0x61]), (.brotli, [0x0c], [0x06]),
+        (.zstd, [], [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]),
+    ]
+
+    @Test(arguments: fillers.indices)
+    func `bytes that decode to nothing have a bound`(index: Int) throws {
+        let (coding, begin, filler) = Self.fillers[index]
+        var decoder = BodyDecoder([coding], maxRatio: 0)
+        var output = [UInt8](repeating: 0, count: 1000)
+        let piece = [[UInt8]](repeating: filler, count: 65_536 / filler.count).flatMap(\.self)
+        func add(_ bytes: [UInt8], to decoder: inout BodyDecoder) throws(BodyDecoder.Fault) {
+            decoder.add(bytes.span)
+            while decoder.hasWork { #expect(try decoder.step(into: &output).produced == 0) }
+        }
+        try add(begin, to: &decoder)
+        for _ in 0..<(Limits.emptyCodedBytes - begin.count) / piece.count { try add(piece, to: &decoder) }
+        var fault: BodyDecoder.Fault?
+        do throws(BodyDecoder.Fault) { for _ in 0..<2 { try add(piece, to: &decoder) } } catch { fault = error }
+        #expect(fault == .empty)
+    }
+
+    @Test func `the inner of two codings has the bound too`() throws {
+        // Each stored block of the outer stream holds one of the inner.
+        var decoder = BodyDecoder([.deflate, .deflate], maxRatio: 0)
+        var output = [UInt8](repeating: 0, count: 1000)
+        let inner = [[UInt8]](repeating: [0, 0, 0, 0xff, 0xff], count: 13_000).flatMap(\.self)
+        let block = [
+            0, UInt8(inner.count & 0xff), UInt8(inner.count >> 8), ~UInt8(inner.count & 0xff), ~UInt8(inner.count >> 8),
+        ]
+        var fault: BodyDecoder.Fault?
+        do throws(BodyDecoder.Fault) {
+            for _ in 0..<18 {
+                decoder.add((block + inner).span)
+                while decoder.hasWork { _ = try decoder.step(into: &output) }
+            }
+        } catch { fault = error }
+        #expect(fault == .empty)
+    }
+
+    @Test func `a stream that is flushed after each byte is no such body`() throws {
+        // A stored block of one byte, and an empty one.
+        let unit: [UInt8] = [0, 1, 0, 0xfe, 0xff, 7, 0, 0, 0, 0xff, 0xff]
+        let bytes = [[UInt8]](repeating: unit, count: 2 * Limits.emptyCodedBytes / unit.count).flatMap(\.self)
+        var decoder = BodyDecoder([.deflate], maxRatio: 0)
+        var output = [UInt8](repeating: 0, count: 65_536)
+        decoder.add(bytes.span)
+        var produced = 0
+        while decoder.hasWork { produced += try decoder.step(into: &output).produced }
+        #expect(produced == bytes.count / unit.count)
+    }
+
     @Test func `damaged bytes are a fault`() {
         let fault = #expect(throws: BodyDecoder.Fault.self) { try decode([.gzip], packed) }
         #expect(fault == .damaged)
