@@ -26,7 +26,7 @@ struct JobClock {
     /// Start of the connect timeout of the current connection.
     private var connectBegan: LoopTime
     private var lastByte: LoopTime
-    /// Time of the first line of the response's header; nil before it.
+    /// Time of the first line of the response's header, or of its trailer; nil before it, and within the body.
     private var headBegan: LoopTime?
 
     init(_ job: Job, now: LoopTime) {
@@ -58,7 +58,10 @@ struct JobClock {
         if headBegan == nil { headBegan = now }
     }
 
-    mutating func receivedBody(now: LoopTime) { lastByte = now }
+    mutating func receivedBody(now: LoopTime) {
+        lastByte = now
+        headBegan = nil
+    }
 
     /// Returns the time of the next call of `overdue`. During a transfer libcurl enforces the connect and total
     /// timeouts.
@@ -67,8 +70,7 @@ struct JobClock {
         return switch stage {
         case .ownWork: now.advanced(milliseconds: timeoutMilliseconds)
         case .resolving: min(silence, connectDeadline, totalDeadline ?? silence)
-        case .header: min(silence, headDeadline ?? silence)
-        case .body: silence
+        case .header, .body: min(silence, headDeadline ?? silence)
         }
     }
 
@@ -83,13 +85,13 @@ struct JobClock {
         switch stage {
         case .resolving where connectDeadline == deadline(stage, now: now): return Refusal(.connectTimeout)
         case .header:
-            if let headDeadline, headDeadline <= now {
-                return Refusal(.timeout, "The header of the response did not end in time.")
-            }
+            if isHeadOverdue(now) { return Refusal(.timeout, "The header of the response did not end in time.") }
             guard let silent = silentMilliseconds(), silent < timeoutMilliseconds else { return Refusal(.timeout) }
             if headBegan == nil { headBegan = now }
             lastByte = now.advanced(milliseconds: -silent)
             return nil
+        case .body where isHeadOverdue(now):
+            return Refusal(.timeout, "The trailer of the response did not end in time.")
         case .ownWork, .resolving, .body: return Refusal(.timeout)
         }
     }
@@ -107,7 +109,9 @@ struct JobClock {
 
     private var totalDeadline: LoopTime? { totalMilliseconds.map { begun.advanced(milliseconds: $0) } }
 
-    /// Deadline of the complete header; nil before its first line.
+    private func isHeadOverdue(_ now: LoopTime) -> Bool { headDeadline.map { $0 <= now } ?? false }
+
+    /// Deadline of the complete header or trailer; nil before its first line.
     private var headDeadline: LoopTime? {
         headBegan?.advanced(milliseconds: Limits.headTimeouts * timeoutMilliseconds)
     }

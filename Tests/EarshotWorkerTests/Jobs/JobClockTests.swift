@@ -79,6 +79,18 @@ struct JobClockTests {
         #expect(refusal == Refusal(.timeout, "The header of the response did not end in time."))
     }
 
+    @Test func `a trailer of many lines ends within ten timeouts, and a body has no such bound`() {
+        var clock = clock()
+        clock.receivedHeaderLine(now: time(0))
+        for moment in stride(from: 900, through: 90_000, by: 900) { clock.receivedBody(now: time(moment)) }
+        #expect(clock.deadline(.body, now: time(90_000)) == time(91_000))
+        for moment in stride(from: 90_500, through: 100_400, by: 900) { clock.receivedHeaderLine(now: time(moment)) }
+        #expect(clock.overdue(.body, now: time(100_499), silentMilliseconds: 0) == nil)
+        #expect(clock.deadline(.body, now: time(100_499)) == time(100_500))
+        let refusal = clock.overdue(.body, now: time(100_500), silentMilliseconds: 0)
+        #expect(refusal == Refusal(.timeout, "The trailer of the response did not end in time."))
+    }
+
     @Test func `a second response has ten timeouts of its own for its header`() {
         var clock = clock()
         clock.receivedHeaderLine(now: time(0))
