@@ -144,7 +144,7 @@ async def body(connection, request, origin, whim, fault):
         whole = gzip.compress(whole, 1, mtime=0)
         fields.append(("Content-Encoding", "gzip"))
     elif "range" in request.headers and request.headers.get("if-range", tag) == tag:
-        start = int(request.headers["range"].removeprefix("bytes=").removesuffix("-"))
+        start = int(request.headers["range"].removeprefix("bytes=").partition("-")[0])
         if start >= len(whole):
             await connection.send(faults.plain(416, b"", [("Content-Range", f"bytes */{len(whole)}")]))
             return True

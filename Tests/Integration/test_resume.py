@@ -69,7 +69,7 @@ class ResumeTests(TestCase):
             client.fetch("file", 1, f"{origin.url}/parts/file", retries=5)
             message = client.terminal()
             self.assertResult(message, newer.content)
-            self.assertEqual(origin.published["file"].ranges, [None, "bytes=2097152-", "bytes=1048576-"])
+            self.assertEqual(origin.published["file"].ranges, [None, "bytes=2097152-4194303", "bytes=1048576-3145727"])
             self.assertEqual(message.fields["source"], "resumed")
 
     def test_what_a_killed_worker_had_is_gone_on_with(self):
@@ -84,7 +84,7 @@ class ResumeTests(TestCase):
             message = client.terminal()
             self.assertResult(message, body(size))
             self.assertEqual(message.fields["source"], "resumed")
-            self.assertRegex(published.ranges[1], r"bytes=\d{7,}-")
+            self.assertRegex(published.ranges[1], r"bytes=\d{7,}-41943039")
             self.assertLess(published.sent, 1.2 * size)
 
     def test_what_a_cancelled_request_had_waits_for_the_next_one_of_the_same_credentials(self):
@@ -117,7 +117,7 @@ class ResumeTests(TestCase):
             self.assertFailed(client.terminal(), "http-status")
             client.fetch("file", 2, f"{origin.url}/parts/file")
             self.assertResult(client.terminal(), body(3 * MIB))
-            self.assertEqual(published.ranges, [None] + ["bytes=1048576-"] * 2 + ["bytes=2097152-"] * 2)
+            self.assertEqual(published.ranges, [None] + ["bytes=1048576-3145727"] * 2 + ["bytes=2097152-3145727"] * 2)
 
     def test_a_length_that_was_announced_wrong_does_not_stay_in_the_way(self):
         with Origin() as origin, Bus(workers=1) as bus:
@@ -126,6 +126,15 @@ class ResumeTests(TestCase):
             client = bus.client()
             client.fetch("file", 1, f"{origin.url}/parts/file")
             self.assertResult(client.terminal(), version.content)
+
+    def test_a_server_of_closed_ranges_alone_is_asked_for_one(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            origin.publish("file", 2 * MIB, plan=lambda n, start: [{"cut": MIB}, {"lie": "closed"}][n])
+            client = bus.client()
+            client.fetch("file", 1, f"{origin.url}/parts/file", retries=1)
+            message = client.terminal()
+            self.assertResult(message, body(2 * MIB))
+            self.assertEqual(message.fields["source"], "resumed")
 
     def test_what_cannot_be_joined_is_fetched_anew(self):
         with Origin() as origin, Bus(workers=1) as bus:
@@ -146,7 +155,7 @@ class ResumeTests(TestCase):
                 client = bus.client()
                 client.fetch("file", 1, f"{origin.url}/parts/file", retries=1)
                 self.assertResult(client.terminal(), body(2 * MIB))
-                self.assertEqual(origin.published["file"].ranges[1], "bytes=1048576-")
+                self.assertEqual(origin.published["file"].ranges[1], "bytes=1048576-2097151")
 
     def test_four_corrupting_servers_cut_at_random_make_no_wrong_body(self):
         """Of 1,000 bodies, 200 in the ordinary run, each is interrupted at least once, and its continuation lies."""

@@ -6,13 +6,15 @@ public struct ResumeRule: Hashable, Sendable {
     /// Returns the fields that request the missing part of `kept`; nil if the whole must be requested.
     ///
     /// Only a GET without its own ranges and conditions is resumed, for bytes without content coding and with a strong
-    /// validator. The fields include `Accept-Encoding: identity`, because offsets differ in an encoded body.
+    /// validator. The fields include `Accept-Encoding: identity`, because offsets differ in an encoded body. The range is
+    /// closed if the length is known, because some servers answer 416 to an open one.
     public func fields(toResume kept: PartialBody, of request: HTTPRequest) -> HeaderFields? {
         guard request.method == .get, !request.choosesItsAnswer, kept.keptBytes > 0, kept.isIdentity,
             kept.keptBytes <= kept.totalBytes ?? .max, let validator = kept.validator.strongText
         else { return nil }
         var fields = HeaderFields()
-        fields.add("range".utf8, "bytes=\(kept.keptBytes)-".utf8)
+        let last = kept.totalBytes.flatMap { $0 > kept.keptBytes ? String($0 - 1) : nil } ?? ""
+        fields.add("range".utf8, "bytes=\(kept.keptBytes)-\(last)".utf8)
         fields.add("if-range".utf8, validator)
         fields.add("accept-encoding".utf8, "identity".utf8)
         return fields

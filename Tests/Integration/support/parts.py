@@ -57,7 +57,7 @@ class Published:
 async def answer(connection, request, origin, name):
     published = origin.published[name]
     asked = request.headers.get("range")
-    start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
+    start = int(re.fullmatch(r"bytes=(\d+)-\d*", asked)[1]) if asked else 0
     with published.lock:
         plan = published.plan(published.answers, start)
         published.answers += 1
@@ -79,7 +79,7 @@ async def answer(connection, request, origin, name):
     holds = condition is None or condition in (version.tag, version.modified) or lie == "other"
     fields = [*version.fields, ("Date", "Sun, 06 Nov 2044 08:49:37 GMT")]
     if asked and holds and lie not in ("ignore", "gzip"):
-        if start >= total or lie == "unsatisfied":
+        if start >= total or lie == "unsatisfied" or lie == "closed" and asked.endswith("-"):
             await connection.send(faults.plain(416, b"no", [("Content-Range", f"bytes */{total}")]))
             return True
         status, content = 206, version.content[start:]
