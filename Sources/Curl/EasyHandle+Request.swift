@@ -130,12 +130,16 @@ extension TransferRequest {
             userAgent: userAgent, acceptEncoding: namesCodings ? "" : acceptEncoding, version: version)
     }
 
-    /// Path and question mark of a URL with an empty query; nil for other URLs, and for those sent in full to a proxy.
+    /// Target of the request for a URL with an empty query; nil for other URLs. An http proxy gets the URL without user
+    /// information: RFC 9112, section 3.2.2.
     fileprivate var targetWithEmptyQuery: String? {
-        guard url.utf8.last == UInt8(ascii: "?"), proxy.isEmpty || url.hasPrefix("https:"),
-            let scheme = url.firstRange(of: "://"), let path = url[scheme.upperBound...].firstIndex(of: "/")
+        guard url.utf8.last == UInt8(ascii: "?"), let scheme = url.firstRange(of: "://"),
+            let path = url[scheme.upperBound...].firstIndex(of: "/")
         else { return nil }
-        return String(url[path...])
+        guard url.hasPrefix("http:"), proxy.hasPrefix("http") else { return String(url[path...]) }
+        let authority = url[scheme.upperBound..<path]
+        let host = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
+        return String(url[..<scheme.upperBound] + host + url[path...])
     }
 
     /// Whether the URL has no user information, no empty query, and no IPv6 address. libcurl 7.88 loses the zone of an

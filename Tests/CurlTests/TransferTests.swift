@@ -217,6 +217,19 @@ import Testing
         #expect(loop.origin.requests.map { $0.split(separator: " ")[1] } == (targets + ["/end"]).map { $0[...] })
     }
 
+    @Test func `an http proxy is asked for a URL with an empty query as it is written`() throws {
+        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+        for (url, target) in [
+            ("http://u:p@h.test/p?", "http://h.test/p?"), ("http://h.test:81/?", "http://h.test:81/?"),
+            ("http://h.test/p?a", "http://h.test/p?a"), ("http://h.test/p", "http://h.test/p"),
+        ] {
+            var request = TransferRequest(url: url)
+            request.proxy = "http://127.0.0.1:\(loop.origin.port)"
+            #expect(try loop.fetch(request)?.failure == nil)
+            #expect(loop.origin.requests.last?.split(separator: " ")[1] == target[...])
+        }
+    }
+
     @Test func `what is no URL fails alone`() throws {
         let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
         for url in ["http:///", "http://a b/", "http://127.0.0.1:70000/"] {
