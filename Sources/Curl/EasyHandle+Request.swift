@@ -95,7 +95,10 @@ extension EasyHandle {
             try clear(CURLOPT_CAPATH)
         }
         if let certificate = request.clientCertificate {
-            try set(CURLOPT_SSLCERT_BLOB, certificate)
+            // libcurl reuses a connection with the same certificate, even for another key. So the certificate includes
+            // the key: as text outside of any block, which readers skip (RFC 7468, section 2).
+            let key = (request.clientKey ?? []).map { $0 == UInt8(ascii: "-") ? UInt8(ascii: " ") : $0 }
+            try set(CURLOPT_SSLCERT_BLOB, certificate + [UInt8(ascii: "\n")] + key)
             try set(CURLOPT_SSLKEY_BLOB, request.clientKey ?? certificate)
             // Without a passphrase, OpenSSL prompts for that of an encrypted key on the terminal.
             try set(CURLOPT_KEYPASSWD, "")

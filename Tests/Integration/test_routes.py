@@ -238,6 +238,23 @@ class CertificateTests(TestCase):
             self.assertFailed(answer, "tls")
             self.assertIn("requires a client certificate", answer.fields["detail"])
 
+    def test_a_connection_serves_only_requests_with_the_same_key(self):
+        own, other = self.folder / "own", self.folder / "other"
+        own.mkdir()
+        other.mkdir()
+        shown, key = certificate.self_signed(own)
+        _, wrong = certificate.self_signed(other)
+        with Origin(certificate=(self.certificate, self.key), clients=shown) as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            for number, (fields, verb) in enumerate((({"client_key": key}, "RESULT"), ({"client_key": wrong}, "FAILED"),
+                                                     ({}, "FAILED"), ({"client_key": key}, "RESULT"))):
+                client.fetch("h", number, f"{origin.url}/bytes/5?{number}", ca_file=self.certificate, client_certificate=shown,
+                             retries=0, **fields)
+                answer = client.terminal()
+                self.assertEqual(answer.verb, verb, answer)
+                if verb == "FAILED":
+                    self.assertFailed(answer, "tls")
+
     def test_a_certificate_is_shown_to_the_origin_it_is_for_and_to_no_other(self):
         own = self.folder / "own"
         own.mkdir()
