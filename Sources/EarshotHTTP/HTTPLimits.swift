@@ -11,6 +11,9 @@ public enum HTTPLimits {
     /// Maximum number of header fields of a request: the limit of Apache, the lowest of the common servers.
     public static let headerFields = 100
 
+    /// Maximum length of a zone in bytes: that of the name of an interface (IF_NAMESIZE without its end).
+    static let zoneBytes = 15
+
     /// Maximum length of a host name in bytes, without a trailing dot: RFC 1035, section 2.3.4, without root label and
     /// length octets.
     public static let hostBytes = 253

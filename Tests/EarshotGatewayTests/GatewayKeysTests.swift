@@ -40,6 +40,7 @@ import Testing
     @Test(arguments: [
         ("tcp://0.0.0.0:5765", "tcp://0.0.0.0:5765"), ("tcp://127.0.0.1", "tcp://127.0.0.1:5765"),
         ("tcp://[::1]:80", "tcp://[::1]:80"), ("tcp://[::]", "tcp://[::]:5765"), ("tcp://1.2.3.4:0", "tcp://1.2.3.4:0"),
+        ("tcp://[fe80:0::1%lo]:1", "tcp://[fe80::1%lo]:1"), ("tcp://[fe80::1%br-0.7]", "tcp://[fe80::1%br-0.7]:5765"),
     ])
     func `addresses are numeric`(_ text: String, _ normal: String) {
         #expect(GatewayAddress(text)?.description == normal)
@@ -48,7 +49,8 @@ import Testing
     @Test(arguments: [
         "", "tcp://", "127.0.0.1:1", "ipc:///x", "tcp://localhost:1", "tcp://*:1", "tcp://::1:80", "tcp://::1",
         "tcp://[127.0.0.1]:1", "tcp://1.2.3.4:65536", "tcp://1.2.3.4:", "tcp://1.2.3.4:-1", "tcp://1.2.3.4:+1",
-        "tcp://[::1]:", "tcp://[::1", "tcp://1.2.3.4 :1", "tcp://[fe80::1%lo]:1",
+        "tcp://[::1]:", "tcp://[::1", "tcp://1.2.3.4 :1", "tcp://[::1%lo]:1", "tcp://[fe80::1%]:1",
+        "tcp://[fe80::1%a%b]:1", "tcp://[fe80::1%a/b]:1", "tcp://[fe80::1%abcdefghijklmnop]:1", "tcp://fe80::1%lo:1",
     ])
     func `other addresses are refused`(_ text: String) { #expect(GatewayAddress(text) == nil) }
 }

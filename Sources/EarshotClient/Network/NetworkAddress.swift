@@ -26,7 +26,7 @@ struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
     var isIPv6: Bool {
         guard host.hasPrefix("["), host.hasSuffix("]"), host.contains(":") else { return false }
         return host.utf8.dropFirst().dropLast().allSatisfy { byte in
-            Self.isLetterOrDigit(byte) || ":.%".utf8.contains(byte)
+            Self.isLetterOrDigit(byte) || ":.%-_~".utf8.contains(byte)
         }
     }
 

@@ -33,8 +33,11 @@ public enum EngineAddress: Hashable, Sendable, CustomStringConvertible {
 
     public var description: String {
         switch self {
-        case .network(.four(let bytes), let port): "\(TCPSocket.Address.four(bytes)):\(port)"
-        case .network(.six(let bytes), let port): "[\(TCPSocket.Address.six(bytes))]:\(port)"
+        case .network(let address, let port):
+            switch address {
+            case .four: "\(address):\(port)"
+            case .six: "[\(address)]:\(port)"
+            }
         case .local(let path): "unix:\(path)"
         }
     }

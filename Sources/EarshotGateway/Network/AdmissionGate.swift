@@ -30,7 +30,7 @@ struct AdmissionGate {
         init(_ address: TCPSocket.Address) {
             switch address {
             case .four(let bytes): prefix = bytes
-            case .six(let bytes): prefix = Array(bytes.prefix(8))
+            case .six(let bytes, _): prefix = Array(bytes.prefix(8))
             }
         }
     }

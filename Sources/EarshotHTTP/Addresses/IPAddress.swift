@@ -17,6 +17,15 @@ public enum IPAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Parses the host of a URL, without brackets; nil for a name. The zone of an address is ignored.
+    public init?(host: String) {
+        guard host.utf8.contains(UInt8(ascii: "%")) else {
+            self.init(host)
+            return
+        }
+        self.init(String(host.prefix { $0 != "%" }))
+    }
+
     /// Canonical text without brackets; RFC 5952 for IPv6.
     public var description: String {
         switch self {

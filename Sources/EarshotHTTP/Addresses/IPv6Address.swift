@@ -17,6 +17,9 @@ public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
         self.init(utf8.span)
     }
 
+    /// Whether it is a link-local unicast address, `fe80::/10`: RFC 4291, section 2.5.6.
+    var isLinkLocal: Bool { high >> 54 == 0xfe80 >> 6 }
+
     /// Text form recommended by RFC 5952. Of addresses that embed an IPv4 address, only mapped ones (`::ffff:0:0/96`)
     /// are written with dots.
     public var description: String {

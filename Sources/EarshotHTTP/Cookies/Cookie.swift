@@ -48,6 +48,6 @@ public struct Cookie: Hashable, Sendable {
     static func host(_ host: String, matches domain: String) -> Bool {
         if host == domain { return true }
         guard host.utf8.count > domain.utf8.count, host.hasSuffix(domain), !domain.isEmpty else { return false }
-        return host.utf8.dropLast(domain.utf8.count).last == UInt8(ascii: ".") && IPAddress(host) == nil
+        return host.utf8.dropLast(domain.utf8.count).last == UInt8(ascii: ".") && IPAddress(host: host) == nil
     }
 }

@@ -83,7 +83,7 @@ public struct CookieJar: Hashable, Sendable {
 
     /// Returns the host and its parent domains; for an address only the address.
     private static func domains(of host: String) -> [String] {
-        guard IPAddress(host) == nil else { return [host] }
+        guard IPAddress(host: host) == nil else { return [host] }
         var names = [host]
         var rest = host[...]
         while let dot = rest.firstIndex(of: ".") {

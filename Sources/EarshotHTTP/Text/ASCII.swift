@@ -40,6 +40,12 @@ extension UInt8 {
         }
     }
 
+    /// A byte permitted in the zone of an address: unreserved characters of RFC 3986, section 2.3.
+    var isZone: Bool {
+        isLetter || isDigit || self == UInt8(ascii: "-") || self == UInt8(ascii: ".") || self == UInt8(ascii: "_")
+            || self == UInt8(ascii: "~")
+    }
+
     /// A byte permitted in user information, RFC 3986, section 3.2.1.
     var isUserinfo: Bool {
         if isLetter || isDigit { return true }

@@ -96,13 +96,14 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     /// Whether the URL contains a user name or password.
     public var hasUserinfo: Bool { layout.hasAuthority && layout.hostStart > layout.schemeEnd + 3 }
 
-    /// Host in lower case, without the brackets of an IPv6 address; empty if absent.
+    /// Host in lower case, without the brackets of an IPv6 address; empty if absent. The zone of an address follows it
+    /// after `%25`, as written.
     public var host: Substring {
         hasBrackets ? slice(layout.hostStart + 1, layout.hostEnd - 1) : slice(layout.hostStart, layout.hostEnd)
     }
 
-    /// Address of a numeric host; nil for a name.
-    public var address: IPAddress? { IPAddress(String(host)) }
+    /// Address of a numeric host, without its zone; nil for a name.
+    public var address: IPAddress? { IPAddress(host: String(host)) }
 
     /// Port, or the scheme's default; nil for a scheme without a default.
     public var port: UInt16? { layout.port }

@@ -2,7 +2,8 @@
 enum URLHost {
     /// Name as written; may be empty.
     case name
-    case address(IPAddress)
+    /// - Parameter zone: Bytes of the zone of a link-local address, as written; empty without one.
+    case address(IPAddress, zone: Range<Int> = 0..<0)
 
     /// Parses the host in `range`, and checks whether it is normalized.
     ///
@@ -16,9 +17,7 @@ enum URLHost {
     ) throws(FetchURL.ParseError) -> (host: URLHost, isNormal: Bool) {
         guard let first = range.first else { return (.name, true) }
         if bytes[first] == UInt8(ascii: "[") {
-            let inner = bytes.extracting(first + 1..<range.upperBound - 1)
-            guard let address = IPv6Address(inner) else { throw .invalidAddress }
-            return (.address(.v6(address)), isSpelled(address.description, inner))
+            return try literal(bytes, first + 1..<range.upperBound - 1)
         }
         var isNormal = true
         var label = first
@@ -41,6 +40,26 @@ enum URLHost {
         guard allowsLegacyIPv4, endsInNumber(bytes, name) else { return (.name, isNormal) }
         guard let address = IPv4Address(legacy: bytes.extracting(name)) else { throw .invalidAddress }
         return (.address(.v4(address)), isSpelled(address.description, bytes.extracting(range)))
+    }
+
+    /// Parses an IPv6 address, in the URL between brackets, possibly with a zone: RFC 4007, section 11.
+    ///
+    /// The normal form of a zone is that of RFC 6874, `%25eth0`. Programs also write `%eth0`.
+    private static func literal(
+        _ bytes: Span<UInt8>, _ range: Range<Int>
+    ) throws(FetchURL.ParseError) -> (host: URLHost, isNormal: Bool) {
+        var end = range.lowerBound
+        while end < range.upperBound, bytes[end] != UInt8(ascii: "%") { end += 1 }
+        guard let address = IPv6Address(bytes.extracting(range.lowerBound..<end)) else { throw .invalidAddress }
+        let isNormal = isSpelled(address.description, bytes.extracting(range.lowerBound..<end))
+        guard end < range.upperBound else { return (.address(.v6(address)), isNormal) }
+        let isEscaped =
+            range.upperBound - end > 3 && bytes[end + 1] == UInt8(ascii: "2") && bytes[end + 2] == UInt8(ascii: "5")
+        let zone = end + (isEscaped ? 3 : 1)..<range.upperBound
+        // Addresses of global scope have no zones: a zone would only give them other names.
+        guard address.isLinkLocal, !zone.isEmpty, zone.count <= HTTPLimits.zoneBytes else { throw .invalidAddress }
+        for index in zone where !bytes[index].isZone { throw .invalidAddress }
+        return (.address(.v6(address), zone: zone), isNormal && isEscaped)
     }
 
     /// Returns whether the last label of `name` is all digits or a hexadecimal number: URL standard, "ends in a number

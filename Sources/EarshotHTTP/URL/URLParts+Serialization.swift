@@ -41,8 +41,11 @@ extension URLParts {
         let start = text.count
         switch authority.host {
         case .name: appendLowercase(bytes, authority.hostRange, to: &text)
-        case .address(.v4(let address)): text += address.description.utf8
-        case .address(.v6(let address)): text += "[\(address)]".utf8
+        case .address(.v4(let address), _): text += address.description.utf8
+        case .address(.v6(let address), let zone):
+            text += "[\(address)\(zone.isEmpty ? "" : "%25")".utf8
+            for index in zone { text.append(bytes[index]) }
+            text.append(UInt8(ascii: "]"))
         }
         let end = text.count
         if let port = authority.port { text += ":\(port)".utf8 }

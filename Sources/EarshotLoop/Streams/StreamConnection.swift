@@ -12,8 +12,9 @@ public enum StreamConnection {
             end.sin_port = port.bigEndian
             unsafe withUnsafeMutableBytes(of: &end.sin_addr) { unsafe $0.copyBytes(from: bytes) }
             return try connect(AF_INET, &end)
-        case .six(let bytes):
+        case .six(let bytes, let zone):
             var end = sockaddr_in6()
+            end.sin6_scope_id = try TCPSocket.Address.interface(zone)
             end.sin6_family = sa_family_t(AF_INET6)
             end.sin6_port = port.bigEndian
             unsafe withUnsafeMutableBytes(of: &end.sin6_addr) { unsafe $0.copyBytes(from: bytes) }

@@ -9,28 +9,52 @@ public enum TCPSocket {
     public enum Address: Hashable, Sendable, CustomStringConvertible {
         /// Bytes in network order.
         case four([UInt8])
-        case six([UInt8])
+        /// - Parameter zone: interface of a link-local address, by name or number; empty without one.
+        case six([UInt8], zone: String = "")
 
-        /// Parses a numeric address; nil for any other text.
+        /// Parses a numeric address; nil for any other text. A link-local one of IPv6 may have a zone, `fe80::1%eth0`:
+        /// RFC 4007, section 11.
         public init?(_ text: String) {
             var four = in_addr()
             var six = in6_addr()
+            let parts = text.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
             if unsafe inet_pton(AF_INET, text, &four) == 1 {
                 self = .four(unsafe withUnsafeBytes(of: &four) { unsafe [UInt8]($0) })
-            } else if unsafe inet_pton(AF_INET6, text, &six) == 1 {
-                self = .six(unsafe withUnsafeBytes(of: &six) { unsafe [UInt8]($0) })
+            } else if unsafe inet_pton(AF_INET6, String(parts[0]), &six) == 1 {
+                let bytes = unsafe withUnsafeBytes(of: &six) { unsafe [UInt8]($0) }
+                self = .six(bytes, zone: parts.count > 1 ? String(parts[1]) : "")
+                let isLinkLocal = bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
+                guard parts.count == 1 || isLinkLocal && Self.isZone(parts[1]) else { return nil }
             } else {
                 return nil
             }
         }
 
+        private static func isZone(_ text: Substring) -> Bool {
+            (1..<Int(IF_NAMESIZE)).contains(text.utf8.count)
+                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"%/:[]".utf8.contains($0) }
+        }
+
+        /// Number of the interface that a zone names; 0 without a zone.
+        static func interface(_ zone: String) throws(SystemError) -> UInt32 {
+            guard !zone.isEmpty else { return 0 }
+            let number = unsafe if_nametoindex(zone)
+            guard let found = number > 0 ? number : UInt32(zone) else {
+                throw SystemError("find the interface \(zone)", number: ENODEV)
+            }
+            return found
+        }
+
         public var description: String {
             var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+            var end = ""
             switch self {
             case .four(let bytes): _ = unsafe inet_ntop(AF_INET, bytes, &text, socklen_t(text.count))
-            case .six(let bytes): _ = unsafe inet_ntop(AF_INET6, bytes, &text, socklen_t(text.count))
+            case .six(let bytes, let zone):
+                _ = unsafe inet_ntop(AF_INET6, bytes, &text, socklen_t(text.count))
+                if !zone.isEmpty { end = "%\(zone)" }
             }
-            return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self) + end
         }
     }
 
@@ -51,8 +75,9 @@ public enum TCPSocket {
             unsafe withUnsafeMutableBytes(of: &end.sin_addr) { unsafe $0.copyBytes(from: bytes) }
             let descriptor = try listen(AF_INET, &end, backlog)
             return (descriptor, UInt16(bigEndian: end.sin_port))
-        case .six(let bytes):
+        case .six(let bytes, let zone):
             var end = sockaddr_in6()
+            end.sin6_scope_id = try Address.interface(zone)
             end.sin6_family = sa_family_t(AF_INET6)
             end.sin6_port = port.bigEndian
             unsafe withUnsafeMutableBytes(of: &end.sin6_addr) { unsafe $0.copyBytes(from: bytes) }

@@ -35,12 +35,10 @@ public enum ListenAddress: Equatable, Sendable {
 
     /// Returns whether a numeric address is one of loopback; nil if it is not a numeric address.
     private static func isLoopback(_ host: String) -> Bool? {
-        var four = in_addr()
-        if unsafe inet_pton(AF_INET, host, &four) == 1 { return UInt32(bigEndian: four.s_addr) >> 24 == 127 }
-        var six = in6_addr()
-        guard unsafe inet_pton(AF_INET6, host, &six) == 1 else { return nil }
-        return unsafe withUnsafeBytes(of: &six) { bytes in
-            unsafe bytes.dropLast().allSatisfy { $0 == 0 } && bytes[15] == 1
+        switch TCPSocket.Address(host) {
+        case .four(let bytes): bytes[0] == 127
+        case .six(let bytes, _): bytes.dropLast().allSatisfy { $0 == 0 } && bytes[15] == 1
+        case nil: nil
         }
     }
 

@@ -261,8 +261,8 @@ extension Worker {
     }
 
     private func resolve(_ run: JobRun) {
-        if IPAddress(run.plan.host) != nil {
-            connect(run, to: [run.plan.host], resolve: { _ in [] })
+        if let address = IPAddress(host: run.plan.host) {
+            connect(run, to: [address.description], resolve: { _ in [] })
         } else if let answer = names.lookUp(run.plan.host, for: run.job.attempt) {
             begin(run, answer)
         }

@@ -83,11 +83,13 @@ struct ClusterFile: Equatable {
         return address
     }
 
-    /// Parses the address of a node. That of all interfaces is none, because other nodes connect to it.
+    /// Parses the address of a node. That of all interfaces is none, because other nodes connect to it, and neither is
+    /// one with a zone, which has a meaning on its own machine only.
     static func nodeAddress(_ text: String) -> GatewayAddress? {
         guard let address = address(text) else { return nil }
         switch address.address {
-        case .four(let bytes), .six(let bytes): return bytes.allSatisfy { $0 == 0 } ? nil : address
+        case .four(let bytes), .six(let bytes, zone: ""): return bytes.allSatisfy { $0 == 0 } ? nil : address
+        case .six: return nil
         }
     }
 

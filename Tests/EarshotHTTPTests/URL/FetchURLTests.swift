@@ -106,7 +106,6 @@ import Testing
             Case("RFC 3986 3.2.2, text after the bracket", "http://[::1]a/", .invalidAddress),
             Case("RFC 3986 3.2.2, name in brackets", "http://[a]/", .invalidAddress),
             Case("RFC 3986 3.2.2, nothing in brackets", "http://[]/", .invalidAddress),
-            Case("RFC 6874 2, zone", "http://[fe80::1%25eth0]/", .invalidAddress),
             Case("URL standard 3.5, octet too large", "http://1.2.3.256/", .invalidAddress),
             Case("URL standard 3.5, number too large", "http://4294967296/", .invalidAddress),
             Case("URL standard 3.5, first octet too large", "http://256.1/", .invalidAddress),
@@ -157,6 +156,34 @@ import Testing
         #expect(opaque.host == "" && opaque.port == nil && opaque.userinfo == nil)
         #expect(opaque.path == "a/b" && opaque.query == "c")
         #expect(opaque.isOpaque && !opaque.isHTTP && !opaque.hasUserinfo)
+    }
+
+    @Test(
+        "a link-local address may have a zone",
+        arguments: [
+            Case("RFC 6874 2", "http://[fe80::1%25d0]/a", "http://[fe80::1%25d0]/a" as String?),
+            Case("RFC 4007 11.2", "HTTP://[FE80:0::1%Eth0.1]", "http://[fe80::1%25Eth0.1]/"),
+            Case("RFC 4007 11.2, number", "http://[febf::1%3]:80/", "http://[febf::1%253]/"),
+            Case("RFC 4007 11.2, number that looks like an escape", "http://[fe80::1%25]/", "http://[fe80::1%2525]/"),
+            Case("RFC 6874 2, the same", "http://[fe80::1%2525]/", "http://[fe80::1%2525]/"),
+            Case("RFC 4007 11.2, global address", "http://[2001:db8::1%25d0]/", nil),
+            Case("RFC 4007 11.2, loopback", "http://[::1%25lo]/", nil),
+            Case("RFC 4007 11.2, IPv4", "http://127.0.0.1%25lo/", nil),
+            Case("RFC 6874 2, empty", "http://[fe80::1%]/", nil),
+            Case("RFC 6874 2, escape", "http://[fe80::1%25a%2f]/", nil),
+            Case("RFC 6874 2, two", "http://[fe80::1%25a%25b]/", nil),
+            Case("longer than the name of an interface", "http://[fe80::1%25abcdefghijklmnop]/", nil),
+        ])
+    func zone(_ row: Case<String?>) throws {
+        guard let expected = row.expected else {
+            #expect(throws: FetchURL.ParseError.self) { try FetchURL(row.input) }
+            return
+        }
+        let url = try FetchURL(row.input)
+        #expect(url.description == expected)
+        #expect(try FetchURL(expected) == url)
+        #expect(url.address == IPAddress(String(url.host.prefix { $0 != "%" })) && url.address != nil)
+        #expect(Origin(named: url.originName) == url.origin)
     }
 
     @Test func `parts are the same whether the text was in normal form or not`() throws {

@@ -11,7 +11,7 @@ struct AddressTests {
             "127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "0", "[::1]", "[::ffff:127.0.0.1]",
             "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "localhost",
             "a.localhost",
-            "localhost.", "127.0.0.1.",
+            "localhost.", "127.0.0.1.", "[fe80::1]", "[fe80::1%25lo]", "[fe80::1%lo]",
         ])
     func publicOnly(host: String) throws {
         let bed = try Bed(addressPolicy: "public-only") { _ in .ok([]) }
@@ -27,6 +27,11 @@ struct AddressTests {
         let job = bed.job(bed.origin.url(host: "name.example"))
         #expect(try bed.fetch(job))
         #expect(bed.broker.completion(job.attempt)?.completion.status == 200)
+    }
+
+    @Test func `an address with a zone is connected to`() throws {
+        let bed = try Bed { _ in .ok([]) }
+        #expect(try bed.failure(bed.job("http://[fe80::1%25lo]:1/")) == "connect-failed")
     }
 
     @Test func `a name is judged by the address it has`() throws {
