@@ -31,6 +31,8 @@ public final class Transfer {
     private(set) var hasStaleConnection = false
     /// Whether it was restarted on a new connection.
     private var hasBegunAnew = false
+    /// Number of times that the request was sent.
+    private var requestsSent = 0
     /// Number of the TLS session that carried the request; nil without TLS.
     private var session: UInt?
     /// Whether it is a stream of an HTTP/2 connection; nil if the request permits only HTTP/1.1.
@@ -113,7 +115,15 @@ public final class Transfer {
     ///
     /// Input on an idle HTTP/1.1 connection arrived before the request, so it is not its response. libcurl before 8.0
     /// accepts it as one. An HTTP/2 server may send frames at any time.
+    ///
+    /// libcurl repeats a request up to five times, as long as reused connections end without a response. A failed
+    /// repetition should not be repeated (RFC 9110, section 9.2.2), so the first one uses a new connection. libcurl also
+    /// repeats a request over HTTP/1.1 after HTTP_1_1_REQUIRED, even in the middle of a response.
     func maySend(over ends: SocketTable.Ends, ownPort: Int32) -> Bool {
+        guard headerBytes == 0 else {
+            stoppedFor = .reset
+            return false
+        }
         if isStream != nil { beginStream() }
         isConnecting = false
         if !newSockets.isEmpty {
@@ -121,11 +131,14 @@ public final class Transfer {
             notes.sockets.note(opened: newSockets, ownPort: ownPort, ends: ends)
             newSockets.removeAll(keepingCapacity: true)
             if notes.sockets.count > notes.connectionsLimit { easy.closeAfterTransfer() }
-        } else if !usesHTTP2, !hasBegunAnew {
-            hasStaleConnection = !(notes.sockets.isQuiet(ends) && !easy.hasPendingInput)
+        } else if !hasBegunAnew {
+            hasStaleConnection =
+                requestsSent > 0 || !usesHTTP2 && !(notes.sockets.isQuiet(ends) && !easy.hasPendingInput)
         }
-        if !hasStaleConnection, !usesHTTP2 { followSession() }
-        return !hasStaleConnection
+        guard !hasStaleConnection else { return false }
+        requestsSent += 1
+        if !usesHTTP2 { followSession() }
+        return true
     }
 
     /// Prepares for a response over the negotiated version.
@@ -140,13 +153,13 @@ public final class Transfer {
         easy.setKeeping(!usesHTTP2)
     }
 
-    /// Returns whether the request failed because its reused HTTP/2 connection is no longer usable, for example after a
-    /// GOAWAY. Only GET and HEAD use HTTP/2, and they are idempotent: RFC 9110, section 9.2.2.
+    /// Returns whether the request failed because its connection is no longer usable: a reused one after an RST, or one
+    /// of HTTP/2 after a GOAWAY. Only idempotent requests use those: RFC 9110, section 9.2.2.
     func wasConnectionOver(_ code: CURLcode) -> Bool {
-        guard usesHTTP2, !hasStreamArrived, !hasBegunAnew, stoppedFor == nil else { return false }
+        guard usesHTTP2 ? !hasStreamArrived : headerBytes == 0, !hasBegunAnew, stoppedFor == nil else { return false }
         switch code {
         case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_HTTP2, CURLE_HTTP2_STREAM, CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE:
-            return easy.long(CURLINFO_NUM_CONNECTS) == 0
+            return usesHTTP2 || easy.long(CURLINFO_NUM_CONNECTS) == 0
         default: return false
         }
     }
@@ -193,14 +206,15 @@ public final class Transfer {
     /// Returns its result. Must be called before the handle leaves the multi handle.
     func result(_ code: CURLcode) -> TransferResult {
         let (status, connectsMade) = (easy.long(CURLINFO_RESPONSE_CODE), easy.long(CURLINFO_NUM_CONNECTS))
+        let repeats = max(0, requestsSent - 1)
         let hasGoodbye = leaveSession()
         let lacksGoodbye = usesHTTP2 ? !hasStreamEnded : !hasGoodbye
         // libcurl 7.88 can lose bytes that arrive with the end of their stream.
         let hasLost = usesHTTP2 && hasStreamEnded && streamBytes != easy.offset(CURLINFO_SIZE_DOWNLOAD_T)
         if code == CURLE_OK, stoppedFor == nil, !hasLost {
             return TransferResult(
-                failure: nil, status: status, osError: 0, connectsMade: connectsMade, usedHTTP2: usesHTTP2,
-                lacksGoodbye: lacksGoodbye, detail: "")
+                failure: nil, status: status, osError: 0, connectsMade: connectsMade, repeats: repeats,
+                usedHTTP2: usesHTTP2, lacksGoodbye: lacksGoodbye, detail: "")
         }
         let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
         // libcurl reports at least one microsecond for a stage that was reached, but combines connecting and the
@@ -218,8 +232,8 @@ public final class Transfer {
                 ? .addressRefused : TransferFailure(code, osError: osError, stage: stage, sentence: sentence))
             ?? .reset
         return TransferResult(
-            failure: failure, status: status, osError: osError, connectsMade: connectsMade, usedHTTP2: usesHTTP2,
-            lacksGoodbye: lacksGoodbye, detail: sentence)
+            failure: failure, status: status, osError: osError, connectsMade: connectsMade, repeats: repeats,
+            usedHTTP2: usesHTTP2, lacksGoodbye: lacksGoodbye, detail: sentence)
     }
 }
 

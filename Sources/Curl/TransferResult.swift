@@ -8,6 +8,9 @@ public struct TransferResult: Hashable, Sendable {
     public let osError: Int32
     /// Number of connections opened for it: 0 if one was reused.
     public let connectsMade: Int
+    /// Number of times that the request was sent again, because a connection ended without a response or the server
+    /// did not process it.
+    public let repeats: Int
     /// Whether the response arrived over HTTP/2.
     public let usedHTTP2: Bool
     /// Whether the response lacks an explicit end: close_notify for HTTP/1.1 over TLS, END_STREAM for HTTP/2. A body

@@ -54,4 +54,28 @@ import Testing
         #expect(try loop.fetch(request, sink: sink)?.connectsMade == 1)
         #expect(sink.text == "good")
     }
+
+    @Test(arguments: [1, 3, 10], [LoopbackOrigin.Reply.End.close, .reset])
+    func `a request whose reused connection ends is sent once more, on a new one`(
+        idle: Int, end: LoopbackOrigin.Reply.End
+    ) throws {
+        for method in [
+            TransferRequest.Method.get, .other("PUT", isRepeatable: true), .other("POST", isRepeatable: false),
+        ] {
+            let loop = try TestLoop(
+                origin: LoopbackOrigin { head in
+                    if head.contains("/bad") { return .init(bytes: [], end: end) }
+                    return .init(bytes: Array(Self.answer("good").utf8), end: .open)
+                })
+            for _ in 0..<idle { _ = try loop.start(TransferRequest(url: loop.url), sink: RecordingSink()) }
+            #expect(loop.run { $0.finished.count == idle })
+            var request = TransferRequest(url: "http://127.0.0.1:\(loop.origin.port)/bad")
+            request.method = method
+            let result = try #require(try loop.fetch(request))
+            #expect(result.failure == .reset)
+            let repeats = method == .other("POST", isRepeatable: false) ? 0 : 1
+            #expect(result.repeats == repeats && result.connectsMade == 1, "\(method)")
+            #expect(loop.origin.requests.count { $0.contains("/bad") } == repeats + 1, "\(method)")
+        }
+    }
 }

@@ -10,7 +10,7 @@ from support import certificate
 from support.harness import Bus, TestCase, binary, temporary_folder
 from support.streams import CONTENT, TEXT, StreamOrigin
 
-NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, STREAM_CLOSED, REFUSED, CANCEL, CALM = 0, 1, 2, 5, 7, 8, 11
+NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, STREAM_CLOSED, REFUSED, CANCEL, CALM, HTTP1_REQUIRED = 0, 1, 2, 5, 7, 8, 11, 13
 CODES = (NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, STREAM_CLOSED, CANCEL, CALM)
 
 #: Endings of a complete response.
@@ -87,6 +87,32 @@ class EndingTests(Case):
             client = bus.client()
             self.assertResult(self.fetch(client, 1, f"{origin.url}/reset-once/{REFUSED}"), CONTENT)
             self.assertResult(self.fetch(client, 2, f"{origin.url}/unprocessed", retries=1), CONTENT)
+
+    def test_what_was_not_processed_is_asked_for_again_by_http2_of_a_server_that_speaks_nothing_else(self):
+        for leaves_at_once, name in ((False, "unprocessed"), (True, "whole")):
+            with self.subTest(name), Bus(workers=1) as bus:
+                origin = self.origin(protocols=["h2"], leaves_at_once=leaves_at_once)
+                self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/{name}"), CONTENT)
+                self.assertEqual(origin.accepted, 2)
+
+    def test_a_server_that_speaks_no_http1_is_asked_again_by_http2(self):
+        origin = self.origin(protocols=["h2"])
+        with Bus(workers=1) as bus:
+            self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/broken-body-once", retries=2), CONTENT)
+
+    def test_a_server_that_requires_http1_is_asked_by_it(self):
+        for name, retries, expected in (("reset-first", 0, "RESULT"), ("reset-in-body", 0, "FAILED"), ("reset-in-body", 1, "RESULT"),
+                                        ("reset-in-announced-body", 1, "RESULT"), ("reset-after-head", 1, "RESULT")):
+            with self.subTest(f"{name} {retries}"), Bus(workers=1) as bus:
+                origin = self.origin()
+                answer = self.fetch(bus.client(), 1, f"{origin.url}/{name}/{HTTP1_REQUIRED}", retries=retries)
+                if expected == "RESULT":
+                    self.assertResult(answer, CONTENT)
+                    self.assertEqual([connection for connection, _ in origin.asked], [1, 0])
+                    self.assertEqual(answer.fields["attempts"], "2")
+                else:
+                    self.assertFailed(answer, "reset")
+                    self.assertEqual([connection for connection, _ in origin.asked], [1])
 
     def test_a_connection_is_used_again_after_frames_of_no_stream(self):
         origin = self.origin()

@@ -83,7 +83,7 @@ extension BrokerCore {
         case .ready:
             actions.append(.worker(.send(id, .error(code: "bad-message", detail: "READY was said before"))))
         case .holds(let held): attemptHeld(held, by: worker, now: now)
-        case .failed(let attempt, let code, let detail, let received, let unwanted, let part):
+        case .failed(let attempt, let code, let detail, let received, let unwanted, let part, let repeats):
             partTold(part, of: attempt, at: worker)
             countUnwanted(unwanted, of: attempt, at: worker)
             let code = FailureCode(rawValue: code)
@@ -91,7 +91,8 @@ extension BrokerCore {
                 ownAttemptFailed(attempt, code, detail, received, by: worker, now: now)
             } else {
                 let words = detail == code?.sentence ? nil : detail.map(Self.words)
-                attemptFailed(attempt, code ?? .internalError, received, detail: words, by: worker, now: now)
+                attemptFailed(
+                    attempt, code ?? .internalError, received, repeats: repeats, detail: words, by: worker, now: now)
             }
         case .progress(let attempt, let received, let total, let part):
             partTold(part, of: attempt, at: worker)
@@ -219,6 +220,7 @@ extension BrokerCore {
             if let identity = lease.orphan { orphanEnded(identity, response) }
             return
         }
+        flights[flight].attempts += UInt32(completion.repeats)
         response.url = flights[flight].url.description
         if flights[flight].method == .head { dropBody(of: &response) }
         if isTooOld(response, of: lease, for: flight) {
@@ -252,7 +254,7 @@ extension BrokerCore {
 
     /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
     mutating func attemptFailed(
-        _ attempt: AttemptID, _ code: FailureCode, _ received: Int, detail: String? = nil,
+        _ attempt: AttemptID, _ code: FailureCode, _ received: Int, repeats: Int = 0, detail: String? = nil,
         by worker: Handle<WorkerSession>, now: Tick
     ) {
         let isSuspect = workers[worker].leases.flight(of: attempt).map { flights[$0].isSuspect } ?? false
@@ -266,6 +268,7 @@ extension BrokerCore {
             missedPull(flight)
             return
         }
+        flights[flight].attempts += UInt32(repeats)
         probeEnded(flight, isAnswered: false)
         switch code {
         case .tooLarge:
@@ -287,9 +290,26 @@ extension BrokerCore {
                 flights[flight].mostReceivedBytes = received
                 flights[flight].fruitless = 0
             }
-            if code.mayComeFromHTTP2 { flights[flight].avoidsHTTP2 = true }
-            retryOrFail(flight, code, nil, detail: detail, now: now)
+            let judged = chooseVersion(for: flight, after: code, received, at: lease.origin)
+            retryOrFail(flight, judged, nil, detail: judged == code ? detail : nil, now: now)
         }
+    }
+
+    /// Chooses the HTTP version of the next attempt after a failed one. An attempt over HTTP/1.1 without a response shows
+    /// that the server may speak HTTP/2 only, and is no reason to give up.
+    ///
+    /// - Returns: the code by which the attempt is judged.
+    private mutating func chooseVersion(
+        for flight: Handle<Flight>, after code: FailureCode, _ received: Int, at origin: Handle<OriginEntry>
+    ) -> FailureCode {
+        let isOverHTTP1 =
+            flights[flight].avoidsHTTP2 && flights[flight].url.scheme == "https" && governor.origins[origin].allowsHTTP2
+        guard isOverHTTP1, received == 0, code.mayComeFromHTTP2 || code == .tls || code == .protocolError else {
+            if code.mayComeFromHTTP2 { flights[flight].avoidsHTTP2 = true }
+            return code
+        }
+        flights[flight].avoidsHTTP2 = false
+        return code.mayComeFromHTTP2 ? code : .reset
     }
 
     private mutating func attemptProgressed(

@@ -47,6 +47,9 @@ public enum WireLimits {
     public static let settingWords = 8
     /// Maximum number of attempts that a worker may hold: twice the number that a worker is designed for.
     public static let heldAttempts = 10_000
+    /// Maximum number of repetitions of a request within an attempt. A worker repeats it once, and libcurl five times if
+    /// an HTTP/2 server refuses it.
+    public static let repeats = 16
     /// Maximum compression ratio that a setting accepts, above the ratio of any coding for text.
     public static let ratio = 1_000_000
     /// Maximum length of the name of a scheme that a worker registers, in bytes.

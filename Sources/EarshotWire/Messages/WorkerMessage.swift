@@ -6,9 +6,12 @@ public enum WorkerMessage: Equatable, Sendable {
     case holds(HeldAttempt)
     /// A whole response with any status. The body is the second frame or a file in the spool.
     case done(Completion)
-    /// - Parameter unwantedBytes: Bytes of `receivedBytes` that arrived after the CANCEL.
+    /// - Parameters:
+    ///   - unwantedBytes: Bytes of `receivedBytes` that arrived after the CANCEL.
+    ///   - repeats: As in `Completion`.
     case failed(
-        AttemptID, code: String, detail: String?, receivedBytes: Int, unwantedBytes: Int = 0, part: BodyPart? = nil)
+        AttemptID, code: String, detail: String?, receivedBytes: Int, unwantedBytes: Int = 0, part: BodyPart? = nil,
+        repeats: Int = 0)
     case progress(AttemptID, received: Int, total: Int?, part: BodyPart? = nil)
     /// The new number of slots, 1 to 10,000, in response to the number that the broker requested.
     case slots(Int)
@@ -64,18 +67,20 @@ public enum WorkerMessage: Equatable, Sendable {
             var detail: String?
             var received = 0
             var unwanted = 0
+            var repeats = 0
             for (name, value) in reader.fields {
                 switch name {
                 case "detail": detail = value.string
                 case "received": received = try HeadReader.count(value, "received")
                 case "unwanted": unwanted = try HeadReader.count(value, "unwanted")
+                case "repeats": repeats = try HeadReader.integer(value, in: 0...WireLimits.repeats, "repeats")
                 default: break
                 }
             }
             let code = try HeadReader.identifier(try reader.operand(1, "code"), "code")
             return .failed(
                 try reader.attempt(0), code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted,
-                part: try BodyPart(reader))
+                part: try BodyPart(reader), repeats: repeats)
         case "PROGRESS":
             try reader.expectOperands(2)
             let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
@@ -97,13 +102,14 @@ public enum WorkerMessage: Equatable, Sendable {
         case .ready(let ready): return ready.encoded()
         case .holds(let held): return held.encoded()
         case .done(let completion): return completion.encoded()
-        case .failed(let attempt, let code, let detail, let received, let unwanted, let part):
+        case .failed(let attempt, let code, let detail, let received, let unwanted, let part, let repeats):
             var writer = HeadWriter("FAILED")
             writer.operand(attempt)
             writer.operand(code)
             writer.field("detail", detail)
             writer.field("received", received)
             if unwanted > 0 { writer.field("unwanted", unwanted) }
+            if repeats > 0 { writer.field("repeats", repeats) }
             writer.field("file", part?.file)
             return writer.finished(httpFields: part?.httpFields ?? [])
         case .progress(let attempt, let received, let total, let part):
@@ -238,6 +244,8 @@ public struct Completion: Equatable, Sendable {
     /// Whether the body was omitted, because it belongs to a redirect or an error page and is not needed or too large.
     public var isCut = false
     public var elapsedMilliseconds = 0
+    /// Number of times that the worker sent the request again within the attempt, at most `WireLimits.repeats`.
+    public var repeats = 0
     /// Response header fields, separated by LF.
     public var httpFields: [UInt8] = []
 
@@ -263,6 +271,7 @@ public struct Completion: Equatable, Sendable {
             case "resumed": isResumed = try HeadReader.flag(value, "resumed")
             case "cut": isCut = try HeadReader.flag(value, "cut")
             case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
+            case "repeats": repeats = try HeadReader.integer(value, in: 0...WireLimits.repeats, "repeats")
             default: break
             }
         }
@@ -297,6 +306,7 @@ public struct Completion: Equatable, Sendable {
         writer.field("resumed", if: isResumed, "yes")
         writer.field("cut", if: isCut, "yes")
         writer.field("elapsed-ms", elapsedMilliseconds)
+        if repeats > 0 { writer.field("repeats", repeats) }
         return writer.finished(httpFields: httpFields)
     }
 }

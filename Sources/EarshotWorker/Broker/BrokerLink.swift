@@ -135,11 +135,12 @@ final class BrokerLink {
 
     /// Sends the failure of a job.
     func send(
-        _ refusal: Refusal, of job: Job, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil
+        _ refusal: Refusal, of job: Job, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil,
+        repeats: Int = 0
     ) {
         let message = WorkerMessage.failed(
             job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
-            receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part)
+            receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part, repeats: repeats)
         send(Message(head: message.encoded())) { message in
             // Another broker cannot use a failure and starts the flight again.
             let held = HeldAttempt(attempt: job.attempt, url: job.url)

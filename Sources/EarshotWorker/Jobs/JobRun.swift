@@ -31,6 +31,8 @@ final class JobRun: TransferSink {
     var phase = Phase.resolving
     /// Whether the worker has removed the run. Its notes are then ignored.
     var isOver = false
+    /// Number of times that the request was sent again.
+    var repeats = 0
     /// The timer that calls `overdue`.
     var timer: TimerID?
     private var response: IncomingResponse
@@ -310,6 +312,8 @@ final class JobRun: TransferSink {
 
     /// Returns the complete response. The receiver owns the file of its body, if there is one, and must delete it.
     func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
-        try response.complete(elapsedMilliseconds: clock.elapsedMilliseconds(now: loop.now))
+        var (completion, body) = try response.complete(elapsedMilliseconds: clock.elapsedMilliseconds(now: loop.now))
+        completion.repeats = min(repeats, WireLimits.repeats)
+        return (completion, body)
     }
 }

@@ -92,6 +92,7 @@ extension Worker {
     /// Handles the end of a transfer.
     func ended(_ finished: FinishedTransfer) {
         guard let run = finished.sink as? JobRun, !run.isOver else { return }
+        run.repeats += finished.result.repeats
         do throws(Refusal) {
             if run.wantsWhole {
                 run.startOver()
@@ -218,7 +219,9 @@ extension Worker {
         let unwantedBytes = refusal.code == .cancelled ? run.bytesOfPass : 0
         let part = refusal.code.leavesGoodBytes ? run.leave() : nil
         forget(run)
-        refuse(run.job, refusal, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part)
+        refuse(
+            run.job, refusal, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part,
+            repeats: run.repeats)
     }
 
     /// Releases all resources of a run.
@@ -236,7 +239,8 @@ extension Worker {
     }
 
     private func refuse(
-        _ job: Job, _ refusal: Refusal, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil
+        _ job: Job, _ refusal: Refusal, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil,
+        repeats: Int = 0
     ) {
         if logsAttempts {
             let metadata: Logger.Metadata = [
@@ -244,7 +248,8 @@ extension Worker {
             ]
             logger.debug("failed an attempt", metadata: metadata)
         }
-        link.send(refusal, of: job, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part)
+        link.send(
+            refusal, of: job, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part, repeats: repeats)
     }
 
     private func watchOver(_ run: JobRun) {

@@ -102,6 +102,47 @@ struct AttemptTests {
         #expect(try #require(rig.jobs.first).allowsHTTP2 == allowsHTTP2)
     }
 
+    @Test(arguments: ["reset", "tls", "protocol-error"])
+    mutating func `an attempt without HTTP/2 that brings nothing is followed by one with it`(code: String) throws {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "https://h/", by: a) { $0.options.retries = 3 } }
+        for (code, allowsHTTP2) in [("reset", true), (code, false), ("reset", true), (code, false)] {
+            let job = try #require(rig.jobs.first)
+            #expect(job.allowsHTTP2 == allowsHTTP2)
+            rig.pass { $0.failed(job, code, by: worker) }
+            if rig.terminals(for: a).isEmpty { rig.wait(milliseconds: 2_000) }
+        }
+        #expect(rig.terminals(for: a) == ["h 1 reset"])
+    }
+
+    @Test mutating func `a request that a worker repeated counts as attempts, and as one failure`() throws {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) { $0.options.retries = 1 } }
+        let first = try #require(rig.jobs.first)
+        rig.pass {
+            $0.core.workerSaid(
+                .failed(first.attempt, code: "reset", detail: nil, receivedBytes: 0, repeats: 1), body: nil, by: worker,
+                now: $0.now)
+        }
+        rig.wait(milliseconds: 1_000)
+        let second = try #require(rig.jobs.first)
+        #expect(second.attempt != first.attempt)
+        var completion = Completion(attempt: second.attempt, status: 204)
+        completion.repeats = 2
+        rig.pass { $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now) }
+        let attempts = rig.actions.compactMap { action -> Int? in
+            guard case .client(.deliver(_, let terminal, _)) = action, case .result(_, let response) = terminal.outcome
+            else {
+                return nil
+            }
+            return response.attempts
+        }
+        #expect(attempts == [5])
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `an attempt after an error status may use HTTP/2`() throws {
         let worker = rig.worker()
         let a = rig.client(1)

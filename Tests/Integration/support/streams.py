@@ -42,6 +42,9 @@ class StreamConnection:
         for name, value in self.origin.settings.items():
             self._h2.update_settings({name: value})
         self.flush()
+        if self.origin.leaves_at_once and self.number == 1:
+            self.goodbye(0)
+            self.close(notifies=True)
         while self.is_open and (data := self._receive()):
             try:
                 events = self._h2.receive_data(data)
@@ -179,6 +182,13 @@ def whole_then_goodbye(connection, stream, *_):
 def broken_once(connection, stream, *_):
     if connection.origin.is_first("broken-once"):
         connection.head(stream, status="500", ends=True)
+    else:
+        whole(connection, stream)
+
+
+def broken_body_once(connection, stream, *_):
+    if connection.origin.is_first("broken-body-once"):
+        reset_in_body(connection, stream, 2)
     else:
         whole(connection, stream)
 
@@ -342,8 +352,11 @@ ENDINGS = {name.replace("_", "-"): function for name, function in list(globals()
 class StreamOrigin(ScriptedOrigin):
     """`with StreamOrigin(certificate) as origin:`. `settings`: numbers of RFC 9113, section 6.5.2, and their values."""
 
-    def __init__(self, certificate, settings=None):
-        super().__init__(self._answer, certificate, ["h2", "http/1.1"])
+    def __init__(self, certificate, settings=None, protocols=("h2", "http/1.1"), leaves_at_once=False):
+        """`leaves_at_once`: whether the first connection sends GOAWAY before any request."""
+        super().__init__(self._answer, certificate, protocols)
+        self.protocols = protocols
+        self.leaves_at_once = leaves_at_once
         self.settings = settings or {}
         self._changed = threading.Condition()
         self.asked = []
@@ -391,6 +404,8 @@ class StreamOrigin(ScriptedOrigin):
     def _answer(self, connection):
         if connection.stream.selected_alpn_protocol() == "h2":
             StreamConnection(connection, self).serve()
+            return
+        if "http/1.1" not in self.protocols:
             return
         while path := connection.request():
             self.note(0, path)
