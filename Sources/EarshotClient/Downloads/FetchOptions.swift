@@ -64,6 +64,10 @@ public struct FetchOptions: Sendable {
     /// transfer. Default true.
     public var verifiesServer = true
 
+    /// Whether content codings such as gzip are undone. If false, the broker requests the body without a coding, and the
+    /// body keeps any coding in which it comes, for example that of an archive. Default true.
+    public var decodes = true
+
     /// Creates options with the default values.
     public init() {}
 
@@ -145,6 +149,7 @@ public struct FetchOptions: Sendable {
         wire.route.clientCertificate = clientCertificate
         wire.route.clientKey = clientKey
         wire.route.verifiesServer = verifiesServer
+        wire.route.decodes = decodes
         return wire
     }
 

@@ -8,7 +8,7 @@ public import EarshotWire
 /// accept: text/html
 /// ```
 ///
-/// The first line has the version of the form, method, timeout in milliseconds, maximum size of the body (0 for none),
+/// The first line has the form (1, or 2 for a body that is not decoded), method, timeout in milliseconds, maximum size of the body (0 for none),
 /// redirect mode, cache mode and URL. The other lines are the header fields of the request. Nothing else reaches the
 /// engine. A request that needs more stays on its node.
 public struct SharedRequest: Equatable, Sendable {
@@ -21,6 +21,8 @@ public struct SharedRequest: Equatable, Sendable {
     public let maxBytes: Int?
     public let redirect: RedirectMode
     public let mode: CacheMode
+    /// Whether the worker decodes the body.
+    public let decodes: Bool
 
     /// Nil if the request must stay on its node: another method than GET and HEAD, another scheme than http and https,
     /// credentials, a field that may identify a user, a route or cookies of its own, or a record that is too long.
@@ -36,6 +38,7 @@ public struct SharedRequest: Equatable, Sendable {
         self.maxBytes = maxBytes
         self.redirect = redirect
         self.mode = mode
+        decodes = request.route.decodes
         guard record.count <= EngineLimits.recordBytes else { return nil }
     }
 
@@ -45,7 +48,7 @@ public struct SharedRequest: Equatable, Sendable {
         let end = record.firstIndex(of: UInt8(ascii: "\n")) ?? record.endIndex
         guard let line = String(validating: record[..<end], as: UTF8.self) else { return nil }
         let words = line.split(separator: " ", omittingEmptySubsequences: false)
-        guard words.count == 7, words[0] == "1", let method = HTTPMethod(String(words[1])),
+        guard words.count == 7, words[0] == "1" || words[0] == "2", let method = HTTPMethod(String(words[1])),
             let timeout = Int(words[2]), (0...Int(UInt32.max)).contains(timeout),
             let maxBytes = Int(words[3]), maxBytes >= 0, let redirect = RedirectMode(rawValue: String(words[4])),
             let mode = CacheMode(rawValue: String(words[5])), let url = try? FetchURL(String(words[6]))
@@ -55,17 +58,24 @@ public struct SharedRequest: Equatable, Sendable {
             let value = String(decoding: field.value, as: UTF8.self)
             guard (try? fields.append(String(decoding: field.name, as: UTF8.self), value)) != nil else { return nil }
         }
+        var route = Route()
+        route.decodes = words[0] == "1"
         self.init(
-            HTTPRequest(method: method, url: url, fields: fields), timeoutMilliseconds: timeout,
+            HTTPRequest(method: method, url: url, fields: fields, route: route), timeoutMilliseconds: timeout,
             maxBytes: maxBytes == 0 ? nil : maxBytes, redirect: redirect, mode: mode)
     }
 
-    public var request: HTTPRequest { HTTPRequest(method: method, url: url, fields: fields) }
+    public var request: HTTPRequest {
+        var route = Route()
+        route.decodes = decodes
+        return HTTPRequest(method: method, url: url, fields: fields, route: route)
+    }
 
     /// Bytes for the engine.
     public var record: [UInt8] {
+        let limits = "\(timeoutMilliseconds) \(maxBytes ?? 0)"
         var bytes = Array(
-            "1 \(method) \(timeoutMilliseconds) \(maxBytes ?? 0) \(redirect.rawValue) \(mode.rawValue) \(url)".utf8)
+            "\(decodes ? 1 : 2) \(method) \(limits) \(redirect.rawValue) \(mode.rawValue) \(url)".utf8)
         if !fields.isEmpty {
             bytes.append(UInt8(ascii: "\n"))
             bytes += fields.bytes

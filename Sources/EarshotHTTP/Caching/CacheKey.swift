@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Key of a stored response: RFC 9111, section 2, extended by the trust scope.
 ///
 /// The method is not part of it: only responses to GET are stored, and they also answer HEAD. `VaryKey` distinguishes
@@ -7,7 +9,8 @@ public struct CacheKey: Hashable, Sendable {
     public let url: FetchURL
     /// Trust scope of the response. A request of another scope never uses it.
     public let scope: TrustScope
-    /// Additional key chosen by the client that separates otherwise equal requests; usually empty.
+    /// Additional key chosen by the client that separates otherwise equal requests; usually empty. A body that is not
+    /// decoded has an addition that no client can choose.
     public let partition: String
 
     /// Returns the key of a request.
@@ -18,7 +21,7 @@ public struct CacheKey: Hashable, Sendable {
     public init(
         _ request: HTTPRequest, partition: String = "", credentials: CredentialRule = .standard
     ) {
-        self.partition = partition
+        self.partition = request.route.decodes ? partition : partition + "\tundecoded"
         url = Self.plain(request.url)
         scope = credentials.scope(of: request)
     }

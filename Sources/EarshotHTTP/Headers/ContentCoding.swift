@@ -27,7 +27,8 @@ public enum ContentCoding: Hashable, Sendable, CaseIterable {
 
 extension HeaderFields {
     /// Content codings to decode, the one applied last first. Empty if one is unknown or there are more than
-    /// `HTTPLimits.contentCodings`: the body is not decoded then.
+    /// `HTTPLimits.contentCodings`: the body is not decoded then. Nor is a gzip archive, which the server sends as a coded
+    /// body of that type.
     public var codingsToUndo: [ContentCoding] {
         var codings: [ContentCoding] = []
         for name in FieldList.members(values(bytes: "content-encoding")) {
@@ -35,7 +36,14 @@ extension HeaderFields {
             guard let coding = ContentCoding(name), codings.count < HTTPLimits.contentCodings else { return [] }
             codings.append(coding)
         }
-        return codings.reversed()
+        return codings == [.gzip] && isGzipArchive ? [] : codings.reversed()
+    }
+
+    /// Whether the media type is that of gzip: RFC 6713, and its older name.
+    private var isGzipArchive: Bool {
+        let type = values(bytes: "content-type").last?.prefix { $0 != UInt8(ascii: ";") } ?? []
+        let name = String(decoding: type.filter { !$0.isBlank }.map(\.lowercased), as: UTF8.self)
+        return name == "application/gzip" || name == "application/x-gzip"
     }
 
     /// Whether a response has a transfer coding other than `chunked`, which workers never request: RFC 9112, section

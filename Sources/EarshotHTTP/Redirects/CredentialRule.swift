@@ -21,7 +21,8 @@ public struct CredentialRule: Hashable, Sendable {
     /// Returns the trust scope of a request. Requests of the same scope may share flights, stored responses and
     /// cool-downs.
     public func scope(of request: HTTPRequest) -> TrustScope {
-        let isPlain = request.route.isUsual && request.jar == nil && !request.url.hasUserinfo
+        let route = request.route.connection
+        let isPlain = route.isUsual && request.jar == nil && !request.url.hasUserinfo
         guard !isPlain || !request.fields.isEmpty && names.contains(where: request.fields.contains) else {
             return .shared
         }
@@ -30,7 +31,7 @@ public struct CredentialRule: Hashable, Sendable {
         if let userinfo = request.url.userinfo { material += ("\n" + userinfo).utf8 }
         // A proxy, a certificate authority and an unverified server can forge responses. A client certificate or cookie
         // jar identifies a user.
-        material += request.route.canonical.utf8
+        material += route.canonical.utf8
         if let jar = request.jar { material += ("\n\n" + jar).utf8 }
         return TrustScope(material: material)
     }

@@ -1,4 +1,5 @@
-/// Proxy, certificates and verification of a request's connection. FETCH and JOB share these fields.
+/// Proxy, certificates and verification of a request's connection, and the decoding of its body. FETCH and JOB share
+/// these fields.
 public struct Route: Hashable, Sendable {
     /// Value that disables proxies, including those of the environment.
     public static let noProxy = "none"
@@ -26,6 +27,7 @@ public struct Route: Hashable, Sendable {
         var clientCertificate: String?
         var clientKey: String?
         var verifiesServer = true
+        var decodes = true
     }
 
     /// URL of the proxy including user information, or `noProxy`; nil for the environment of the workers.
@@ -58,6 +60,12 @@ public struct Route: Hashable, Sendable {
         set { values.verifiesServer = newValue }
     }
 
+    /// Whether the worker decodes the body. If not, it requests the body without a content coding, and keeps any coding.
+    public var decodes: Bool {
+        get { particulars?.values.decodes ?? true }
+        set { values.decodes = newValue }
+    }
+
     private var values: Values {
         get { particulars?.values ?? Values() }
         set { particulars = newValue == Values() ? nil : Particulars(newValue) }
@@ -67,6 +75,14 @@ public struct Route: Hashable, Sendable {
 
     /// Paths of its files.
     public var files: [String] { [caFile, clientCertificate, clientKey].compactMap(\.self) }
+
+    /// The fields that concern the connection.
+    public var connection: Route {
+        guard !decodes else { return self }
+        var route = self
+        route.decodes = true
+        return route
+    }
 
     /// Whether the route is the default.
     public var isUsual: Bool { particulars == nil }
@@ -80,7 +96,7 @@ public struct Route: Hashable, Sendable {
     }
 
     /// Names of the fields, in the order in which they are written.
-    static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key", "verify"]
+    static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key", "verify", "decode"]
 
     /// Sets the field of this name. Returns false for other names.
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) -> Bool {
@@ -90,6 +106,7 @@ public struct Route: Hashable, Sendable {
         case "client-certificate": clientCertificate = try Self.path(value.string)
         case "client-key": clientKey = try Self.path(value.string)
         case "verify": verifiesServer = try HeadReader.flag(value, "verify")
+        case "decode": decodes = try HeadReader.flag(value, "decode")
         default: return false
         }
         return true
@@ -102,6 +119,7 @@ public struct Route: Hashable, Sendable {
         writer.field("client-certificate", clientCertificate)
         writer.field("client-key", clientKey)
         writer.field("verify", if: !verifiesServer, "no")
+        writer.field("decode", if: !decodes, "no")
     }
 
     /// Returns whether `text` can be a proxy: `none` or a URL with a supported scheme.

@@ -21,8 +21,8 @@ struct IncomingResponse: ~Copyable {
         let url: FetchURL
         let fields: HeaderFields
         let isHead: Bool
-        /// Whether the request names content codings, in which case the body is stored without decoding.
-        let namesCodings: Bool
+        /// Whether the body is stored without decoding.
+        let keepsCodings: Bool
         let redirect: RedirectMode
         /// The JOB's maximum size of a body in memory, in bytes; nil for the maximum of the terms.
         let inlineBytes: Int?
@@ -35,7 +35,7 @@ struct IncomingResponse: ~Copyable {
         static func make(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms) -> Expectation {
             Expectation(
                 attempt: job.attempt, url: plan.url, fields: plan.fields, isHead: plan.isHead,
-                namesCodings: plan.namesCodings, redirect: job.redirect, inlineBytes: job.inlineBytes,
+                keepsCodings: plan.keepsCodings, redirect: job.redirect, inlineBytes: job.inlineBytes,
                 isResuming: job.resume != nil, terms: terms)
         }
 
@@ -156,7 +156,7 @@ struct IncomingResponse: ~Copyable {
         }
         use = BodyUse(of: head, redirect: expectation.redirect)
         if use != .result { body.lower(to: expectation.terms.pageBytes) }
-        if hasBody, !expectation.namesCodings,
+        if hasBody, !expectation.keepsCodings,
             let decoder = BodyDecoder(for: head, maxRatio: expectation.terms.maxRatio)
         {
             body.decode(with: decoder)

@@ -10,8 +10,8 @@ struct TransferPlan {
     let request: TransferRequest
     /// Header fields of the job, without those that the worker adds.
     let fields: HeaderFields
-    /// Whether the request has an `accept-encoding` field, in which case the body is not decoded.
-    let namesCodings: Bool
+    /// Whether the body is stored with its content codings: the job says so, or its fields name codings.
+    let keepsCodings: Bool
     /// The proxy; nil for a direct connection.
     let proxy: ProxyAddress?
     /// Host to resolve and connect to, either the server or the proxy: lower-case, without brackets.
@@ -45,8 +45,8 @@ struct TransferPlan {
             url: url, isHead: method == .head,
             request: request(
                 url, method, fields, body, mayUseHTTP2: mayUseHTTP2, proxy: proxy, certificates,
-                verifiesServer: job.route.verifiesServer, options),
-            fields: fields, namesCodings: fields.contains("accept-encoding"), proxy: proxy,
+                job.route, options),
+            fields: fields, keepsCodings: !job.route.decodes || fields.contains("accept-encoding"), proxy: proxy,
             host: proxy?.host ?? String(url.host), hostPort: proxy?.port ?? port)
     }
 
@@ -70,15 +70,16 @@ struct TransferPlan {
     /// Returns the request for libcurl.
     private static func request(
         _ url: FetchURL, _ method: HTTPMethod, _ fields: HeaderFields, _ body: [UInt8]?, mayUseHTTP2: Bool,
-        proxy: ProxyAddress?, _ certificates: Certificates, verifiesServer: Bool, _ options: WorkerOptions
+        proxy: ProxyAddress?, _ certificates: Certificates, _ route: Route, _ options: WorkerOptions
     ) -> TransferRequest {
         let usesHTTP2 = mayUseHTTP2 && (method == .get || method == .head) && Multi.speaksHTTP2
         // One expression: the compiler would copy a large variable at its end.
         return TransferRequest(
             url: url.description, method: transferMethod(method), body: body, headerFields: list(fields),
-            userAgent: options.userAgent, acceptEncoding: ContentCoding.accepted(for: fields), proxy: proxy?.url ?? "",
+            userAgent: options.userAgent,
+            acceptEncoding: route.decodes ? ContentCoding.accepted(for: fields) : "identity", proxy: proxy?.url ?? "",
             caFile: options.caFile, caCertificates: certificates.authorities, clientCertificate: certificates.client,
-            clientKey: certificates.clientKey, verifiesServer: verifiesServer,
+            clientKey: certificates.clientKey, verifiesServer: route.verifiesServer,
             version: usesHTTP2 ? .http2OverTLS : .http1)
     }
 

@@ -30,6 +30,13 @@ struct RequestOptions: ParsableArguments {
         exchange.method ?? (exchange.head ? "HEAD" : body == nil ? "GET" : "POST")
     }
 
+    /// Whether the body of a URL is decoded.
+    ///
+    /// - Parameter file: path of its file, if that is known; nil otherwise.
+    func decodes(_ url: String, file: String?) -> Bool {
+        !exchange.noDecode && !ArchiveName.matches(url: url) && file.map({ ArchiveName.matches($0) }) != true
+    }
+
     /// Creates the request that the options describe.
     func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String, body: [UInt8]?) -> Fetch {
         var fetch = Fetch(handler: handler, request: request, url: url)
@@ -44,6 +51,7 @@ struct RequestOptions: ParsableArguments {
         fetch.options.route.clientCertificate = network.certificate.map(Folder.absolute)
         fetch.options.route.clientKey = network.certificateKey.map(Folder.absolute)
         fetch.options.route.verifiesServer = !network.insecure
+        if exchange.noDecode { fetch.options.route.decodes = false }
         fetch.httpFields = ByteText.bytes(of: exchange.fields.joined(separator: "\n"))
         return fetch
     }
@@ -107,6 +115,9 @@ struct HTTPOptions: ParsableArguments {
 
     @Option(help: ArgumentHelp("As --netrc, with another file.", valueName: "file"), completion: .file())
     var netrcFile: String?
+
+    @Flag(help: "Keep a content coding such as gzip. Implied by names of archives, such as a.tar.gz.")
+    var noDecode = false
 
     @OptionGroup var values: FetchValues<HTTPSection>
 

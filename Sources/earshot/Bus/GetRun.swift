@@ -385,7 +385,7 @@ final class GetRun {
             // A body that continues a file is complete before it is appended.
             if item.partial != nil { stream = nil }
             let url = item.entry.url
-            var fetch = fetch(request, URLText.wire(url) ?? "")
+            var fetch = fetch(request, URLText.wire(url) ?? "", item)
             item.entry.apply(to: &fetch)
             netrc?.authorize(&fetch)
             if files.timestamping, let existing, existing.isRegular {
@@ -449,11 +449,13 @@ final class GetRun {
     }
 
     /// Creates the request for a URL.
-    private func fetch(_ request: RequestID, _ url: String) -> Fetch {
+    private func fetch(_ request: RequestID, _ url: String, _ item: OutputItem) -> Fetch {
         var fetch = firstFetch ?? options.fetch(handler, request, url, body: body)
         if firstFetch == nil { firstFetch = fetch }
         fetch.request = request
         fetch.url = url
+        let decodes = options.decodes(url, file: destination.expectedPath(item))
+        if fetch.options.route.decodes != decodes { fetch.options.route.decodes = decodes }
         if cookies != nil { fetch.options.usesCookies = true }
         fetch.options.listsRedirects = tellsJSON
         fetch.options.streams = stream != nil

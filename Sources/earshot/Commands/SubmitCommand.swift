@@ -140,6 +140,8 @@ struct SubmitCommand: ParsableCommand {
                     continue
                 }
                 var fetch = self.request.fetch(handler, name, text, body: body)
+                let decodes = self.request.decodes(text, file: entry.path(orNamed: ""))
+                if !decodes { fetch.options.route.decodes = false }
                 fetch.options.subscribes = false
                 fetch.options.isWarm = submission.warm
                 fetch.options.isDurable = isDurable

@@ -194,6 +194,15 @@ struct Destination {
         return names.pathBeforeResponse(item.entry, index: item.index)
     }
 
+    /// Returns the path of an item's file, as far as it is known before the response; nil without a file.
+    func expectedPath(_ item: OutputItem) -> String? {
+        switch place {
+        case .nowhere, .standardOutput: nil
+        case .file(let path): path
+        case .folder: names.expectedPath(item.entry, index: item.index)
+        }
+    }
+
     /// Returns the existing file for an item.
     ///
     /// - Parameter name: reserved name in a directory.

@@ -22,6 +22,12 @@ struct OutputNames {
         return isFixed ? path(entry, index: index, nil) : nil
     }
 
+    /// Returns the path for a URL, as far as it is known before the response, without regard to other files.
+    func expectedPath(_ entry: ListEntry, index: Int) -> String {
+        let name = name(entry, index, nil)
+        return entry.path(orNamed: name) ?? name
+    }
+
     /// Returns the path for the body of a URL.
     mutating func path(_ entry: ListEntry, index: Int, _ response: Terminal.Response?) -> String {
         guard !entry.options.isEmpty || template != nil || readsResponse else { return names.name(for: entry.url) }

@@ -30,6 +30,11 @@ import Testing
                 == "1 HEAD 0 0 follow default https://example.com/a?b=c\nAccept: text/html\nrange: bytes=0-9")
         #expect(SharedRequest(record: plain.record) == plain)
         #expect(SharedRequest(record: full.record) == full)
+        let coded = try #require(
+            SharedRequest(try request { $0.route.decodes = false }, timeoutMilliseconds: 0, maxBytes: 9))
+        #expect(
+            String(decoding: coded.record, as: UTF8.self) == "2 GET 0 9 follow default https://example.com/a?b=c")
+        #expect(SharedRequest(record: coded.record) == coded && !coded.request.route.decodes)
     }
 
     @Test func `a request that may identify a user, or needs more than a record, stays on its node`() throws {
@@ -53,7 +58,7 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "1", "2 GET 0 0 follow default https://example.com/", "1 GET 0",
+        "", "1", "3 GET 0 0 follow default https://example.com/", "1 GET 0",
         "1 GET x 0 follow default https://example.com/",
         "1 GET -1 0 follow default https://example.com/",
         "1 GET 0 0 follow default example.com", "1 POST 0 0 follow default https://example.com/",

@@ -14,7 +14,7 @@ import Testing
     @Test(arguments: [
         "method: HEAD", "coalesce: no", "redirect: manual", "cache: reload", "key: k", "proxy: none", "ca-file: /a",
         "digest: sha-256=0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", "client-certificate: /a",
-        "client-key: /a", "cookies: yes", "warm: yes", "durable: yes", "\naccept: a",
+        "client-key: /a", "decode: no", "cookies: yes", "warm: yes", "durable: yes", "\naccept: a",
     ])
     func `another content is another request`(line: String) throws {
         let plain = try Self.fingerprint("")

@@ -126,5 +126,9 @@ import Testing
         #expect(user != plain && user.url == plain.url)
         let other = CacheKey(try CacheWorld.request(url: "http://u:q@a.example/x"))
         #expect(user != other)
+        var coded = try CacheWorld.request()
+        coded.route.decodes = false
+        #expect(CacheKey(coded) != plain && CacheKey(coded).scope == plain.scope)
+        #expect(CacheKey(coded, partition: "p") != CacheKey(coded))
     }
 }

@@ -22,6 +22,11 @@ import Testing
             Case("with a known one too", "content-encoding: gzip, rot13", []),
             Case("a parameter is not known", "content-encoding: gzip;q=1", []),
             Case("nothing", "content-encoding:", []),
+            Case("a gzip archive", "content-type: application/gzip\ncontent-encoding: gzip", []),
+            Case("its older type", "Content-Type: Application/X-GZIP ;q=1\ncontent-encoding: x-gzip", []),
+            Case("a coded archive", "content-type: application/gzip\ncontent-encoding: br", [.brotli]),
+            Case("no gzip archive", "content-type: application/x-tar\ncontent-encoding: gzip", [.gzip]),
+            Case("any bytes", "content-type: application/octet-stream\ncontent-encoding: gzip", [.gzip]),
         ])
     func codings(_ row: Case<[ContentCoding]>) {
         #expect(HeaderFields(lines: Array(row.input.utf8)).codingsToUndo == row.expected)

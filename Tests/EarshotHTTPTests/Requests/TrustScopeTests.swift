@@ -14,6 +14,14 @@ import Testing
         #expect(try scope("accept: authorization\nx-cookie: 1") == .shared)
     }
 
+    @Test func `a body that is not decoded needs no scope of its own`() throws {
+        var request = HTTPRequest(url: try FetchURL("https://h/"))
+        request.route.decodes = false
+        #expect(CredentialRule().scope(of: request) == .shared && CredentialRule().isAnonymous(request))
+        request.route.verifiesServer = false
+        #expect(CredentialRule().scope(of: request) != .shared)
+    }
+
     @Test(
         "each credential makes a scope of its own",
         arguments: [

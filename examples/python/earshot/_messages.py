@@ -72,6 +72,9 @@ class FetchOptions(TypedDict, total=False):
     """Cache mode: one of the Fetch standard, or `explicit`, which estimates no freshness. Default: `default`."""
     cookies: bool
     """Whether to use the cookie jar of the first segment of the handler's name. Default: False."""
+    decode: bool
+    """Whether content codings such as gzip are undone. If false, the body is requested without a coding and keeps any.
+    Default: True."""
     warm: bool
     """Whether to fetch into the cache only, without delivery of the body. Default: False."""
     tag: str
@@ -291,6 +294,8 @@ def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:
         yield "cache", _one_of(get_args(CacheMode), "cache", options["cache"])
     if options.get("cookies"):
         yield "cookies", "yes"
+    if not options.get("decode", True):
+        yield "decode", "no"
     if options.get("warm"):
         yield "warm", "yes"
     if "tag" in options:
