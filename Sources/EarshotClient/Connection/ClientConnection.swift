@@ -46,6 +46,8 @@ public final class ClientConnection {
     private var outbox = Deque<(head: [UInt8], body: [UInt8]?)>()
     private var reports: Deque<ClientEvent> = []
     private var hook: EventLoop.HookID?
+    /// Whether the hook runs, which flushes at its end.
+    private var isInPass = false
     private var reconnectTimer: TimerID?
     private var greetingTimer: TimerID?
     /// Files of bodies that the broker sends, by the core's numbers.
@@ -257,7 +259,10 @@ public final class ClientConnection {
     /// Finishes a delivery, so that it can be acknowledged. The broker may then delete its file.
     ///
     /// - Parameter delivery: a delivery of this connection. Others have no effect.
-    public func finish(_ delivery: Delivery) { core.finish(delivery.id) }
+    public func finish(_ delivery: Delivery) {
+        if !isInPass { loop.passAgain() }
+        core.finish(delivery.id)
+    }
 
     /// Returns whether a delivery belongs to the current session. Deliveries of lost sessions cannot be acknowledged.
     func isDue(_ delivery: Delivery) -> Bool { core.isDue(delivery.id) }
@@ -282,6 +287,8 @@ public final class ClientConnection {
     private func setClock() { core.milliseconds = Int(loop.now.nanoseconds / 1_000_000) }
 
     private func pass() -> EventLoop.Rest {
+        isInPass = true
+        defer { isInPass = false }
         setClock()
         if case .remote(let remote)? = link, remote.advance() { carryOut(core.linkOpened()) }
         let areAllTaken = takeMessages()
@@ -347,6 +354,7 @@ public final class ClientConnection {
     }
 
     private func carryOut(_ actions: consuming [ClientAction], body: [UInt8] = []) {
+        if !isInPass { loop.passAgain() }
         actions.reverseInPlace()
         while let action = actions.popLast() {
             switch action {

@@ -77,6 +77,7 @@ internal import Glibc
     private var timers = TimerQueue()
     private var hooks: [(id: HookID, call: () -> Rest)] = []
     private var lastHook: UInt64 = 0
+    private var isPassDue = false
     private var isStopping = false
     private var isRunning = false
 
@@ -190,6 +191,10 @@ internal import Glibc
         try run(until: isDone, deadline: LoopTime.read().advanced(by: limit))
     }
 
+    /// Calls the hooks again before the next sleep. For work that arises after the hooks of a pass, as in the condition of
+    /// ``run(until:)``.
+    public func passAgain() { isPassDue = true }
+
     /// Makes ``run()`` return at the end of this pass.
     public func stop() { isStopping = true }
 
@@ -206,7 +211,7 @@ internal import Glibc
             if isDone() { return true }
             if isStopping { return false }
             if let deadline, now >= deadline { return false }
-            try takeReady(sleep(rest, deadline))
+            try takeReady(sleep(isPassDue ? .none : rest, deadline))
             fireTimers()
         }
     }
@@ -266,6 +271,7 @@ internal import Glibc
     }
 
     private func callHooks() -> Rest {
+        isPassDue = false
         let newest = lastHook
         var rest = Rest.untilEvent
         for hook in hooks where hooks.contains(where: { $0.id == hook.id }) {
