@@ -27,11 +27,27 @@ import Testing
         #expect(given == ["a.png", "a-2.png", "A-3.png", "a-2-2.png", "a-4.png", "b", "b-2", "b-3"])
     }
 
-    @Test func `a long name is cut between characters`() {
+    @Test(arguments: [
+        (String(repeating: "a", count: 251) + ".txt", String(repeating: "a", count: 251) + ".txt"),
+        (String(repeating: "a", count: 300) + ".txt", String(repeating: "a", count: 251) + ".txt"),
+        (String(repeating: "a", count: 300) + ".tar.gz", String(repeating: "a", count: 248) + ".tar.gz"),
+        (String(repeating: "a", count: 300), String(repeating: "a", count: 255)),
+        ("b." + String(repeating: "a", count: 300), "b." + String(repeating: "a", count: 253)),
+        (String(repeating: "%C3%A4", count: 500), String(repeating: "\u{e4}", count: 127)),
+        (String(repeating: "%C3%A4", count: 500) + ".c", String(repeating: "\u{e4}", count: 126) + ".c"),
+    ])
+    func `a name is whole up to 255 bytes, and a longer one keeps its extension`(given: String, name: String) {
+        #expect(FileNames.name(of: "http://h/" + given) == name)
+    }
+
+    @Test func `the number of a repeated name fits, too`() {
         var names = FileNames()
-        let name = names.name(for: "http://h/" + String(repeating: "%C3%A4", count: 500))
-        #expect(name == String(repeating: "\u{e4}", count: 100))
-        #expect(names.name(for: "http://h/" + String(repeating: "a", count: 201)) == String(repeating: "a", count: 200))
+        let long = "http://h/d/" + String(repeating: "%C3%A4", count: 125) + ".txt"
+        #expect(names.name(for: long).utf8.count == 254)
+        #expect(names.name(for: long) == String(repeating: "\u{e4}", count: 124) + "-2.txt")
+        #expect(names.unique("x/" + String(repeating: "a", count: 255)).utf8.count == 257)
+        #expect(
+            names.unique("x/" + String(repeating: "a", count: 255)) == "x/" + String(repeating: "a", count: 253) + "-2")
     }
 
     @Test(

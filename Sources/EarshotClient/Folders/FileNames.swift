@@ -2,11 +2,13 @@
 ///
 /// A name is the last segment of the URL's path, percent-decoded if that gives valid text. Separators and invisible,
 /// control and direction characters (`TerminalText.isControl`) are replaced by `_`, and leading dots, dashes and spaces
-/// are removed. A name has at most 200 bytes, and `download` stands for an empty one. A repeated name, compared without
-/// case, gets a number: `name-2.ext`.
+/// are removed. A name has at most 255 bytes: a longer one loses the end of its stem and keeps its extension. `download`
+/// stands for an empty name. A repeated name, compared without case, gets a number: `name-2.ext`.
 package struct FileNames {
-    /// Maximum bytes of a name. Leaves room for a number and a temporary suffix in the 255 bytes of a file name.
-    static let mostBytes = 200
+    /// Maximum bytes of a file name, NAME_MAX of Linux.
+    static let mostBytes = 255
+    /// Maximum bytes of an extension that a shortened name keeps.
+    private static let mostExtensionBytes = 32
 
     private var given: Set<String> = []
     private var lastNumbers: [String: Int] = [:]
@@ -19,16 +21,38 @@ package struct FileNames {
     /// Returns a safe name or relative path, with a number if it was already given.
     package mutating func unique(_ name: String) -> String {
         if given.insert(name.lowercased()).inserted { return name }
-        let last = name.lastIndex(of: "/").map { name.index(after: $0) } ?? name.startIndex
-        let dot = name[last...].lastIndex(of: ".").flatMap { $0 > last ? $0 : nil } ?? name.endIndex
+        let last = name.utf8.lastIndex(of: UInt8(ascii: "/")).map { name.utf8.index(after: $0) } ?? name.startIndex
+        let file = name[last...]
+        let dot = file.utf8.lastIndex(of: UInt8(ascii: ".")).flatMap { $0 > last ? $0 : nil } ?? name.endIndex
         var number = lastNumbers[name.lowercased(), default: 1]
         while true {
             number += 1
-            let numbered = "\(name[..<dot])-\(number)\(name[dot...])"
+            let ending = "-\(number)\(file[dot...])"
+            let numbered = name[..<last] + Self.stem(file[..<dot], besides: ending) + ending
             guard given.insert(numbered.lowercased()).inserted else { continue }
             lastNumbers[name.lowercased()] = number
-            return numbered
+            return String(numbered)
         }
+    }
+
+    /// Returns the beginning of a stem that leaves room for an ending, without a part of a character.
+    private static func stem(_ stem: Substring, besides ending: some StringProtocol) -> Substring {
+        var rest = stem.unicodeScalars
+        var count = stem.utf8.count + ending.utf8.count
+        while count > mostBytes, let scalar = rest.popLast() { count -= UTF8.width(scalar) }
+        return Substring(rest)
+    }
+
+    /// Returns a name of at most `mostBytes` bytes with the extension of `name`, also that of a compressed archive such
+    /// as `.tar.gz`.
+    private static func shortened(_ name: String) -> String {
+        guard name.utf8.count > mostBytes else { return name }
+        let dot = UInt8(ascii: ".")
+        var start = name.utf8.lastIndex(of: dot) ?? name.endIndex
+        let stem = name[..<start]
+        if let inner = stem.utf8.lastIndex(of: dot), stem[inner...].lowercased() == ".tar" { start = inner }
+        if name[start...].utf8.count > mostExtensionBytes { start = name.endIndex }
+        return String(Self.stem(name[..<start], besides: name[start...]) + name[start...])
     }
 
     /// Returns the name for the file of a URL, without regard to other files.
@@ -105,20 +129,18 @@ package struct FileNames {
         var name = ""
         for scalar in text.unicodeScalars {
             let replaced = scalar == "/" || scalar == "\\" || TerminalText.isControl(scalar)
-            let next = String(replaced ? "_" : Character(scalar))
-            guard name.utf8.count + next.utf8.count <= mostBytes else { break }
-            name += next
+            name.unicodeScalars.append(replaced ? "_" : scalar)
         }
         while let first = name.unicodeScalars.first, first == "." || first == "-" || first == " " {
             name.unicodeScalars.removeFirst()
         }
-        return name.isEmpty ? "download" : name
+        return name.isEmpty ? "download" : shortened(name)
     }
 
     /// Returns the percent-decoded text; nil if it is not UTF-8.
-    private static func decoded(_ segment: Substring) -> String? {
+    package static func decoded(_ segment: some StringProtocol) -> String? {
         var bytes: [UInt8] = []
-        var rest = segment.utf8[...]
+        var rest = Array(segment.utf8)[...]
         while let byte = rest.popFirst() {
             if byte == UInt8(ascii: "%"), rest.count >= 2,
                 let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)

@@ -1,66 +1,81 @@
 internal import EarshotClient
 
 /// File name in a Content-Disposition field: RFC 6266.
+///
+/// As browsers do, it permits spaces in a name without quotation marks, and reads bytes that are not UTF-8 as Latin-1.
 enum ContentDisposition {
     /// Returns the file name of `filename*`, else of `filename`, as a safe name without directories. Nil without one.
-    static func fileName(_ value: String) -> String? {
+    static func fileName(_ value: some Sequence<UInt8>) -> String? {
         let parameters = parameters(value)
         if let extended = parameters.first(where: { $0.name == "filename*" })?.value,
             let text = decoded(extended), !text.isEmpty
         {
             return FileNames.safeName(lastPart(text))
         }
-        guard let text = parameters.first(where: { $0.name == "filename" })?.value, !text.isEmpty else { return nil }
-        return FileNames.safeName(lastPart(text))
+        guard let bytes = parameters.first(where: { $0.name == "filename" })?.value, !bytes.isEmpty else { return nil }
+        return FileNames.safeName(lastPart(String(validating: bytes, as: UTF8.self) ?? latin1(bytes)))
     }
 
     private static func lastPart(_ path: String) -> String {
         String(path.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? "")
     }
 
-    /// Splits at semicolons outside quoted strings, and removes quotes and escapes.
-    private static func parameters(_ value: String) -> [(name: String, value: String)] {
-        var parts: [(name: String, value: String)] = []
-        var (name, text) = ("", "")
-        var (isValue, isQuoted, isEscaped) = (false, false, false)
+    /// Splits at semicolons outside quoted strings, and removes quotes, escapes and the spaces around a value.
+    private static func parameters(_ value: some Sequence<UInt8>) -> [(name: String, value: [UInt8])] {
+        var parts: [(name: String, value: [UInt8])] = []
+        var (name, text): ([UInt8], [UInt8]) = ([], [])
+        var (isValue, isQuoted, isEscaped, wasQuoted) = (false, false, false, false)
         func finish() {
-            let isSpace: (Character) -> Bool = { $0 == " " || $0 == "\t" }
-            let trimmed = String(name.drop(while: isSpace).reversed().drop(while: isSpace).reversed())
-            if isValue { parts.append((trimmed.lowercased(), text)) }
-            (name, text, isValue) = ("", "", false)
+            let name = String(decoding: trimmed(name), as: UTF8.self).lowercased()
+            if isValue { parts.append((name, wasQuoted ? text : trimmed(text))) }
         }
-        for scalar in value.unicodeScalars {
+        for byte in value {
             if isEscaped {
-                text.unicodeScalars.append(scalar)
+                text.append(byte)
                 isEscaped = false
-            } else if isQuoted {
-                switch scalar {
-                case "\\": isEscaped = true
-                case "\"": isQuoted = false
-                default: text.unicodeScalars.append(scalar)
+                continue
+            }
+            switch byte {
+            case UInt8(ascii: "\\") where isQuoted: isEscaped = true
+            case UInt8(ascii: "\""):
+                if isQuoted {
+                    isQuoted = false
+                } else if isValue, !wasQuoted {
+                    isQuoted = trimmed(text).isEmpty
+                    wasQuoted = isQuoted
+                    if isQuoted { text = [] } else { text.append(byte) }
                 }
-            } else {
-                switch scalar {
-                case ";": finish()
-                case "=" where !isValue: isValue = true
-                case "\"" where isValue: isQuoted = true
-                case " ", "\t": if !isValue { name.unicodeScalars.append(scalar) }
-                default:
-                    if isValue { text.unicodeScalars.append(scalar) } else { name.unicodeScalars.append(scalar) }
-                }
+            case _ where isQuoted: text.append(byte)
+            case UInt8(ascii: ";"):
+                finish()
+                (name, text, isValue, wasQuoted) = ([], [], false, false)
+            case UInt8(ascii: "=") where !isValue: isValue = true
+            // Nothing belongs to a value after its quotation.
+            case _ where isValue: if !wasQuoted { text.append(byte) }
+            default: name.append(byte)
             }
         }
         finish()
         return parts
     }
 
+    private static func trimmed(_ text: [UInt8]) -> [UInt8] {
+        let isBlank: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
+        return Array(text.drop(while: isBlank).reversed().drop(while: isBlank).reversed())
+    }
+
+    private static func latin1(_ bytes: [UInt8]) -> String {
+        String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+    }
+
     /// Decodes `UTF-8''percent-encoded` and `ISO-8859-1''percent-encoded`; nil for other text.
-    private static func decoded(_ value: String) -> String? {
-        let parts = value.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
+    private static func decoded(_ value: [UInt8]) -> String? {
+        let text = String(decoding: value, as: UTF8.self)
+        let parts = text.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count == 3, let bytes = bytes(parts[2]) else { return nil }
         switch parts[0].lowercased() {
         case "utf-8": return String(validating: bytes, as: UTF8.self)
-        case "iso-8859-1": return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+        case "iso-8859-1": return latin1(bytes)
         default: return nil
         }
     }

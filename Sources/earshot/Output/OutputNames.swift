@@ -37,8 +37,8 @@ struct OutputNames {
 
     private func name(_ entry: ListEntry, _ index: Int, _ response: Terminal.Response?) -> String {
         if readsResponse, let response,
-            let field = HeaderFields(lines: response.httpFields).first("content-disposition"),
-            let name = ContentDisposition.fileName(field)
+            let field = HeaderFields(lines: response.httpFields).first(where: { $0.isNamed("content-disposition") }),
+            let name = ContentDisposition.fileName(field.value)
         {
             return name
         }
