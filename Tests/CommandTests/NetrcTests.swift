@@ -59,13 +59,13 @@ import Testing
         #expect(fetch.httpFields == before)
     }
 
-    @Test(arguments: [("u:p", "dTpw"), ("u:", "dTo="), ("ab:p", "YWI6cA=="), ("u:p:q", "dTpwOnE=")])
+    @Test(arguments: [("u:p", "dTpw"), ("u:", "dTo="), ("ab:p", "YWI6cA=="), ("u:p:q", "dTpwOnE="), (":t", "OnQ=")])
     func `credentials become a Basic field`(text: String, encoded: String) {
         #expect(BasicCredentials(text)?.field == "authorization: Basic \(encoded)")
     }
 
-    @Test(arguments: ["", "u", ":p"])
-    func `credentials need a user and a colon`(text: String) {
+    @Test(arguments: ["", "u"])
+    func `credentials need a colon`(text: String) {
         #expect(BasicCredentials(text) == nil)
     }
 }

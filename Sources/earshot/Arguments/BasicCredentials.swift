@@ -8,9 +8,9 @@ struct BasicCredentials: Equatable {
         self.password = password
     }
 
-    /// Parses `USER:PASSWORD`. The password may contain colons.
+    /// Parses `USER:PASSWORD`. The user may be empty, and the password may contain colons.
     init?(_ text: String) {
-        guard let colon = text.firstIndex(of: ":"), colon > text.startIndex else { return nil }
+        guard let colon = text.firstIndex(of: ":") else { return nil }
         self.init(user: String(text[..<colon]), password: String(text[text.index(after: colon)...]))
     }
 

@@ -3,6 +3,9 @@ internal import Glibc
 
 /// Reader of a complete file or of standard input.
 enum InputFile {
+    /// U+FEFF in UTF-8, with which some programs begin a text.
+    static let byteOrderMark: [UInt8] = [0xef, 0xbb, 0xbf]
+
     /// Reason why no bytes were read.
     enum Fault: Error {
         /// An error number, errno(3).
@@ -30,6 +33,11 @@ enum InputFile {
             let name = path == "-" ? "standard input" : path
             throw Complaint(.noInput, "cannot read \(name): \(error.description)")
         }
+    }
+
+    /// Returns the bytes of a text without its byte order mark.
+    static func withoutMark(_ text: [UInt8]) -> [UInt8] {
+        text.starts(with: byteOrderMark) ? Array(text.dropFirst(byteOrderMark.count)) : text
     }
 
     /// Returns the bytes of the file at `path`.

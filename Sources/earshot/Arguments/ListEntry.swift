@@ -1,3 +1,4 @@
+internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
@@ -51,6 +52,19 @@ struct ListEntry: Equatable {
 }
 
 extension Fetch {
+    /// Whether the request has a header field of this name.
+    ///
+    /// - Parameter name: name in lower case.
+    func hasField(_ name: String) -> Bool {
+        HeaderFields(lines: httpFields).contains(name)
+    }
+
+    /// Adds the type of a form to a body of --data, unless the user gave a type.
+    mutating func addFormType() {
+        guard body != nil, !hasField("content-type") else { return }
+        add(field: "content-type: application/x-www-form-urlencoded")
+    }
+
     /// Adds a header field of the HTTP request.
     mutating func add(field: String) {
         if !httpFields.isEmpty { httpFields.append(UInt8(ascii: "\n")) }

@@ -5,15 +5,15 @@ internal import EarshotWire
 
 /// Credentials of hosts, from a file in the format of netrc(5).
 ///
-/// A `machine` entry holds `login` and `password`; `account` and macros are ignored. `default` stands for all hosts
-/// without an entry. The first entry of a host counts. Words may be quoted. A line that begins
-/// with `#` is a comment.
+/// A `machine` entry holds `login` and `password`; macros and unknown words are ignored, as in curl. `default` stands for
+/// all hosts without an entry. The first entry of a host counts, for a URL with a user the first of that user. Words may
+/// be quoted. In place of a keyword, a word that begins with `#` begins a comment.
 struct Netrc {
     /// Maximum size of the file, in bytes: thousands of entries.
     private static let mostBytes = 1 << 20
 
-    private var entries: [String: BasicCredentials] = [:]
-    private var others: BasicCredentials?
+    private var entries: [String: [BasicCredentials]] = [:]
+    private var others: [BasicCredentials] = []
 
     /// Path of the user's file: the variable `NETRC`, else `~/.netrc`. Nil without a home directory.
     static var usualPath: String? {
@@ -23,9 +23,11 @@ struct Netrc {
     /// Reads the file at `path`.
     static func read(_ path: String) throws(Complaint) -> Netrc {
         let bytes = try InputFile.read(path, atMost: mostBytes)
-        guard let netrc = Netrc(ByteText.text(of: bytes)) else {
+        guard let netrc = Netrc(ByteText.text(of: InputFile.withoutMark(bytes))) else {
             throw Complaint(
-                .noInput, "cannot parse \(path); write lines such as 'machine HOST login USER password WORD'")
+                .noInput,
+                "cannot parse \(path): a control character, or a quotation without end; write lines such as "
+                    + "'machine HOST login USER password WORD'")
         }
         return netrc
     }
@@ -34,48 +36,45 @@ struct Netrc {
     init?(_ text: String) {
         guard let words = Self.words(of: text) else { return nil }
         var rest = words[...]
-        while let keyword = rest.popFirst() {
-            let host: String?
-            switch keyword {
-            case "machine":
-                guard let name = rest.popFirst() else { return nil }
-                host = name.lowercased()
-            case "default": host = nil
-            default: return nil
-            }
-            var (user, password) = ("", "")
-            while let keyword = rest.first, ["login", "password", "account"].contains(keyword) {
-                guard rest.count > 1 else { return nil }
-                let value = rest[rest.startIndex + 1]
-                rest = rest.dropFirst(2)
-                if keyword == "login" { user = value }
-                if keyword == "password" { password = value }
-            }
+        var (host, user, password): (String?, String, String) = (nil, "", "")
+        var isInEntry = false
+        func finish() {
+            guard isInEntry else { return }
             let entry = BasicCredentials(user: user, password: password)
-            if let host {
-                if entries[host] == nil { entries[host] = entry }
-            } else if others == nil {
-                others = entry
+            if let host { entries[host, default: []].append(entry) } else { others.append(entry) }
+        }
+        while let word = rest.popFirst() {
+            switch word.lowercased() {
+            case "machine", "default":
+                finish()
+                (user, password) = ("", "")
+                host = word.lowercased() == "machine" ? rest.popFirst()?.lowercased() ?? "" : nil
+                isInEntry = true
+            case "login": user = rest.popFirst() ?? user
+            case "password": password = rest.popFirst() ?? password
+            case "account": _ = rest.popFirst()
+            default: break
             }
         }
+        finish()
     }
 
-    /// Returns the credentials for a URL: those of its host, else the default ones. Nil for a URL with user
-    /// information, and for an entry without a login.
+    /// Returns the credentials for a URL: those of its host, else the default ones. Nil for an entry without a login.
+    /// A URL with a user alone gets the entry of that user; nil for one with a password.
     func credentials(for url: String) -> BasicCredentials? {
-        guard let url = try? FetchURL(url), url.isHTTP, !url.hasUserinfo else { return nil }
+        guard let url = try? FetchURL(url), url.isHTTP else { return nil }
         let host = url.host.hasPrefix("[") ? url.host.dropFirst().dropLast() : url.host
-        guard let found = entries[String(host)] ?? others, !found.user.isEmpty else { return nil }
-        return found
+        let found = entries[String(host)] ?? others
+        guard let userinfo = url.userinfo else { return found.first.flatMap { $0.user.isEmpty ? nil : $0 } }
+        guard !userinfo.contains(":") else { return nil }
+        let user = FileNames.decoded(userinfo) ?? String(userinfo)
+        return found.first { $0.user == user }
     }
 
     /// Adds the credentials for the URL of `fetch` to its header fields, unless it has others.
     func authorize(_ fetch: inout Fetch) {
         guard let credentials = credentials(for: fetch.url) else { return }
-        let hasOthers = fetch.httpFields.split(separator: UInt8(ascii: "\n")).contains { line in
-            String(decoding: line, as: UTF8.self).lowercased().hasPrefix("authorization:")
-        }
-        if !hasOthers { fetch.add(field: credentials.field) }
+        if !fetch.hasField("authorization") { fetch.add(field: credentials.field) }
     }
 
     /// Splits the text into words, without comments and macros. Nil for a quotation without end, and for a control
@@ -83,6 +82,8 @@ struct Netrc {
     private static func words(of text: String) -> [String]? {
         var words: [String] = []
         var isMacro = false
+        // Whether the next word is the value of a keyword.
+        var isValue = false
         for line in text.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false) {
             let line = Substring(line.last == "\r" ? line.dropLast() : line)
             // A macro ends at an empty line.
@@ -91,20 +92,24 @@ struct Netrc {
                 continue
             }
             var rest = line.drop { $0 == " " || $0 == "\t" }
-            if rest.first == "#" { continue }
             while let first = rest.first {
+                if first == "#", !isValue { break }
                 guard let word = first == "\"" ? quoted(&rest) : plain(&rest) else { return nil }
                 guard !word.unicodeScalars.contains(where: { $0.value < 0x20 || $0.value == 0x7f }) else { return nil }
-                if word == "macdef" {
+                if !isValue, word.lowercased() == "macdef" {
                     isMacro = true
                     break
                 }
                 words.append(word)
+                isValue = !isValue && Self.keywords.contains(word.lowercased())
                 rest = rest.drop { $0 == " " || $0 == "\t" }
             }
         }
         return words
     }
+
+    /// Keywords with a value.
+    private static let keywords: Set = ["machine", "login", "password", "account"]
 
     private static func plain(_ rest: inout Substring) -> String? {
         let word = rest.prefix { $0 != " " && $0 != "\t" }

@@ -10,7 +10,6 @@ struct URLList {
     private static let lineBytes = 64 << 10
     /// Maximum number of options of a URL.
     private static let mostOptions = 100
-    private static let byteOrderMark: [UInt8] = [0xef, 0xbb, 0xbf]
 
     /// Bytes of the incomplete line.
     private var line: [UInt8] = []
@@ -59,7 +58,9 @@ struct URLList {
         defer { line.removeAll(keepingCapacity: true) }
         lineNumber += 1
         var text = line[...]
-        if lineNumber == 1, text.starts(with: Self.byteOrderMark) { text = text.dropFirst(Self.byteOrderMark.count) }
+        if lineNumber == 1, text.starts(with: InputFile.byteOrderMark) {
+            text = text.dropFirst(InputFile.byteOrderMark.count)
+        }
         let isBlank: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 || $0 == 0x0d }
         guard let first = text.firstIndex(where: { !isBlank($0) }), text[first] != UInt8(ascii: "#"),
             let end = text.lastIndex(where: { !isBlank($0) })

@@ -146,6 +146,7 @@ struct SubmitCommand: ParsableCommand {
                 fetch.options.isWarm = submission.warm
                 fetch.options.isDurable = isDurable
                 entry.apply(to: &fetch)
+                fetch.addFormType()
                 netrc?.authorize(&fetch)
                 try session.connection.fetch(fetch)
                 asked.append(name)

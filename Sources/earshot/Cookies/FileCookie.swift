@@ -42,7 +42,7 @@ struct FileCookie: Equatable {
         isForSubdomains = try Self.flag(fields[1], "second")
         path = fields[2].isEmpty ? [UInt8(ascii: "/")] : Array(fields[2])
         isSecure = try Self.flag(fields[3], "fourth")
-        guard let seconds = Int64(String(decoding: fields[4], as: UTF8.self)) else {
+        guard let seconds = Self.seconds(fields[4]) else {
             throw Fault("the fifth field is not a number of seconds since 1970")
         }
         expires = seconds == 0 ? nil : seconds
@@ -107,6 +107,13 @@ struct FileCookie: Equatable {
     private static func text(_ flag: Bool) -> [UInt8] { Array((flag ? "TRUE" : "FALSE").utf8) }
 
     private static func isForbidden(_ byte: UInt8) -> Bool { byte < 0x20 || byte == 0x7f || byte == UInt8(ascii: ";") }
+
+    /// Parses a number of seconds. Some browsers' exports have a fraction, which is dropped.
+    private static func seconds(_ field: ArraySlice<UInt8>) -> Int64? {
+        let parts = field.split(separator: UInt8(ascii: "."), maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 1 || parts[1].allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+        return Int64(String(decoding: parts[0], as: UTF8.self))
+    }
 
     private static func flag(_ field: ArraySlice<UInt8>, _ place: String) throws(Fault) -> Bool {
         switch String(decoding: field, as: UTF8.self).uppercased() {
