@@ -1,3 +1,4 @@
+import EarshotHTTP
 import EarshotWire
 import Foundation
 import Testing
@@ -44,9 +45,21 @@ import Testing
         ("attachment; filename=\"..\"", "download"), ("attachment; filename=\".bashrc\"", "bashrc"),
         ("attachment; filename=\"-rf\"", "rf"), ("attachment; filename=\"a\u{1b}[2J\"", "a_[2J"),
         ("attachment; filename*=UTF-8''..%2f..%2fx", "x"), ("attachment; filename=\"unclosed", "unclosed"),
+        ("attachment; filename=two words.txt", "two words.txt"),
+        ("attachment;filename= two  words.txt ; x", "two  words.txt"),
+        ("attachment; filename=a\"b.txt", "a\"b.txt"), ("attachment; filename=\" a.txt\" x; y=z", "a.txt"),
+        ("attachment; filename=\"a;b=c.txt\"; size=1", "a;b=c.txt"),
+        ("attachment; filename*=UTF-8''a%20b.txt; filename=c", "a b.txt"), ("attachment; filename=", nil),
+        ("attachment; filename=\"\"", nil), ("attachment; filename=\u{e4}.txt", "\u{e4}.txt"),
     ])
     func `a name of the server is a safe name`(field: String, name: String?) {
-        #expect(ContentDisposition.fileName(field) == name)
+        #expect(ContentDisposition.fileName(field.utf8) == name)
+    }
+
+    @Test(arguments: ["attachment; filename=\"caf\u{e9}.txt\"", "attachment; filename=caf\u{e9}.txt"])
+    func `bytes that are no UTF-8 are Latin-1`(field: String) {
+        let bytes = field.unicodeScalars.map { UInt8($0.value) }
+        #expect(ContentDisposition.fileName(bytes) == "caf\u{e9}.txt")
     }
 }
 
@@ -63,9 +76,14 @@ import Testing
         #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a.txt"), index: 1) == "t/a.txt")
         #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a.txt"), index: 2) == "t/a-2.txt")
         #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a", options: [.out("x/y")]), index: 3) == "x/y")
-        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/b.c", options: [.dir("d.e")]), index: 4) == "d.e/t/b.c")
-        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 4) == "d.e/f")
-        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 5) == "d.e/f-2")
+        #expect(
+            names.pathBeforeResponse(ListEntry(url: "http://h/b.c", options: [.dir("d.e")]), index: 4) == "d.e/t/b.c")
+        #expect(
+            names.pathBeforeResponse(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 4)
+                == "d.e/f")
+        #expect(
+            names.pathBeforeResponse(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 5)
+                == "d.e/f-2")
     }
 
     @Test func `a name that depends on the response is known with the response`() throws {
@@ -179,40 +197,113 @@ import Testing
 
 @Suite struct ExistingFileTests {
     private let folder = CommandFolder()
-    private let partial = ExistingFile(path: "f", length: 10, modified: 784_111_777, isRegular: true)
+    private let partial = ExistingFile(path: "f", length: 10, modified: 784_111_777, isRegular: true, record: nil)
+    private static let time = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT"
 
     @Test(
         arguments: [
-            (206, "content-range: bytes 10-19/20", ExistingFile.Rest.body), (200, "x: y", .whole),
+            (206, "content-range: bytes 10-19/20\n\(time)", ExistingFile.Rest.body), (200, "x: y", .whole),
             (nil, "x: y", .whole),
             (416, "content-range: bytes */10", Optional.some(.none)), (416, "content-range: bytes */11", nil),
             (416, "content-range: bytes 0-9/10", Optional.some(.none)), (416, "x: y", nil),
-            (206, "content-range: bytes 10-19/*\ncontent-encoding: identity", .body),
-            (206, "content-range: bytes 10-19/20\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT", .body),
+            (206, "content-range: bytes 10-19/*\ncontent-encoding: identity\n\(time)", .body),
         ] as [(Int?, String, ExistingFile.Rest?)])
     func `a response continues, completes or replaces the file`(status: Int?, fields: String, rest: ExistingFile.Rest?)
     {
-        var response = Terminal.Response(url: "u")
-        response.httpFields = Array(fields.utf8)
-        response.length = 10
-        #expect(partial.rest(of: status, response) == rest)
+        #expect(partial.rest(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10) == rest)
     }
 
     @Test(
         arguments: [
             (206, "content-range: bytes 9-18/20"), (206, "content-range: bytes */20"), (206, "x: y"),
             (206, "content-range: bytes 10-19/20\nlast-modified: Sun, 06 Nov 1994 08:49:38 GMT"),
-            (206, "content-range: bytes 10-19/30"), (206, "content-range: bytes 10-20/21"),
+            (206, "content-range: bytes 10-19/30\n\(time)"), (206, "content-range: bytes 10-20/21\n\(time)"),
+            (206, "content-range: bytes 10-19/20"),
             (206, "content-range: bytes 10-19/20\ncontent-encoding: gzip"), (416, "content-range: bytes */9"),
         ])
     func `another range, a newer body and a shorter body are refused`(status: Int, fields: String) {
-        var response = Terminal.Response(url: "u")
-        response.httpFields = Array(fields.utf8)
-        response.length = 10
-        guard case .unusable = partial.rest(of: status, response) else {
+        guard case .unusable = partial.rest(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10) else {
             Issue.record("it is used")
             return
         }
+    }
+
+    private func recorded(_ record: String) throws -> ExistingFile {
+        let record = try #require(BodyRecord(record))
+        return ExistingFile(path: "f", length: record.length, modified: 0, isRegular: true, record: record)
+    }
+
+    @Test(
+        arguments: [
+            (206, "content-range: bytes 10-19/20\netag: \"1\"", 10, ExistingFile.Rest.body),
+            (206, "content-range: bytes 10-19/20\netag: \"1\"", nil, .body), (200, "etag: \"2\"", 10, .whole),
+            (416, "x: y", 0, nil),
+        ] as [(Int, String, Int?, ExistingFile.Rest?)])
+    func `a part of a known version is continued by the same version`(
+        status: Int, fields: String, received: Int?, rest: ExistingFile.Rest?
+    ) throws {
+        let found = try recorded("10/20 \"1\"").rest(
+            of: status, HeaderFields(lines: Array(fields.utf8)), received: received)
+        #expect(found == rest)
+    }
+
+    @Test func `a 416 completes a file of this length and version alone`() throws {
+        let fields = HeaderFields(lines: Array("content-range: bytes */10\netag: \"1\"".utf8))
+        #expect(try recorded("10/10 \"1\"").rest(of: 416, fields, received: 0) == .some(.none))
+        for record in ["10/20 \"1\"", "10/10 \"2\"", "10/- \"2\""] {
+            guard case .unusable = try recorded(record).rest(of: 416, fields, received: 0) else {
+                Issue.record("\(record) is complete")
+                return
+            }
+        }
+    }
+
+    @Test(arguments: [
+        "content-range: bytes 10-19/20\netag: \"2\"", "content-range: bytes 10-19/20\netag: W/\"1\"",
+        "content-range: bytes 10-19/20", "content-range: bytes 10-19/20\netag: \"1\"\netag: \"2\"",
+        "content-range: bytes 10-19/21\netag: \"1\"", "content-range: bytes 10-18/20\netag: \"1\"",
+        "content-range: bytes 9-18/20\netag: \"1\"", "content-range: bytes 19-10/20\netag: \"1\"",
+        "content-range: bytes 10-29/30\netag: \"1\"", "content-range: bytes */20\netag: \"1\"",
+        "content-range: bytes 0xa-19/20\netag: \"1\"", "content-range: items 10-19/20\netag: \"1\"",
+        "content-range: bytes 10-73786976294838206464/20\netag: \"1\"", "etag: \"1\"",
+        "content-range: bytes 10-19/20\netag: \"1\"\ncontent-encoding: gzip",
+        "content-range: bytes 10-19/20\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT",
+    ])
+    func `a part of a known version is joined with nothing else`(fields: String) throws {
+        let found = try recorded("10/20 \"1\"").rest(of: 206, HeaderFields(lines: Array(fields.utf8)), received: 10)
+        guard case .unusable = found else {
+            Issue.record("\(String(describing: found))")
+            return
+        }
+    }
+
+    @Test(arguments: [
+        "", "1", "1/2", "1/2 ", "2/1 \"1\"", "-1/2 \"1\"", "1/2 W/\"1\"", "1/2 1", "1/2 \"1", "a/b \"1\"",
+        "1/2/3 \"1\"",
+    ])
+    func `a malformed record is none`(text: String) { #expect(BodyRecord(text) == nil) }
+
+    @Test(arguments: [
+        ("etag: \"1\"", "5/9 \"1\""), ("etag: W/\"1\"", nil), ("x: y", nil),
+        ("etag: \"1\"\ncontent-encoding: gzip", nil),
+        ("last-modified: Sun, 06 Nov 1994 08:49:37 GMT", nil),
+        (
+            "last-modified: Sun, 06 Nov 1994 08:49:37 GMT\ndate: Sun, 06 Nov 1994 08:49:38 GMT",
+            "5/9 Sun, 06 Nov 1994 08:49:37 GMT"
+        ),
+        ("etag: \"\(String(repeating: "a", count: 1_024))\"", nil),
+    ])
+    func `only a strong validator of bytes without coding is recorded`(fields: String, text: String?) {
+        let record = BodyRecord(HeaderFields(lines: Array(fields.utf8)), length: 5, total: 9)
+        #expect(record?.text == text)
+        #expect(text.flatMap { BodyRecord($0) } == record)
+    }
+
+    @Test func `a part replaces only a shorter one, or one of another version`() throws {
+        let part = try #require(BodyRecord("10/20 \"1\""))
+        let old = ["9/20 \"1\"", "10/20 \"1\"", "19/20 \"2\"", "20/20 \"2\"", "5/- \"1\""]
+        #expect(old.map { part.surpasses(BodyRecord($0)) } == [true, false, true, false, true])
+        #expect(!part.surpasses(nil))
     }
 
     @Test func `the rest is appended to the file as it was`() throws {

@@ -24,14 +24,14 @@ extension BrokerCore {
     func parts(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
         guard let worker = workers.number(of: id) else { return [] }
         return workers[worker].leasesInOrder.compactMap { attempt, lease in
-            guard let part = lease.part, !part.fields.isEmpty, lease.orphan == nil else { return nil }
+            guard let part = lease.part, part.isResumable, lease.orphan == nil else { return nil }
             return (attempt, part.file)
         }
     }
 
     /// Returns the file that `parts` contains for this attempt; nil if there is none.
     func part(of attempt: AttemptID, by id: WorkerID) -> String? {
-        guard let part = workers.lease(attempt, by: id)?.part, !part.fields.isEmpty else { return nil }
+        guard let part = workers.lease(attempt, by: id)?.part, part.isResumable else { return nil }
         return part.file
     }
 
@@ -48,7 +48,7 @@ extension BrokerCore {
         let isNew = lease.part?.file != told.file
         guard isNew || !lines.isEmpty else { return }
         let part = GrowingPart(
-            file: told.file, fields: HeaderFields(lines: lines),
+            file: told.file, fields: HeaderFields(lines: lines), status: told.status,
             generation: isNew ? attempt : lease.part?.generation ?? attempt)
         workers.partTold(part, of: attempt, at: worker)
     }
@@ -58,7 +58,7 @@ extension BrokerCore {
         guard let bytes = lease.keptBytes else { return }
         let file = SpoolName.kept(of: attempt)
         let request = lease.flight.map { flights[$0].request } ?? lease.abandoned?.request
-        guard let growing = lease.part, let request, lease.flight.map({ !isPulling($0) }) ?? true,
+        guard let growing = lease.part, growing.isResumable, let request, lease.flight.map({ !isPulling($0) }) ?? true,
             let body = ResumeRule().beginning(
                 Int64(bytes), status: 200, response: growing.fields, of: request, now: calendarSeconds)
         else {

@@ -17,10 +17,15 @@ struct KeptPart {
 struct GrowingPart {
     /// Base name chosen by the worker.
     var file: String
-    /// Fields of the 200 response to which the body belongs; empty if no later attempt can resume it.
+    /// Fields of the response to which the body belongs; empty if they are unknown.
     var fields: HeaderFields
+    /// Status of a response whose body no later attempt can resume; nil for a 200.
+    var status: Int?
     /// Attempt that received the first byte. Progress with another generation belongs to another representation.
     let generation: AttemptID
+
+    /// Whether a later attempt can resume the body.
+    var isResumable: Bool { status == nil && !fields.isEmpty }
 }
 
 /// Part of an ended flight, kept for a later request.

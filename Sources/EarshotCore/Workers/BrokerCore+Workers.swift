@@ -361,6 +361,10 @@ extension BrokerCore {
         {
             progress.file = workerLimits.spool + "/" + part.file
             progress.generation = Generation(part.generation)
+            if !part.fields.isEmpty {
+                progress.status = part.status ?? 200
+                progress.httpFields = part.fields.bytes
+            }
         }
         return progress
     }

@@ -39,7 +39,7 @@ public struct PartialBody: Sendable {
 extension HeaderFields {
     /// Whether a response's body has no content coding: RFC 9110, section 8.4. `identity` counts as none, although it
     /// should not be sent.
-    var isIdentity: Bool {
+    public var isIdentity: Bool {
         FieldList.members(values(bytes: "content-encoding")).allSatisfy {
             $0.map(\.lowercased).elementsEqual("identity".utf8)
         }

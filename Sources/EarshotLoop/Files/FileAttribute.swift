@@ -28,4 +28,13 @@ public struct FileAttribute: Sendable {
         guard let value else { return unsafe lremovexattr(path, name) == 0 }
         return unsafe lsetxattr(path, name, value, value.count, 0) == 0
     }
+
+    /// Sets the value of an open file, or removes it.
+    ///
+    /// - Returns: whether the file system did so.
+    @discardableResult
+    public func set(_ value: [UInt8]?, of descriptor: Int32) -> Bool {
+        guard let value else { return unsafe fremovexattr(descriptor, name) == 0 }
+        return unsafe fsetxattr(descriptor, name, value, value.count, 0) == 0
+    }
 }

@@ -180,6 +180,10 @@ public struct Progress: Equatable, Sendable {
     public var file: String?
     /// Generation of the file's bytes. Bytes reported under another generation do not belong to the body.
     public var generation: Generation?
+    /// Status of the response that has this body; nil if the broker does not know its head.
+    public var status: Int?
+    /// Fields of that response, separated by LF.
+    public var httpFields: [UInt8] = []
     /// The tag of the request.
     public var tag: String?
 
@@ -200,10 +204,12 @@ public struct Progress: Equatable, Sendable {
             switch name {
             case "file": file = value.string
             case "generation": generation = try HeadReader.generation(value)
+            case "status": status = try HeadReader.status(value)
             case "tag": tag = try HeadReader.identifier(value, "tag")
             default: break
             }
         }
+        httpFields = reader.httpFields
     }
 
     func encoded() -> [UInt8] {
@@ -213,8 +219,9 @@ public struct Progress: Equatable, Sendable {
         writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
         writer.field("file", file)
         writer.field("generation", generation?.description)
+        writer.field("status", status)
         writer.field("tag", tag)
-        return writer.finished()
+        return writer.finished(httpFields: httpFields)
     }
 }
 

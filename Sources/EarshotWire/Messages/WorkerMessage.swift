@@ -117,6 +117,7 @@ public enum WorkerMessage: Equatable, Sendable {
             writer.operand(attempt)
             writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
             writer.field("file", part?.file)
+            writer.field("status", part?.status)
             return writer.finished(httpFields: part?.httpFields ?? [])
         case .slots(let slots):
             var writer = HeadWriter("SLOTS")
@@ -322,18 +323,23 @@ extension Completion {
 public struct BodyPart: Equatable, Sendable {
     /// Base name in the spool.
     public var file: String
-    /// Fields of the 200 response that the body belongs to, separated by LF. Sent once, and only for a body that a
-    /// later attempt may continue.
+    /// Fields of the response that the body belongs to, separated by LF. Sent once, and only for a 200 whose body a
+    /// later attempt may continue, or with `status`.
     public var httpFields: [UInt8] = []
+    /// Status of a response whose body no later attempt may continue, for clients that read it while it grows; nil
+    /// otherwise.
+    public var status: Int?
 
-    public init(file: String, httpFields: [UInt8] = []) {
+    public init(file: String, httpFields: [UInt8] = [], status: Int? = nil) {
         self.file = file
         self.httpFields = httpFields
+        self.status = status
     }
 
     init?(_ reader: HeadReader) throws(WireError) {
         guard let name = reader.fields["file"] else { return nil }
         file = try Completion.baseName(name.string)
+        status = try reader.fields["status"].map(HeadReader.status)
         httpFields = reader.httpFields
     }
 }

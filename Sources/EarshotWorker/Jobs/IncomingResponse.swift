@@ -339,7 +339,12 @@ struct IncomingResponse: ~Copyable {
         if streams { try? body.moveToFile() }
         var part: BodyPart?
         if let file = body.fileName {
-            part = BodyPart(file: file, httpFields: isKeepable() && !areFieldsTold ? head.fields : [])
+            part = BodyPart(file: file)
+            if !areFieldsTold, head.isComplete, head.status <= 999 {
+                let isForClients = !isKeepable()
+                if !isForClients || streams { part?.httpFields = head.fields }
+                if isForClients, streams { part?.status = head.status }
+            }
         }
         return .progress(expectation.attempt, received: body.count, total: announcedBytes, part: part)
     }

@@ -23,7 +23,7 @@ struct FileOptions: ParsableArguments {
 
     @Flag(
         name: .customLong("continue"),
-        help: "Fetch only the rest of files that exist. A partial file of -o stays after an interruption.")
+        help: "Fetch only the rest of files that exist, and keep partial files after an interruption.")
     var resumes = false
 
     @Option(

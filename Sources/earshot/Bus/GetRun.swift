@@ -1,4 +1,5 @@
 internal import EarshotClient
+internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
@@ -8,28 +9,28 @@ final class GetRun {
     /// Maximum number of pending requests. It is also the delivery window, so none waits for an acknowledgement.
     static let outstanding = 1024
     /// Cause of the failure of a URL without a request.
-    private static let unrequested = "the run ended before the request"
+    static let unrequested = "the run ended before the request"
     /// Maximum time for the answer to a removal after an interrupt.
-    private static let farewell = Duration.seconds(2)
+    static let farewell = Duration.seconds(2)
 
     /// Known URLs. Those from `next` on have no request yet.
-    private var urls: [ListEntry]
-    private var next = 0
+    var urls: [ListEntry]
+    var next = 0
     /// Number of URLs already removed from the front of `urls`.
     private var settled = 0
     /// Source of further URLs; nil if all are known.
     private var input: ListInput?
-    private let readsInput: Bool
+    let readsInput: Bool
     /// Whether further URLs may arrive.
-    private var isListing: Bool
-    private let handler: HandlerID
+    var isListing: Bool
+    let handler: HandlerID
     /// Prefix of the request IDs; empty for a handler that no other program knows.
     private let mark: String
-    private var isShared: Bool { !mark.isEmpty }
+    var isShared: Bool { !mark.isEmpty }
     private let options: RequestOptions
     /// Body of each request.
     private let body: [UInt8]?
-    private let tellsJSON: Bool
+    let tellsJSON: Bool
     /// JSON lines, written at the end of each pass.
     private var lines: LineOutput?
     /// Output of header fields; nil for none.
@@ -39,30 +40,32 @@ final class GetRun {
     /// Cookies from and for a file; nil for none.
     private let cookies: CookieExchange?
     /// Items that wait for another request to their origin; nil without such a limit.
-    private var lanes: OriginLanes<OutputItem>?
+    var lanes: OriginLanes<OutputItem>?
     /// Whether messages contain complete URLs.
-    private let isVerbose: Bool
-    private var destination: Destination
+    let isVerbose: Bool
+    var destination: Destination
     /// Previous request, the template of the next one.
     private var firstFetch: Fetch?
-    private var underWay: [RequestID: OutputItem] = [:]
-    private let files: FileOptions
+    var underWay: [RequestID: OutputItem] = [:]
+    let files: FileOptions
     /// Failed URLs for a file; nil for none.
-    private let failures: FailureList?
+    let failures: FailureList?
     /// Writer of a single body that is streamed.
     private var stream: StreamedBody?
-    private var tally = Tally()
+    /// Bodies whose bytes an interruption keeps; nil without --continue.
+    var arriving: ArrivingBodies?
+    var tally = Tally()
     /// Progress on standard error; nil for none.
-    private var view: ProgressView?
-    private let isQuiet: Bool
+    var view: ProgressView?
+    let isQuiet: Bool
     /// Program for each result; nil for none.
     private let hook: HookProgram?
     private var hooks: HookRuns?
-    private var session: BusSession?
-    private var isRemoved = false
+    var session: BusSession?
+    var isRemoved = false
     /// Cancellations without an answer after an interrupt.
-    private var unansweredCancels = 0
-    private var isInterrupted = false
+    var unansweredCancels = 0
+    var isInterrupted = false
     /// Whether files of the spool can be moved to the destination; nil before the broker has named its spool.
     private var takesFiles: Bool?
 
@@ -98,7 +101,7 @@ final class GetRun {
         isQuiet = messages.quiet
         // The head of a response, and the result of its check, are known only at its end.
         let isChecked = options.handling.checksum != nil || urls.contains(where: \.hasChecksum)
-        let isStreamable = heads == nil && !isChecked
+        let isStreamable = heads == nil && !isChecked && !files.resumes
         stream = urls.count == 1 && !readsInput && isStreamable ? destination.stream() : nil
     }
 
@@ -109,7 +112,7 @@ final class GetRun {
         session.onSignal = { [unowned self] in interrupted() }
         session.beforeMessage = { [unowned self] in view?.clear() }
         let started = session.loop.now
-        let began = Int64(time(nil))
+        if files.resumes { arriving = ArrivingBodies(start: Int64(time(nil))) }
         if !isQuiet { view = progressView(session) }
         if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
         hooks = hook.map { program in
@@ -130,7 +133,6 @@ final class GetRun {
             view?.end()
             view = nil
             input = nil
-            if files.resumes { try? stream?.keep(modified: began) }
             // Discards an incomplete file.
             stream = nil
             self.session = nil
@@ -146,9 +148,11 @@ final class GetRun {
                 return isDone && cookies?.isComplete ?? true
             }
         } catch {
+            keepParts()
             try? saveFailures()
             throw error
         }
+        keepParts()
         try saveFailures()
         try cookies?.save()
         if !isInterrupted, known == 0 { throw Complaint(.noInput, "the list is empty; give at least one URL") }
@@ -156,22 +160,8 @@ final class GetRun {
         return isInterrupted ? .interrupted : tally.status
     }
 
-    /// Writes the list of failures. It includes the URLs without a result, after an early end.
-    private func saveFailures() throws(Complaint) {
-        guard let failures else { return }
-        for item in underWay.values.sorted(by: { $0.index < $1.index }) {
-            failures.add(item.entry, name: item.name, cause: "the run ended before the result")
-        }
-        var rest = lanes?.waitingItems ?? []
-        while next < urls.count { rest.append(listItem()) }
-        for item in rest where !files.noClobber || destination.existing(item.name) == nil {
-            failures.add(item.entry, name: item.name, cause: Self.unrequested)
-        }
-        try failures.finish()
-    }
-
     /// Number of URLs known so far.
-    private var known: Int { settled + urls.count }
+    var known: Int { settled + urls.count }
 
     private func progressView(_ session: BusSession) -> ProgressView {
         ProgressView(
@@ -180,26 +170,6 @@ final class GetRun {
                 state: { [unowned self] in RunSnapshot(known: known, isListing: isListing, tally: tally) },
                 oldest: { [unowned self] in underWay.min { $0.value.index < $1.value.index }?.key },
                 ask: { [unowned self] in session.connection.query(.why(handler, $0)) }))
-    }
-
-    /// Prints the last line of a run with several URLs, and of any run on a terminal or with -v. A body from the cache
-    /// is always reported, because the server may have a newer one.
-    private func summarize(seconds: Double) {
-        let isList = known > 1 || readsInput
-        let isCached = tally.cached > 0 && !tellsJSON
-        guard isList || isVerbose || isCached || ErrorStream().isTerminal && !destination.isTerminal else { return }
-        // A single failure has its own message.
-        guard isList || isInterrupted || tally.failed == 0 else { return }
-        let repeats = isInterrupted && !readsInput && (isList && destination.isFolder || files.resumes)
-        let nextStep =
-            files.noClobber || files.resumes
-            ? "repeat the command to fetch the rest" : "repeat it with --no-clobber to fetch the rest"
-        view?.clear()
-        Complaint.say(
-            RunSummary(
-                known: isListing ? nil : known, tally: tally, replaced: destination.replaced, seconds: seconds,
-                isInterrupted: isInterrupted, nextStep: repeats ? nextStep : nil
-            ).text)
     }
 
     // MARK: Events
@@ -243,6 +213,7 @@ final class GetRun {
     private func progressed(_ progress: Progress) {
         guard let item = underWay[progress.request], !isInterrupted else { return }
         view?.progressed(progress, index: item.index, url: item.entry.url)
+        arriving?.progressed(progress)
         do throws(Destination.Failure) {
             if destination.isTerminal { view?.clear() }
             try stream?.progressed(progress)
@@ -271,19 +242,14 @@ final class GetRun {
             return
         }
         if outcome.status == 304, files.timestamping {
-            session.connection.finish(delivery)
-            underWay[delivery.key.request] = nil
-            view?.settled(delivery.key.request)
-            skip(item, "unchanged", destination.existing(item.name)?.path)
-            return submit()
+            return keepExisting(delivery, item, "unchanged", destination.existing(item.name)?.path)
         }
-        let rest = item.partial.flatMap { $0.rest(of: outcome.status, outcome.response) }
+        let fields = outcome.response.map { HeaderFields(lines: $0.httpFields) } ?? HeaderFields()
+        let rest = item.partial.flatMap {
+            $0.rest(of: outcome.status, fields, received: outcome.response?.length)
+        }
         if let partial = item.partial, rest == ExistingFile.Rest.none {
-            session.connection.finish(delivery)
-            underWay[delivery.key.request] = nil
-            view?.settled(delivery.key.request)
-            skip(item, "complete", partial.path)
-            return submit()
+            return keepExisting(delivery, item, "complete", partial.path)
         }
         if let number = delivery.storeFailure {
             outcome.storeFailed(number)
@@ -308,7 +274,10 @@ final class GetRun {
                     outcome.path = try destination.write(
                         self.body(of: outcome, body), of: item, outcome.response, modified: modified)
                 }
-                if files.resumes, let path = outcome.path { FileTag.keep(of: outcome.response, at: path) }
+                if files.resumes, let path = outcome.path, let response = outcome.response {
+                    let start = rest == .body ? item.partial?.length ?? 0 : 0
+                    BodyRecord.keep(of: fields, length: start + response.length, at: path)
+                }
             } catch {
                 switch error {
                 case .lostSource:
@@ -325,7 +294,19 @@ final class GetRun {
         session.connection.finish(delivery)
         // The part that arrived belongs to an error page.
         if outcome.code == "http-status" { stream = nil }
+        // The attempts of the bus are used up.
+        if outcome.code != nil, outcome.response == nil { arriving?.keep(delivery.key.request, item, in: &destination) }
         settle(delivery.key.request, item, outcome)
+        submit()
+    }
+
+    /// Ends a request whose file stays.
+    private func keepExisting(_ delivery: Delivery, _ item: OutputItem, _ reason: String, _ path: String?) {
+        session?.connection.finish(delivery)
+        underWay[delivery.key.request] = nil
+        arriving?.ended(delivery.key.request)
+        view?.settled(delivery.key.request)
+        skip(item, reason, path)
         submit()
     }
 
@@ -354,22 +335,6 @@ final class GetRun {
         submit()
     }
 
-    /// Removes the pending requests at the first signal and awaits the answer. A second signal ends the run at once.
-    private func interrupted() {
-        guard let session else { return }
-        guard !isInterrupted else { return session.end(Complaint(.interrupted)) }
-        isInterrupted = true
-        if isShared {
-            // Requests of other programs under the handler stay, and may be durable.
-            unansweredCancels = underWay.count
-            isRemoved = underWay.isEmpty
-            for request in underWay.keys { session.connection.cancel(RequestKey(handler, request)) }
-        } else {
-            session.connection.remove(.handler(handler))
-        }
-        session.loop.setTimer(after: GetRun.farewell) { session.end(Complaint(.interrupted)) }
-    }
-
     // MARK: Requests
 
     private func submit() {
@@ -382,11 +347,10 @@ final class GetRun {
                 continue
             }
             if files.resumes, let existing, existing.isResumable { item.partial = existing }
-            // A body that continues a file is complete before it is appended.
-            if item.partial != nil { stream = nil }
             let url = item.entry.url
             var fetch = fetch(request, URLText.wire(url) ?? "", item)
             item.entry.apply(to: &fetch)
+            fetch.addFormType()
             netrc?.authorize(&fetch)
             if files.timestamping, let existing, existing.isRegular {
                 fetch.add(field: "if-modified-since: \(FileTime.text(existing.modified))")
@@ -411,7 +375,7 @@ final class GetRun {
     }
 
     /// The next item that may start; nil without one.
-    private func nextItem() -> OutputItem? {
+    func nextItem() -> OutputItem? {
         if let item = lanes?.next() { return item }
         while next < urls.count, lanes?.hasRoom ?? true {
             let item = listItem()
@@ -421,7 +385,7 @@ final class GetRun {
     }
 
     /// Takes the next URL of the list, with the name of its file if that is needed before the request.
-    private func listItem() -> OutputItem {
+    func listItem() -> OutputItem {
         var item = OutputItem(entry: urls[next], index: settled + next + 1)
         next += 1
         if files.namesFirst { item.name = destination.reserve(item) }
@@ -454,19 +418,22 @@ final class GetRun {
         if firstFetch == nil { firstFetch = fetch }
         fetch.request = request
         fetch.url = url
-        let decodes = options.decodes(url, file: destination.expectedPath(item))
+        // The bytes of a coding could not be continued.
+        let decodes = !files.resumes && options.decodes(url, file: destination.expectedPath(item))
         if fetch.options.route.decodes != decodes { fetch.options.route.decodes = decodes }
         if cookies != nil { fetch.options.usesCookies = true }
         fetch.options.listsRedirects = tellsJSON
-        fetch.options.streams = stream != nil
-        fetch.options.takes = takesFiles == true
+        fetch.options.streams = stream != nil || files.resumes
+        // No report names the file of a body that is given away.
+        fetch.options.takes = takesFiles == true && !files.resumes
         // A streamed body is written at each report, so its reports keep the broker's interval.
-        if let view, stream == nil { fetch.options.progressMilliseconds = view.progressMilliseconds }
+        if let view, !fetch.options.streams { fetch.options.progressMilliseconds = view.progressMilliseconds }
         return fetch
     }
 
     private func settle(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
         underWay[request] = nil
+        arriving?.ended(request)
         view?.settled(request)
         lanes?.ended(item.entry.url)
         tally.count(outcome)

@@ -22,7 +22,7 @@ enum CookieFile {
     /// - Parameter path: name of the file in messages.
     static func parse(_ bytes: [UInt8], _ path: String) throws(Complaint) -> [FileCookie] {
         var cookies: [FileCookie] = []
-        let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        let lines = InputFile.withoutMark(bytes).split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
         for (index, line) in lines.enumerated() {
             do throws(FileCookie.Fault) {
                 let line = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
@@ -46,8 +46,7 @@ enum CookieFile {
             guard let target = Destination.replaced(path) else {
                 throw .cannotWrite("cannot write \(path): it is not a regular file")
             }
-            let file = try NewFile(for: target)
-            try file.makePrivate()
+            let file = try NewFile(for: target, isPrivate: true)
             try Destination.check(file.output.write(title + cookies.flatMap(\.line)), path)
             try file.commit()
         } catch {

@@ -6,7 +6,7 @@ internal import LibCrypto
 
 /// Destination of bodies.
 struct Destination {
-    private enum Place {
+    enum Place {
         /// Bodies are discarded.
         case nowhere
         /// Standard output, and whether it is a terminal to which no binary body may go.
@@ -34,7 +34,7 @@ struct Destination {
         case file(String, length: Int, isOwn: Bool)
     }
 
-    private let place: Place
+    let place: Place
     private var names = OutputNames()
     /// Directory below the output directory that the last file went to.
     private var lastFolder: (path: String, folder: OpenFolder)?
@@ -176,7 +176,11 @@ struct Destination {
             let path = "\(folder)/\(relative)"
             let (parent, name) = try self.folder(of: relative, below: opened, path)
             let isThere = source.isOwn && mover != nil && parent.has(ByteText.path(name))
-            if source.moves(by: mover, to: name, in: parent.descriptor, modified: modified) {
+            let old = isThere ? FilePermissions(of: ByteText.path(name), in: parent.descriptor) : nil
+            // A rename cannot give the file to another owner or group.
+            if old?.belongsToThisProcess ?? true,
+                source.moves(by: mover, to: name, in: parent.descriptor, mode: old?.mode, modified: modified)
+            {
                 if isThere { replaced += 1 }
             } else if try write(
                 source, to: try NewFile(in: parent, named: name, at: path), path, modified: modified)
@@ -229,44 +233,8 @@ struct Destination {
         }
     }
 
-    /// Appends the rest of a body to its partial file.
-    ///
-    /// - Parameter modified: time of the file, in seconds since 1970; nil for the present.
-    /// - Returns: path of the file; nil if the complete body has another hash than expected, and the file stays.
-    mutating func append(
-        _ body: Body, to partial: ExistingFile, of item: OutputItem, modified: Int64?
-    ) throws(Failure) -> String? {
-        let source = try Source(body)
-        let descriptor: Int32
-        if case .folder(_, let opened) = place, let relative = item.name {
-            let (parent, name) = try folder(of: relative, below: opened, partial.path)
-            descriptor = unsafe openat(parent.descriptor, ByteText.path(name), O_RDWR | O_CLOEXEC | O_NOFOLLOW)
-        } else {
-            descriptor = unsafe open(ByteText.path(partial.path), O_RDWR | O_CLOEXEC)
-        }
-        guard descriptor >= 0 else { throw Destination.cannot("open", partial.path) }
-        defer { close(descriptor) }
-        var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
-            Int(status.st_size) == partial.length, lseek(descriptor, off_t(partial.length), SEEK_SET) >= 0
-        else { throw .cannotWrite("cannot continue \(partial.path): another program changed it; retry") }
-        if let digest = partial.digest, source.digest(behind: descriptor, length: partial.length) != digest {
-            return nil
-        }
-        do throws(Failure) {
-            try source.write(to: Output(file: descriptor), partial.path)
-        } catch {
-            // The next run continues the file as it was.
-            ftruncate(descriptor, off_t(partial.length))
-            FileTime.set(descriptor, partial.modified)
-            throw error
-        }
-        if let modified { FileTime.set(descriptor, modified) }
-        return partial.path
-    }
-
     /// Returns the directory and the name of a file, with the directories of its path created.
-    private mutating func folder(
+    mutating func folder(
         of relative: String, below opened: OpenFolder, _ path: String
     ) throws(Failure) -> (OpenFolder, String) {
         guard let slash = relative.utf8.lastIndex(of: UInt8(ascii: "/")) else { return (opened, relative) }
@@ -289,7 +257,7 @@ struct Destination {
         let source = try Source(body)
         if case .file(let file) = target {
             let old = FilePermissions(of: file)
-            // A rename cannot give the file to another group.
+            // A rename cannot give the file to another owner or group.
             if old?.belongsToThisProcess ?? true,
                 source.moves(by: mover, to: file, in: AT_FDCWD, mode: old?.mode, modified: modified)
             {
@@ -333,7 +301,7 @@ struct Destination {
     }
 
     /// Readable body.
-    private final class Source {
+    final class Source {
         private let body: Body
         private let descriptor: Int32
 

@@ -12,18 +12,21 @@ struct ExistingFile {
     let isRegular: Bool
     /// Expected SHA-256 of the complete body, as hexadecimal digits; nil for any.
     var digest: String?
+    /// Version of the body in the file; nil if it is unknown.
+    let record: BodyRecord?
 
     init(_ path: String, _ status: stat) {
         self.init(
             path: path, length: Int(status.st_size), modified: Int64(status.st_mtim.tv_sec),
-            isRegular: status.st_mode & S_IFMT == S_IFREG)
+            isRegular: status.st_mode & S_IFMT == S_IFREG, record: .read(path, length: Int(status.st_size)))
     }
 
-    init(path: String, length: Int, modified: Int64, isRegular: Bool) {
+    init(path: String, length: Int, modified: Int64, isRegular: Bool, record: BodyRecord?) {
         self.path = path
         self.length = length
         self.modified = modified
         self.isRegular = isRegular
+        self.record = record
     }
 
     // MARK: Resumption
@@ -49,7 +52,7 @@ struct ExistingFile {
         fetch.add(field: "range: bytes=\(length)-")
         fetch.add(field: "accept-encoding: identity")
         // The server then sends the complete body if the file is of another version, also one of the same length.
-        if let tag = FileTag.read(path) { fetch.add(field: "if-range: \(tag)") }
+        if let record { fetch.add(field: "if-range: \(record.validator)") }
         digest = fetch.options.digest
         fetch.options.digest = nil
     }
@@ -58,24 +61,45 @@ struct ExistingFile {
     func expects(_ response: Terminal.Response?) -> Bool { digest == nil || digest == response?.sha256 }
 
     /// Returns the use of a response to such a request. Nil for a failure of another kind.
-    func rest(of status: Int?, _ response: Terminal.Response?) -> Rest? {
-        let fields = response.map { HeaderFields(lines: $0.httpFields) }
-        let range = fields?.first("content-range").flatMap { ContentRange($0) }
-        switch status {
-        case 416:
+    ///
+    /// - Parameter received: number of bytes of its body; nil while it grows.
+    func rest(of status: Int?, _ fields: HeaderFields, received: Int?) -> Rest? {
+        guard status == 206 || status == 416 else { return .whole }
+        let range = fields.first("content-range").flatMap { ContentRange($0) }
+        let now = Int64(time(nil))
+        switch record?.beginning.map({ ResumeRule().outcome(status: status ?? 0, response: fields, kept: $0, now: now) }
+        ) {
+        case .append(let start, let end, let total):
+            guard end == total ?? end, received ?? Int(end - start) == Int(end - start) else { break }
+            return .body
+        case .alreadyWhole: return Rest.none
+        case .startOver, .unrelated, .mismatch:
+            // Without its length a 416 says nothing about the file.
+            if status == 416, range?.totalBytes == nil { return nil }
+            return .unusable(Self.advice("the server sent another version, or another range than the rest"))
+        case nil: return foreignRest(of: status, range, fields, received: received)
+        }
+        return .unusable(Self.advice("the server sent another range than the rest"))
+    }
+
+    /// Returns the use of a response for a file of another program, whose version is unknown. Its body is the rest only if
+    /// the server states that the version is no newer than the file.
+    private func foreignRest(
+        of status: Int?, _ range: ContentRange?, _ fields: HeaderFields, received: Int?
+    ) -> Rest? {
+        if status == 416 {
             guard let total = range?.totalBytes, total <= Int64(length) else { return nil }
             return total == Int64(length) ? Rest.none : .unusable(Self.advice("the file is longer than the body"))
-        case 206:
-            guard let response, let fields, let bytes = range?.bytes, bytes.lowerBound == Int64(length),
-                bytes.upperBound == range?.totalBytes ?? bytes.upperBound, bytes.count == response.length,
-                fields.first("content-encoding") ?? "identity" == "identity"
-            else { return .unusable(Self.advice("the server sent another range than the rest")) }
-            if let time = FileTime.of(response), time > modified {
-                return .unusable(Self.advice("the body at the server is newer than the partial file"))
-            }
-            return .body
-        default: return .whole
         }
+        guard let bytes = range?.bytes, bytes.lowerBound == Int64(length),
+            bytes.upperBound == range?.totalBytes ?? bytes.upperBound, received ?? bytes.count == bytes.count,
+            fields.isIdentity
+        else { return .unusable(Self.advice("the server sent another range than the rest")) }
+        guard let time = FileTime.of(fields) else {
+            return .unusable(Self.advice("nothing shows that the server still has this version of the file"))
+        }
+        return time > modified
+            ? .unusable(Self.advice("the body at the server is newer than the partial file")) : .body
     }
 
     private static func advice(_ reason: String) -> String { "\(reason); delete the file, or omit --continue" }

@@ -27,7 +27,7 @@ final class FailureList {
         self.path = path
         do throws(Destination.Failure) {
             switch try path == "-" ? .descriptor(STDOUT_FILENO) : OutputPath(path) {
-            case .file(let file): target = .new(try NewFile(for: file, permissions: .secret))
+            case .file(let file): target = .new(try NewFile(for: file, isPrivate: true))
             case let place:
                 target = .open(
                     try OpenOutput(path, as: place, interrupt: interrupt, directoryStep: "it must be a file"))

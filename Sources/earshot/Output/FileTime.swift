@@ -22,8 +22,9 @@ enum FileTime {
     }
 
     /// Returns the Last-Modified of a response; nil without a valid one.
-    static func of(_ response: Terminal.Response) -> Int64? {
-        HeaderFields(lines: response.httpFields).first("last-modified").flatMap { HTTPDate($0, now: Int64(time(nil))) }?
-            .secondsSince1970
+    static func of(_ response: Terminal.Response) -> Int64? { of(HeaderFields(lines: response.httpFields)) }
+
+    static func of(_ fields: HeaderFields) -> Int64? {
+        fields.first("last-modified").flatMap { HTTPDate($0, now: Int64(time(nil))) }?.secondsSince1970
     }
 }

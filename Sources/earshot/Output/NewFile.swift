@@ -1,11 +1,19 @@
+internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
 /// File that appears under its name only when it is complete. It is deleted if it is dropped earlier.
 ///
 /// It is an unnamed file where the file system supports that, so a killed program leaves nothing behind. Otherwise it
-/// has a temporary name beside its path, which remains after a kill.
+/// has a temporary name beside its path, which remains after a kill. A file that it replaces passes on its owner, group
+/// and mode.
+///
+/// Where no file may be created or renamed, as over a bind mount, the complete content is copied into the existing
+/// file. Only that copy is not atomic.
 final class NewFile {
+    /// Failures after which the existing file is written.
+    private static let obstacles: Set = [EBUSY, EXDEV, EACCES, EPERM]
+
     /// Output for the content.
     let output: Output
     /// Directory of relative names; nil for the current directory.
@@ -17,6 +25,13 @@ final class NewFile {
     private let descriptor: Int32
     /// Whether `temporary` names the file.
     private var isNamed: Bool
+    /// Whether the file is elsewhere, so that its content must be copied.
+    private let isApart: Bool
+    /// Whether only the owner may read the file.
+    private let isPrivate: Bool
+    private var time: Int64?
+    /// Version of the body; nil if the file has no record.
+    private var record: BodyRecord?
 
     /// Random ID of this process, which writes no two files of one name concurrently. A process ID would collide with
     /// that of a process in another container with the same directory.
@@ -26,18 +41,19 @@ final class NewFile {
 
     /// Begins a file that will create or replace `path`.
     ///
-    /// - Parameter permissions: permissions of the file. By default those of the replaced file, or those of a new one.
-    convenience init(for path: String, permissions: FilePermissions? = nil) throws(Destination.Failure) {
+    /// - Parameter isPrivate: whether only the owner may read the file.
+    convenience init(for path: String, isPrivate: Bool = false) throws(Destination.Failure) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path.index(after: $0) } ?? path.startIndex
         let name = path[slash...]
         // A file name has at most 255 bytes.
         let shown = name.utf8.count <= 200 ? name : "long"
-        let permissions = permissions ?? FilePermissions(of: path)
+        let old = FilePermissions(of: path)
+        let permissions = isPrivate ? old?.asSecret ?? .secret : old
         // A file with a name is closed to others until it has its permissions.
         try self.init(
             nil, path, at: path, "\(path[..<slash]).\(shown).\(NewFile.writer).part",
-            mode: permissions == nil ? 0o666 : 0o600)
-        if let permissions, !permissions.apply(to: descriptor) { throw Destination.cannot("write", path) }
+            mode: permissions == nil ? 0o666 : 0o600, isPrivate: isPrivate)
+        if let permissions, !isApart, !permissions.apply(to: descriptor) { throw Destination.cannot("write", path) }
     }
 
     /// Begins a file that will create or replace `name` in an open directory. At most one exists at a time.
@@ -46,22 +62,27 @@ final class NewFile {
     }
 
     private init(
-        _ folder: OpenFolder?, _ name: String, at path: String, _ temporary: String, mode: mode_t = 0o666
+        _ folder: OpenFolder?, _ name: String, at path: String, _ temporary: String, mode: mode_t = 0o666,
+        isPrivate: Bool = false
     ) throws(Destination.Failure) {
         self.folder = folder
         self.name = ByteText.path(name)
         self.path = path
         self.temporary = ByteText.path(temporary)
+        self.isPrivate = isPrivate
         let slash = folder == nil ? name.utf8.lastIndex(of: UInt8(ascii: "/")) : nil
         let parent = slash.map { String(name[...$0]) } ?? "."
         let base = folder?.descriptor ?? AT_FDCWD
         if let unnamed = UnnamedFile.open(in: parent, of: base) {
-            descriptor = unnamed
-            isNamed = false
+            (descriptor, isNamed, isApart) = (unnamed, false, false)
         } else {
-            descriptor = unsafe openat(
+            let beside = unsafe openat(
                 base, self.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode)
-            isNamed = descriptor >= 0
+            let number = errno
+            isApart = beside < 0 && Self.obstacles.contains(number) && Self.isWritable(self.name, in: base)
+            descriptor = isApart ? UnnamedFile.openPrivate(in: Environment.value("TMPDIR") ?? P_tmpdir) ?? -1 : beside
+            isNamed = beside >= 0
+            if !isApart { errno = number }
         }
         output = Output(file: descriptor)
         guard descriptor >= 0 else { throw Destination.cannot("write", path) }
@@ -73,11 +94,15 @@ final class NewFile {
     }
 
     /// Sets the time of the last change, in seconds since 1970.
-    func setTime(_ seconds: Int64) { FileTime.set(descriptor, seconds) }
+    func setTime(_ seconds: Int64) {
+        time = seconds
+        FileTime.set(descriptor, seconds)
+    }
 
-    /// Lets only the owner of the file read and write it. To be called before the first write.
-    func makePrivate() throws(Destination.Failure) {
-        guard fchmod(descriptor, 0o600) == 0 else { throw Destination.cannot("write", path) }
+    /// Keeps the version of the body with the file.
+    func setRecord(_ record: BodyRecord) {
+        self.record = record
+        BodyRecord.set(record, of: descriptor)
     }
 
     /// Waits until the content is on disk. With delayed allocation, a full disk is reported only here.
@@ -118,22 +143,60 @@ final class NewFile {
     /// - Returns: whether it replaced another file of its directory; false without an open directory.
     @discardableResult
     func commit() throws(Destination.Failure) -> Bool {
+        let base = self.folder?.descriptor ?? AT_FDCWD
+        guard !isApart else { return try overwrite(in: base) }
         // The rename of a temporary name does not report whether it replaced a file.
-        var replaces = isNamed && self.folder?.has(name) == true
-        let folder = folder?.descriptor ?? AT_FDCWD
-        if !isNamed {
-            if UnnamedFile.name(descriptor, name, in: folder) { return false }
-            replaces = true
-            // Only a rename can replace a file.
-            guard errno == EEXIST, UnnamedFile.name(descriptor, temporary, in: folder) else {
-                throw Destination.cannot("write", path)
-            }
-            isNamed = true
+        let isThere = isNamed && self.folder?.has(name) == true
+        if !isNamed, UnnamedFile.name(descriptor, name, in: base) { return false }
+        // Only a rename can replace a file.
+        guard isNamed || errno == EEXIST && UnnamedFile.name(descriptor, temporary, in: base) else {
+            throw Destination.cannot("write", path)
         }
-        guard unsafe renameat(folder, temporary, folder, name) == 0 else {
-            throw Destination.cannot("write", path, directoryStep: "remove that directory, or give another name")
+        let replaces = isThere || !isNamed
+        isNamed = true
+        if replaces, folder != nil, let old = FilePermissions(of: name, in: base), !old.apply(to: descriptor) {
+            throw Destination.cannot("write", path)
         }
-        isNamed = false
-        return replaces
+        if unsafe renameat(base, temporary, base, name) == 0 {
+            isNamed = false
+            return replaces
+        }
+        let number = errno
+        if Self.obstacles.contains(number), Self.isWritable(name, in: base) { return try overwrite(in: base) }
+        errno = number
+        throw Destination.cannot("write", path, directoryStep: "remove that directory, or give another name")
+    }
+
+    /// Copies the content into the existing file.
+    private func overwrite(in folder: Int32) throws(Destination.Failure) -> Bool {
+        let source = unsafe open("/proc/self/fd/\(descriptor)", O_RDONLY | O_CLOEXEC)
+        let target = Self.existing(name, in: folder)
+        defer { for opened in [source, target] where opened >= 0 { close(opened) } }
+        var status = stat()
+        guard source >= 0, target >= 0, unsafe fstat(source, &status) == 0, !isPrivate || fchmod(target, 0o600) == 0
+        else { throw Destination.cannot("write", path) }
+        // Truncated first: a body that is cut off here must not end in bytes of the earlier one.
+        guard ftruncate(target, 0) == 0 else { throw Destination.cannot("write", path) }
+        try Destination.check(Output(file: target).copy(from: source, length: Int(status.st_size)), path)
+        BodyRecord.set(record, of: target)
+        if let time { FileTime.set(target, time) }
+        return true
+    }
+
+    /// Opens an existing regular file for writing; -1 if there is none. A link is not followed.
+    private static func existing(_ name: [CChar], in folder: Int32) -> Int32 {
+        let opened = unsafe openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+        var status = stat()
+        if opened < 0 { return opened }
+        if unsafe fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG { return opened }
+        close(opened)
+        errno = EINVAL
+        return -1
+    }
+
+    private static func isWritable(_ name: [CChar], in folder: Int32) -> Bool {
+        let opened = existing(name, in: folder)
+        if opened >= 0 { close(opened) }
+        return opened >= 0
     }
 }

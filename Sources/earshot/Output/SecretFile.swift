@@ -43,21 +43,14 @@ enum SecretFile {
 
     /// Creates a file, or replaces it. The owner of a replaced file stays, also if root replaces it.
     static func replace(_ path: String, with text: String) throws(Complaint) {
-        let temporary = "\(path).new"
-        unsafe unlink(ByteText.path(temporary))
-        var old = stat()
-        let hasOld = unsafe stat(ByteText.path(path), &old) == 0
-        let descriptor = unsafe open(
-            ByteText.path(temporary), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { throw unwritable(path) }
-        defer { close(descriptor) }
-        let isOwned = !hasOld || old.st_uid == geteuid() || fchown(descriptor, old.st_uid, old.st_gid) == 0
-        guard isOwned, write(text, to: descriptor), fsync(descriptor) == 0,
-            unsafe rename(ByteText.path(temporary), ByteText.path(path)) == 0
-        else {
-            let fault = unwritable(path)
-            unsafe unlink(ByteText.path(temporary))
-            throw fault
+        do throws(Destination.Failure) {
+            let file = try NewFile(for: path, isPrivate: true)
+            try Destination.check(file.output.write(Array(text.utf8)), path)
+            try file.flush()
+            try file.commit()
+        } catch {
+            guard case .cannotWrite(let sentence) = error else { throw unwritable(path) }
+            throw Complaint(.cannotWrite, sentence)
         }
     }
 

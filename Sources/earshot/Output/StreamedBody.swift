@@ -24,8 +24,6 @@ final class StreamedBody {
     private var generation: Generation?
     /// Number of bytes written.
     private(set) var written = 0
-    /// Number of bytes that have arrived and need no copy.
-    private var arrived = 0
 
     /// Streams to standard output.
     init(_ output: Output, isGuarded: Bool = false) {
@@ -44,11 +42,8 @@ final class StreamedBody {
         guard let path = progress.file, let generation = progress.generation else { return }
         try open(path, generation)
         guard descriptor >= 0 else { return }
-        if case .file = target, BodyFile.isReceived(path) {
-            arrived = progress.received
-        } else {
-            try write(to: progress.received)
-        }
+        if case .file = target, BodyFile.isReceived(path) { return }
+        try write(to: progress.received)
     }
 
     /// Writes the rest of the complete body, and names a file.
@@ -75,18 +70,6 @@ final class StreamedBody {
         return true
     }
 
-    /// Names the incomplete file, so that a later run can continue it.
-    ///
-    /// - Parameter modified: time of the file, in seconds since 1970. A later change of the body at the server makes the
-    ///   file outdated, so it is the start of the run.
-    func keep(modified: Int64) throws(Destination.Failure) {
-        if case .file = target, written == 0 { try write(to: arrived) }
-        guard case .file(let path, let file?) = target, written > 0 else { return }
-        target = .file(path, nil)
-        file.setTime(modified)
-        try file.commit()
-    }
-
     private func open(_ path: String, _ generation: Generation) throws(Destination.Failure) {
         if generation == self.generation, descriptor >= 0 { return }
         if written > 0 {
@@ -95,7 +78,6 @@ final class StreamedBody {
         }
         closeSource()
         self.generation = generation
-        arrived = 0
         descriptor = BodyFile.open(path)
     }
 

@@ -8,6 +8,10 @@ struct RunSummary {
     var seconds: Double
     /// Whether a signal ended the run.
     var isInterrupted = false
+    /// Number of bytes of unfinished bodies in partial files.
+    var keptBytes = 0
+    /// Number of bytes of unfinished bodies that no later run could continue.
+    var lostBytes = 0
     /// Next step after an interrupted run; nil for none.
     var nextStep: String?
 
@@ -24,6 +28,10 @@ struct RunSummary {
         if tally.shared > 0 { parts.append("\(tally.shared) shared") }
         if tally.skipped > 0 { parts.append("\(tally.skipped) skipped") }
         if replaced > 0 { parts.append("\(replaced) replaced") }
+        if keptBytes > 0 { parts.append("\(ByteSize.text(Double(keptBytes))) of unfinished files kept") }
+        if lostBytes > 0 {
+            parts.append("\(ByteSize.text(Double(lostBytes))) of unfinished files not kept (no strong validator)")
+        }
         return parts.joined(separator: ", ") + (nextStep.map { "; \($0)" } ?? "")
     }
 }

@@ -1,0 +1,98 @@
+internal import EarshotLoop
+internal import Glibc
+
+/// Files that hold a part of a body, which a later run continues.
+extension Destination {
+    /// Appends the rest of a body to its partial file.
+    ///
+    /// - Parameter modified: time of the file, in seconds since 1970; nil for the present.
+    /// - Returns: path of the file; nil if the complete body has another hash than expected, and the file stays.
+    mutating func append(
+        _ body: Body, to partial: ExistingFile, of item: OutputItem, modified: Int64?
+    ) throws(Failure) -> String? {
+        let source = try Source(body)
+        let descriptor = try open(partial, of: item)
+        defer { close(descriptor) }
+        if let digest = partial.digest, source.digest(behind: descriptor, length: partial.length) != digest {
+            return nil
+        }
+        try extend(partial, descriptor) { output throws(Failure) in try source.write(to: output, partial.path) }
+        if let modified { FileTime.set(descriptor, modified) }
+        return partial.path
+    }
+
+    /// Keeps the bytes of a body that did not end, if a later run can continue them.
+    ///
+    /// - Parameter start: start of the run in seconds since 1970, the time of a new file. A later change of the body at
+    ///   the server then makes the file outdated.
+    /// - Returns: whether they are kept.
+    mutating func keep(_ body: ArrivingBody, of item: OutputItem, since start: Int64) throws(Failure) -> Bool {
+        guard body.received > 0 else { return false }
+        if let partial = item.partial, body.status == 206 {
+            guard partial.rest(of: 206, body.fields, received: nil) == .body else { return false }
+            let descriptor = try open(partial, of: item)
+            defer { close(descriptor) }
+            try extend(partial, descriptor) { output throws(Failure) in
+                try Destination.check(output.copy(from: body.descriptor, length: body.received), partial.path)
+            }
+            BodyRecord.set(partial.record?.grown(by: body.received), of: descriptor)
+            FileTime.set(descriptor, partial.modified)
+            return true
+        }
+        guard body.status == 200, let record = BodyRecord(body.fields, length: body.received, total: body.total),
+            item.partial.map({ record.surpasses($0.record) }) ?? true, let (file, path) = try newFile(for: item)
+        else { return false }
+        try Destination.check(file.output.copy(from: body.descriptor, length: body.received), path)
+        file.setTime(start)
+        file.setRecord(record)
+        try file.commit()
+        return true
+    }
+
+    private mutating func newFile(for item: OutputItem) throws(Failure) -> (NewFile, path: String)? {
+        switch place {
+        case .nowhere, .standardOutput: return nil
+        case .file(let path):
+            guard let target = Destination.replaced(path) else { return nil }
+            return (try NewFile(for: target), path)
+        case .folder(let folder, let opened):
+            guard let relative = item.name else { return nil }
+            let path = "\(folder)/\(relative)"
+            let (parent, name) = try self.folder(of: relative, below: opened, path)
+            return (try NewFile(in: parent, named: name, at: path), path)
+        }
+    }
+
+    /// Opens a partial file at its end.
+    private mutating func open(_ partial: ExistingFile, of item: OutputItem) throws(Failure) -> Int32 {
+        let descriptor: Int32
+        if case .folder(_, let opened) = place, let relative = item.name {
+            let (parent, name) = try folder(of: relative, below: opened, partial.path)
+            descriptor = unsafe openat(parent.descriptor, ByteText.path(name), O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        } else {
+            descriptor = unsafe Glibc.open(ByteText.path(partial.path), O_RDWR | O_CLOEXEC)
+        }
+        guard descriptor >= 0 else { throw Destination.cannot("open", partial.path) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+            Int(status.st_size) == partial.length, lseek(descriptor, off_t(partial.length), SEEK_SET) >= 0
+        else {
+            close(descriptor)
+            throw .cannotWrite("cannot continue \(partial.path): another program changed it; retry")
+        }
+        return descriptor
+    }
+
+    /// Writes behind the bytes of a partial file. After a failure the file is as it was.
+    private func extend(
+        _ partial: ExistingFile, _ descriptor: Int32, _ write: (Output) throws(Failure) -> Void
+    ) throws(Failure) {
+        do throws(Failure) {
+            try write(Output(file: descriptor))
+        } catch {
+            ftruncate(descriptor, off_t(partial.length))
+            FileTime.set(descriptor, partial.modified)
+            throw error
+        }
+    }
+}
