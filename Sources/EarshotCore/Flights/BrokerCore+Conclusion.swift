@@ -8,9 +8,15 @@ extension BrokerCore {
         let fields = HeaderFields(lines: response.fields)
         if Self.asksToWait(response.status) {
             let asked = fields.first("retry-after").flatMap { RetryAfter($0, now: calendarSeconds) }
-            if cluster != nil { reportRefusal(to: flight, asked: asked) }
-            cool(flights[flight].scope, asked: asked, now: now)
+            let scope = flights[flight].scope
+            if asked != nil || response.status == 429
+                || governor.isOutage(of: scope, url: flights[flight].url.description)
+            {
+                if cluster != nil { reportRefusal(to: flight, asked: asked) }
+                cool(scope, asked: asked, now: now)
+            }
         } else {
+            governor.answered(flights[flight].scope)
             probeEnded(flight, isAnswered: true)
         }
         flights[flight].isStored = false
@@ -114,7 +120,9 @@ extension BrokerCore {
         switch decision {
         case .retry(let pause):
             ledger.flights.retried += 1
-            let waitsForOrigin = response.map { Self.asksToWait($0.status) } ?? false
+            let scope = record.scope
+            let waitsForOrigin =
+                response.map { Self.asksToWait($0.status) } ?? false && governor.isCoolingDown(scope)
             if cluster != nil {
                 publish(flight, code, response, detail: detail)
                 guard !endIfHostedOnly(flight) else { return }
@@ -122,7 +130,7 @@ extension BrokerCore {
                 drop(response)
             }
             if waitsForOrigin {
-                enqueue(flight: flight, first: true)
+                enqueue(flight: flight, first: !governor.hasProbed(scope, record.id))
                 return
             }
             let at = now.advanced(byNanoseconds: pause)

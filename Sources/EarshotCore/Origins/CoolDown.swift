@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 
-/// Pause that an origin asked for with 429 or 503. `OriginGovernor.cool` decides its length; `retryOrFail` of
-/// `BrokerCore+Conclusion.swift` detects the refusals.
+/// Pause of an origin that answered 429, or 503 with `Retry-After`, or 503 for several URLs in a row.
+/// `OriginGovernor.cool` decides its length; `conclude` of `BrokerCore+Conclusion.swift` detects the refusals.
 ///
 /// ```
 ///               refused                   time over              transfer starts
@@ -27,6 +27,8 @@ struct CoolDown {
     var strikes: Int
     /// Distinguishes the timer of this cool-down from those of earlier ones.
     var serial: UInt64
+    /// Flight of the latest probe. It waits behind the others, so that no request uses up its retries for all.
+    var latestProbe: UInt64?
 
     /// End of the pause; nil outside `cooling` and `refusing`.
     var end: Tick? { Self.end(of: phase) }

@@ -31,6 +31,11 @@ extension OriginGovernor {
             check(
                 !scopes[scope].isResting || scopes[scope].coolDown?.end != nil, "12: scope \(scope) has no cool-down")
         }
+        for (scope, count) in unavailableCounts {
+            check(
+                scopes.contains(scope) && scopes[scope].coolDown == nil && count < limits.outageURLs,
+                "11: scope \(scope) counts \(count) unavailable URLs")
+        }
         let resting = scopes.indices.count { scopes[$0].isResting }
         check(restingScopes == resting, "11: \(resting) scopes rest, not \(restingScopes)")
         check(namesAreComplete, "9: \(origins.count) origins have other names")

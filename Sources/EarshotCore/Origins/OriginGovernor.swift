@@ -23,14 +23,19 @@ struct OriginGovernor {
         var restingScopes: Int
         /// Longest pause that requests wait for; during a longer one they fail.
         var coolDownMilliseconds: Int
+        /// Number of URLs in a row that answer 503 without `Retry-After` before a cool-down begins.
+        var outageURLs: Int
 
-        init(restingScopes: Int, coolDownMilliseconds: Int) {
+        init(restingScopes: Int, coolDownMilliseconds: Int, outageURLs: Int = CoreLimits().outageURLs) {
             self.restingScopes = restingScopes
             self.coolDownMilliseconds = coolDownMilliseconds
+            self.outageURLs = outageURLs
         }
 
         init(_ limits: CoreLimits) {
-            self.init(restingScopes: limits.restingScopes, coolDownMilliseconds: limits.coolDownMilliseconds)
+            self.init(
+                restingScopes: limits.restingScopes, coolDownMilliseconds: limits.coolDownMilliseconds,
+                outageURLs: limits.outageURLs)
         }
     }
 
@@ -78,6 +83,8 @@ struct OriginGovernor {
     private(set) var scopes = Slab<OriginScope>()
     /// Number of scopes kept for their cool-downs alone.
     private(set) var restingScopes = 0
+    /// URLs that have answered 503 without `Retry-After` since the latest other answer, of scopes without a cool-down.
+    private var unavailable: [Handle<OriginScope>: Set<String>] = [:]
     /// Origins by name. The records hold the names.
     private var originNumbers = HandleTable<OriginEntry>()
     /// Scopes of requests with credentials. Records of origins hold the other scopes.
@@ -191,6 +198,7 @@ struct OriginGovernor {
         let isKept = isCooling && (scopes[scope].isResting || restingScopes < limits.restingScopes)
         setResting(scope, isKept)
         guard !isKept else { return nil }
+        if !unavailable.isEmpty { unavailable[scope] = nil }
         let origin = scopes[scope].origin
         if scopes[scope].scope.isShared {
             origins[origin].sharedScope = nil
@@ -270,6 +278,26 @@ struct OriginGovernor {
 
     // MARK: Cool-downs
 
+    /// Counts a URL that answered 503 without `Retry-After`. A few such URLs are at fault themselves; many in a row are
+    /// an outage of their origin.
+    ///
+    /// - Returns: whether the answer is one of the origin, so that the origin cools down.
+    mutating func isOutage(of scope: Handle<OriginScope>, url: String) -> Bool {
+        guard scopes[scope].coolDown == nil else { return true }
+        unavailable[scope, default: []].insert(url)
+        guard unavailable[scope, default: []].count >= limits.outageURLs else { return false }
+        unavailable[scope] = nil
+        return true
+    }
+
+    /// Whether refused flights wait for the end of a cool-down, or of its probe.
+    func isCoolingDown(_ scope: Handle<OriginScope>) -> Bool { scopes[scope].coolDown != nil }
+
+    /// Whether a flight was the latest probe of a cool-down, so that others come first.
+    func hasProbed(_ scope: Handle<OriginScope>, _ flight: UInt64) -> Bool {
+        scopes[scope].coolDown?.latestProbe == flight
+    }
+
     /// Begins or prolongs a cool-down after a refusal.
     ///
     /// - Parameter asked: the origin's `Retry-After`.
@@ -288,7 +316,8 @@ struct OriginGovernor {
         let isRefusing = wish > Int64(limits.coolDownMilliseconds) * 1_000_000
         let serial = nextSerial()
         let phase = isRefusing ? CoolDown.Phase.refusing(until: end) : .cooling(until: end)
-        enter(CoolDown(phase: phase, strikes: strikes, serial: serial), scope)
+        enter(
+            CoolDown(phase: phase, strikes: strikes, serial: serial, latestProbe: present?.latestProbe), scope)
         return CoolDownStart(end: end, serial: serial, isRefusing: isRefusing)
     }
 
@@ -302,7 +331,15 @@ struct OriginGovernor {
 
     /// Makes a flight that starts the probe, if a probe is due.
     mutating func probeStarted(_ scope: Handle<OriginScope>, _ flight: UInt64) {
-        if scopes[scope].coolDown?.phase == .due { move(scope, to: .probing(flight: flight)) }
+        guard scopes[scope].coolDown?.phase == .due else { return }
+        move(scope, to: .probing(flight: flight))
+        scopes[scope].coolDown?.latestProbe = flight
+    }
+
+    /// Notes an answer other than 429 and 503, which ends a row of 503.
+    @inline(__always)
+    mutating func answered(_ scope: Handle<OriginScope>) {
+        if !unavailable.isEmpty { unavailable[scope] = nil }
     }
 
     /// Ends the cool-down if the probe was answered; otherwise another probe may start.
@@ -348,6 +385,9 @@ struct OriginGovernor {
                 scopeNumbers[OriginScopeKey(origin: scopes[$0].origin, scope: scopes[$0].scope)] == $0
             }
     }
+
+    /// Scopes that count unavailable URLs, with the numbers of those.
+    var unavailableCounts: [Handle<OriginScope>: Int] { unavailable.mapValues(\.count) }
 
     /// Releases spare capacity beyond `least` entries.
     mutating func releaseRoom(least: Int) {

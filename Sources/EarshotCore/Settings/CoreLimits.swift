@@ -67,6 +67,9 @@ public struct CoreLimits: Equatable, Sendable {
     public var greetingMilliseconds = 10_000
     /// Time for which a terminal waits for a subscriber, and a handler's own requests wait for a new one.
     public var graceMilliseconds = 10_000
+    /// Number of URLs in a row that answer 503 without `Retry-After` before their origin cools down. More than the dead
+    /// entries that stand together in a list, and an outage reaches it with its first answers.
+    public var outageURLs = 16
     /// Time for which a durable request is kept after its acceptance. A client that is not back after a week, say a
     /// holiday, is unlikely to return.
     public var durableMilliseconds = 7 * 86_400_000

@@ -177,7 +177,10 @@ extension ReferenceModel {
     ) {
         let job = flight.content.job
         if completion.status == 429 || completion.status == 503 {
-            scopes[ScopeName(job)]?.cool(seconds: Self.retryAfter(in: completion.httpFields), now: now)
+            let seconds = Self.retryAfter(in: completion.httpFields)
+            scopes[ScopeName(job)]?.cool(
+                seconds: seconds, url: seconds == nil && completion.status == 503 ? job.url : nil,
+                outageURLs: limits.outageURLs, now: now)
         } else {
             scopeEnded(flight, isAnswered: true)
         }

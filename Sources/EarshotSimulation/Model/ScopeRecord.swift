@@ -34,9 +34,20 @@ struct ScopeRecord {
     /// Whether it was idle at some time during the cool-down.
     var mayBeForgotten = false
 
+    /// URLs that have answered 503 without a delay since the latest other answer.
+    private var unavailable: Set<String> = []
+
     /// Handles a 429 or 503.
-    /// - Parameter seconds: Requested delay; nil without one. A refusal without a delay does not change a cool-down.
-    mutating func cool(seconds: Int?, now: Tick) {
+    /// - Parameters:
+    ///   - seconds: Requested delay; nil without one. A refusal without a delay does not change a cool-down.
+    ///   - url: URL that answered 503 without a delay; nil for other refusals.
+    ///   - outageURLs: number of such URLs in a row that are an outage.
+    mutating func cool(seconds: Int?, url: String?, outageURLs: Int, now: Tick) {
+        if case .serving = state, let url {
+            unavailable.insert(url)
+            guard unavailable.count >= outageURLs else { return }
+        }
+        unavailable = []
         if case .cooling = state {
             guard let seconds else { return }
             quietUntil = max(quietUntil, now.advanced(byMilliseconds: seconds * 1_000))
@@ -50,6 +61,7 @@ struct ScopeRecord {
     /// Handles the end of a transfer. If it was the probe, a response ends the cool-down; otherwise another transfer
     /// becomes the probe.
     mutating func ended(_ flight: FlightRecord, isAnswered: Bool) {
+        if isAnswered { unavailable = [] }
         guard case .probing(let probe, _) = state, probe === flight else { return }
         state = isAnswered ? .serving : .cooling
     }

@@ -55,6 +55,7 @@ struct Setting {
         limits.subscriptionsPerClient = [6, 40, 1_000][random.below(3)]
         limits.dueDeliveries = [60, 300, 2_000][random.below(3)]
         limits.awayClients = [1, 3, 256][random.below(3)]
+        limits.outageURLs = min(limits.awayClients, CoreLimits().outageURLs)
         drains = random.perMille(200)
         limits.dueBytes = [500, 5_000, 1 << 20][random.below(3)]
         limits.purgesPerPass = [1, 4, 500][random.below(3)]
