@@ -50,7 +50,9 @@ public final class BrokerProcess {
     /// Clients whose connection refused a PROGRESS or a DATA.
     var late: Set<ClientID> = []
     /// Living processes of workers whose connection is lost.
-    private var disconnected: [WorkerID: ProcessDescriptor] = [:]
+    var disconnected: [WorkerID: ProcessDescriptor] = [:]
+    /// Ends of workers that are not settled yet.
+    var workerEnds = WorkerEnds()
     private var isReturningMemory = false
     /// Whether workers connected, introduced themselves or left in this pass.
     private var hasWorkerNews = false
@@ -176,6 +178,7 @@ public final class BrokerProcess {
                 onReports: { [unowned self] in core.reportEnds($0) },
                 onProof: { [unowned self] in core.expectGateway($0) })
         }
+                onWorkerEnd: { [unowned self] in workerReported($0) },
         places = try makePlaces()
         checkFreeSpace()
     }
@@ -304,37 +307,13 @@ public final class BrokerProcess {
             hasWorkerNews = true
             jobFiles.left(peer)
             remoteWorkers.remove(peer)
-            if process == nil { keepParts(of: WorkerID(rawValue: peer), pid: pid) }
-            disconnected[WorkerID(rawValue: peer)] = process
-            core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: process != nil, now: now)
-            spool.sweepEndedParts { core.isHeld($0) }
-        }
-    }
-
-    /// Kills a worker's process. If its connection is lost, the process's end is awaited here; otherwise the port
-    /// reports it.
-    func kill(_ worker: WorkerID) {
-        guard let process = disconnected.removeValue(forKey: worker) else {
-            logger.warning(
-                "killing a worker that does not answer", metadata: ["pid": "\(work.pid(of: worker.rawValue))"])
-            work.kill(worker.rawValue)
-            return
-        }
-        logger.warning("killing a worker that disconnected", metadata: ["pid": "\(process.pid)"])
-        process.send(SIGKILL)
-        do {
-            var registration: EventLoop.Registration?
-            registration = try loop.add(process.descriptor, .readable) { [unowned self] _ in
-                if let registration { loop.remove(registration) }
-                keepParts(of: worker, pid: process.pid)
-                core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
-                spool.sweepEndedParts { core.isHeld($0) }
-                withExtendedLifetime(process) {}
+            if process == nil {
+                workerEnded(WorkerID(rawValue: peer), pid: pid)
+            } else {
+                disconnected[WorkerID(rawValue: peer)] = process
+                core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: true, now: now)
             }
-        } catch {
-            logger.error(
-                "cannot watch for the end of a worker", metadata: ["pid": "\(process.pid)", "error": "\(error)"])
-            core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
+            spool.sweepEndedParts { core.isHeld($0) }
         }
     }
 

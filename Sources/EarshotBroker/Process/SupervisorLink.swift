@@ -10,6 +10,7 @@ internal import Logging
 /// | to the broker | all settings: one line each, then `end`; answered by `read` |
 /// | to the broker | all failing children: one line each, then `failing` |
 /// | to the broker | `alive`; answered by `alive` |
+/// | to the broker | the end of a worker: `WorkerEnd` |
 /// | to the broker | `report-ends`, `ignore-ends` |
 /// | to the broker | `gateway-proof` and the proof of the gateway |
 /// | to the supervisor | the end of a request, after `report-ends` |
@@ -30,6 +31,7 @@ final class SupervisorLink {
     private let logger: Logger
     private let onSettings: (Settings) -> Void
     private let onFailures: ([ChildFailure]) -> Void
+    private let onWorkerEnd: (WorkerEnd) -> Void
     private let onReports: (Bool) -> Void
     private let onProof: (GatewayProof) -> Void
     private var channel: LineChannel?
@@ -47,12 +49,14 @@ final class SupervisorLink {
 
     init(
         _ descriptor: Int32, loop: EventLoop, logger: Logger, onSettings: @escaping (Settings) -> Void,
-        onFailures: @escaping ([ChildFailure]) -> Void, onReports: @escaping (Bool) -> Void = { _ in },
+        onFailures: @escaping ([ChildFailure]) -> Void, onWorkerEnd: @escaping (WorkerEnd) -> Void = { _ in },
+        onReports: @escaping (Bool) -> Void = { _ in },
         onProof: @escaping (GatewayProof) -> Void = { _ in }
     ) throws(SystemError) {
         self.logger = logger
         self.onSettings = onSettings
         self.onFailures = onFailures
+        self.onWorkerEnd = onWorkerEnd
         self.onReports = onReports
         self.onProof = onProof
         let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in take(line) }
@@ -115,6 +119,8 @@ final class SupervisorLink {
         case SupervisorWord.alive: if let channel, !channel.hasBacklog { channel.send([SupervisorWord.alive]) }
         case SupervisorWord.reportEnds: onReports(true)
         case SupervisorWord.ignoreEnds: onReports(false)
+        case _ where line.hasPrefix(WorkerEnd.word + " "):
+            if let end = WorkerEnd(line: line) { onWorkerEnd(end) }
         case _ where line.hasPrefix(SupervisorWord.proof + " "):
             if let proof = GatewayProof(String(line.dropFirst(SupervisorWord.proof.utf8.count + 1))) { onProof(proof) }
         case ChildFailure.end:

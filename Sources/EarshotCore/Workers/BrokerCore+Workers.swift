@@ -19,8 +19,21 @@ extension BrokerCore {
     }
 
     /// Handles the loss of a worker's connection or process: queues its flights again.
-    public mutating func workerLost(_ id: WorkerID, now: Tick) {
-        workerGone(id, isDeath: true, now: now)
+    ///
+    /// - Parameter end: the end of its process; nil if unknown. A worker that was killed from outside makes no flight a
+    ///   suspect.
+    public mutating func workerLost(_ id: WorkerID, end: WorkerEnd? = nil, now: Tick) {
+        workerGone(id, isDeath: end?.isBlameless != true, now: now)
+    }
+
+    /// Whether the core should learn how a worker's process ended before it is told of the loss. Until then the worker
+    /// gets no jobs.
+    public mutating func awaitsEnd(of id: WorkerID) -> Bool {
+        guard facilities.isSupervised, let worker = workers.number(of: id), !workers[worker].isOwn,
+            !workers[worker].isEmpty
+        else { return false }
+        workers.drain(worker)
+        return true
     }
 
     private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {

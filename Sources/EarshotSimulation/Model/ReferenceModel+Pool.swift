@@ -118,6 +118,9 @@ extension ReferenceModel {
     /// Requeues the worker's flights. One that lost two workers becomes a suspect; one that lost too many is poisonous.
     func workerLost(_ id: WorkerID) { workerGone(id, isDeath: true) }
 
+    /// Requeues the flights of a worker that was killed from outside, which makes none of them a suspect.
+    func workerKilled(_ id: WorkerID) { workerGone(id, isDeath: false) }
+
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
         guard let worker = pool.removeValue(forKey: id) else { return }
         leaveSchemes(worker)

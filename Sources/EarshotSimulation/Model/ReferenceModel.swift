@@ -272,6 +272,7 @@ final class ReferenceModel {
         case .workerSaidNonsense(let id, let error): workerSaidNonsense(error, by: id, hasRetried: hasRetried)
         case .workerDisconnected(let id, let isAlive): workerDisconnected(id, isProcessAlive: isAlive)
         case .workerLost(let id): workerLost(id)
+        case .workerKilled(let id): workerKilled(id)
         case .workerBlocked(let id): if let worker = pool[id] { putOut(worker) }
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]

@@ -22,6 +22,8 @@ public enum BrokerEvent: Sendable {
     case workerSaidNonsense(WorkerID, WireError)
     case workerDisconnected(WorkerID, isProcessAlive: Bool)
     case workerLost(WorkerID)
+    /// The worker was killed from outside.
+    case workerKilled(WorkerID)
     /// The worker's socket accepted no message.
     case workerBlocked(WorkerID)
     /// Passed just before the end of an attempt.
@@ -60,6 +62,7 @@ extension BrokerEvent: CustomStringConvertible {
         case .workerDisconnected(let id, let isAlive):
             "worker \(id.rawValue) is disconnected, its process is \(isAlive ? "alive" : "gone")"
         case .workerLost(let id): "worker \(id.rawValue) is lost"
+        case .workerKilled(let id): "worker \(id.rawValue) was killed from outside"
         case .workerBlocked(let id): "the socket refuses a message to worker \(id.rawValue)"
         case .partKept(let id, let attempt, let bytes):
             "\(bytes) bytes of \(attempt) are taken back from worker \(id.rawValue)"
@@ -104,7 +107,8 @@ extension BrokerEvent {
             .progressRefused(let id, _, _), .waitingLost(let id):
             id
         case .waitingFailed, .spillFailed, .workerConnected, .workerSaid, .workerSaidNonsense, .workerDisconnected,
-            .workerLost, .workerBlocked, .partKept, .timePassed, .dispatch, .limitsChanged, .drain, .brokerReplaced:
+            .workerLost, .workerKilled, .workerBlocked, .partKept, .timePassed, .dispatch, .limitsChanged, .drain,
+            .brokerReplaced:
             nil
         }
     }

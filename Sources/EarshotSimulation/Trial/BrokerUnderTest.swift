@@ -103,6 +103,7 @@ struct BrokerUnderTest {
         case .workerDisconnected(let id, let isAlive):
             core.workerDisconnected(id, isProcessAlive: isAlive, now: now)
         case .workerLost(let id): core.workerLost(id, now: now)
+        case .workerKilled(let id): core.workerLost(id, end: .fromOutside, now: now)
         case .workerBlocked(let id): core.workerBlocked(id, now: now)
         case .partKept(let id, let attempt, let bytes): core.partKept(of: attempt, bytes: bytes, by: id)
         case .timePassed: core.timePassed(now: now)

@@ -216,7 +216,9 @@ struct World {
             guard links[link] != nil else { return }
             try keepParts(of: link)
             links[link] = nil
-            try tell(.workerLost(WorkerID(rawValue: link)))
+            // A third of them, without a number from the generator, which would change all later ones.
+            let worker = WorkerID(rawValue: link)
+            try tell(link % 3 == 0 ? .workerKilled(worker) : .workerLost(worker))
         case .transferEnds(let worker, let attempt): transferEnds(attempt, worker)
         case .limitsChange: try limitsChange()
         case .brokerEnds: brokerEnds()

@@ -47,6 +47,8 @@ final class Post {
     var child: ChildProcess?
     var registration: EventLoop.Registration?
     var started = LoopTime.read()
+    /// Processes that the kernel had killed for lack of memory when the child started; nil if unknown.
+    var killsBefore: Int?
     var rule = RestartRule()
     /// Time of the first early exit in a row, RFC 3339; nil without one.
     var dyingSince: String?

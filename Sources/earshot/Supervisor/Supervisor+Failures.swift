@@ -56,6 +56,16 @@ extension Supervisor {
         }
     }
 
+    /// Reports to the broker how a worker ended. Without room in the channel, the broker decides without the report.
+    func tellEnd(of post: Post, _ pid: Int32, _ exit: ChildProcess.Exit) {
+        guard let channel, !channel.hasBacklog else { return }
+        let signal: Int32? = if case .signal(let number) = exit { number } else { nil }
+        let end = WorkerEnd(
+            pid: pid, signal: signal, isOutOfMemory: MemoryPressure.kills() != post.killsBefore,
+            wasKilledByBus: post.isLeaving || phase != .serving)
+        channel.send([end.line])
+    }
+
     /// Returns the end of a child, with the meaning of an exit code that tells the cause.
     static func text(of exit: ChildProcess.Exit) -> String {
         guard case .code(let code) = exit, let status = ExitStatus(rawValue: code), status.tellsCause else {

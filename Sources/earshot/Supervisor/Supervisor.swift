@@ -207,7 +207,10 @@ final class Supervisor {
         post.child = child
         post.started = LoopTime.read()
         post.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(post) }
-        if post.role == .worker { boundMemory(of: child) }
+        if post.role == .worker {
+            boundMemory(of: child)
+            post.killsBefore = MemoryPressure.kills()
+        }
         watchForGoodLife(post)
         return copy != nil
     }
@@ -272,6 +275,7 @@ final class Supervisor {
             tellService()
         }
         gatewayChannels[post.role] = nil
+        if post.role == .worker { tellEnd(of: post, child.pid, exit) }
         switch phase {
         case .draining, .killing:
             if post.role == .broker {

@@ -25,6 +25,67 @@ struct IsolationTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `workers that are killed from outside make no flight a suspect, however often`() {
+        let a = rig.client(1)
+        _ = rig.worker(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        for number in 1...20 as ClosedRange<UInt64> {
+            #expect(rig.jobs.count == 1)
+            let worker = WorkerID(rawValue: number)
+            rig.pass { rig in
+                rig.core.workerLost(worker, end: .fromOutside, now: rig.now)
+                _ = rig.worker(number + 1)
+            }
+        }
+        #expect(rig.terminals(for: a) == [])
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: WorkerID(rawValue: 21)) }
+        #expect(rig.terminals(for: a) == ["h 1 200"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test(
+        arguments: [
+            WorkerEnd(pid: 1, signal: 11, isOutOfMemory: false, wasKilledByBus: false),
+            WorkerEnd(pid: 1, signal: 9, isOutOfMemory: true, wasKilledByBus: false),
+            WorkerEnd(pid: 1, signal: 9, isOutOfMemory: false, wasKilledByBus: true),
+            WorkerEnd(pid: 1, signal: nil, isOutOfMemory: false, wasKilledByBus: false),
+        ])
+    func `a crash, a kill for lack of memory and a kill of a hanging worker are held against the flight`(end: WorkerEnd)
+    {
+        var rig = CoreRig()
+        let a = rig.client(1)
+        _ = rig.worker(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        var ends: [String] = []
+        for number in 1...20 as ClosedRange<UInt64> where ends.isEmpty {
+            let worker = WorkerID(rawValue: number)
+            rig.pass { rig in
+                rig.core.workerLost(worker, end: end, now: rig.now)
+                _ = rig.worker(number + 1)
+            }
+            ends = rig.terminals(for: a)
+        }
+        #expect(ends == ["h 1 poisonous"])
+        #expect(WorkerEnd(line: end.line) == end)
+    }
+
+    @Test mutating func `a worker whose end is not explained yet gets no jobs, and keeps its flights`() {
+        rig.core.facilities.isSupervised = true
+        let a = rig.client(1)
+        let first = rig.worker(1)
+        rig.pass { $0.fetch("h", "1", "http://h/1", by: a) }
+        #expect(rig.core.awaitsEnd(of: first) && !rig.core.awaitsEnd(of: WorkerID(rawValue: 7)))
+        rig.pass { $0.fetch("h", "2", "http://h/2", by: a) }
+        #expect(rig.jobs.isEmpty)
+        rig.pass { rig in
+            rig.core.workerLost(first, end: .fromOutside, now: rig.now)
+            _ = rig.worker(2)
+        }
+        #expect(rig.jobs.count == 2)
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `after one death all flights run again at once`() {
         let a = rig.client(1)
         let first = rig.worker(1)

@@ -1,0 +1,90 @@
+internal import EarshotCore
+internal import EarshotLoop
+internal import Glibc
+internal import Logging
+
+/// Ends of workers. The supervisor, their parent, reports how they ended; this process notices them itself, before or after
+/// that.
+extension BrokerProcess {
+    /// Time for the supervisor's report about the end of a worker. It comes within milliseconds, unless the supervisor
+    /// hangs.
+    private static let reportMilliseconds = 1_000
+    /// Time for a worker to end after its connection, before it is killed: its end takes some milliseconds.
+    private static let endingMilliseconds = 100
+
+    /// Ends of workers of which only one side knows.
+    struct WorkerEnds {
+        /// Maximum number of reports without a worker: of workers that died before they were connected.
+        static let mostReports = 1_024
+
+        /// Workers whose process has ended without a report yet.
+        var unreported: [Int32: WorkerID] = [:]
+        /// Reports about processes whose end was not noticed yet.
+        var reports: [Int32: WorkerEnd] = [:]
+        /// Processes that this broker has killed.
+        var killed: Set<Int32> = []
+    }
+
+    /// Kills a worker's process. If its connection is lost, the process has a moment to end by itself, and its end is
+    /// awaited here; otherwise the port reports it.
+    func kill(_ worker: WorkerID) {
+        guard let process = disconnected.removeValue(forKey: worker) else {
+            let pid = work.pid(of: worker.rawValue)
+            logger.warning("killing a worker that does not answer", metadata: ["pid": "\(pid)"])
+            workerEnds.killed.insert(pid)
+            work.kill(worker.rawValue)
+            return
+        }
+        let pid = process.pid
+        let timer = loop.setTimer(after: .milliseconds(Self.endingMilliseconds)) { [unowned self] in
+            logger.warning("killing a worker that disconnected", metadata: ["pid": "\(pid)"])
+            workerEnds.killed.insert(pid)
+            process.send(SIGKILL)
+        }
+        do {
+            var registration: EventLoop.Registration?
+            registration = try loop.add(process.descriptor, .readable) { [unowned self] _ in
+                if let registration { loop.remove(registration) }
+                loop.cancelTimer(timer)
+                workerEnded(worker, pid: pid)
+                spool.sweepEndedParts { core.isHeld($0) }
+                withExtendedLifetime(process) {}
+            }
+        } catch {
+            logger.error("cannot watch for the end of a worker", metadata: ["pid": "\(pid)", "error": "\(error)"])
+            core.workerLost(worker, now: Tick(nanoseconds: loop.now.nanoseconds))
+        }
+    }
+
+    /// Handles the end of a worker's process. The core decides about its transfers once the supervisor has reported the
+    /// cause.
+    func workerEnded(_ worker: WorkerID, pid: Int32) {
+        keepParts(of: worker, pid: pid)
+        let report = workerEnds.reports.removeValue(forKey: pid)
+        guard report == nil, core.awaitsEnd(of: worker) else {
+            lose(worker, pid: pid, report)
+            return
+        }
+        workerEnds.unreported[pid] = worker
+        _ = loop.setTimer(after: .milliseconds(Self.reportMilliseconds)) { [unowned self] in
+            guard workerEnds.unreported[pid] == worker else { return }
+            workerEnds.unreported[pid] = nil
+            lose(worker, pid: pid, nil)
+        }
+    }
+
+    /// Handles the supervisor's report about the end of a worker.
+    func workerReported(_ end: WorkerEnd) {
+        if let worker = workerEnds.unreported.removeValue(forKey: end.pid) {
+            lose(worker, pid: end.pid, end)
+        } else if workerEnds.reports.count < WorkerEnds.mostReports {
+            workerEnds.reports[end.pid] = end
+        }
+    }
+
+    private func lose(_ worker: WorkerID, pid: Int32, _ report: WorkerEnd?) {
+        var end = report
+        if workerEnds.killed.remove(pid) != nil { end?.wasKilledByBus = true }
+        core.workerLost(worker, end: end, now: Tick(nanoseconds: loop.now.nanoseconds))
+    }
+}
