@@ -1,3 +1,5 @@
+internal import Foundation
+
 /// Requests from a loop to the thread of durable requests. Results arrive in the order of the requests.
 public enum DurableRequest: Sendable {
     /// Stores a request: `stored` or `refused`. Its principal, nil for the administrator; time in seconds since 1970; the
@@ -65,12 +67,38 @@ public struct DurableRow: Equatable, Sendable {
     public let principal: String?
     /// Whether it has a result.
     public let hasEnded: Bool
-    /// Code of a result that is a failure.
-    public let failure: String?
+    /// Its result in short.
+    public let summary: Summary
     /// Digest of the body file; nil without one.
     public let file: String?
     /// Length of that file in bytes.
     public let fileBytes: Int
+
+    /// Result in short, from the start of its terminal.
+    public struct Summary: Equatable, Sendable {
+        /// Code of a failure; nil for a success, and without a result.
+        public let failure: String?
+        /// HTTP status; nil without a response.
+        public let status: Int?
+        /// Attempts; 0 if unknown.
+        public let attempts: Int
+
+        /// - Parameter lines: the start of a terminal; nil without a result.
+        init(_ lines: Data?) {
+            let lines = (lines ?? Data()).split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+            let words =
+                lines.first?.split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) } ?? []
+            func number(_ name: String) -> Int? {
+                // After the empty line follow fields of a server.
+                let own = lines.prefix { !$0.isEmpty }.first { $0.starts(with: "\(name): ".utf8) }
+                return own.flatMap { Int(String(decoding: $0.dropFirst(name.utf8.count + 2), as: UTF8.self)) }
+            }
+            let isFailure = words.count == 4 && words[0] == "FAILED"
+            failure = isFailure ? words[3] : nil
+            status = isFailure ? number("status") : words.count == 4 ? Int(words[3]) : nil
+            attempts = number("attempts") ?? 0
+        }
+    }
 }
 
 /// Stored result of a request.

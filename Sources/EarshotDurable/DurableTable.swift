@@ -85,7 +85,7 @@ struct DurableTable {
 
     static func rows(_ db: Database) throws -> [DurableRow] {
         let sql = """
-            SELECT id, accepted, head, principal, ended IS NOT NULL AS hasEnded, substr(ended, 1, \(lineBytes)) AS line, length,
+            SELECT id, accepted, head, principal, ended IS NOT NULL AS hasEnded, substr(ended, 1, \(linesBytes)) AS lines, length,
                 iif(body IS NULL, sha256, NULL) AS file
             FROM request ORDER BY id
             """
@@ -95,22 +95,14 @@ struct DurableTable {
             let file: String? = row["file"]
             return DurableRow(
                 id: UInt64(bitPattern: id), acceptedAt: row["accepted"], head: [UInt8](head),
-                principal: row["principal"], hasEnded: row["hasEnded"], failure: failure(inLine: row["line"]),
+                principal: row["principal"], hasEnded: row["hasEnded"], summary: DurableRow.Summary(row["lines"]),
                 file: file, fileBytes: file == nil ? 0 : row["length"])
         }
     }
 
-    /// Bytes at the start of a terminal that contain the code of a failure: its first line has `FAILED`, a handler of 200
-    /// bytes, and an ID and a code of 64 bytes each.
-    private static let lineBytes = 340
-
-    /// Returns the code of a failure, which is the last operand of its terminal. Nil for a success.
-    private static func failure(inLine line: Data?) -> String? {
-        guard let line else { return nil }
-        let words = line.prefix { $0 != UInt8(ascii: "\n") }.split(separator: UInt8(ascii: " "))
-        guard words.count == 4, words[0].elementsEqual("FAILED".utf8) else { return nil }
-        return String(decoding: words[3], as: UTF8.self)
-    }
+    /// Bytes at the start of a terminal that contain its first line and its short fields: everything before the header
+    /// fields of a response, unless its URL or its redirects are longer.
+    private static let linesBytes = 1_024
 
     /// Returns the total size of all rows, as counted toward the limit.
     static func cost(_ db: Database) throws -> Int { try Int.fetchOne(db, sql: "SELECT sum(cost) FROM request") ?? 0 }

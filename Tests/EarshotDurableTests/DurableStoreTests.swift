@@ -125,7 +125,7 @@ final class DurableStoreTests {
             .read(id: 1),
             .reopen(id: 99, acceptedAt: 1),
         ])
-        #expect(next.rows.map(\.failure) == ["http-status", nil, nil])
+        #expect(next.rows.map(\.summary.failure) == ["http-status", nil, nil])
         #expect(next.reopened == [1: head(1), 2: head(2), 3: nil, 99: nil] && next.missing == [1])
         #expect(bodies.isEmpty)
         let last = try life([.record(id: 1, end([4]), file: nil), .read(id: 1)])

@@ -59,8 +59,9 @@ extension BrokerProcess {
             core.durableRestored(
                 DurableEntry(
                     id: DurableID(rawValue: row.id), acceptedAt: row.acceptedAt, head: row.head,
-                    principal: row.principal, hasResult: row.hasEnded, failure: row.failure, file: file,
-                    fileBytes: row.fileBytes), now: now)
+                    principal: row.principal, hasResult: row.hasEnded,
+                    failure: row.summary.failure, status: row.summary.status, attempts: row.summary.attempts,
+                    file: file, fileBytes: row.fileBytes), now: now)
         }
         if !opening.rows.isEmpty {
             logger.notice("restored durable requests", metadata: ["count": "\(opening.rows.count)"])

@@ -69,7 +69,7 @@ extension BrokerProcess {
             metadata["code"] = "\(failure.code)"
             metadata["attempts"] = "\(failure.attempts)"
             if let status = failure.status { metadata["status"] = "\(status)" }
-            if let response = failure.response { metadata["url"] = "\(Self.redacted(response.url))" }
+            if let url = terminal.url { metadata["url"] = "\(Self.redacted(url))" }
             logger.notice("failure", metadata: metadata)
         }
     }

@@ -424,6 +424,7 @@ extension BrokerCore {
         if let code = outcome.failure {
             var failure = Terminal.Failure(code: code.rawValue, detail: outcome.detail ?? code.sentence)
             failure.attempts = outcome.attempts
+            failure.url = outcome.url
             if let response = outcome.response {
                 failure.status = code == .httpStatus ? response.status : nil
                 failure.response = Terminal.Response(

@@ -140,6 +140,6 @@ extension BrokerCore {
     /// Returns a failure in place of a result that cannot be spilled; the result itself while the spool accepts bodies.
     mutating func lost(_ outcome: Handle<Outcome>) -> Handle<Outcome> {
         guard outcomes.isSpoolFull else { return outcome }
-        return outcomes.insert(Outcome(failure: .spoolFull, attempts: outcomes[outcome].attempts))
+        return outcomes.insert(outcomes[outcome].replaced(by: .spoolFull))
     }
 }

@@ -31,9 +31,11 @@ extension BrokerCore {
         let interest = list(
             fetch, Fingerprint(of: fetch, body: nil).value, handler, nil, hash(fetch.request, of: handler),
             now: acceptedAt)
+        let result = DurableSummary(
+            failure: entry.failure.map { FailureCode(rawValue: $0) ?? .internalError }, status: entry.status,
+            attempts: entry.attempts, url: fetch.url)
         durables.restore(
-            entry.id, interest, acceptedAt: acceptedAt, hasResult: entry.hasResult,
-            failure: entry.failure.map { FailureCode(rawValue: $0) ?? .internalError },
+            entry.id, interest, acceptedAt: acceptedAt, result: entry.hasResult ? result : nil,
             file: entry.hasResult ? entry.file : nil)
         // Of a result that is not in a file of the spool, the store knows the bytes.
         chargeDurable(
@@ -235,7 +237,7 @@ extension BrokerCore {
             if interests[interest].phase == .entering { interests[interest].enter(.open) }
             wait(interest, for: request, fetch.options, body: nil, of: client)
         } catch {
-            let outcome = Outcome(failure: error.code, detail: error.detail)
+            let outcome = Outcome(failure: error.code, detail: error.detail, url: fetch.url)
             settle(interest, with: outcomes.insert(outcome), now: now)
         }
     }
@@ -254,10 +256,12 @@ extension BrokerCore {
         terminal.forgetFile()
         let hasBody = body != nil || file != nil
         let bytes = hasBody ? response?.length ?? 0 : 0
-        let failure = outcomes[outcome].failure
+        let summary = DurableSummary(
+            failure: outcomes[outcome].failure, status: response?.status, attempts: outcomes[outcome].attempts,
+            url: response?.url ?? outcomes[outcome].url)
         let head = BrokerMessage.terminal(terminal).encoded()
         guard hasRoomForDurable(bytes + head.count, of: interest),
-            let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0, failure: failure)
+            let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0, summary)
         else {
             tell(interest)
             return
@@ -282,7 +286,7 @@ extension BrokerCore {
             rest(interest)
         } else {
             // The request stays on disk, and the next broker may have room for its result.
-            let failure = outcomes.insert(Outcome(failure: .notStored, attempts: outcomes[outcome].attempts))
+            let failure = outcomes.insert(outcomes[outcome].replaced(by: .notStored))
             outcomes.retain(failure)
             interests[interest].enter(.held)
             interests[interest].outcome = failure
@@ -325,6 +329,7 @@ extension BrokerCore {
         let handler = interests[interest].handler
         interests[interest].enter(.resting)
         handlers.rest(interest, of: handler)
+        countKept(interest, 1)
         if isExpired(interest) {
             orphan(interest)
         } else if listeners(of: handler).contains(where: { !keepsFailure(of: interest, $0) }) {
@@ -340,15 +345,23 @@ extension BrokerCore {
 
     /// Leaves `resting` for `recording`, before another phase is entered.
     mutating func takeFromRest(_ interest: Handle<Interest>) {
+        countKept(interest, -1)
         handlers.endRest(interest, of: interests[interest].handler)
         interests[interest].enter(.recording)
+    }
+
+    /// Counts a pending request whose failure is kept on disk.
+    private mutating func countKept(_ interest: Handle<Interest>, _ change: Int) {
+        guard durables.failure(of: interest) != nil else { return }
+        ledger.requests.kept += change
+        handlers.failureKept(change, of: interests[interest].handler)
     }
 
     /// The outcome read from disk, as it was when it was written; a failure if it cannot be decoded.
     private func outcome(of content: DurableContent?, for interest: Handle<Interest>) -> Outcome {
         let record = interests[interest]
         guard let content, case .terminal(let terminal)? = try? BrokerMessage(head: content.head) else {
-            return Outcome(failure: .notStored)
+            return Outcome(failure: .notStored, url: durables.records[interest]?.summary?.url)
         }
         var response: Outcome.Response?
         if let told = terminal.response {
@@ -375,7 +388,7 @@ extension BrokerCore {
             response?.status = failure.status ?? 0
             return Outcome(
                 failure: FailureCode(rawValue: failure.code) ?? .internalError, detail: failure.detail,
-                response: response, attempts: failure.attempts)
+                url: failure.url, response: response, attempts: failure.attempts)
         }
     }
 
@@ -416,8 +429,8 @@ extension BrokerCore {
     private mutating func takeRecord(of interest: Handle<Interest>) -> DurableRecord? {
         requestHeads.remove(.entering(interest))
         chargeDurable(interest, request: 0, result: 0)
-        guard let record = durables.remove(interest) else { return nil }
         if interests[interest].phase == .resting { takeFromRest(interest) }
+        guard let record = durables.remove(interest) else { return nil }
         if let file = record.file { releaseFile(file) }
         return record
     }

@@ -71,10 +71,13 @@ struct DurableBook {
         }
     }
 
-    /// Code of a failure on the disk; nil for a success, and without a result.
-    func failure(of interest: Handle<Interest>) -> FailureCode? {
-        records.isEmpty ? nil : records[interest].flatMap { $0.phase.hasResult ? $0.failure : nil }
+    /// The result on the disk; nil without one.
+    func summary(of interest: Handle<Interest>) -> DurableSummary? {
+        records.isEmpty ? nil : records[interest].flatMap { $0.phase.hasResult ? $0.summary : nil }
     }
+
+    /// Code of a failure on the disk; nil for a success, and without a result.
+    func failure(of interest: Handle<Interest>) -> FailureCode? { summary(of: interest)?.failure }
 
     /// Whether the result of a request is on the disk, and is neither being read nor claimed.
     func isUnclaimed(_ interest: Handle<Interest>) -> Bool {
@@ -121,14 +124,13 @@ struct DurableBook {
     /// Adds a request that an earlier broker stored.
     ///
     /// - Parameters:
-    ///   - failure: code of its result; nil for a success.
+    ///   - result: its result; nil without one.
     ///   - file: spool file of its result.
     mutating func restore(
-        _ id: DurableID, _ interest: Handle<Interest>, acceptedAt: Tick, hasResult: Bool, failure: FailureCode? = nil,
-        file: String? = nil
+        _ id: DurableID, _ interest: Handle<Interest>, acceptedAt: Tick, result: DurableSummary?, file: String? = nil
     ) {
-        let phase = hasResult ? DurableRecord.Phase.complete : .stored
-        add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: phase, file: file, failure: failure), interest)
+        let phase = result == nil ? DurableRecord.Phase.stored : .complete
+        add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: phase, file: file, summary: result), interest)
     }
 
     /// Adds a new request, which the caller sends to the disk.
@@ -158,12 +160,12 @@ struct DurableBook {
     ///
     /// - Parameters:
     ///   - bytes: bytes of its body in memory; 0 for a file.
-    ///   - failure: its code; nil for a success.
+    ///   - result: the result, for lists.
     /// - Returns: its ID; nil if too many bytes are being written.
-    mutating func beginWriting(_ interest: Handle<Interest>, bytes: Int, failure: FailureCode? = nil) -> DurableID? {
+    mutating func beginWriting(_ interest: Handle<Interest>, bytes: Int, _ result: DurableSummary) -> DurableID? {
         guard let id = records[interest]?.id, bytes <= limits.writingBytes - writingBytes else { return nil }
         enter(.writing(bytes: bytes), interest)
-        records[interest]?.failure = failure
+        records[interest]?.summary = result
         return id
     }
 

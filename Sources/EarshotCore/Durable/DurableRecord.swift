@@ -27,6 +27,10 @@ public struct DurableEntry: Equatable, Sendable {
     public var hasResult: Bool
     /// Code of the result, if that is a failure.
     public var failure: String?
+    /// HTTP status of the result; nil without one.
+    public var status: Int?
+    /// Attempts until the result.
+    public var attempts: Int
     /// Spool file of the result's body, if it still exists: a client may have received its path.
     public var file: String?
     /// Size of that file in bytes.
@@ -34,7 +38,7 @@ public struct DurableEntry: Equatable, Sendable {
 
     public init(
         id: DurableID, acceptedAt: Int64, head: [UInt8], principal: String? = nil, hasResult: Bool,
-        failure: String? = nil, file: String? = nil, fileBytes: Int = 0
+        failure: String? = nil, status: Int? = nil, attempts: Int = 0, file: String? = nil, fileBytes: Int = 0
     ) {
         self.id = id
         self.acceptedAt = acceptedAt
@@ -42,6 +46,8 @@ public struct DurableEntry: Equatable, Sendable {
         self.principal = principal
         self.hasResult = hasResult
         self.failure = failure
+        self.status = status
+        self.attempts = attempts
         self.file = file
         self.fileBytes = fileBytes
     }
@@ -72,6 +78,17 @@ public struct DurableContent: Equatable, Sendable {
         self.head = head
         self.body = body
     }
+}
+
+/// Result of a durable request, as lists show it while the result is on disk only.
+struct DurableSummary: Equatable {
+    /// Nil for a success.
+    var failure: FailureCode?
+    /// HTTP status; nil without a response.
+    var status: Int?
+    var attempts: Int
+    /// URL of the response or of the last attempt; nil if it is unknown.
+    var url: String?
 }
 
 /// State of a durable request in addition to its `Interest`.
@@ -126,8 +143,8 @@ struct DurableRecord {
     var expiryTimer: UInt64 = 0
     /// Spool file of a result that an earlier broker left.
     var file: String?
-    /// Code of the latest result; nil for a success.
-    var failure: FailureCode?
+    /// Latest result; nil before it.
+    var summary: DurableSummary?
     /// Bytes that count for the principal: of the request, and of its result.
     var requestBytes = 0
     var resultBytes = 0

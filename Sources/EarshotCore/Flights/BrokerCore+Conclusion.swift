@@ -195,9 +195,11 @@ extension BrokerCore {
             finishPurge(of: interest)
             return
         }
-        let attempts = Int(flights[leaf(ofOpen: interest)].attempts)
+        let leaf = leaf(ofOpen: interest)
+        let outcome = Outcome(
+            failure: code, url: flights[leaf].url.description, attempts: Int(flights[leaf].attempts))
         detach(interest)
-        settle(interest, with: outcomes.insert(Outcome(failure: code, attempts: attempts)), now: now)
+        settle(interest, with: outcomes.insert(outcome), now: now)
     }
 
     /// Ends a flight and settles all requests that waited for it with its outcome.
@@ -209,6 +211,8 @@ extension BrokerCore {
             return
         }
         let isStored = flights[flight].isStored
+        var outcome = outcome
+        if outcome.response == nil { outcome.url = flights[flight].url.description }
         let number = outcomes.insert(outcome)
         outcomes.retain(number)
         if cluster != nil { publish(flight, number) }
@@ -231,8 +235,7 @@ extension BrokerCore {
             if isPurged(interest) {
                 finishPurge(of: interest)
             } else if let code = objection(of: interest, to: outcome, forms) {
-                let own = Outcome(failure: code, attempts: outcome.attempts)
-                settle(interest, with: outcomes.insert(own), now: now)
+                settle(interest, with: outcomes.insert(outcome.replaced(by: code)), now: now)
             } else {
                 if waiting.count == 1, !isStored, outcomes[number].holders == 1 { giveAway(outcome, to: interest) }
                 settle(

@@ -313,6 +313,11 @@ struct HandlerRegistry {
         restingChains.remove(interest, from: &handlers[handler].resting)
     }
 
+    /// Counts pending requests whose failures are kept on disk.
+    mutating func failureKept(_ change: Int, of handler: Handle<HandlerEntry>) {
+        handlers[handler].requests.kept += change
+    }
+
     // MARK: Purges
 
     /// Begins the purge of a handler. Its pending requests count as removed. Its name and its subscribers go to a new

@@ -32,6 +32,8 @@ struct Outcome {
     var failure: FailureCode?
     /// Sentence that replaces the standard sentence of the code; nil for the standard one.
     var detail: String?
+    /// URL of a failure without a response; nil if there was no flight.
+    var url: String?
     /// Result, or error page of an `http-status`.
     var response: Response?
     var attempts = 0
@@ -39,7 +41,12 @@ struct Outcome {
     var holders = 0
 
     /// Whether it consists of its failure code alone.
-    var isBare: Bool { failure != nil && detail == nil && response == nil && attempts == 0 }
+    var isBare: Bool { failure != nil && detail == nil && url == nil && response == nil && attempts == 0 }
+
+    /// A failure in place of this outcome, for the same request.
+    func replaced(by failure: FailureCode, detail: String? = nil) -> Outcome {
+        Outcome(failure: failure, detail: detail, url: response?.url ?? url, attempts: attempts)
+    }
 
     /// Approximate memory of a terminal in bytes, without its fields, URL and body: the records of the request and the
     /// outcome, their strings, and their table entries.

@@ -59,7 +59,7 @@ extension BrokerCore {
         let bytes = response.length.multipliedReportingOverflow(by: receivers)
         guard bytes.overflow || !quotas.hasRoomInSpool(for: bytes.partialValue, of: principal) else { return outcome }
         return outcomes.insert(
-            Outcome(failure: .spoolFull, detail: Self.spoolQuotaDetail, attempts: outcomes[outcome].attempts))
+            outcomes[outcome].replaced(by: .spoolFull, detail: Self.spoolQuotaDetail))
     }
 
     /// Whether a running transfer must end because its principal is at the quota of bytes. One that serves other

@@ -184,6 +184,7 @@ extension BrokerCore {
             json.member("removed", requests.removed)
             json.member("orphaned", requests.orphaned)
             json.member("pending", requests.pending)
+            if requests.kept > 0 { json.member("failed-kept", requests.kept) }
         }
     }
 }

@@ -21,12 +21,19 @@ extension BrokerCore {
         json.member("class", interests[interest].priority.name)
         json.member("age-ms", now.milliseconds(since: interests[interest].askedAt))
         let state = state(of: interest)
-        if interests[interest].phase != .open { json.member("state", state.rawValue) }
+        if interests[interest].phase != .open {
+            json.member("state", state.rawValue)
+            writeEnd(of: interest, to: &json)
+        }
         switch interests[interest].phase {
         case .entering, .recording:
             writeWait("disk", "the broker writes the request to disk", to: &json)
+        case .resting where durables.isUnclaimed(interest) && durables.failure(of: interest) != nil:
+            writeWait("retry", "it has failed; its failure stays on disk until it is repeated or removed", to: &json)
+        case .held where end(of: interest)?.failure != nil:
+            writeWait("listener", "it has failed, and no subscriber has received the failure", to: &json)
         case .held, .resting:
-            writeWait("listener", "the handler has no subscriber", to: &json)
+            writeWait("listener", "it has ended, and the handler has no subscriber for its result", to: &json)
         case .delivering:
             writeWait(
                 "acknowledgement", "its result waits for an acknowledgement, or for room in the window of a client",

@@ -85,18 +85,38 @@ extension BrokerCore {
                     json.member("worker", workers[worker].pid)
                     json.member("received", workers[worker].leases[attempt(of: leaf)]?.receivedBytes ?? 0)
                 }
-            } else if let number = record.outcome {
-                let outcome = outcomes[number]
-                if let response = outcome.response {
-                    if let url = try? FetchURL(response.url) { json.member("url", url.redacted) }
-                    json.member("status", response.status)
+            } else {
+                writeEnd(of: interest, to: &json)
+                if let number = record.outcome, let response = outcomes[number].response {
                     json.member("received", response.length)
                 }
-                if let failure = outcome.failure { json.member("code", failure.rawValue) }
-            } else if let failure = durables.failure(of: interest) {
-                json.member("code", failure.rawValue)
             }
         }
+    }
+
+    /// Writes URL, attempts, status and code of a request that is not open, as far as they are known.
+    func writeEnd(of interest: Handle<Interest>, to json: inout JSONText) {
+        guard let end = end(of: interest) else {
+            if let fetch = durables.entering(interest)?.fetch { writeURL(fetch.url, to: &json) }
+            return
+        }
+        if let url = end.url { writeURL(url, to: &json) }
+        json.member("attempts", end.attempts)
+        if let status = end.status { json.member("status", status) }
+        if let failure = end.failure { json.member("code", failure.rawValue) }
+    }
+
+    /// The outcome of a request, in memory or on disk; nil without one.
+    func end(of interest: Handle<Interest>) -> DurableSummary? {
+        guard let number = interests[interest].outcome else { return durables.summary(of: interest) }
+        let outcome = outcomes[number]
+        return DurableSummary(
+            failure: outcome.failure, status: outcome.response?.status, attempts: outcome.attempts,
+            url: outcome.response?.url ?? outcome.url)
+    }
+
+    private func writeURL(_ url: String, to json: inout JSONText) {
+        if let url = try? FetchURL(url) { json.member("url", url.redacted) }
     }
 
     /// State of a request that has a record.

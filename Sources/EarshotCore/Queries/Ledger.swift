@@ -17,6 +17,8 @@ public struct Ledger: Equatable, Sendable {
         public var orphaned = 0
         /// Requests that have not ended.
         public var pending = 0
+        /// Those of `pending` that have failed, and whose failures are kept on disk.
+        public var kept = 0
 
         public init() {}
 
@@ -33,6 +35,7 @@ public struct Ledger: Equatable, Sendable {
             removed += other.removed
             orphaned += other.orphaned
             pending += other.pending
+            kept += other.kept
         }
     }
 

@@ -146,7 +146,7 @@ function showTiles(status) {
   const workers = status.workers;
   const tiles = {
     "answered": short(status.requests.answered), "failed": short(failed(status.requests)),
-    "removed": short(status.requests.removed), "pending": short(status.requests.pending),
+    "removed": short(status.requests.removed), "pending": short(status.requests.pending - (status.requests["failed-kept"] ?? 0)),
     "running": short(status["flights-now"].running) + " of " + short(sum(workers.map(worker => worker.slots))),
     "coalesced": short(status.flights.joined), "from the cache": short(status.cache.used),
     "received": bytes(status.flights.bytes), "clients": short(status.clients), "handlers": short(status.handlers),

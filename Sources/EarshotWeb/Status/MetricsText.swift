@@ -90,7 +90,11 @@ struct MetricsText {
     }
 
     private mutating func addGauges(of state: BrokerState) {
-        add("earshot_requests_pending", "gauge", "Requests that have not ended.", state["requests"]?.member("pending"))
+        let requests = state["requests"]
+        if let pending = requests?.member("pending")?.text.flatMap({ Int($0) }) {
+            let kept = requests?.member("failed-kept")?.text.flatMap { Int($0) } ?? 0
+            add("earshot_requests_pending", "gauge", "Requests that have not ended.", "\(pending - kept)")
+        }
         add(
             "earshot_deliveries_outstanding", "gauge", "Deliveries without an acknowledgement.",
             state["deliveries"]?.member("outstanding"))

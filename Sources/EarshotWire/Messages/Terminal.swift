@@ -62,6 +62,9 @@ public struct Terminal: Equatable, Sendable {
         public var detail: String?
         /// The status, if the code is `http-status`. `response` is then the error page.
         public var status: Int?
+        /// URL of the last attempt, or of the request if there was none; nil if the broker does not know it. Nil if
+        /// `response` has it.
+        public var url: String?
         public var response: Response?
         /// Number of attempts.
         public var attempts = 0
@@ -84,6 +87,13 @@ public struct Terminal: Equatable, Sendable {
         case cache
         /// The cache, after the server confirmed that the response is unchanged.
         case revalidated
+    }
+
+    /// URL that answered, or that the last attempt asked for; nil if the terminal does not state it.
+    public var url: String? {
+        if let response { return response.url }
+        guard case .failed(let failure) = outcome else { return nil }
+        return failure.url
     }
 
     /// The response of a result or of an error page.
@@ -146,12 +156,16 @@ extension Terminal {
         request = try reader.request(1)
         sequence = 0
         var response = Response(url: "")
+        var hasResponse = false
         response.httpFields = reader.httpFields
         for (name, value) in reader.fields {
             switch name {
             case "seq": sequence = try HeadReader.sequence(value)
             case "tag": tag = try HeadReader.identifier(value, "tag")
             case "durable": isDurable = try HeadReader.flag(value, "durable")
+            case "source":
+                hasResponse = true
+                try response.set(name, value)
             case "detail": failure.detail = value.string
             case "status": failure.status = try HeadReader.status(value)
             default: try response.set(name, value)
@@ -159,7 +173,11 @@ extension Terminal {
         }
         if response.isPulled { try response.expectNoFile() }
         failure.attempts = response.attempts
-        if !response.url.isEmpty { failure.response = response }
+        if hasResponse, !response.url.isEmpty {
+            failure.response = response
+        } else if !response.url.isEmpty {
+            failure.url = response.url
+        }
         outcome = .failed(failure)
     }
 
@@ -182,6 +200,7 @@ extension Terminal {
                 response.write(to: &writer)
                 return writer.finished(httpFields: response.httpFields)
             }
+            writer.field("url", failure.url)
             writer.field("attempts", failure.attempts)
             return writer.finished()
         }

@@ -107,12 +107,14 @@ enum StateFilter: Equatable, ExpressibleByArgument {
 /// Handler in an answer to QUERY handlers.
 struct HandlerRow {
     /// Columns of a line, in their order.
-    static let columns = ["pending", "answered", "failed", "removed", "orphaned", "subscribers", "handler"]
+    /// Only a handler of another user has the last one.
+    static let columns = ["pending", "answered", "failed", "removed", "orphaned", "subscribers", "handler", "user"]
 
     let handler: String
     /// Principal that it belongs to; nil for one of the client's own.
     let principal: String?
     let subscribers: Int
+    /// Number of requests without an end, or with a failure that is kept on disk.
     let pending: Int
     let answered: Int
     /// Number of failures by their code.
@@ -120,7 +122,14 @@ struct HandlerRow {
     let removed: Int
     let orphaned: Int
 
-    var failed: Int { failures.reduce(0) { $0 + $1.count } }
+    /// Number of pending requests whose failures are kept on disk.
+    let kept: Int
+
+    /// Number of failed requests, with those whose failures are kept.
+    var failed: Int { failures.reduce(kept) { $0 + $1.count } }
+
+    /// Number of requests that have not ended.
+    var waiting: Int { max(0, pending - kept) }
 
     /// Creates the rows of an answer; none if it is not an answer to this query.
     static func rows(_ answer: JSONValue) -> [HandlerRow] {
@@ -135,6 +144,7 @@ struct HandlerRow {
         principal = item.member("principal")?.text
         subscribers = number(item.member("listeners"))
         pending = number(requests.member("pending"))
+        kept = number(requests.member("failed-kept"))
         answered = number(requests.member("answered"))
         removed = number(requests.member("removed"))
         orphaned = number(requests.member("orphaned"))
@@ -147,8 +157,8 @@ struct HandlerRow {
 
     /// Cells of its line, in the order of ``columns``. Control characters are escaped.
     var cells: [String] {
-        [pending, answered, failed, removed, orphaned, subscribers].map { String($0) }
-            + [TerminalText.escaped(handler + (principal.map { " (\($0))" } ?? ""))]
+        [waiting, answered, failed, removed, orphaned, subscribers].map { String($0) }
+            + [handler, principal].compactMap(\.self).map(TerminalText.escaped)
     }
 
     /// Its line of JSON.
@@ -157,7 +167,7 @@ struct HandlerRow {
         line.member("handler", handler)
         if let principal { line.member("principal", principal) }
         line.member("subscribers", subscribers)
-        line.member("pending", pending)
+        line.member("pending", waiting)
         line.member("answered", answered)
         line.member("failed", failed)
         line.member("removed", removed)

@@ -93,7 +93,7 @@ final class HandlerWait {
     }
 
     private func take(_ delivery: Delivery, _ session: BusSession) {
-        let outcome = FetchOutcome(url: delivery.terminal.response?.url ?? "-", delivery.terminal)
+        let outcome = FetchOutcome(url: delivery.terminal.url ?? "-", delivery.terminal)
         tally.count(outcome)
         if outcome.code != nil {
             Complaint.say("\(delivery.key.handler) \(delivery.key.request) \(outcome.sentence(verbosely: isVerbose))")

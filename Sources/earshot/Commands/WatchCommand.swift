@@ -121,7 +121,7 @@ struct WatchCommand: ParsableCommand {
         _ delivery: Delivery, _ body: [UInt8], _ destination: inout Destination, _ session: BusSession
     ) throws(Complaint) -> FetchOutcome {
         let terminal = delivery.terminal
-        var outcome = FetchOutcome(url: terminal.response?.url ?? "-", terminal)
+        var outcome = FetchOutcome(url: terminal.url ?? "-", terminal)
         if let number = delivery.storeFailure {
             outcome.storeFailed(number)
             let name = "\(delivery.key.handler) \(delivery.key.request)"

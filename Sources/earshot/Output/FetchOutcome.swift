@@ -16,6 +16,8 @@ struct FetchOutcome {
     var code: String?
     var detail: String?
     var response: Terminal.Response?
+    /// Attempts of a failure without a response; nil if unknown.
+    var attempts: Int?
     /// Path of the written body.
     var path: String?
 
@@ -67,7 +69,10 @@ struct FetchOutcome {
         line.member("detail", detail)
         line.member("path", path)
         line.member("skipped", skipped)
-        guard let response else { return }
+        guard let response else {
+            line.member("attempts", attempts)
+            return
+        }
         line.member("final", response.url == url ? nil : response.url)
         if !response.redirects.isEmpty {
             line.member("redirects", objects: response.redirects) { line, redirect in
@@ -173,7 +178,7 @@ extension FetchOutcome {
         case .failed(let failure):
             self.init(
                 url: url, status: failure.status, code: failure.code, detail: failure.detail,
-                response: failure.response)
+                response: failure.response, attempts: failure.attempts)
         }
     }
 }

@@ -3,8 +3,8 @@ internal import EarshotWire
 
 /// Request in an answer to QUERY requests.
 struct RequestRow {
-    /// Columns of a line, in their order.
-    static let columns = ["state", "class", "age", "tries", "handler", "request", "url"]
+    /// Columns of a line, in their order. Only a request of another user has the last one.
+    static let columns = ["state", "class", "age", "tries", "handler", "request", "url", "user"]
 
     /// Members as received.
     private let members: [JSONValue.Member]
@@ -46,12 +46,13 @@ struct RequestRow {
     var cells: [String] {
         let age = text("age-ms").flatMap { Int($0) }.map { TimeText.age(milliseconds: $0) }
         let end = text("code") ?? text("status")
-        let state = (text("state") ?? "-") + (end.map { ":" + $0 } ?? "")
-        let handler = (text("handler") ?? "-") + (principal.map { " (\($0))" } ?? "")
-        return [
-            state, text("class") ?? "-", age ?? "-", text("attempts") ?? "-", handler,
+        let isFailed = code != nil && state == .held
+        let state = (isFailed ? "failed" : text("state") ?? "-") + (end.map { ":" + $0 } ?? "")
+        let cells = [
+            state, text("class") ?? "-", age ?? "-", text("attempts") ?? "-", text("handler") ?? "-",
             text("request") ?? "-", text("url") ?? "-",
-        ].map(TerminalText.escaped)
+        ]
+        return (cells + [principal].compactMap(\.self)).map(TerminalText.escaped)
     }
 
     /// The line of JSON, with the members of the answer.

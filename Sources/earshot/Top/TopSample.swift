@@ -84,6 +84,9 @@ struct TopSample {
     /// A number by its path; nil if the answer does not have it, as for a user who sees only the own requests.
     func count(_ path: String) -> Int? { numbers[path] }
 
+    /// Number of requests that have not ended, without those whose failures are kept on disk.
+    var pending: Int? { count("requests.pending").map { $0 - (count("requests.failed-kept") ?? 0) } }
+
     /// Number of failed requests, of all codes.
     var failed: Int { numbers.reduce(0) { $0 + ($1.key.hasPrefix("requests.failed.") ? $1.value : 0) } }
 
@@ -125,7 +128,7 @@ struct TopSample {
         return [
             ("time", time, true), ("phase", phase, true),
             number("clients", count("clients")), number("handlers", count("handlers")),
-            number("pending", count("requests.pending")),
+            number("pending", pending),
             number("high", count("queue.high")), number("normal", count("queue.normal")),
             number("low", count("queue.low")), number("background", count("queue.background")),
             number("queued", count("flights-now.queued")), number("running", count("flights-now.running")),

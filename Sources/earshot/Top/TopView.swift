@@ -146,7 +146,7 @@ struct TopView {
         let rates = sort == .rate ? Dictionary(rows.map { ($0.handler, rate($0) ?? 0) }) { first, _ in first } : [:]
         func key(_ row: HandlerRow) -> Double {
             switch sort {
-            case .pending: Double(row.pending)
+            case .pending: Double(row.waiting)
             case .answered: Double(row.answered)
             case .failed: Double(row.failed)
             case .rate: rates[row.handler] ?? 0
@@ -213,7 +213,8 @@ struct TopView {
                 style: .heading),
             Line(
                 text:
-                    "requests  pending \(count("requests.pending"))  answered \(count("requests.answered"))  "
+                    "requests  pending \(sample.pending.map { String($0) } ?? "-")  "
+                    + "answered \(count("requests.answered"))  "
                     + "failed \(sample.failed)  removed \(count("requests.removed"))"),
             Line(
                 text: "per s     "
@@ -279,7 +280,7 @@ struct TopView {
         let first = max(0, position - max(0, lines - 2))
         let rates = rates
         let table: [Column<HandlerRow>] = [
-            Column(title: "PENDING", width: 8) { String($0.pending) },
+            Column(title: "PENDING", width: 8) { String($0.waiting) },
             Column(title: "ANSWERED", width: 9) { String($0.answered) },
             Column(title: "FAILED", width: 8) { String($0.failed) },
             Column(title: "RATE/S", width: 8) { row in

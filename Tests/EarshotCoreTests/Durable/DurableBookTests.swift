@@ -38,6 +38,8 @@ struct DurableBookTests {
         return DurableRecord.Entering(fetch, by: GenerationalHandle(record: 1, generation: 2))
     }
 
+    private static let success = DurableSummary(status: 200, attempts: 1)
+
     private static func book(reads: Int = 10, writingBytes: Int = 1_000) -> DurableBook {
         DurableBook(limits: DurableBook.Limits(reads: reads, writingBytes: writingBytes, milliseconds: 5))
     }
@@ -49,7 +51,7 @@ struct DurableBookTests {
         let id = book.insert(interest, acceptedAt: Tick(nanoseconds: 1), try entering())
         let steps: [(Phase, (inout DurableBook) -> Void)] = [
             (.stored, { $0.stored(interest) }),
-            (.writing, { _ = $0.beginWriting(interest, bytes: 100) }),
+            (.writing, { _ = $0.beginWriting(interest, bytes: 100, success) }),
             (.complete, { $0.written(interest, isStored: true) }),
             (.claimed, { $0.claim(interest) }),
             (
@@ -119,14 +121,15 @@ struct DurableBookTests {
         var (book, id) = try Self.book(.writing)
         book.written(Self.interest, isStored: isStored)
         #expect(book.hasResult(Self.interest) == isStored && book.writingBytes == 0)
-        if !isStored { #expect(book.beginWriting(Self.interest, bytes: 100) == id) }
+        if !isStored { #expect(book.beginWriting(Self.interest, bytes: 100, Self.success) == id) }
         #expect(book.checkInvariants() == [])
     }
 
     @Test func `a failure is known while it is on the disk, and a repetition ends it`() throws {
         var book = Self.book()
         book.restore(
-            DurableID(rawValue: 9), 1, acceptedAt: Tick(nanoseconds: 1), hasResult: true, failure: .timeout, file: "f")
+            DurableID(rawValue: 9), 1, acceptedAt: Tick(nanoseconds: 1),
+            result: DurableSummary(failure: .timeout, attempts: 3), file: "f")
         #expect(book.failure(of: 1) == .timeout && book.failure(of: 2) == nil)
         #expect(book.reopen(1, try Self.entering()) == DurableID(rawValue: 9))
         #expect(book.failure(of: 1) == nil && !book.hasResult(1))
@@ -135,20 +138,20 @@ struct DurableBookTests {
         _ = book.reopen(1, try Self.entering())
         #expect(book.reopened(1, acceptedAt: Tick(nanoseconds: 7_000_000)) == "f")
         #expect(book.expiry(of: 1) == Tick(nanoseconds: 12_000_000) && book.records[1]?.file == nil)
-        #expect(book.beginWriting(1, bytes: 0) != nil)
+        #expect(book.beginWriting(1, bytes: 0, Self.success) != nil)
         book.written(1, isStored: true)
         #expect(book.failure(of: 1) == nil && book.checkInvariants() == [])
     }
 
     @Test func `bodies in memory that are being written have a bound, files have none`() throws {
         var (book, id) = try Self.book(.stored)
-        #expect(book.beginWriting(Self.interest, bytes: 1_001) == nil)
+        #expect(book.beginWriting(Self.interest, bytes: 1_001, Self.success) == nil)
         #expect(Phase(book.records[Self.interest]) == .stored)
-        #expect(book.beginWriting(Self.interest, bytes: 1_000) == id)
+        #expect(book.beginWriting(Self.interest, bytes: 1_000, Self.success) == id)
         let other = book.insert(8, acceptedAt: Tick(nanoseconds: 1), try Self.entering())
         book.stored(8)
-        #expect(book.beginWriting(8, bytes: 1) == nil)
-        #expect(book.beginWriting(8, bytes: 0) == other)
+        #expect(book.beginWriting(8, bytes: 1, Self.success) == nil)
+        #expect(book.beginWriting(8, bytes: 0, Self.success) == other)
         #expect(book.checkInvariants() == [])
     }
 
@@ -156,7 +159,7 @@ struct DurableBookTests {
         var book = Self.book(reads: 2)
         for interest in 1...4 as ClosedRange<Handle<Interest>> {
             let id = DurableID(rawValue: UInt64(interest.index) + 100)
-            book.restore(id, interest, acceptedAt: Tick(nanoseconds: 1), hasResult: true)
+            book.restore(id, interest, acceptedAt: Tick(nanoseconds: 1), result: Self.success)
         }
         for interest in [3, 1, 4, 2, 3] as [Handle<Interest>] { book.claim(interest) }
         _ = book.remove(1)
@@ -184,8 +187,8 @@ struct DurableBookTests {
     @Test func `a request of an earlier broker is stored, or complete with its file`() {
         var book = Self.book()
         let now = Tick(nanoseconds: 1)
-        book.restore(DurableID(rawValue: 1), 1, acceptedAt: now, hasResult: false)
-        book.restore(DurableID(rawValue: 2), 2, acceptedAt: now, hasResult: true, file: "f")
+        book.restore(DurableID(rawValue: 1), 1, acceptedAt: now, result: nil)
+        book.restore(DurableID(rawValue: 2), 2, acceptedAt: now, result: Self.success, file: "f")
         #expect(Phase(book.records[1]) == .stored && Phase(book.records[2]) == .complete)
         let removed = [book.remove(2), book.remove(2)]
         #expect(removed.map { $0?.file } == ["f", nil] && !book.isEmpty)

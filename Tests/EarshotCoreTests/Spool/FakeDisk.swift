@@ -80,10 +80,12 @@ struct FakeDisk {
             var entry = DurableEntry(
                 id: id, acceptedAt: row.acceptedAt, head: row.head, principal: row.principal,
                 hasResult: row.result != nil)
-            if let head = row.result?.head, case .terminal(let terminal)? = try? BrokerMessage(head: head),
-                case .failed(let failure) = terminal.outcome
-            {
-                entry.failure = failure.code
+            if let head = row.result?.head, case .terminal(let terminal)? = try? BrokerMessage(head: head) {
+                switch terminal.outcome {
+                case .result(let status, let response): (entry.status, entry.attempts) = (status, response.attempts)
+                case .failed(let failure):
+                    (entry.failure, entry.status, entry.attempts) = (failure.code, failure.status, failure.attempts)
+                }
             }
             core.durableRestored(entry, now: now)
         }
