@@ -25,6 +25,10 @@ final class DurableKeeper: StoreKeeper {
     private var cost = 0
     /// Requests forgotten by the loop but still in the table, because the disk rejected the change.
     private var unforgotten: [UInt64] = []
+
+    /// Whether an acknowledged or removed request is still in the table, where the next broker would find it.
+    var isBehind: Bool { !unforgotten.isEmpty }
+
     /// Time of the last report of a failure, in seconds since 1970.
     private var complainedAt = 0
 
@@ -165,7 +169,7 @@ final class DurableKeeper: StoreKeeper {
     }
 
     private func write(_ requests: inout [DurableRequest]) {
-        guard !requests.isEmpty else { return }
+        guard !requests.isEmpty || isBehind else { return }
         let bodiesTaken = takeFiles(of: requests)
         do {
             guard let table else { throw StoreError("there is no table") }

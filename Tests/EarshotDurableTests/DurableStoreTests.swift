@@ -276,4 +276,31 @@ final class DurableStoreTests {
         store.finish()
         #expect(try other.read(DurableTable.rows).map(\.id) == [3], "what was forgotten goes with the next change")
     }
+
+    @Test func `a deletion that the disk rejects is tried again, also if nothing else is written`() throws {
+        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        store.ask(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
+        store.finish()
+        let other = try DurableTable(folder.database)
+        try other.write { db in
+            try DurableTable.insert(db, id: 99, principal: nil, acceptedAt: 1, head: head(99), cost: 1)
+            store.ask(.forget(id: 1))
+            store.finish()
+            try DurableTable.delete(db, id: 99)
+        }
+        #expect(try other.read(DurableTable.rows).map(\.id) == [1])
+        store.finish()
+        #expect(try other.read(DurableTable.rows).map(\.id) == [], "the next broker does not deliver it again")
+    }
+
+    @Test func `a row states code, status and attempts of its result`() throws {
+        var failed = end(nil)
+        failed.head = Array(
+            "FAILED h 1 http-status\nseq: 7\nstatus: 404\nurl: http://a/\nattempts: 3\n\nstatus: 9\nattempts: 9\n".utf8)
+        _ = try life(store(1...3) + [.record(id: 1, failed, file: nil), .record(id: 2, end([1]), file: nil)])
+        let rows = try life().rows
+        #expect(rows.map(\.summary.failure) == ["http-status", nil, nil])
+        #expect(rows.map(\.summary.status) == [404, 200, nil])
+        #expect(rows.map(\.summary.attempts) == [3, 0, 0])
+    }
 }

@@ -41,6 +41,8 @@ struct SimulatedDisk {
     var forgotten: [(name: RequestName, id: DurableID)] = []
     /// Whether it rejects writes.
     var isFull = false
+    /// Deletions that it has rejected, to be tried again.
+    private var unforgotten: [DurableID] = []
     private let canary: DurableCanary?
 
     init(canary: DurableCanary?) {
@@ -52,7 +54,7 @@ struct SimulatedDisk {
         canary == .disowned && id.rawValue % 8 == 0 ? nil : row.principal?.description
     }
 
-    var isQuiet: Bool { waiting.isEmpty && answers.isEmpty }
+    var isQuiet: Bool { waiting.isEmpty && answers.isEmpty && (isFull || unforgotten.isEmpty) }
 
     func hasRow(of name: RequestName) -> Bool { counts[name] != nil }
 
@@ -61,12 +63,18 @@ struct SimulatedDisk {
     mutating func kill() {
         waiting = []
         answers = []
+        unforgotten = []
     }
 
     /// Executes the oldest queued requests as one batch.
     mutating func work(_ count: Int) {
         let taken = waiting.prefix(count)
         waiting.removeFirst(taken.count)
+        if !isFull {
+            let earlier = unforgotten
+            unforgotten = []
+            for id in earlier { forget(id) }
+        }
         for (action, content) in taken { carryOut(action, content) }
     }
 
@@ -104,13 +112,17 @@ struct SimulatedDisk {
             answers.append(.reopened(id, head: rows[id]?.head))
             if canary == .unkept { rows[id] = nil }
         case .forget(let id):
-            guard let name = rows[id]?.name else { return }
-            forgotten.append((name, id))
-            guard canary != .unforgotten || id.rawValue % 8 != 0 else { return }
-            rows[id] = nil
-            let left = counts[name, default: 1] - 1
-            counts[name] = left > 0 ? left : nil
+            if isFull { unforgotten.append(id) } else { forget(id) }
         case .limit: break
         }
+    }
+
+    private mutating func forget(_ id: DurableID) {
+        guard let name = rows[id]?.name else { return }
+        forgotten.append((name, id))
+        guard canary != .unforgotten || id.rawValue % 8 != 0 else { return }
+        rows[id] = nil
+        let left = counts[name, default: 1] - 1
+        counts[name] = left > 0 ? left : nil
     }
 }
