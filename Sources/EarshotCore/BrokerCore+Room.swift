@@ -4,6 +4,18 @@ internal import HeapModule
 
 /// Release of memory after a burst.
 extension BrokerCore {
+    /// Bytes reserved for a request that waits: what growing tables need while they are copied.
+    private static let growthBytes = 512
+
+    /// Takes note of the memory that this process may still use below the limits of the kernel. While little is left, no
+    /// request is added to those that wait.
+    ///
+    /// - Parameter room: bytes; nil without a limit.
+    public mutating func memoryChecked(room: Int?) {
+        let isShort = room.map { $0 < limits.memoryReserve + interests.count * Self.growthBytes } ?? false
+        requestsInMemory = isShort ? ledger.requests.pending : .max
+    }
+
     /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
     @inline(__always)
     var hasSpareRoom: Bool {

@@ -37,6 +37,8 @@ public struct BrokerCore {
     var facilities: Facilities
     /// Latest report of the supervisor about children in a crash loop.
     public var childFailures: [ChildFailure] = []
+    /// Maximum open requests while memory is short; `Int.max` otherwise.
+    var requestsInMemory = Int.max
     /// Lost folders and sockets, reported by the shell.
     public var placeFaults: [PlaceFault] = []
 

@@ -22,6 +22,8 @@ public final class BrokerProcess {
     private static let quietMilliseconds = 1_000
     /// Time that a new broker waits for workers of an earlier one: ten times their longest reconnection delay.
     private static let openingMilliseconds = 1_000
+    /// Time between two looks at the memory that is left. Clients can submit some MiB of requests meanwhile.
+    private static let memoryMilliseconds = 10
     /// Maximum time that a supervised broker waits for the end of an earlier one.
     private static let lockMilliseconds: Int32 = 2_000
     /// Time for GOODBYE to leave the sockets.
@@ -54,6 +56,7 @@ public final class BrokerProcess {
     /// Ends of workers that are not settled yet.
     var workerEnds = WorkerEnds()
     private var isReturningMemory = false
+    private var nextMemoryCheck = LoopTime(nanoseconds: 0)
     /// Whether workers connected, introduced themselves or left in this pass.
     private var hasWorkerNews = false
     private var lastBody: UInt64 = 0
@@ -175,10 +178,10 @@ public final class BrokerProcess {
             supervisor = try SupervisorLink(
                 descriptor, loop: loop, logger: logger, onSettings: { [unowned self] in take($0) },
                 onFailures: { [unowned self] in core.childFailures = $0 },
+                onWorkerEnd: { [unowned self] in workerReported($0) },
                 onReports: { [unowned self] in core.reportEnds($0) },
                 onProof: { [unowned self] in core.expectGateway($0) })
         }
-                onWorkerEnd: { [unowned self] in workerReported($0) },
         places = try makePlaces()
         checkFreeSpace()
     }
@@ -211,6 +214,7 @@ public final class BrokerProcess {
     private func pass() -> EventLoop.Rest {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         core.calendarSeconds = Int64(time(nil))
+        checkMemory()
         work.take { event in
             workEvent(event, now: now)
             return 1
@@ -239,6 +243,13 @@ public final class BrokerProcess {
         let timer = end.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
         let next = [timer, nextDrainCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent
+    }
+
+    /// Reports the memory that is left to the core, at most once in `memoryMilliseconds`.
+    private func checkMemory() {
+        guard loop.now >= nextMemoryCheck else { return }
+        nextMemoryCheck = loop.now.advanced(by: .milliseconds(Self.memoryMilliseconds))
+        core.memoryChecked(room: MemoryPressure.room())
     }
 
     /// Clients that refused a message and accept messages again.

@@ -181,7 +181,7 @@ extension BrokerCore {
     @inline(__always)
     func refusal(of interest: Handle<Interest>) -> FailureCode? {
         guard !isDraining, limits.isAdmitting else { return .stopping }
-        guard ledger.requests.pending <= limits.requests else { return .queueFull }
+        guard ledger.requests.pending <= min(limits.requests, requestsInMemory) else { return .queueFull }
         if let owner = interests[interest].owner,
             Int(clients[owner].owned.count) - clients[owner].purging > limits.requestsPerClient
         {

@@ -4,6 +4,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var isAdmitting = true
     /// Maximum open requests of all clients. The design target is one million; twice that is a runaway program.
     public var requests = 2_000_000
+    /// Memory below the limits of the kernel that requests leave to terminals, bodies and connections, in bytes.
+    public var memoryReserve = 32 << 20
     /// Maximum open requests of one client: as many as one program plausibly plans.
     public var requestsPerClient = 1_000_000
     /// Maximum open requests of one user: a quarter of those of all. 0 for no maximum, as for the other quotas.
@@ -65,11 +67,11 @@ public struct CoreLimits: Equatable, Sendable {
     public var readsPerPass = 4
     /// Time for a new connection to send HELLO, which a program does at once.
     public var greetingMilliseconds = 10_000
-    /// Time for which a terminal waits for a subscriber, and a handler's own requests wait for a new one.
-    public var graceMilliseconds = 10_000
     /// Number of URLs in a row that answer 503 without `Retry-After` before their origin cools down. More than the dead
     /// entries that stand together in a list, and an outage reaches it with its first answers.
     public var outageURLs = 16
+    /// Time for which a terminal waits for a subscriber, and a handler's own requests wait for a new one.
+    public var graceMilliseconds = 10_000
     /// Time for which a durable request is kept after its acceptance. A client that is not back after a week, say a
     /// holiday, is unlikely to return.
     public var durableMilliseconds = 7 * 86_400_000
