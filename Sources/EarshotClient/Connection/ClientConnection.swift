@@ -112,11 +112,13 @@ public final class ClientConnection {
             keepsFailures: keepsFailures, bodies: bodies, loop: loop, onEvent: onEvent)
     }
 
-    /// - Parameter network: thread of libzmq; nil to start one if it is needed.
+    /// - Parameters:
+    ///   - network: thread of libzmq; nil to start one if it is needed.
+    ///   - principal: user whose handlers the names mean; nil for the own ones. Only for the administrator.
     package init(
         _ endpoints: [BusEndpoint], sharing network: Network?, client: String?, window: Int, lease: Duration?,
-        finishesNone: Bool, keepsFailures: Bool = false, bodies: BodyAccess, loop: EventLoop,
-        onEvent: @escaping (ClientEvent) -> Void
+        finishesNone: Bool, keepsFailures: Bool = false, principal: PrincipalName? = nil, bodies: BodyAccess,
+        loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         guard !endpoints.isEmpty else {
             throw ClientError(.invalidRequest, "the list of buses is empty: give at least one address")
@@ -132,6 +134,7 @@ public final class ClientConnection {
         // A lease requires a client name.
         if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
         hello.keepsFailures = keepsFailures
+        hello.principal = principal
         let isRemote = endpoints.contains(where: \.isRemote)
         hello.isPulling = bodies == .pull || isRemote
         if isRemote { hello.openReads = Self.networkReads }

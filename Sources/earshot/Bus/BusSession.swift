@@ -38,10 +38,11 @@ final class BusSession {
     ///   - window: maximum number of unacknowledged terminals.
     ///   - finishesNone: whether the caller acknowledges each terminal.
     ///   - keepsFailures: whether durable failures stay on disk after their acknowledgement.
+    ///   - owner: user whose handlers the names mean; nil for the own ones.
     /// - Throws: `Complaint` if no broker serves it.
     static func find(
         in place: BusPlace, client: String, patience: Duration? = nil, window: Int = 256,
-        finishesNone: Bool = false, keepsFailures: Bool = false,
+        finishesNone: Bool = false, keepsFailures: Bool = false, of owner: HandlerOwner? = nil,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try place.isServed() else {
@@ -50,14 +51,13 @@ final class BusSession {
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
         return try BusSession(
             place, EventLoop(), signals, client: client, window: window, patience: patience,
-            finishesNone: finishesNone, keepsFailures: keepsFailures,
-            onEvent)
+            finishesNone: finishesNone, keepsFailures: keepsFailures, of: owner, onEvent)
     }
 
     init(
         _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, client: String, window: Int,
         patience: Duration? = nil, finishesNone: Bool = false, keepsFailures: Bool = false,
-        _ onEvent: @escaping (BusSession, ClientEvent) -> Void
+        of owner: HandlerOwner? = nil, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
         self.place = place
         self.loop = loop
@@ -66,8 +66,8 @@ final class BusSession {
         signalDescriptor = signals.descriptor
         let door = Door()
         connection = try ClientConnection(
-            endpoints: place.endpoints, client: "\(client)-\(getpid())", window: window, finishesNone: finishesNone,
-            keepsFailures: keepsFailures,
+            place.endpoints, sharing: nil, client: "\(client)-\(getpid())", window: window, lease: nil,
+            finishesNone: finishesNone, keepsFailures: keepsFailures, principal: owner?.principal,
             bodies: Environment.value("EARSHOT_BODIES") == "pull" ? .pull : .path, loop: loop
         ) { event in
             guard let session = door.session else { return }

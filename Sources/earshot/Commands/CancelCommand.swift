@@ -19,12 +19,13 @@ struct CancelCommand: ParsableCommand {
     @Argument(help: "ID of the request.")
     var request: RequestID
 
+    @OptionGroup(title: "User") var owner: UserOption
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
         try conclude {
             var isAnswered = false
-            let session = try BusSession.find(in: place.place(), client: "cancel") { _, event in
+            let session = try BusSession.find(in: place.place(), client: "cancel", of: owner.user) { _, event in
                 if case .cancelled = event { isAnswered = true }
             }
             session.connection.cancel(RequestKey(handler, request))

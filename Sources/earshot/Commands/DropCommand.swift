@@ -13,18 +13,20 @@ struct DropCommand: ParsableCommand {
 
               earshot drop gallery/1    # one handler
               earshot drop gallery/     # all handlers below gallery
+              earshot drop --user alice crawl
             """)
 
     @Argument(help: "Handler, or NAME/ for all handlers below NAME.")
     var handler: HandlerPattern
 
+    @OptionGroup(title: "User") var owner: UserOption
     @OptionGroup(title: "Output") var format: FormatOptions
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
         try conclude {
             var removed: Int?
-            let session = try BusSession.find(in: place.place(), client: "drop") { _, event in
+            let session = try BusSession.find(in: place.place(), client: "drop", of: owner.user) { _, event in
                 if case .removed(_, let count) = event { removed = count }
             }
             session.connection.remove(handler)
