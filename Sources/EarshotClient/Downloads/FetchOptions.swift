@@ -1,3 +1,4 @@
+internal import EarshotHTTP
 internal import EarshotWire
 
 /// Options of a request besides URL and priority.
@@ -52,7 +53,8 @@ public struct FetchOptions: Sendable {
     public var usesCookies = false
     /// Whether ``Response/redirects`` lists the redirects that were followed.
     public var listsRedirects = false
-    /// URL of a proxy (`http`, `https`, `socks5`), or `none`; nil uses the environment of the workers.
+    /// Proxy as `SCHEME://[USER:PASSWORD@]HOST[:PORT]` (`http`, `https`, `socks4`, `socks5`), or `none`; nil uses the
+    /// environment of the workers.
     public var proxy: String?
     /// Absolute path of a PEM file with trusted certificates; nil uses those of the system.
     public var certificateAuthorities: String?
@@ -107,8 +109,12 @@ public struct FetchOptions: Sendable {
         usual.priority = fetch.options.priority
         // Messages without options need no check.
         if fetch.options == usual, fetch.httpFields.isEmpty { return }
-        if let proxy = fetch.options.route.proxy, !Route.isProxy(proxy) {
-            throw BusError(.invalidRequest, "The proxy is invalid: use a URL of http, https or socks5, or none.")
+        if let proxy = fetch.options.route.proxy, proxy != Route.noProxy {
+            do throws(ProxyAddress.ParseError) {
+                _ = try ProxyAddress(proxy)
+            } catch {
+                throw BusError(.invalidRequest, error.description)
+            }
         }
         // Only a message that decodes to itself carries the options. A line end in a key would add a field.
         guard try read(ClientMessage.fetch(fetch).encoded()) == .fetch(fetch) else {

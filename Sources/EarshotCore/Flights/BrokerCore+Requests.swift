@@ -217,14 +217,23 @@ extension BrokerCore {
         guard let method = HTTPMethod(fetch.options.method), method.isAllowed,
             method.canCoalesce || !fetch.options.coalesces
         else { throw Refusal(code: .unsupportedMethod) }
-        guard let fields = try? HeaderFields(request: fetch.httpFields) else { throw Refusal(code: .badHeader) }
+        let fields: HeaderFields
+        do throws(HeaderFieldError) {
+            fields = try HeaderFields(request: fetch.httpFields)
+        } catch {
+            throw Refusal(code: .badHeader, detail: error.description)
+        }
         let mayBeCached = facilities.isCaching && fetch.options.coalesces && url.isHTTP
         guard fetch.options.cache != .onlyIfCached || mayBeCached else {
             throw Refusal(code: .notCached)
         }
         let request = HTTPRequest(method: method, url: url, fields: fields, route: fetch.options.route)
-        if let proxy = request.route.proxy, proxy != Route.noProxy, ProxyAddress(proxy) == nil {
-            throw Refusal(code: .malformedURL, detail: "The proxy's URL is malformed.")
+        if let proxy = request.route.proxy, proxy != Route.noProxy {
+            do throws(ProxyAddress.ParseError) {
+                _ = try ProxyAddress(proxy)
+            } catch {
+                throw Refusal(code: .malformedURL, detail: error.description)
+            }
         }
         guard fetch.options.usesCookies, url.isHTTP else { return request }
         let root = handlers.rootName(of: handler)

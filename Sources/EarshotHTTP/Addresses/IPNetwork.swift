@@ -10,24 +10,37 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
 
     /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address.
     public init(_ text: String) throws(ParseError) {
+        let (address, prefix) = try Self.parse(text)
+        let network = Self(truncating: address, prefix: prefix)
+        guard network.address == address else { throw .hostBits(network) }
+        self.init(containing: address, prefix: prefix)
+    }
+
+    /// Parses a network and clears its host bits, as routers do: `10.1.2.3/8` is `10.0.0.0/8`.
+    public init(masking text: String) throws(ParseError) {
+        let (address, prefix) = try Self.parse(text)
+        self.init(containing: address, prefix: prefix)
+    }
+
+    private static func parse(_ text: String) throws(ParseError) -> (IPAddress, prefix: Int) {
         let utf8 = Array(text.utf8)
         let slash = utf8.firstIndex(of: UInt8(ascii: "/")) ?? utf8.endIndex
         guard let address = IPAddress(String(decoding: utf8[..<slash], as: UTF8.self)) else { throw .notANetwork }
-        let longest = Self.bits(of: address)
-        var prefix = longest
-        if slash < utf8.endIndex {
-            let digits = utf8[(slash + 1)...]
-            guard digits.count <= 3, let number = decimal(digits.span, digits.span.indices, maximum: longest) else {
-                throw .notANetwork
-            }
-            prefix = number
+        let longest = bits(of: address)
+        guard slash < utf8.endIndex else { return (address, longest) }
+        let digits = utf8[(slash + 1)...]
+        guard digits.count <= 3, let number = decimal(digits.span, digits.span.indices, maximum: longest) else {
+            throw .notANetwork
         }
-        let network = Self(truncating: address, prefix: prefix)
-        guard network.address == address else { throw .hostBits(network) }
+        return (address, number)
+    }
+
+    /// Creates the network that contains an address, of IPv4 for a mapped one.
+    private init(containing address: IPAddress, prefix: Int) {
         if case .v6(let mapped) = address, let embedded = mapped.mapped, prefix >= 96 {
-            self = Self(truncating: .v4(embedded), prefix: prefix - 96)
+            self.init(truncating: .v4(embedded), prefix: prefix - 96)
         } else {
-            self = network
+            self.init(truncating: address, prefix: prefix)
         }
     }
 

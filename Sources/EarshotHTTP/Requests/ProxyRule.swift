@@ -1,35 +1,66 @@
 /// Proxy selection by the environment variables that curl uses: `http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`.
 /// The first is read only in lower case, because the upper-case one can come from a request to a CGI program.
 public struct ProxyRule: Hashable, Sendable {
-    private let proxies: [String: String]
-    private let all: String?
-    private let isOff: Bool
-    private let names: [String]
-    private let networks: [IPNetwork]
+    private typealias Reading = Result<ProxyAddress, ProxyAddress.ParseError>
+
+    private let proxies: [String: Reading]
+    private let all: Reading?
+    private let exceptions: ProxyExceptions
 
     /// - Parameter variable: Returns the value of a variable; nil if it is not set.
     public init(variable: (String) -> String?) {
-        func either(_ name: String) -> String? {
-            Self.filled(variable(name)) ?? Self.filled(variable(name.uppercased()))
+        func value(_ name: String) -> String? { variable(name).flatMap { $0.isEmpty ? nil : $0 } }
+        func either(_ name: String) -> String? { value(name) ?? value(name.uppercased()) }
+        func reading(_ text: String?) -> Reading? {
+            text.map { text in
+                Result { () throws(ProxyAddress.ParseError) in try ProxyAddress(text) }
+            }
         }
-        proxies = ["http": Self.filled(variable("http_proxy")), "https": either("https_proxy")].compactMapValues(\.self)
-        all = either("all_proxy")
-        let exceptions = (either("no_proxy") ?? "").split { $0 == "," || $0 == " " }.map { $0.lowercased() }
-        isOff = exceptions == ["*"]
-        networks = exceptions.compactMap { try? IPNetwork($0) }
-        names = exceptions.compactMap { Self.name($0) }
+        proxies = ["http": reading(value("http_proxy")), "https": reading(either("https_proxy"))]
+            .compactMapValues(\.self)
+        all = reading(either("all_proxy"))
+        exceptions = ProxyExceptions(either("no_proxy") ?? "")
     }
 
-    /// Returns the proxy's URL; nil for a direct connection. A value without a scheme is an http proxy.
-    public func proxy(for url: FetchURL) -> String? {
-        guard let proxy = proxies[String(url.scheme)] ?? all, !isExcepted(url) else { return nil }
-        return proxy.contains("://") ? proxy : "http://" + proxy
+    /// Entries of `no_proxy` that are neither a name nor an address nor a network, and so have no effect.
+    public var unknownExceptions: [String] { exceptions.unknown }
+
+    /// Returns the proxy; nil for a direct connection.
+    public func proxy(for url: FetchURL) throws(ProxyAddress.ParseError) -> ProxyAddress? {
+        guard let proxy = proxies[String(url.scheme)] ?? all, !exceptions.contain(url) else { return nil }
+        return try proxy.get()
+    }
+}
+
+/// Hosts that are reached without a proxy: the value of `no_proxy`.
+struct ProxyExceptions: Hashable, Sendable {
+    private var isOff = false
+    private var names: [String] = []
+    private var networks: [IPNetwork] = []
+    /// Entries that are neither a name nor an address nor a network.
+    private(set) var unknown: [String] = []
+
+    /// Parses names, addresses, networks and `*`, separated by commas and white space.
+    init(_ text: String) {
+        for entry in text.split(whereSeparator: { $0 == "," || $0.isWhitespace }) {
+            let bare = entry.hasPrefix("[") && entry.hasSuffix("]") ? entry.dropFirst().dropLast() : entry
+            if entry == "*" {
+                isOff = true
+            } else if let network = try? IPNetwork(masking: String(bare)) {
+                networks.append(network)
+            } else if let name = Self.name(entry.lowercased()), Self.isHostName(name) {
+                names.append(name)
+            } else {
+                unknown.append(String(entry))
+            }
+        }
     }
 
-    private func isExcepted(_ url: FetchURL) -> Bool {
+    /// Whether a request of this URL uses no proxy.
+    func contain(_ url: FetchURL) -> Bool {
         if isOff { return true }
-        let host = Self.name(String(url.host)) ?? ""
         if let address = url.address { return networks.contains { $0.contains(address) } }
+        let host = Self.name(String(url.host)) ?? ""
         return names.contains { host == $0 || host.hasSuffix("." + $0) }
     }
 
@@ -41,5 +72,10 @@ public struct ProxyRule: Hashable, Sendable {
         return name.isEmpty ? nil : String(name)
     }
 
-    private static func filled(_ text: String?) -> String? { text.flatMap { $0.isEmpty ? nil : $0 } }
+    /// Whether the host of a URL can have this name or end with it. A host that ends in a number is an address.
+    private static func isHostName(_ name: String) -> Bool {
+        let last = name.utf8[(name.utf8.lastIndex(of: UInt8(ascii: ".")) ?? name.startIndex)...]
+        return name.utf8.allSatisfy { $0.isLetter || $0.isDigit || [0x2d, 0x2e, 0x5f].contains($0) }
+            && !last.allSatisfy { $0.isDigit || $0 == UInt8(ascii: ".") }
+    }
 }

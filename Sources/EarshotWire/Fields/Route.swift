@@ -3,8 +3,6 @@
 public struct Route: Hashable, Sendable {
     /// Value that disables proxies, including those of the environment.
     public static let noProxy = "none"
-    /// Supported schemes of a proxy URL.
-    static let proxySchemes = ["http", "https", "socks5"]
 
     /// Nil for the default route. Nearly all requests have it and so need only this reference.
     private var particulars: Particulars?
@@ -120,15 +118,6 @@ public struct Route: Hashable, Sendable {
         writer.field("client-key", clientKey)
         writer.field("verify", if: !verifiesServer, "no")
         writer.field("decode", if: !decodes, "no")
-    }
-
-    /// Returns whether `text` can be a proxy: `none` or a URL with a supported scheme.
-    public static func isProxy(_ text: String) -> Bool {
-        guard text != noProxy else { return true }
-        guard text.utf8.count <= WireLimits.urlBytes, text.utf8.allSatisfy(Ascii.isVisible) else { return false }
-        return proxySchemes.contains { scheme in
-            text.hasPrefix(scheme + "://") && text.utf8.count > scheme.utf8.count + 3
-        }
     }
 
     /// Checks only the length. The broker parses the URL, as with the URL of the request.

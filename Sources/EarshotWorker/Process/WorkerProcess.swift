@@ -41,6 +41,12 @@ public final class WorkerProcess {
         options.proxies = ProxyRule { name in
             unsafe getenv(name).map { unsafe String(cString: $0) }
         }
+        // A supervisor reports them for all its workers.
+        if options.secret == nil {
+            for entry in options.proxies.unknownExceptions {
+                logger.warning("ignored an entry of no_proxy", metadata: ["entry": "\(Printable.sentence(entry))"])
+            }
+        }
         options.mostSlots = min(options.mostSlots, most)
         options.caFile = try options.caFile.map { try Self.held($0) }
         // At the soft limit of processor time the worker drains, and another one takes its place.

@@ -34,7 +34,7 @@ struct TransferPlan {
         guard let method = HTTPMethod(job.method), method.isAllowed else { throw Refusal(.unsupportedMethod) }
         let fields: HeaderFields
         do throws(HeaderFieldError) { fields = try HeaderFields(request: job.httpFields) } catch {
-            throw Refusal(.badHeader)
+            throw Refusal(.badHeader, error.description)
         }
         let proxy = try proxy(job.route.proxy, url, options)
         let isSecure = url.scheme == "https"
@@ -77,7 +77,8 @@ struct TransferPlan {
         return TransferRequest(
             url: url.description, method: transferMethod(method), body: body, headerFields: list(fields),
             userAgent: options.userAgent,
-            acceptEncoding: route.decodes ? ContentCoding.accepted(for: fields) : "identity", proxy: proxy?.url ?? "",
+            acceptEncoding: route.decodes ? ContentCoding.accepted(for: fields) : "identity",
+            proxy: proxy?.url(for: url) ?? "",
             caFile: options.caFile, caCertificates: certificates.authorities, clientCertificate: certificates.client,
             clientKey: certificates.clientKey, verifiesServer: route.verifiesServer,
             version: usesHTTP2 ? .http2OverTLS : .http1)
@@ -112,8 +113,11 @@ struct TransferPlan {
         _ said: String?, _ url: FetchURL, _ options: WorkerOptions
     ) throws(Refusal) -> ProxyAddress? {
         if said == Route.noProxy { return nil }
-        guard let text = said ?? options.proxies.proxy(for: url) else { return nil }
-        guard let proxy = ProxyAddress(text) else { throw Refusal(.malformedURL, "The proxy's URL is malformed.") }
-        return proxy
+        do throws(ProxyAddress.ParseError) {
+            if let said { return try ProxyAddress(said) }
+            return try options.proxies.proxy(for: url)
+        } catch {
+            throw Refusal(.malformedURL, error.description)
+        }
     }
 }

@@ -1,5 +1,6 @@
 internal import ArgumentParser
 internal import EarshotClient
+internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
@@ -167,7 +168,8 @@ struct NetworkOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            Proxy: http://, https:// or socks5:// with HOST:PORT, or none. (default: from the environment of the workers)
+            Proxy: [http://]HOST:PORT, https://, socks4:// or socks5://, or none. (default: from the environment of the \
+            workers)
             """, valueName: "url"))
     var proxy: String?
 
@@ -196,8 +198,10 @@ struct NetworkOptions: ParsableArguments {
     var insecure = false
 
     func validate() throws {
-        if let proxy, !Route.isProxy(proxy) {
-            throw ValidationError("--proxy: give http://, https:// or socks5:// with HOST:PORT, or none")
+        if let proxy, proxy != Route.noProxy,
+            (try? ProxyAddress(proxy)) == nil || proxy.utf8.count > WireLimits.urlBytes
+        {
+            throw ValidationError("--proxy: give \(ProxyAddress.ParseError.form), or none")
         }
         guard certificate != nil || certificateKey == nil else {
             throw ValidationError("--key requires the certificate; give --cert as well")

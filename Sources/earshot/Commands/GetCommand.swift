@@ -142,6 +142,7 @@ struct GetCommand: ParsableCommand {
             let place = try place.place()
             let bus = try privateBus(place, loop, signals, count: readsInput ? .max : wanted.count)
             defer { bus?.end() }
+            if !messages.quiet { noteProxies(wanted, isPrivate: bus != nil) }
             return try fetch(
                 wanted, readsInput: readsInput, body, netrc, cookies, bus.map { .local($0.folder) } ?? place, bus, loop,
                 signals)
@@ -179,6 +180,14 @@ struct GetCommand: ParsableCommand {
             session.end(Complaint(.noBroker, "the private broker died; retry, or start a bus with `earshot serve`"))
         }
         return try run.carryOut(over: session)
+    }
+
+    /// Says once how the environment's proxies are used. A private bus has the environment of this command.
+    private func noteProxies(_ wanted: [ListEntry], isPrivate: Bool) {
+        guard request.network.proxy == nil else { return }
+        let notice = ProxyNotice()
+        let unused = isPrivate ? nil : notice.sentence(unused: wanted.lazy.map(\.url))
+        for line in isPrivate ? notice.faults : [unused].compactMap(\.self) { Complaint.say(line) }
     }
 
     /// Starts a private bus; returns nil if a broker runs.

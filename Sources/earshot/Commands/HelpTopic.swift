@@ -62,8 +62,8 @@ struct HelpTopic {
             (
                 "http_proxy, https_proxy, all_proxy, no_proxy",
                 """
-                Proxies, as for curl. They are read by the workers, so set them for `earshot serve`. --proxy of a \
-                request overrides them.
+                Proxies, as for curl. They are read by the workers, so set them for `earshot serve`; a command says \
+                that a running bus does not use its own. --proxy of a request overrides them.
                 """
             ),
             ("NO_COLOR", "If set, the progress of `earshot get` has no colors."),

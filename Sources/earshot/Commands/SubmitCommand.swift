@@ -87,6 +87,9 @@ struct SubmitCommand: ParsableCommand {
                 try BackgroundWatch(.handler(handler), $0, log: target.log, hook.program(), place.place())
             }
             let isDurable = submission.durable || mover != nil
+            if request.network.proxy == nil, let line = ProxyNotice().sentence(unused: entries.lazy.map(\.url)) {
+                Complaint.say(line)
+            }
             let body = try self.request.body()
             let netrc = try self.request.netrc()
             var tally = Tally()

@@ -67,6 +67,8 @@ struct ServeRun {
             folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
             configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil,
             activation: activation, keysPath: keysPath, cluster: cluster)
+        // The command that owns a private bus reports them.
+        if owner == nil { for fault in ProxyNotice().faults { plan.log.write(.warning, fault) } }
         let supervisor = try Supervisor(plan, initial, hook: hook, signals)
         let count = initial[.workers] ?? 0
         if owner == nil {
