@@ -51,7 +51,7 @@ static struct { TLS_FUNCTIONS(POINTER) } tls_library;
 // Index of context and number in each session's extra data; negative if libcurl does not use OpenSSL.
 static int tls_context = -1;
 static int tls_number = -1;
-static curlshim_goodbye tls_goodbye;
+static curlshim_alert tls_alert;
 
 static void load_tls(void *loaded) {
 // A handle's symbols include those of the libraries that it depends on.
@@ -62,7 +62,7 @@ static void load_tls(void *loaded) {
     tls_number = tls_library.CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, NULL, NULL, NULL, NULL);
 }
 
-const char *curlshim_load(curlshim_goodbye goodbye) {
+const char *curlshim_load(curlshim_alert alert) {
     void *loaded = dlopen(library_name, RTLD_LAZY | RTLD_LOCAL);
     if (!loaded) return dlerror();
 // POSIX lets dlsym return functions as object pointers.
@@ -77,7 +77,7 @@ const char *curlshim_load(curlshim_goodbye goodbye) {
         .easy_setopt = library.curl_easy_setopt,
         .easy_getinfo = library.curl_easy_getinfo,
     };
-    tls_goodbye = goodbye;
+    tls_alert = alert;
     load_tls(loaded);
     return NULL;
 }
@@ -90,9 +90,9 @@ void *curlshim_easy_tls(CURL *handle) {
 }
 
 static void tls_informed(const SSL *tls, int where, int value) {
-    if (where != SSL_CB_READ_ALERT || (value & 0xff) != SSL_AD_CLOSE_NOTIFY) return;
+    if (where != SSL_CB_READ_ALERT) return;
     void *context = tls_library.SSL_get_ex_data(tls, tls_context);
-    if (context) tls_goodbye(context, (unsigned long)tls_library.SSL_get_ex_data(tls, tls_number));
+    if (context) tls_alert(context, (unsigned long)tls_library.SSL_get_ex_data(tls, tls_number), value & 0xff);
 }
 
 void curlshim_tls_follow(void *tls, void *context, unsigned long number) {

@@ -53,7 +53,6 @@ extension EasyHandle {
         guard !request.proxy.isEmpty else { return }
         // User agent of CONNECT to the proxy; the header lines of the request are for the server.
         if !request.userAgent.isEmpty { try set(CURLOPT_USERAGENT, request.userAgent) }
-        try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         try set(CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
         try set(CURLOPT_PROXY_SSL_VERIFYPEER, 1)
         try set(CURLOPT_PROXY_SSL_VERIFYHOST, 2)

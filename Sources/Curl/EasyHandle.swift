@@ -238,7 +238,7 @@ internal import CLibCurl
         return unsafe curlshim_tls_has_pending(session) != 0
     }
 
-    /// Reports the peer's close_notify on its connection's TLS session to `notes`, which must outlive the session.
+    /// Reports the peer's alerts on its connection's TLS session to `notes`, which must outlive the session.
     ///
     /// - Returns: Number of the session in `notes`; nil without TLS.
     func followSession(_ notes: MultiNotes) -> UInt? {

@@ -5,7 +5,7 @@ enum Library {
     /// Reason why libcurl cannot be used; nil after successful initialization. The initializer of a static runs once,
     /// however many threads call.
     private static let failure: CurlError? = {
-        if let sentence = unsafe curlshim_load(goodbyeSaid) {
+        if let sentence = unsafe curlshim_load(alertArrived) {
             return CurlError(.notLoaded, detail: unsafe String(cString: sentence))
         }
         let result = curlshim_global_init(Int(CURL_GLOBAL_DEFAULT))

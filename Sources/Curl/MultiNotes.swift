@@ -112,11 +112,11 @@ func socketClosing(context: UnsafeMutableRawPointer?, descriptor: curl_socket_t)
     return close(descriptor)
 }
 
-/// Callback for `curlshim_load`: the peer of a TLS session has sent close_notify.
-func goodbyeSaid(context: UnsafeMutableRawPointer?, number: UInt) {
+/// Callback for `curlshim_load`: the peer of a TLS session has sent an alert.
+func alertArrived(context: UnsafeMutableRawPointer?, number: UInt, alert: Int32) {
     guard let context = unsafe context else { return }
     let notes = unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()
-    notes.sessions.noteGoodbye(number)
+    notes.sessions.note(alert: Int(alert), of: number)
 }
 
 private func timeoutChanged(

@@ -1,25 +1,27 @@
-/// TLS sessions of running transfers, and whether the peer sent close_notify on each. libcurl accepts the end of a
-/// connection as the end of a body in both cases.
+/// TLS sessions of running transfers, and the last alert of each one's peer: close_notify, without which libcurl accepts
+/// the end of a connection as the end of a body all the same, or an error.
 ///
 /// Numbers are never reused. The address of a session may be reused for another one before the end of the first
 /// transfer is evaluated.
 struct TLSSessions {
-    /// Whether close_notify arrived, by session number. At most one entry per running transfer.
-    private var sessions: [UInt: Bool] = [:]
+    /// The last alert by session number, -1 without one. At most one entry per running transfer.
+    private var sessions: [UInt: Int] = [:]
     private var lastNumber: UInt = 0
 
     /// - Returns: Number of a new session.
     mutating func enter() -> UInt {
         lastNumber += 1
-        sessions[lastNumber] = false
+        sessions[lastNumber] = -1
         return lastNumber
     }
 
-    /// Records close_notify of a session. Ignores a session whose transfer has ended.
-    mutating func noteGoodbye(_ number: UInt) {
-        if sessions[number] != nil { sessions[number] = true }
+    /// Records an alert of a session. Ignores a session whose transfer has ended.
+    mutating func note(alert: Int, of number: UInt) {
+        if sessions[number] != nil { sessions[number] = alert }
     }
 
-    /// Removes a session. - Returns: Whether close_notify arrived.
-    mutating func leave(_ number: UInt) -> Bool { sessions.removeValue(forKey: number) ?? false }
+    /// Removes a session. - Returns: Its peer's last alert; nil without one.
+    mutating func leave(_ number: UInt) -> Int? {
+        sessions.removeValue(forKey: number).flatMap { $0 < 0 ? nil : $0 }
+    }
 }

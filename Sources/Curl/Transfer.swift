@@ -33,6 +33,8 @@ public final class Transfer {
     private var hasBegunAnew = false
     /// Number of times that the request was sent.
     private var requestsSent = 0
+    /// Value of `Retry-After` in the proxy's response to CONNECT.
+    private var proxyRetryAfter: String?
     /// Number of the TLS session that carried the request; nil without TLS.
     private var session: UInt?
     /// Whether it is a stream of an HTTP/2 connection; nil if the request permits only HTTP/1.1.
@@ -169,9 +171,9 @@ public final class Transfer {
         session = easy.followSession(notes)
     }
 
-    /// Removes the TLS session. - Returns: Whether its peer has sent close_notify, or there was no session.
-    @discardableResult func leaveSession() -> Bool {
-        guard let session else { return true }
+    /// Removes the TLS session. - Returns: The last alert of its peer; nil without an alert or a session.
+    @discardableResult func leaveSession() -> Int? {
+        guard let session else { return nil }
         self.session = nil
         return notes.sessions.leave(session)
     }
@@ -188,12 +190,23 @@ public final class Transfer {
     func received(headerLine line: Span<UInt8>) -> Bool {
         guard let sink, stoppedFor == nil else { return false }
         headerBytes += line.count
+        if isConnecting, headerBytes <= Multi.headerBytesLimit {
+            noteProxyField(line)
+            return true
+        }
         if headerBytes > Multi.headerBytesLimit {
             stoppedFor = .headerTooLarge
         } else if !sink.received(headerLine: line) {
             stoppedFor = .aborted
         }
         return stoppedFor == nil
+    }
+
+    /// Records `Retry-After` of a response to CONNECT, the only header lines before the request.
+    private func noteProxyField(_ line: Span<UInt8>) {
+        let text = unsafe line.withUnsafeBufferPointer { unsafe String(decoding: $0.prefix(256), as: UTF8.self) }
+        guard let colon = text.firstIndex(of: ":"), text[..<colon].lowercased() == "retry-after" else { return }
+        proxyRetryAfter = String(text[text.index(after: colon)...].drop(while: \.isWhitespace).prefix { !$0.isNewline })
     }
 
     func received(body: Span<UInt8>) -> Reception {
@@ -207,8 +220,9 @@ public final class Transfer {
     func result(_ code: CURLcode) -> TransferResult {
         let (status, connectsMade) = (easy.long(CURLINFO_RESPONSE_CODE), easy.long(CURLINFO_NUM_CONNECTS))
         let repeats = max(0, requestsSent - 1)
-        let hasGoodbye = leaveSession()
-        let lacksGoodbye = usesHTTP2 ? !hasStreamEnded : !hasGoodbye
+        let hasSession = session != nil
+        let alert = leaveSession()
+        let lacksGoodbye = usesHTTP2 ? !hasStreamEnded : hasSession && alert != 0
         // libcurl 7.88 can lose bytes that arrive with the end of their stream.
         let hasLost = usesHTTP2 && hasStreamEnded && streamBytes != easy.offset(CURLINFO_SIZE_DOWNLOAD_T)
         if code == CURLE_OK, stoppedFor == nil, !hasLost {
@@ -216,7 +230,16 @@ public final class Transfer {
                 failure: nil, status: status, osError: 0, connectsMade: connectsMade, repeats: repeats,
                 usedHTTP2: usesHTTP2, lacksGoodbye: lacksGoodbye, detail: "")
         }
-        let osError = Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO))
+        let details = details(status: status, alert: alert)
+        let isRefused = code == CURLE_COULDNT_CONNECT && hasRefusedAddress && !hasOpenedSocket
+        let failure = stoppedFor ?? (isRefused ? .addressRefused : TransferFailure(code, details)) ?? .reset
+        return TransferResult(
+            failure: failure, status: status, osError: details.osError, connectsMade: connectsMade, repeats: repeats,
+            usedHTTP2: usesHTTP2, lacksGoodbye: lacksGoodbye, wasConnected: details.stage >= .connected,
+            proxyStatus: details.proxyStatus, proxyRetryAfter: proxyRetryAfter, detail: details.sentence)
+    }
+
+    private func details(status: Int, alert: Int?) -> TransferFailure.Details {
         // libcurl reports at least one microsecond for a stage that was reached, but combines connecting and the
         // handshake.
         let stage: TransferFailure.Stage =
@@ -224,16 +247,12 @@ public final class Transfer {
             ? .answered
             : easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
                 ? .connected : isPreparing ? .preparing : .connecting
-        let sentence = easy.errorSentence
-        let isRefused = code == CURLE_COULDNT_CONNECT && hasRefusedAddress && !hasOpenedSocket
-        let failure =
-            stoppedFor
-            ?? (isRefused
-                ? .addressRefused : TransferFailure(code, osError: osError, stage: stage, sentence: sentence))
-            ?? .reset
-        return TransferResult(
-            failure: failure, status: status, osError: osError, connectsMade: connectsMade, repeats: repeats,
-            usedHTTP2: usesHTTP2, lacksGoodbye: lacksGoodbye, detail: sentence)
+        let (server, proxy) = (easy.long(CURLINFO_SSL_VERIFYRESULT), easy.long(CURLINFO_PROXY_SSL_VERIFYRESULT))
+        return TransferFailure.Details(
+            osError: Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO)), stage: stage,
+            sentence: easy.errorSentence, alert: alert, verifyResult: server != 0 ? server : proxy,
+            proxyStatus: easy.long(CURLINFO_HTTP_CONNECTCODE),
+            proxyError: CURLproxycode(UInt32(truncatingIfNeeded: easy.long(CURLINFO_PROXY_ERROR))))
     }
 }
 

@@ -15,8 +15,17 @@ public enum TransferFailure: Hashable, Sendable {
     case timeout
     /// The host name has no address.
     case resolve
-    /// TLS handshake or certificate error.
+    /// TLS error without a known cause.
     case tls
+    /// The certificate was not accepted. The number is OpenSSL's result of the verification, `X509_V_ERR_…`; 0 or 1
+    /// if the certificate is for another host.
+    case certificate(Int)
+    /// The peer ended the TLS connection with this alert: RFC 8446, section 6.
+    case alert(Int)
+    /// The peer does not speak TLS.
+    case notTLS
+    /// The proxy opened no connection to the server.
+    case proxy(ProxyFailure)
     /// The server requires a client certificate, or another one.
     case clientCertificateRefused
     /// The sink denied all addresses of the host, and nothing was sent.
@@ -54,17 +63,35 @@ extension TransferFailure {
         case answered
     }
 
-    /// Maps libcurl's result.
-    ///
-    /// - Parameter sentence: libcurl's error message, the only distinction of some receive failures with the same code.
-    /// - Returns: nil for success.
-    init?(_ result: CURLcode, osError: Int32, stage: Stage, sentence: String) {
+    /// Details of a transfer beyond libcurl's result.
+    struct Details {
+        var osError: Int32 = 0
+        var stage = Stage.connecting
+        /// libcurl's error message.
+        var sentence = ""
+        /// Alert that the peer sent after the handshake.
+        var alert: Int?
+        /// CURLINFO_SSL_VERIFYRESULT, or that of the proxy.
+        var verifyResult = 0
+        /// Status of the proxy's response to CONNECT; 0 without one.
+        var proxyStatus = 0
+        /// CURLINFO_PROXY_ERROR.
+        var proxyError = CURLPX_OK
+    }
+
+    /// Maps libcurl's result. Returns nil for success.
+    init?(_ result: CURLcode, _ details: Details) {
+        let stage = details.stage
         let isConnected = stage >= .connected
         switch result {
         case CURLE_OK:
             return nil
+        case _ where details.proxyStatus >= 300 && !isConnected:
+            self = .proxy(.status(details.proxyStatus))
+        case CURLE_PROXY:
+            self = .proxy(ProxyFailure(details.proxyError))
         case CURLE_COULDNT_CONNECT:
-            self = osError == ECONNREFUSED ? .connectRefused : .connectFailed
+            self = details.osError == ECONNREFUSED ? .connectRefused : .connectFailed
         case CURLE_OPERATION_TIMEDOUT:
             self =
                 switch stage {
@@ -74,13 +101,20 @@ extension TransferFailure {
                 }
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
             self = .resolve
-        case CURLE_RECV_ERROR where stage == .answered && sentence.contains("unexpected eof"):
+        case CURLE_RECV_ERROR where stage == .answered && details.sentence.contains("unexpected eof"):
             // libcurl 8 returns this code if a TLS connection ends without close_notify.
             self = .truncated
-        case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CLIENTCERT:
-            self = Self.failure(sentence) ?? (result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR ? .reset : .tls)
+        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CLIENTCERT:
+            self = Self.failure(details.sentence) ?? .tls
+        case CURLE_SEND_ERROR, CURLE_RECV_ERROR:
+            let cause = Self.failure(details.sentence) ?? details.alert.flatMap { Self.failure(alert: $0) }
+            // Other alerts after the handshake are faults of the server, which another attempt may not meet.
+            if case .alert = cause { self = .reset } else { self = cause ?? .reset }
+        case CURLE_PEER_FAILED_VERIFICATION:
+            self = .certificate(details.verifyResult)
         case CURLE_GOT_NOTHING, CURLE_HTTP2, CURLE_HTTP2_STREAM:
-            self = .reset
+            let cause = details.alert.flatMap { Self.failure(alert: $0) }
+            self = cause == .clientCertificateRefused ? .clientCertificateRefused : .reset
         case CURLE_PARTIAL_FILE:
             self = .truncated
         case CURLE_WEIRD_SERVER_REPLY:
@@ -102,7 +136,7 @@ extension TransferFailure {
             // A write error not requested by the sink comes from a decoder.
             self = .encoding
         case CURLE_SSL_ENGINE_NOTFOUND, CURLE_SSL_ENGINE_SETFAILED, CURLE_SSL_CERTPROBLEM,
-            CURLE_SSL_CIPHER, CURLE_PEER_FAILED_VERIFICATION, CURLE_USE_SSL_FAILED, CURLE_SSL_ENGINE_INITFAILED,
+            CURLE_SSL_CIPHER, CURLE_USE_SSL_FAILED, CURLE_SSL_ENGINE_INITFAILED,
             CURLE_SSL_CACERT_BADFILE, CURLE_SSL_SHUTDOWN_FAILED, CURLE_SSL_CRL_BADFILE, CURLE_SSL_ISSUER_ERROR,
             CURLE_SSL_PINNEDPUBKEYNOTMATCH, CURLE_SSL_INVALIDCERTSTATUS:
             self = .tls
@@ -116,8 +150,30 @@ extension TransferFailure {
         // `Illegal or missing hexadecimal sequence in chunked-encoding` and others.
         if sentence.contains("chunk") { return .protocolError }
         if sentence.contains("too large") { return .headerTooLarge }
-        // OpenSSL's names of the alerts (RFC 8446, section 6.2) by which a server rejects a client certificate.
-        let isAnswer = ["certificate", "unknown ca", "access denied"].contains { sentence.contains($0) }
-        return sentence.contains(" alert ") && isAnswer ? .clientCertificateRefused : nil
+        switch opensslReason(sentence) {
+        // SSL_R_HTTP_REQUEST, SSL_R_WRONG_VERSION_NUMBER: the first bytes are no TLS record.
+        case 156?, 267?: return .notTLS
+        // SSL_AD_REASON_OFFSET, before the number of an alert that the peer sent.
+        case let reason? where (1_001..<1_256).contains(reason): return failure(alert: reason - 1_000)
+        default: return nil
+        }
+    }
+
+    /// Returns the reason in the first OpenSSL error number of a message, such as `error:0A00010B:`.
+    private static func opensslReason(_ sentence: String) -> Int? {
+        guard let place = sentence.firstRange(of: "error:") else { return nil }
+        let digits = sentence[place.upperBound...].prefix { $0 != ":" }
+        guard digits.count == 8, let number = UInt32(digits, radix: 16) else { return nil }
+        return Int(number & 0xfff)
+    }
+
+    /// Returns the failure for an alert; nil for close_notify and user_canceled, which are no errors. Those by which a
+    /// server rejects a client certificate, or demands one, are `clientCertificateRefused`: RFC 8446, section 6.2.
+    private static func failure(alert: Int) -> TransferFailure? {
+        switch alert {
+        case 0, 90: nil
+        case 42...46, 48, 49, 116: .clientCertificateRefused
+        default: .alert(alert)
+        }
     }
 }

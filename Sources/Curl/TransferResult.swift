@@ -16,6 +16,12 @@ public struct TransferResult: Hashable, Sendable {
     /// Whether the response lacks an explicit end: close_notify for HTTP/1.1 over TLS, END_STREAM for HTTP/2. A body
     /// without a length may then be truncated: RFC 9112, section 9.8.
     public let lacksGoodbye: Bool
+    /// Whether the connection was ready for the request; false also for a complete response.
+    public var wasConnected = false
+    /// Status of a proxy's response to CONNECT; 0 without one.
+    public var proxyStatus = 0
+    /// `Retry-After` of that response; nil without it.
+    public var proxyRetryAfter: String?
     /// libcurl's error message; empty without one. It may contain text from the peer, so escape it.
     public let detail: String
 }

@@ -11,7 +11,7 @@ import Testing
         ("deadline", 28), ("bad-header", 43), ("unsupported-method", 43), ("limit", 43), ("redirect-loop", 47),
         ("too-many-redirects", 47), ("redirect-refused", 47), ("reset", 56), ("tls", 60), ("encoding-error", 61),
         ("too-large", 63), ("too-compressed", 63), ("digest-mismatch", 65), ("worker-lost", 5),
-        ("a-code-of-a-later-version", 5),
+        ("proxy-refused", 97), ("proxy-unavailable", 97), ("a-code-of-a-later-version", 5),
     ])
     func `a code has the number that curl has for it, and 5 without one`(code: String, number: Int) {
         #expect(ExitStatus(code: code).rawValue == Int32(number))

@@ -26,11 +26,45 @@ import Testing
 
     @Test(arguments: [
         ("example.org", "write https://example.org"), ("example.org/a?t=s", "write https://example.org/a?..."),
-        ("http://[/", "percent-encode it"), ("u:p@h/", "percent-encode it"), ("/a", "percent-encode it"),
+        ("127.0.0.1:8080/x", "write http://127.0.0.1:8080/x"), ("[::1]:80/x", "write http://[::1]:80/x"),
     ])
     func `a URL without scheme is shown with one`(url: String, step: String) {
         let sentence = FetchOutcome(url: url, code: "malformed-url", detail: "no").sentence(verbosely: false)
         #expect(sentence.hasSuffix(": no (malformed-url); \(step)"))
+    }
+
+    @Test(arguments: ["http://[/", "u:p@h/", "/a", "http://h:99999/", "h:99999/"])
+    func `another malformed URL gets no advice that does not help`(url: String) {
+        let sentence = FetchOutcome(url: url, code: "malformed-url", detail: "no").sentence(verbosely: true)
+        #expect(sentence.hasSuffix(": no (malformed-url)"))
+    }
+
+    @Test func `a host with a port is no scheme, and another scheme is one`() {
+        func sentence(_ url: String) -> String {
+            FetchOutcome(url: url, code: "unsupported-scheme", detail: "no").sentence(verbosely: true)
+        }
+        #expect(sentence("localhost:8080/x").hasSuffix("(unsupported-scheme); write http://localhost:8080/x"))
+        #expect(sentence("ftp://h/x").hasSuffix("(unsupported-scheme); serve it with `earshot work`"))
+        #expect(sentence("urn:isbn").hasSuffix("(unsupported-scheme); serve it with `earshot work`"))
+    }
+
+    @Test func `the next step of a detail follows the code, with options in place of fields`() {
+        #expect(
+            failure("tls", "Unknown issuer; give ca-file for a private CA.")
+                == "http://h/a?...: Unknown issuer (tls); give --ca-file for a private CA")
+        #expect(
+            failure("tls", "It requires one; give client-certificate.")
+                == "http://h/a?...: It requires one (tls); give --cert")
+        #expect(failure("tls", "The certificate has expired.") == "http://h/a?...: The certificate has expired (tls)")
+        #expect(failure("worker-failed", "a; b") == "http://h/a?...: a; b (worker-failed)")
+    }
+
+    @Test func `an empty URL is said to be empty, and a long one to be long`() {
+        #expect(
+            FetchOutcome(malformed: "").cause
+                == "the URL is empty (malformed-url); give one such as https://example.org/")
+        let long = FetchOutcome(malformed: "http://h/" + String(repeating: "a", count: 9_000)).cause
+        #expect(long == "malformed URL: it exceeds 8192 bytes (malformed-url)")
     }
 
     @Test func `a directory in the way of a file of -d is not sent to -d`() throws {

@@ -6,10 +6,11 @@ import shutil
 import socket
 import ssl
 import threading
+import time
 import urllib.parse
 
 from support import certificate
-from support.harness import Bus, TestCase, temporary_folder
+from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin
 from support.proxy import Proxy
 
@@ -26,13 +27,86 @@ class ProxyTests(TestCase):
         return client.terminal()
 
     def test_each_kind_of_proxy_is_used_and_looks_the_name_up(self):
-        with Bus() as bus, Proxy() as http, Proxy("socks5") as socks:
+        with Bus() as bus, Proxy() as http, Proxy("socks5") as socks, Proxy("socks4") as old:
             client = bus.client()
-            for number, proxy in enumerate((http, socks)):
-                answer = self.fetch(client, number, f"{self.hidden}/bytes/70000?{number}", proxy=proxy.url)
+            for number, proxy in enumerate((http.url, http.address, socks.url, f"socks5h://{socks.address}",
+                                            f"socks://{socks.address}", old.url, f"socks4a://{old.address}")):
+                answer = self.fetch(client, number, f"{self.hidden}/bytes/70000?{number}", proxy=proxy)
                 self.assertEqual(answer.verb, "RESULT", answer)
-            self.assertEqual(http.asked, [f"GET {self.hidden}/bytes/70000?0"])
-            self.assertEqual(socks.asked, [f"hidden.invalid:{self.port}"])
+            self.assertEqual(http.asked, [f"GET {self.hidden}/bytes/70000?{number}" for number in range(2)])
+            self.assertEqual(socks.asked, [f"hidden.invalid:{self.port}"] * 3)
+            answer = self.fetch(client, "address", f"{self.origin.url}/bytes/9", proxy=old.url)
+            self.assertEqual(answer.verb, "RESULT", answer)
+            self.assertEqual(old.asked, [f"hidden.invalid:{self.port}"] * 2 + [f"127.0.0.1:{self.port}"])
+
+    def test_the_command_takes_each_form_of_a_proxy_from_option_and_environment(self):
+        with Bus() as bus, Proxy() as http, Proxy("socks5") as socks:
+            for number, proxy in enumerate((http.address, f"socks5h://{socks.address}", f"socks://{socks.address}")):
+                url = f"{self.hidden}/bytes/9?{number}"
+                got = bus.run("get", "--proxy", proxy, url)
+                self.assertEqual(got.status, 0, got.describe())
+                own = Commands(bus.folder / "none", bus.folder)
+                own.environment.update(all_proxy=proxy)
+                got = own.run("get", "--no-cache", url)
+                self.assertEqual(got.status, 0, got.describe())
+            self.assertEqual((len(http.asked), len(socks.asked)), (2, 4))
+            got = bus.run("get", "--proxy", "ftp://x", self.origin.url)
+            self.assertEqual(got.status, 64)
+            self.assertIn("SCHEME://[USER:PASSWORD@]HOST[:PORT]", got.stderr)
+
+    def test_a_proxy_that_does_not_connect_is_named_with_its_answer(self):
+        url = "https://hidden.invalid/"
+        closed = socket.create_server(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        closed.close()
+        cases = [
+            ("http", {"reply": "403 No"}, "", "proxy-refused", "refused to connect to the server (status 403)"),
+            ("http", {"reply": "302 Away\r\nLocation: http://127.0.0.1/"}, "", "proxy-refused",
+             "refused to connect to the server (status 302)"),
+            ("http", {"user": "me:secret"}, "", "proxy-refused", "requires a user and password (status 407); give"),
+            ("http", {"user": "me:secret"}, "me:wrong@", "proxy-refused", "refused its user and password (status 407)"),
+            ("http", {"reply": "503 Busy"}, "", "proxy-unavailable", "refused to connect to the server (status 503)"),
+            ("socks5", {"reply": 5}, "", "connect-refused", "reports that the server refused the connection (reply 5)"),
+            ("socks5", {"reply": 4}, "", "connect-failed", "cannot reach the server (reply 4)"),
+            ("socks5", {"reply": 3}, "", "connect-failed", "cannot reach the network of the server (reply 3)"),
+            ("socks5", {"reply": 2}, "", "proxy-refused", "does not allow the connection to the server (reply 2)"),
+            ("socks5", {"user": "me:secret"}, "", "proxy-refused", "requires a user and password; give"),
+            ("socks5", {"user": "me:secret"}, "me:wrong@", "proxy-refused", "refused its user and password; correct"),
+            ("socks4", {"reply": 91}, "", "connect-failed", "could not connect to the server, or refused to"),
+            ("socks4", {"reply": 93}, "", "proxy-refused", "requires another user"),
+        ]
+        with Bus() as bus:
+            client = bus.client()
+            for number, (kind, options, user, code, text) in enumerate(cases):
+                with self.subTest(kind=kind, options=options), Proxy(kind, **options) as proxy:
+                    way = f"{kind}://{user}{proxy.address}"
+                    answer = self.fetch(client, number, url, proxy=way, retries=0)
+                    self.assertFailed(answer, code)
+                    self.assertIn(f"The proxy {proxy.address} {text}", answer.fields["detail"])
+                    self.assertNotIn("secret", answer.fields["detail"])
+            for number, way in enumerate((f"http://{address}", f"socks5://{address}", f"socks4://{address}")):
+                answer = self.fetch(client, f"closed{number}", url, proxy=way, retries=0)
+                self.assertFailed(answer, "connect-refused")
+                self.assertIn(f"The proxy {address} refused the connection", answer.fields["detail"])
+            with Proxy(reply="403 No") as proxy:
+                got = bus.run("get", "--proxy", proxy.url, url)
+                self.assertEqual(got.status, 97, got.describe())
+                self.assertIn(f"The proxy {proxy.address} refused to connect to the server (status 403) (proxy-refused)",
+                              got.stderr)
+                self.assertEqual(len(proxy.asked), 1, "a refusal is not repeated")
+
+    def test_a_proxy_that_is_busy_is_asked_again_when_it_says(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        paths = certificate.self_signed(folder)
+        replies = ["503 Busy\r\nRetry-After: 1", "429 Slow"]
+        with Bus() as bus, Origin(certificate=paths) as secure, Proxy(replies=replies) as proxy:
+            client = bus.client()
+            started = time.monotonic()
+            answer = self.fetch(client, 1, f"{secure.url}/bytes/9", proxy=proxy.url, ca_file=paths[0])
+            self.assertEqual(answer.verb, "RESULT", answer)
+            self.assertEqual(len(proxy.asked), 3)
+            self.assertGreater(time.monotonic() - started, 1)
 
     def test_a_proxy_s_user_is_told_to_it_and_to_nobody_else(self):
         with Bus() as bus, Proxy(user="me:secret") as http, Proxy("socks5", user="me:secret") as socks:
@@ -88,8 +162,9 @@ class ProxyTests(TestCase):
     def test_the_environment_is_honoured_and_a_request_may_say_otherwise(self):
         with Proxy() as proxy:
             bus = Bus()
-            bus.environment.update(http_proxy=proxy.address, no_proxy="127.0.0.0/8,direct.invalid")
+            bus.environment.update(http_proxy=proxy.address, no_proxy="127.9.9.9/8\tdirect.invalid\n10.0.0.0/33")
             with bus:
+                bus.program.await_line("no_proxy: ignored '10.0.0.0/33'")
                 client = bus.client()
                 self.assertEqual(self.fetch(client, 1, f"{self.hidden}/bytes/1").verb, "RESULT")
                 self.assertEqual(len(proxy.asked), 1)
@@ -97,6 +172,24 @@ class ProxyTests(TestCase):
                 self.assertFailed(self.fetch(client, 3, f"http://a.direct.invalid:{self.port}/bytes/1"), "unknown-host")
                 self.assertFailed(self.fetch(client, 4, f"{self.hidden}/bytes/2", proxy="none"), "unknown-host")
                 self.assertEqual(len(proxy.asked), 1)
+
+    def test_a_command_says_once_that_a_running_bus_does_not_use_its_proxy(self):
+        with Bus() as bus, Proxy() as proxy:
+            said = f"give --proxy {proxy.url} to use it"
+            own = Commands(bus.runtime, bus.folder)
+            own.environment.update(http_proxy=f"http://me:secret@{proxy.address}", no_proxy="direct.invalid")
+            urls = [f"{self.origin.url}/bytes/{number}" for number in (1, 2)]
+            got = own.run("get", "--json", *urls)
+            self.assertEqual(got.status, 0, got.describe())
+            self.assertEqual(got.stderr.count("give --proxy http://USER:PASSWORD@" + proxy.address), 1, got.stderr)
+            self.assertNotIn("secret", got.stderr)
+            own.environment.update(http_proxy=proxy.address)
+            submitted = own.run("submit", *urls)
+            self.assertEqual(submitted.stderr.count(said), 1, submitted.stderr)
+            for arguments in (["get", "-q", *urls[:1]], ["get", "--proxy", "none", *urls[:1]],
+                              ["get", "http://direct.invalid/"], ["get", "https://secure.invalid/"]):
+                self.assertNotIn("--proxy", own.run(*arguments).stderr, arguments)
+            self.assertEqual(proxy.asked, [])
 
     def test_public_only_goes_through_no_proxy(self):
         with Bus(arguments=("--address-policy", "public-only", "--allow", "127.0.0.1")) as bus, Proxy() as proxy:
@@ -116,7 +209,8 @@ class ProxyTests(TestCase):
 class DemandingServer:
     """TLS server that ends each handshake with an alert, unless the client sends the certificate `wanted`."""
 
-    def __init__(self, certificate, key, wanted):
+    def __init__(self, certificate, key, wanted, lingers=True):
+        self._lingers = lingers
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(certificate, key)
         self._context.load_verify_locations(wanted)
@@ -153,13 +247,37 @@ class DemandingServer:
                             pass
                         except ssl.SSLError:
                             connection.sendall(sent.read())
-                            connection.shutdown(socket.SHUT_WR)
-                            while connection.recv(65_536):
-                                pass
+                            if self._lingers:
+                                connection.shutdown(socket.SHUT_WR)
+                                while connection.recv(65_536):
+                                    pass
                             break
                         connection.sendall(sent.read())
                 except OSError:
                     pass
+
+
+class AnsweringServer(DemandingServer):
+    """Server that answers the first bytes of each connection with fixed ones, such as a TLS alert."""
+
+    def __init__(self, answer):
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+                with connection:
+                    connection.recv(65_536)
+                    connection.sendall(self._answer)
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65_536):
+                        pass
+            except OSError:
+                return
 
 
 class CertificateTests(TestCase):
@@ -254,6 +372,64 @@ class CertificateTests(TestCase):
                 self.assertEqual(answer.verb, verb, answer)
                 if verb == "FAILED":
                     self.assertFailed(answer, "tls")
+    def test_a_client_certificate_demanded_after_the_handshake_is_no_broken_connection(self):
+        own = self.folder / "own"
+        own.mkdir()
+        wanted, _ = certificate.self_signed(own)
+        # The server closes while the request may be on its way, so that a reset can overtake the alert of TLS 1.3.
+        with DemandingServer(self.certificate, self.key, wanted, lingers=False) as server, Bus(workers=1) as bus:
+            client = bus.client()
+            for number in range(20):
+                client.fetch("h", number, f"{server.url}{number}", ca_file=self.certificate, retries=0)
+            for answer in client.terminals(20):
+                self.assertFailed(answer, "tls")
+                self.assertIn("requires a client certificate", answer.fields["detail"])
+
+    def test_each_fault_of_a_certificate_is_named_with_a_step_that_helps(self):
+        def made(name, make, *arguments):
+            folder = self.folder / name
+            folder.mkdir()
+            return make(folder, *arguments)
+
+        own = made("own", certificate.self_signed)
+        expired = made("expired", certificate.dated, "20200101000000Z", "20200102000000Z")
+        future = made("future", certificate.dated, "20900101000000Z", "20910101000000Z")
+        chain = made("chain", certificate.signed)
+        other = f"{chain[2]}"
+        cases = [
+            (own, None, "127.0.0.1", "The server's certificate is self-signed", "give --ca-file to trust it"),
+            (chain, None, "127.0.0.1", "The issuer of the server's certificate is unknown", "give --ca-file for a private CA"),
+            (own, other, "127.0.0.1", "The server's certificate has no issuer in the file of trusted certificates", None),
+            (chain, own[0], "127.0.0.1", "The server's certificate has no issuer in the file of trusted certificates", None),
+            (expired, expired[0], "127.0.0.1", "The server's certificate has expired", None),
+            (future, future[0], "127.0.0.1", "The server's certificate is not valid yet", "check the clock of this machine"),
+            (own, own[0], "localhost", "The server's certificate is for another host", "check the host name"),
+        ]
+        with Bus() as bus:
+            for shown, trusted, host, cause, step in cases:
+                with self.subTest(cause=cause, shown=shown), Origin(certificate=shown[:2]) as origin:
+                    url = f"{origin.url}/".replace("127.0.0.1", host)
+                    got = bus.run("get", *(["--ca-file", trusted] if trusted else []), url)
+                    self.assertEqual(got.status, 60, got.describe())
+                    self.assertIn(f"{cause} (tls){'; ' + step if step else ''}\n", got.stderr)
+            with AnsweringServer(b"HTTP/1.1 400 No\r\n\r\n") as plain:
+                got = bus.run("get", plain.url)
+                self.assertEqual(got.status, 60, got.describe())
+                self.assertIn("The server does not speak TLS on this port (tls); check the port, or use http\n", got.stderr)
+
+    def test_an_unknown_name_is_told_by_the_server_s_alert(self):
+        def alert(number):
+            return AnsweringServer(bytes([21, 3, 3, 0, 2, 2, number]))
+
+        with alert(112) as server, alert(40) as other, Bus() as bus:
+            client = bus.client()
+            for number, (peer, text) in enumerate(((server, "does not know this host name (alert unrecognized_name)"),
+                                                   (other, "refused the TLS handshake (alert 40)"))):
+                client.fetch("h", number, peer.url)
+                answer = client.terminal()
+                self.assertFailed(answer, "tls")
+                self.assertIn(text, answer.fields["detail"])
+                self.assertEqual(answer.fields["attempts"], "1")
 
     def test_a_certificate_is_shown_to_the_origin_it_is_for_and_to_no_other(self):
         own = self.folder / "own"
@@ -265,6 +441,7 @@ class CertificateTests(TestCase):
             client.fetch("h", 1, f"{origin.url}/bytes/5", client_certificate=shown, client_key=key, **usual)
             self.assertEqual(client.terminal().verb, "RESULT")
             client.fetch("h", 2, f"{origin.url}/bytes/5", **usual)
+            # This server closes the connection without an alert.
             self.assertIn(client.terminal().operands[2], ("tls", "reset"))
             client.fetch("h", 3, f"{origin.url}/redirect/1", client_certificate=shown, client_key=key, **usual)
             self.assertEqual(client.terminal().verb, "RESULT", "to the same origin it goes")

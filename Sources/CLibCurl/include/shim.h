@@ -10,13 +10,13 @@
 // and only worker processes use it. A function `curlshim_NAME` calls `curl_NAME` of the loaded library, and must not be
 // called before curlshim_load.
 
-/// Called when the peer of a TLS session has sent close_notify, with the arguments of `curlshim_tls_follow`.
-typedef void (*curlshim_goodbye)(void *context, unsigned long number);
+/// Called when the peer of a TLS session has sent an alert, with the arguments of `curlshim_tls_follow`.
+typedef void (*curlshim_alert)(void *context, unsigned long number, int alert);
 
 /// Loads libcurl and looks up its functions, and those of OpenSSL if libcurl was built with it. Must be called once.
 ///
 /// Returns NULL, or a message about a missing function, which is valid until the dynamic linker's next error.
-const char *curlshim_load(curlshim_goodbye goodbye);
+const char *curlshim_load(curlshim_alert alert);
 
 CURLcode curlshim_global_init(long flags);
 struct curl_slist *curlshim_slist_append(struct curl_slist *list, const char *string);
@@ -69,7 +69,7 @@ CURLMcode curlshim_multi_set_timer_callback(CURLM *handle, curl_multi_timer_call
 /// and with a TLS library other than OpenSSL.
 void *curlshim_easy_tls(CURL *handle);
 
-/// Reports the peer's close_notify on `tls` with `context`, which must outlive the session, and `number`.
+/// Reports the peer's alerts on `tls` with `context`, which must outlive the session, and `number`.
 void curlshim_tls_follow(void *tls, void *context, unsigned long number);
 
 /// Whether client and server agreed on HTTP/2.

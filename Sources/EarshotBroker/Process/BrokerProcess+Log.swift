@@ -23,7 +23,7 @@ extension BrokerProcess {
             logger.debug(
                 "an attempt is done",
                 metadata: ["attempt": "\(completion.attempt)", "status": "\(completion.status)"])
-        case .failed(let attempt, let code, _, _, _, _, _):
+        case .failed(let attempt, let code, _, _, _, _, _, _):
             logger.debug("an attempt failed", metadata: ["attempt": "\(attempt)", "code": "\(code)"])
         case .ready, .holds, .progress, .slots, .sandbox, .pong, .bye: break
         }

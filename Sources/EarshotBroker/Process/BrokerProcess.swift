@@ -290,8 +290,8 @@ public final class BrokerProcess {
             do throws(WireError) {
                 let message = try WorkerMessage(head: head, body: body)
                 // Before the core retries the flight.
-                if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _, _) = message { places?.look() }
-                if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _) = message { checkFreeSpace() }
+                if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _, _, _) = message { places?.look() }
+                if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _, _) = message { checkFreeSpace() }
                 if case .ready(let ready) = message {
                     hasWorkerNews = true
                     if ready.principal != nil {

@@ -43,8 +43,12 @@ extension BrokerCore {
         case .refused(let code):
             if cluster != nil { publish(flight, withoutBody: response) }
             drop(response)
-            let detail = code == .malformedURL ? "The server redirects to a malformed URL." : nil
-            end(flight, Outcome(failure: code, detail: detail, attempts: attempts), now: now)
+            end(flight, Outcome(failure: code, attempts: attempts), now: now)
+        case .invalidTarget(let error):
+            if cluster != nil { publish(flight, withoutBody: response) }
+            drop(response)
+            let detail = Self.sentence(error, ofTarget: fields.first("location") ?? "")
+            end(flight, Outcome(failure: .malformedURL, detail: detail, attempts: attempts), now: now)
         case .notARedirect where response.status >= 400 && response.source != nil:
             end(flight, Outcome(failure: .httpStatus, response: response, attempts: attempts), now: now)
         case .notARedirect where response.status >= 400:
@@ -65,6 +69,20 @@ extension BrokerCore {
             ancestors: record.isAlone ? flights.ancestors(of: flight) : [], hosts: facilities.hosts,
             withCookies: { withCookies(redirected: $0) })
     }
+
+    /// Describes an invalid target of a redirect by its fault and its start, without user information and query.
+    static func sentence(_ error: FetchURL.ParseError, ofTarget target: String) -> String {
+        let visible = target.prefix { $0 != "?" && $0 != "#" }
+        let bare = visible.lastIndex(of: "@").map { visible[visible.index(after: $0)...] } ?? visible
+        let start = bare.utf8.prefix(targetBytes).map { (0x20...0x7e).contains($0) ? $0 : UInt8(ascii: "?") }
+        let isCut = bare.utf8.count > targetBytes
+        // The next step in a description is for the one who wrote the URL.
+        let fault = error.description.prefix { $0 != ";" }
+        return "The server redirects to \(String(decoding: start, as: UTF8.self))\(isCut ? "..." : ""): \(fault)"
+    }
+
+    /// Maximum bytes of a redirect's target in a detail.
+    private static let targetBytes = 80
 
     /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
     private mutating func follow(_ flight: Handle<Flight>, _ next: HTTPRequest, after status: Int, now: Tick) {
@@ -108,8 +126,11 @@ extension BrokerCore {
     }
 
     /// Retries a flight after a pause, or ends it with this failure. Counts the failure.
+    ///
+    /// - Parameter isAskedToWait: whether a proxy requested the pause.
     mutating func retryOrFail(
-        _ flight: Handle<Flight>, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil, now: Tick
+        _ flight: Handle<Flight>, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil,
+        isAskedToWait: Bool = false, now: Tick
     ) {
         flights[flight].failures += 1
         flights[flight].fruitless += 1
@@ -121,8 +142,8 @@ extension BrokerCore {
         case .retry(let pause):
             ledger.flights.retried += 1
             let scope = record.scope
-            let waitsForOrigin =
-                response.map { Self.asksToWait($0.status) } ?? false && governor.isCoolingDown(scope)
+            let isAnswerToWait = response.map { Self.asksToWait($0.status) } ?? false
+            let waitsForOrigin = (isAskedToWait || isAnswerToWait) && governor.isCoolingDown(scope)
             if cluster != nil {
                 publish(flight, code, response, detail: detail)
                 guard !endIfHostedOnly(flight) else { return }

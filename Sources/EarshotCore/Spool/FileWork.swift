@@ -80,7 +80,7 @@ extension BrokerCore {
                     holds(completion.attempt, worker)
                     ? .finished(name: ownName(of: completion.attempt, by: worker) ?? completion.sha256) : .unwanted
             }
-        case .failed(let attempt, _, _, _, _, let told, _):
+        case .failed(let attempt, _, _, _, _, let told, _, _):
             if let file = told?.file ?? part(of: attempt, by: worker) {
                 work.parts = [part(file, of: attempt, by: worker)]
             }

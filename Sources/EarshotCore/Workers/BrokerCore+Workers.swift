@@ -96,7 +96,8 @@ extension BrokerCore {
         case .ready:
             actions.append(.worker(.send(id, .error(code: "bad-message", detail: "READY was said before"))))
         case .holds(let held): attemptHeld(held, by: worker, now: now)
-        case .failed(let attempt, let code, let detail, let received, let unwanted, let part, let repeats):
+        case .failed(
+            let attempt, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             partTold(part, of: attempt, at: worker)
             countUnwanted(unwanted, of: attempt, at: worker)
             let code = FailureCode(rawValue: code)
@@ -105,7 +106,8 @@ extension BrokerCore {
             } else {
                 let words = detail == code?.sentence ? nil : detail.map(Self.words)
                 attemptFailed(
-                    attempt, code ?? .internalError, received, repeats: repeats, detail: words, by: worker, now: now)
+                    attempt, code ?? .internalError, received, repeats: repeats, detail: words,
+                    retryAfter: retryAfter.map { RetryAfter(seconds: Int64($0)) }, by: worker, now: now)
             }
         case .progress(let attempt, let received, let total, let part):
             partTold(part, of: attempt, at: worker)
@@ -265,10 +267,12 @@ extension BrokerCore {
         response.length = 0
     }
 
-    /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
+    /// - Parameters:
+    ///   - detail: sentence that replaces the standard sentence of the code; nil for the standard one.
+    ///   - retryAfter: pause that a proxy requested; nil for none.
     mutating func attemptFailed(
         _ attempt: AttemptID, _ code: FailureCode, _ received: Int, repeats: Int = 0, detail: String? = nil,
-        by worker: Handle<WorkerSession>, now: Tick
+        retryAfter: RetryAfter? = nil, by worker: Handle<WorkerSession>, now: Tick
     ) {
         let isSuspect = workers[worker].leases.flight(of: attempt).map { flights[$0].isSuspect } ?? false
         guard let lease = endLease(attempt, at: worker) else { return }
@@ -304,7 +308,9 @@ extension BrokerCore {
                 flights[flight].fruitless = 0
             }
             let judged = chooseVersion(for: flight, after: code, received, at: lease.origin)
-            retryOrFail(flight, judged, nil, detail: judged == code ? detail : nil, now: now)
+            if let retryAfter { cool(flights[flight].scope, asked: retryAfter, now: now) }
+            retryOrFail(
+                flight, judged, nil, detail: judged == code ? detail : nil, isAskedToWait: retryAfter != nil, now: now)
         }
     }
 

@@ -126,10 +126,11 @@ extension FailureCode {
             case 500, 502, 503, 504: true
             default: false
             }
-        case .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset,
-            .protocolError, .originCooling, .workerLost:
+        case .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .proxyUnavailable,
+            .truncated, .reset, .protocolError, .originCooling, .workerLost:
             true
-        case .addressRefused, .tooLarge, .tooCompressed, .tls, .redirectLoop, .tooManyRedirects, .redirectRefused,
+        case .addressRefused, .proxyRefused, .tooLarge, .tooCompressed, .tls, .redirectLoop, .tooManyRedirects,
+            .redirectRefused,
             .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .spoolFailed, .deadline,
             .digestMismatch,

@@ -4,6 +4,8 @@ public enum RedirectOutcome: Hashable, Sendable {
     case follow(HTTPRequest)
     /// Deliver the response.
     case notARedirect
-    /// Fail the request: `redirectRefused`, `redirectLoop`, `tooManyRedirects` or `malformedURL`.
+    /// Fail the request: `redirectRefused`, `redirectLoop` or `tooManyRedirects`.
     case refused(FailureCode)
+    /// Fail the request as `malformedURL`: the target is invalid.
+    case invalidTarget(FetchURL.ParseError)
 }

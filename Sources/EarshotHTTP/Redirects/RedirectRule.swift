@@ -43,7 +43,7 @@ public struct RedirectRule: Hashable, Sendable {
         guard locations.allSatisfy({ $0 == location }) else { return .refused(.redirectRefused) }
 
         var next = request
-        do {
+        do throws(FetchURL.ParseError) {
             next.url = try request.url.resolve(location.span, hosts: hosts)
             guard next.url.isHTTP else { return .refused(.redirectRefused) }
             let isSameOrigin = next.url.origin == request.url.origin
@@ -53,7 +53,7 @@ public struct RedirectRule: Hashable, Sendable {
                 next.route = credentials.withoutCredentials(request.route)
             }
         } catch {
-            return .refused(.malformedURL)
+            return .invalidTarget(error)
         }
         if changesToGet(status, request.method) {
             next.method = .get

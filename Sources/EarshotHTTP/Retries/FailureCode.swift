@@ -14,6 +14,10 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     /// No data received within the timeout.
     case timeout
     case connectTimeout = "connect-timeout"
+    /// The proxy refused to connect to the server.
+    case proxyRefused = "proxy-refused"
+    /// The proxy cannot connect to the server at present: its status is 429, 502, 503 or 504.
+    case proxyUnavailable = "proxy-unavailable"
     /// The decoded body exceeds the requested maximum.
     case tooLarge = "too-large"
     /// The ratio of decoded to encoded bytes exceeds the limit.
@@ -75,10 +79,11 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
             case 408, 429, 500, 502, 503, 504: true
             default: false
             }
-        case .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset, .workerLost,
-            .spoolFailed:
+        case .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .proxyUnavailable, .truncated,
+            .reset, .workerLost, .spoolFailed:
             true
-        case .addressRefused, .unknownHost, .tooLarge, .tooCompressed, .tls, .redirectLoop, .tooManyRedirects,
+        case .addressRefused, .unknownHost, .proxyRefused, .tooLarge, .tooCompressed, .tls, .redirectLoop,
+            .tooManyRedirects,
             .redirectRefused,
             .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
@@ -108,6 +113,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .dnsFailed: "The host name could not be resolved."
         case .timeout: "The server sent no data within the timeout."
         case .connectTimeout: "The connection to the server timed out."
+        case .proxyRefused: "The proxy refused to connect to the server."
+        case .proxyUnavailable: "The proxy cannot connect to the server at present."
         case .tooLarge: "The body is larger than allowed."
         case .tooCompressed: "The body decodes to more than the setting max-ratio allows for its size."
         case .tls: "The secure connection failed: its certificate or its handshake."

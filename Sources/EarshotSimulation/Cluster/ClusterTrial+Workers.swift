@@ -142,7 +142,7 @@ extension ClusterTrial {
     static func text(_ message: WorkerMessage) -> String {
         switch message {
         case .done(let completion): "\(completion.status), \(completion.length) bytes"
-        case .failed(_, let code, _, _, _, _, _): code
+        case .failed(_, let code, _, _, _, _, _, _): code
         case .ready, .holds, .progress, .slots, .sandbox, .pong, .bye: "\(message)"
         }
     }

@@ -33,7 +33,7 @@ extension ReferenceModel {
                 answer.httpFields = lease.fields + Array("\ncontent-length: \(completion.length)".utf8)
             }
             answered(flight, answer, body, hasRetried: hasRetried)
-        case .failed(let attempt, let code, _, _, let unwanted, let part, _):
+        case .failed(let attempt, let code, _, _, let unwanted, let part, _, _):
             partTold(part, of: attempt, at: worker)
             if let lease = worker.leases[attempt], lease.flight == nil, !lease.isOrphan {
                 ledger.flights.unwantedBytes += unwanted

@@ -84,7 +84,7 @@ struct Replay {
         guard case .workerSaid(_, let message, _) = event else { return nil }
         switch message {
         case .done(let completion): return completion.attempt
-        case .failed(let attempt, _, _, _, _, _, _), .progress(let attempt, _, _, _): return attempt
+        case .failed(let attempt, _, _, _, _, _, _, _), .progress(let attempt, _, _, _): return attempt
         case .holds(let held): return held.attempt
         case .ready, .slots, .sandbox, .pong, .bye: return nil
         }
@@ -96,10 +96,10 @@ struct Replay {
         case .done(var completion):
             completion.attempt = attempt
             return .workerSaid(worker, .done(completion), body)
-        case .failed(_, let code, let detail, let received, let unwanted, let part, let repeats):
+        case .failed(_, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             let said = WorkerMessage.failed(
                 attempt, code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted, part: part,
-                repeats: repeats)
+                repeats: repeats, retryAfterSeconds: retryAfter)
             return .workerSaid(worker, said, body)
         case .progress(_, let received, let total, let part):
             return .workerSaid(worker, .progress(attempt, received: received, total: total, part: part), body)

@@ -9,9 +9,10 @@ public enum WorkerMessage: Equatable, Sendable {
     /// - Parameters:
     ///   - unwantedBytes: Bytes of `receivedBytes` that arrived after the CANCEL.
     ///   - repeats: As in `Completion`.
+    ///   - retryAfterSeconds: Pause that a proxy requested; nil for none.
     case failed(
         AttemptID, code: String, detail: String?, receivedBytes: Int, unwantedBytes: Int = 0, part: BodyPart? = nil,
-        repeats: Int = 0)
+        repeats: Int = 0, retryAfterSeconds: Int? = nil)
     case progress(AttemptID, received: Int, total: Int?, part: BodyPart? = nil)
     /// The new number of slots, 1 to 10,000, in response to the number that the broker requested.
     case slots(Int)
@@ -68,19 +69,21 @@ public enum WorkerMessage: Equatable, Sendable {
             var received = 0
             var unwanted = 0
             var repeats = 0
+            var retryAfter: Int?
             for (name, value) in reader.fields {
                 switch name {
                 case "detail": detail = value.string
                 case "received": received = try HeadReader.count(value, "received")
                 case "unwanted": unwanted = try HeadReader.count(value, "unwanted")
                 case "repeats": repeats = try HeadReader.integer(value, in: 0...WireLimits.repeats, "repeats")
+                case "retry-after": retryAfter = try HeadReader.count(value, "retry-after")
                 default: break
                 }
             }
             let code = try HeadReader.identifier(try reader.operand(1, "code"), "code")
             return .failed(
                 try reader.attempt(0), code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted,
-                part: try BodyPart(reader), repeats: repeats)
+                part: try BodyPart(reader), repeats: repeats, retryAfterSeconds: retryAfter)
         case "PROGRESS":
             try reader.expectOperands(2)
             let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
@@ -102,7 +105,8 @@ public enum WorkerMessage: Equatable, Sendable {
         case .ready(let ready): return ready.encoded()
         case .holds(let held): return held.encoded()
         case .done(let completion): return completion.encoded()
-        case .failed(let attempt, let code, let detail, let received, let unwanted, let part, let repeats):
+        case .failed(
+            let attempt, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             var writer = HeadWriter("FAILED")
             writer.operand(attempt)
             writer.operand(code)
@@ -110,6 +114,7 @@ public enum WorkerMessage: Equatable, Sendable {
             writer.field("received", received)
             if unwanted > 0 { writer.field("unwanted", unwanted) }
             if repeats > 0 { writer.field("repeats", repeats) }
+            writer.field("retry-after", retryAfter)
             writer.field("file", part?.file)
             return writer.finished(httpFields: part?.httpFields ?? [])
         case .progress(let attempt, let received, let total, let part):

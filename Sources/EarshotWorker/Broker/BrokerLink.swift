@@ -140,7 +140,8 @@ final class BrokerLink {
     ) {
         let message = WorkerMessage.failed(
             job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
-            receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part, repeats: repeats)
+            receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part, repeats: repeats,
+            retryAfterSeconds: refusal.retryAfter.map { Int($0.seconds) })
         send(Message(head: message.encoded())) { message in
             // Another broker cannot use a failure and starts the flight again.
             let held = HeldAttempt(attempt: job.attempt, url: job.url)

@@ -11,7 +11,8 @@ extension FailureCode {
         case .connectTimeout, .handshakeTimeout: self = .connectTimeout
         case .timeout: self = .timeout
         case .resolve: self = .dnsFailed
-        case .tls, .clientCertificateRefused: self = .tls
+        case .tls, .certificate, .alert, .notTLS, .clientCertificateRefused: self = .tls
+        case .proxy(let failure): self.init(failure)
         case .reset: self = .reset
         case .truncated: self = .truncated
         case .protocolError, .headerTooLarge: self = .protocolError
@@ -20,6 +21,24 @@ extension FailureCode {
         case .unsupportedScheme: self = .unsupportedScheme
         // The sink records its own refusal, so without one the cause is unknown.
         case .aborted, .other: self = .internalError
+        }
+    }
+}
+
+extension FailureCode {
+    /// The wire code for a proxy that opened no connection: that of the same failure without a proxy, if there is one.
+    init(_ failure: ProxyFailure) {
+        switch failure {
+        case .status(429), .status(502...504): self = .proxyUnavailable
+        case .status: self = .proxyRefused
+        case .reply(.refused): self = .connectRefused
+        case .reply(.failure), .reply(.networkUnreachable), .reply(.hostUnreachable), .reply(.expired),
+            .reply(.unassigned), .rejected:
+            self = .connectFailed
+        case .reply(.notAllowed), .reply(.commandUnsupported), .reply(.addressUnsupported), .userRefused,
+            .credentialsRefused, .methodRefused, .tooLong, .malformed:
+            self = .proxyRefused
+        case .closed: self = .reset
         }
     }
 }

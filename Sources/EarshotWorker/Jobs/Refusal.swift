@@ -7,6 +7,8 @@ struct Refusal: Error, Equatable {
     let code: FailureCode
     /// Explanation beyond the code, without peer-supplied text.
     let detail: String
+    /// Pause before another attempt, as a proxy requested it; nil for none.
+    var retryAfter: RetryAfter?
 
     init(_ code: FailureCode, _ detail: String? = nil) {
         self.code = code

@@ -110,7 +110,7 @@ extension Worker {
                     metadata: [
                         "attempt": "\(run.job.attempt)", "libcurl": "\(Printable.sentence(finished.result.detail))",
                     ])
-                throw Refusal(failure, run.plan)
+                throw Refusal(failure, finished.result, run.plan)
             }
             guard !finished.result.lacksGoodbye || !run.endsWithConnection else {
                 throw Refusal(
@@ -277,8 +277,8 @@ extension Worker {
         switch answer {
         case .addresses(let addresses):
             connect(run, to: addresses) { NameAnswer.resolveEntries(host: run.plan.host, port: run.plan.hostPort, $0) }
-        case .unknown: fail(run, Refusal(.unknownHost))
-        case .failed: fail(run, Refusal(.dnsFailed))
+        case .unknown: fail(run, Refusal(.unknownHost, lookedUpFor: run.plan))
+        case .failed: fail(run, Refusal(.dnsFailed, lookedUpFor: run.plan))
         }
     }
 

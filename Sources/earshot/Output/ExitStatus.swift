@@ -25,7 +25,11 @@ enum ExitStatus: Int32, CaseIterable {
     case cannotServe = 73
     case notPermitted = 77
     case configuration = 78
+    case proxyRefused = 97
     case interrupted = 130
+
+    /// A selection matched no request.
+    static let nothingMatched = unsupportedScheme
 
     /// Creates the status for requests that all failed with `code`.
     init(code: String) {
@@ -35,6 +39,7 @@ enum ExitStatus: Int32, CaseIterable {
             case "malformed-url": .malformedURL
             case "unknown-host", "dns-failed": .unknownHost
             case "connect-refused", "connect-failed", "address-refused": .cannotConnect
+            case "proxy-refused", "proxy-unavailable": .proxyRefused
             case "protocol-error": .notHTTP
             case "truncated": .truncated
             case "http-status": .errorStatus
@@ -59,7 +64,7 @@ enum ExitStatus: Int32, CaseIterable {
     var meaning: String {
         switch self {
         case .done: "success"
-        case .unsupportedScheme: "unsupported URL scheme: no worker serves it"
+        case .unsupportedScheme: "unsupported URL scheme: no worker serves it; or no request matched"
         case .someFailed: "some requests failed, or all failed for different reasons"
         case .malformedURL: "malformed URL"
         case .other: "other failure; the code on standard error names it"
@@ -83,6 +88,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .cannotServe: "cannot start: unfit directory, library or limit of open files, or worker rejected"
         case .notPermitted: "reserved for the administrator of the bus"
         case .configuration: "invalid configuration or key, or durable requests of a newer version"
+        case .proxyRefused: "the proxy does not connect to the server"
         case .interrupted: "interrupted by a signal; get removes its pending requests"
         }
     }

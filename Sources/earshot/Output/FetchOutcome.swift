@@ -42,23 +42,39 @@ struct FetchOutcome {
     /// - Parameter verbosely: whether the URL is complete, including parts that may be secret.
     func sentence(verbosely: Bool) -> String { "\(verbosely ? url : URLText.discreet(url)): \(cause)" }
 
-    /// Message without the URL.
+    /// Message without the URL: cause, code and next step.
+    ///
+    /// A detail may hold a next step after a semicolon. It names fields, whose options have other names.
     var cause: String {
         let code = code ?? ""
         var text = detail ?? FetchOutcome.sentences[code] ?? "failed"
         if code == "http-status", let status { text = "HTTP status \(status)" }
         if text.hasSuffix("."), !text.hasSuffix("..") { text.removeLast() }
-        // A text with a semicolon has its own next step.
-        let usual = text.utf8.contains(UInt8(ascii: ";")) ? nil : FetchOutcome.nextSteps[code]
-        let step = isSchemeMissing ? "write https://\(URLText.discreet(url))" : usual
+        var step = FetchOutcome.nextSteps[code]
+        if let url = urlWithScheme {
+            step = "write \(url)"
+        } else if code != FetchOutcome.workerFailed, let semicolon = text.ranges(of: "; ").last {
+            step = FetchOutcome.options.reduce(String(text[semicolon.upperBound...])) { step, option in
+                step.replacing("give \(option.field)", with: "give \(option.name)")
+            }
+            text = String(text[..<semicolon.lowerBound])
+        }
         return "\(text) (\(code))\(step.map { "; \($0)" } ?? "")"
     }
 
-    /// Whether a malformed URL would be valid with a scheme, such as `example.org/a`.
-    private var isSchemeMissing: Bool {
-        guard code == "malformed-url", URLText.wire(url) != nil else { return false }
-        let authority = url.utf8.prefix { ![UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }
-        return !authority.isEmpty && !authority.contains(UInt8(ascii: ":"))
+    /// A URL without a scheme, such as `example.org/a` or `localhost:8080/a`, with one; nil for other URLs. A host with a
+    /// port gets `http`.
+    private var urlWithScheme: String? {
+        guard code == "malformed-url" || code == "unsupported-scheme", let text = URLText.wire(url) else { return nil }
+        let authority = text.utf8.prefix { ![UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }
+        let hostEnd = authority.lastIndex(of: UInt8(ascii: "]")) ?? authority.startIndex
+        guard !authority.isEmpty, !authority.contains(UInt8(ascii: "@")) else { return nil }
+        guard let colon = authority[hostEnd...].firstIndex(of: UInt8(ascii: ":")) else {
+            return code == "malformed-url" ? "https://\(URLText.discreet(url))" : nil
+        }
+        guard let port = UInt16(String(decoding: authority[authority.index(after: colon)...], as: UTF8.self)), port > 0
+        else { return nil }
+        return "http://\(URLText.discreet(url))"
     }
 
     /// Writes the members that the JSON lines of all commands share.
@@ -98,6 +114,8 @@ struct FetchOutcome {
         "dns-failed": "cannot resolve the host name",
         "timeout": "no data within the timeout",
         "connect-timeout": "no connection within the timeout",
+        "proxy-refused": "the proxy refused to connect to the server",
+        "proxy-unavailable": "the proxy cannot connect to the server at present",
         "too-large": "the body exceeds its maximum size",
         "too-compressed": "the decoded body exceeds max-ratio",
         "tls": "TLS failure",
@@ -125,6 +143,14 @@ struct FetchOutcome {
         "stopping": "the broker is stopping",
     ]
 
+    private static let workerFailed = "worker-failed"
+
+    /// Fields that next steps name, and their options.
+    private static let options = [
+        (field: "ca-file", name: "--ca-file"), (field: "client-certificate", name: "--cert"),
+        (field: "client-key", name: "--key"),
+    ]
+
     /// Next steps for codes that the user can influence.
     private static let nextSteps = [
         "digest-mismatch": "check --checksum and the source",
@@ -135,9 +161,7 @@ struct FetchOutcome {
         "timeout": "retry, or raise --timeout",
         "too-large": "raise --max-bytes",
         "too-compressed": "raise the setting max-ratio",
-        "tls": "give --ca-file for a private CA",
         "unsupported-scheme": "serve it with `earshot work`",
-        "malformed-url": "percent-encode it",
         "spool-full": "free disk space, or raise the setting spool-size",
         "spool-failed": "check the directory with `earshot status`",
         "deadline": "raise --deadline",
@@ -168,7 +192,14 @@ extension FetchOutcome {
 
     /// Creates the failure of text that is no URL.
     init(malformed url: String) {
-        let detail = "malformed URL: it contains spaces or control characters, or exceeds \(WireLimits.urlBytes) bytes"
+        let detail =
+            if url.isEmpty {
+                "the URL is empty; give one such as https://example.org/"
+            } else if url.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7f }) {
+                "malformed URL: it contains spaces or control characters; percent-encode it"
+            } else {
+                "malformed URL: it exceeds \(WireLimits.urlBytes) bytes"
+            }
         self.init(url: url, code: "malformed-url", detail: detail)
     }
 

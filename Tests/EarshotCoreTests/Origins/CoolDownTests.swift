@@ -31,6 +31,31 @@ struct CoolDownTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test
+    mutating func `a proxy that says when to come again is not asked before, and one that refuses is not asked again`()
+    {
+        let worker = rig.worker()
+        let a = rig.client(1)
+        rig.pass { rig in
+            rig.fetch("h", "1", "https://busy/", by: a)
+            rig.fetch("h", "2", "https://closed/", by: a)
+        }
+        let jobs = rig.jobs
+        rig.pass { rig in
+            rig.core.workerSaid(
+                .failed(
+                    jobs[0].attempt, code: "proxy-unavailable", detail: nil, receivedBytes: 0, retryAfterSeconds: 5),
+                body: nil, by: worker, now: rig.now)
+            rig.failed(jobs[1], "proxy-refused", by: worker)
+        }
+        #expect(rig.terminals(for: a) == ["h 2 proxy-refused"])
+        rig.wait(milliseconds: 4_999)
+        #expect(rig.jobs.isEmpty)
+        rig.wait(milliseconds: 1)
+        #expect(rig.jobs.map(\.url) == ["https://busy/"])
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `a probe that is cancelled gives its turn to the next`() {
         let worker = rig.worker()
         let a = rig.client(1)

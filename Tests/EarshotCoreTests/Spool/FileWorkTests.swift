@@ -103,12 +103,12 @@ struct FileWorkTests {
 
     @Test func `a file that cannot get its name is a failure`() throws {
         let completion = Completion(attempt: job.attempt, status: 200)
-        guard case .failed(job.attempt, "spool-failed", nil, _, _, nil, _) = FileFault.lost.failure(of: completion)
+        guard case .failed(job.attempt, "spool-failed", nil, _, _, nil, _, _) = FileFault.lost.failure(of: completion)
         else {
             Issue.record("a lost file is not a failure of the spool")
             return
         }
-        guard case .failed(_, "internal", _?, _, _, nil, _) = FileFault.notAsSaid.failure(of: completion) else {
+        guard case .failed(_, "internal", _?, _, _, nil, _, _) = FileFault.notAsSaid.failure(of: completion) else {
             Issue.record("a file that is not as its DONE says is not an internal failure with a detail")
             return
         }

@@ -99,7 +99,7 @@ import Testing
     func isResolved(_ row: Case<String?>) throws {
         let result = outcome(302, to: row.input, from: try request("http://a.example/d/e?q"))
         guard let expected = row.expected else {
-            #expect(result == .refused(.malformedURL))
+            if case .invalidTarget = result {} else { Issue.record("\(result)") }
             return
         }
         #expect(result == .follow(try request(expected)))

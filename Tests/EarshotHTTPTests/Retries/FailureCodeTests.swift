@@ -5,7 +5,7 @@ import Testing
     @Test func `the codes are those of the wire`() {
         let words = """
             http-status connect-refused connect-failed address-refused unknown-host dns-failed timeout connect-timeout \
-            too-large too-compressed tls redirect-loop too-many-redirects redirect-refused truncated reset unsupported-scheme \
+            proxy-refused proxy-unavailable too-large too-compressed tls redirect-loop too-many-redirects redirect-refused truncated reset unsupported-scheme \
             malformed-url bad-header unsupported-method protocol-error encoding-error spool-full spool-failed \
             deadline digest-mismatch removed cancelled queue-full origin-cooling worker-lost \
             worker-failed poisonous not-cached not-stored expired stopping internal
@@ -17,8 +17,9 @@ import Testing
         let curable = FailureCode.allCases.filter { $0.isRetryable(status: nil) }
         #expect(
             Set(curable) == [
-                .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .truncated, .reset, .workerLost,
-                .spoolFailed,
+                .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .proxyUnavailable, .truncated,
+                .reset,
+                .workerLost, .spoolFailed,
             ])
     }
 

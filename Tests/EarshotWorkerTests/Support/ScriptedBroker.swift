@@ -74,7 +74,7 @@ final class ScriptedBroker {
 
     func failure(_ attempt: AttemptID) -> String? {
         for said in said {
-            if case .failed(attempt, let code, _, _, _, _, _) = said.message { return code }
+            if case .failed(attempt, let code, _, _, _, _, _, _) = said.message { return code }
         }
         return nil
     }
@@ -82,7 +82,7 @@ final class ScriptedBroker {
     /// Unwanted bytes of a failed attempt; nil before its FAILED.
     func unwantedBytes(_ attempt: AttemptID) -> Int? {
         for said in said {
-            if case .failed(attempt, _, _, _, let unwanted, _, _) = said.message { return unwanted }
+            if case .failed(attempt, _, _, _, let unwanted, _, _, _) = said.message { return unwanted }
         }
         return nil
     }
@@ -90,7 +90,7 @@ final class ScriptedBroker {
     /// Partial body of a failed attempt; nil without one.
     func part(_ attempt: AttemptID) -> BodyPart? {
         for said in said {
-            if case .failed(attempt, _, _, _, _, let part, _) = said.message { return part }
+            if case .failed(attempt, _, _, _, _, let part, _, _) = said.message { return part }
         }
         return nil
     }

@@ -1,4 +1,4 @@
-"""Proxy on 127.0.0.1 for tests: HTTP (absolute URLs and CONNECT) or SOCKS5, with a journal of its requests."""
+"""Proxy on 127.0.0.1 for tests: HTTP (absolute URLs and CONNECT), SOCKS4 or SOCKS5, with a journal of its requests."""
 
 import base64
 import socket
@@ -10,11 +10,14 @@ class Proxy:
     """`with Proxy() as proxy:`, `Proxy("socks5")`, or `Proxy(certificate=PATHS)` for TLS. Connects to 127.0.0.1 for every host.
 
     `proxy.asked` contains the first word and target of each request, of SOCKS5 `HOST:PORT`; `proxy.credentials` the received
-    user information if `user` (NAME:PASSWORD) is required.
+    user information if `user` (NAME:PASSWORD) is required. `reply`, if given, ends each connection: a status and fields for
+    CONNECT, such as `503 Busy\\r\\nRetry-After: 1`, or the number of a SOCKS reply. `replies` does so for the first connections.
     """
 
-    def __init__(self, kind="http", user=None, certificate=None):
+    def __init__(self, kind="http", user=None, certificate=None, reply=None, replies=()):
         self.kind = kind
+        self._reply = reply
+        self._replies = list(replies)
         self._context = None
         if certificate:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -48,7 +51,7 @@ class Proxy:
             if self._context:
                 client = self._context.wrap_socket(client, server_side=True)
             with client:
-                self._http(client) if self.kind == "http" else self._socks(client)
+                {"http": self._http, "socks4": self._socks4, "socks5": self._socks}[self.kind](client)
         except OSError:
             pass  # One of the two closed its connection.
 
@@ -73,7 +76,10 @@ class Proxy:
             if self.credentials[-1] != self._user:
                 client.sendall(b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n")
                 return
-        if method == "CONNECT":
+        reply = self._next_reply()
+        if method == "CONNECT" and reply:
+            client.sendall(f"HTTP/1.1 {reply}\r\nContent-Length: 0\r\n\r\n".encode())
+        elif method == "CONNECT":
             port = int(target.rpartition(":")[2])
             client.sendall(b"HTTP/1.1 200 Established\r\nX-Proxy: yes\r\n\r\n")
             self._pipe(client, port, rest)
@@ -86,19 +92,49 @@ class Proxy:
     def _socks(self, client):
         """RFC 1928, and RFC 1929 if a user is required."""
         count = self._exactly(client, 2)[1]
-        self._exactly(client, count)
-        client.sendall(b"\x05\x02" if self._user else b"\x05\x00")
+        methods = self._exactly(client, count)
+        method = 2 if self._user else 0
+        client.sendall(bytes([5, method if method in methods else 0xff]))
+        if method not in methods:
+            return
         if self._user:
             name = self._exactly(client, self._exactly(client, 2)[1])
             self.credentials.append((name + b":" + self._exactly(client, self._exactly(client, 1)[0])).decode())
-            client.sendall(b"\x01\x00" if self.credentials[-1] == self._user else b"\x01\x01")
+            if self.credentials[-1] != self._user:
+                client.sendall(b"\x01\x01")
+                return
+            client.sendall(b"\x01\x00")
         kind = self._exactly(client, 4)[3]
         host = socket.inet_ntoa(self._exactly(client, 4)) if kind == 1 else self._exactly(
             client, self._exactly(client, 1)[0]).decode()
         port = int.from_bytes(self._exactly(client, 2), "big")
         self.asked.append(f"{host}:{port}")
-        client.sendall(b"\x05\x00\x00\x01" + bytes(6))
-        self._pipe(client, port, b"")
+        reply = self._next_reply() or 0
+        client.sendall(bytes([5, reply, 0, 1]) + bytes(6))
+        if not reply:
+            self._pipe(client, port, b"")
+
+    def _socks4(self, client):
+        """SOCKS 4 with the extension 4A: `asked` has the address, or the name."""
+        port = int.from_bytes(self._exactly(client, 4)[2:], "big")
+        address = self._exactly(client, 4)
+        self._text(client)
+        host = self._text(client) if address[:3] == bytes(3) else socket.inet_ntoa(address)
+        self.asked.append(f"{host}:{port}")
+        reply = self._next_reply() or 90
+        client.sendall(bytes([0, reply]) + bytes(6))
+        if reply == 90:
+            self._pipe(client, port, b"")
+
+    def _next_reply(self):
+        return self._replies.pop(0) if self._replies else self._reply
+
+    def _text(self, client):
+        """Text up to a NUL."""
+        text = b""
+        while (byte := self._exactly(client, 1)) != b"\0":
+            text += byte
+        return text.decode()
 
     @staticmethod
     def _exactly(client, count):
