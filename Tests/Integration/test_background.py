@@ -107,7 +107,7 @@ class RetryTests(TestCase):
             self.assertEqual(wait.status, 2, wait.describe())
             lines = bus.run("list", "--state", "failed", "retry/").stdout.decode().splitlines()
             self.assertEqual({(line.split("\t")[0], line.split("\t")[5]) for line in lines},
-                             {("held:http-status", failed), ("held:http-status", other)})
+                             {("failed:http-status", failed), ("failed:http-status", other)})
             self.assertEqual(bus.run("retry", "--code", "timeout", "retry/").stdout, b"repeated 0 requests of retry/\n")
             repeated = bus.run("retry", "retry/a", failed, done)
             self.assertEqual(repeated.status, 66, repeated.describe())
@@ -147,7 +147,7 @@ class SubmitTests(TestCase):
             self.assertEqual(results.pop(0), {"message": "listening to submit/a"})
             self.assertEqual(sorted(result.get("code", "") for result in results), ["", "", "http-status"])
             states = [line.split(b"\t")[0] for line in bus.run("list", "submit/a").stdout.splitlines()]
-            self.assertEqual(states, [b"held:http-status"], "only the failure stays")
+            self.assertEqual(states, [b"failed:http-status"], "only the failure stays")
 
     def test_retry_writes_the_bodies_of_failed_requests_into_the_directory(self):
         with Origin() as origin, Bus(workers=1) as bus:

@@ -77,7 +77,7 @@ class RemoteCommandTests(RemoteTestCase):
         self.assertIn("removed 1 request", self.done("drop", "far/"))
         self.done("submit", "--durable", "--handler", "far/c", url, f"{self.origin.url}/status/500?c")
         self.done("wait", "far/c", status=2)
-        self.assertIn("held:http-status", self.done("list", "--state", "failed", "far/"))
+        self.assertIn("failed:http-status", self.done("list", "--state", "failed", "far/"))
         self.assertIn("repeated 1", self.done("retry", "far/c"))
         self.done("wait", "far/c", status=2)
         self.done("watch", "-d", "out", "--count", "2", "far/c", status=2)

@@ -11,7 +11,8 @@ struct ListCommand: ParsableCommand {
         usage: "earshot list [<options>] [<handler>]",
         discussion: """
             Prints one line per request: state, class, age, attempts, handler, ID and URL, without its user and query. \
-            An ended request has its outcome after the state. A request leaves the list when its result is acknowledged.
+            An ended request has its outcome after the state, failed:CODE for a failure that waits. A request of another \
+            user has the user in a further column. A request leaves the list when its result is acknowledged.
 
             The states are storing, asking (the cache), queued, running, backing-off (before a retry), following (a \
             redirect), delivering (until the acknowledgement) and held (without a subscriber). `earshot why` shows the \
