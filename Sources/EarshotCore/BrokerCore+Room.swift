@@ -16,6 +16,10 @@ extension BrokerCore {
         requestsInMemory = isShort ? ledger.requests.pending : .max
     }
 
+    /// Maximum open requests of all clients now.
+    @inline(__always)
+    var mostRequests: Int { min(limits.requests, requestsInMemory) }
+
     /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
     @inline(__always)
     var hasSpareRoom: Bool {

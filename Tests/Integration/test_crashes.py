@@ -11,6 +11,10 @@ from support.origin import Origin, body
 from support.processes import Watched, eventually, kill, started_at
 
 
+#: Signal of a worker that crashes, as opposed to one that is killed from outside. No handler of it prints a backtrace.
+CRASH = signal.SIGSYS
+
+
 class WorkerDeathTests(TestCase):
     def test_50_transfers_of_a_killed_worker_are_all_answered_once(self):
         origins, each = 10, 5
@@ -44,7 +48,7 @@ class WorkerDeathTests(TestCase):
             client.fetch("poison", 1, f"{origin.url}/hang", retries=10)
             for death in (1, 2, 3):
                 origin.await_count("/hang", death)
-                kill(bus.workers[0])
+                kill(bus.workers[0], CRASH)
             self.assertFailed(client.terminal(), "poisonous")
             client.fetch("poison", 2, f"{origin.url}/bytes/4")
             self.assertResult(client.terminal(), body(4))
@@ -63,7 +67,7 @@ class WorkerDeathTests(TestCase):
                     origin.await_running(50)
                 elif death == 2:
                     origin.await_count("/gate/held", 98)
-                kill(bus.workers[0])
+                kill(bus.workers[0], CRASH)
                 if death == 2:
                     origin.open_gate("held")
             for answer in client.terminals(50):
@@ -73,6 +77,18 @@ class WorkerDeathTests(TestCase):
                     self.assertResult(answer, body(900, answer.id[1]))
             self.assertEqual(client.rest(), [], "each once")
             self.balance(client)
+
+    def test_a_request_whose_worker_is_killed_from_outside_four_times_is_answered(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client.fetch("held", 1, f"{origin.url}/gate/held?bytes=900")
+            for death in (1, 2, 3, 4):
+                origin.await_count("/gate/held", death)
+                kill(bus.workers[0])
+            origin.await_count("/gate/held", 5)
+            origin.open_gate("held")
+            self.assertResult(client.terminal(), body(900))
+            self.assertEqual(client.query("requests")["requests"], [])
 
     def test_a_kill_of_all_workers_at_once_fails_no_request(self):
         with Origin() as origin, Bus(workers=2) as bus:

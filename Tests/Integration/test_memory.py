@@ -1,9 +1,12 @@
-"""Memory of a large burst is returned once it is over.
+"""Memory of a large burst is returned once it is over, and requests are refused before a limit of the kernel.
 
 With EARSHOT_LONG=1 it is a million handlers, otherwise 200,000.
 """
 
+import json
 import os
+import pathlib
+import resource
 
 from support.figures import tell
 from support.harness import Bus, TestCase
@@ -37,3 +40,23 @@ class MemoryTests(TestCase):
                        lambda: f"{(resident(bus.broker) - before) / MIB:.0f} MiB of {(full - before) / MIB:.0f} stay", 20)
             tell(f"{(full - before) / MIB:.0f} MiB with {HANDLERS} handlers,"
                  f" {(resident(bus.broker) - before) / MIB:.0f} after their removal")
+
+    def test_requests_are_refused_before_the_limit_of_the_address_space(self):
+        with Steady() as origin, Bus(workers=1, slots=1, origin_limit=1, arguments=["--no-cache"]) as bus:
+            client = RawClient(bus.runtime)
+            self.addCleanup(client.close)
+            self.assertTrue(client.hear().startswith("WELCOME"))
+            broker = bus.broker
+            pages = int(pathlib.Path(f"/proc/{broker}/statm").read_text().split()[0])
+            limit = pages * resource.getpagesize() + 48 * MIB
+            resource.prlimit(broker, resource.RLIMIT_AS, (limit, limit))
+            for first in range(0, 40_000, PIECE):
+                client.say(*(f"FETCH m/{number} 1 {origin.url}/600/{number}\nsubscribe: no\n"
+                             for number in range(first, first + PIECE)))
+            client.say("QUERY ledger\n")
+            self.assertTrue(client.hear().startswith("ANSWER ledger"))
+            requests = json.loads(client.hear())["requests"]
+            self.assertGreater(requests["pending"], 1_000, requests)
+            self.assertEqual(requests["orphaned"], 40_000 - requests["pending"], "queue-full, without a subscriber")
+            self.assertGreater(requests["orphaned"], 1_000, requests)
+            self.assertEqual(bus.broker, broker, "the broker lives")

@@ -53,7 +53,7 @@ extension BrokerCore {
             return
         }
         guard let refusal = join(interest, fetch, body, of: clients[client].id) else { return }
-        let isAbove = ledger.requests.pending > limits.requests || !quotas.admitsRequests(of: principal(of: interest))
+        let isAbove = ledger.requests.pending > mostRequests || !quotas.admitsRequests(of: principal(of: interest))
         if isAbove, listeners(of: handler).isEmpty {
             // Above the limit no terminal is held for a later listener.
             orphan(interest)
@@ -181,7 +181,7 @@ extension BrokerCore {
     @inline(__always)
     func refusal(of interest: Handle<Interest>) -> FailureCode? {
         guard !isDraining, limits.isAdmitting else { return .stopping }
-        guard ledger.requests.pending <= min(limits.requests, requestsInMemory) else { return .queueFull }
+        guard ledger.requests.pending <= mostRequests else { return .queueFull }
         if let owner = interests[interest].owner,
             Int(clients[owner].owned.count) - clients[owner].purging > limits.requestsPerClient
         {

@@ -154,13 +154,13 @@ class Watched:
         os.close(self._descriptor)
 
 
-def kill(pid):
-    """Sends SIGKILL to a process that is not our child, and awaits its death."""
+def kill(pid, number=signal.SIGKILL):
+    """Sends a signal to a process that is not our child, and awaits its death."""
     process = Watched(pid)
     try:
-        process.signal(signal.SIGKILL)
+        process.signal(number)
         if not process.await_death():
-            raise AssertionError(f"{pid} lives after kill -9")
+            raise AssertionError(f"{pid} lives after signal {number}")
     finally:
         process.close()
 

@@ -60,7 +60,7 @@ class FetchFailed(EarshotError):
         self.body = body
         """First MiB of the error page; empty if it could not be read, or `code` is not `http-status`."""
         self.url = url
-        """URL that answered with the error page, after redirects; None unless `code` is `http-status`."""
+        """URL that answered with the error page, after redirects, or that the last attempt asked for; None if unknown."""
         self.attempts = attempts
         """Number of attempts; 0 if the request failed before the first one."""
         self.tag = tag
