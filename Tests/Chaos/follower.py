@@ -15,7 +15,7 @@ import places
 sys.path.insert(0, str(places.PACKAGE))
 
 import canaries  # noqa: E402
-import earshot  # noqa: E402
+import earshot_bus  # noqa: E402
 from wishes import Wish  # noqa: E402
 
 NUMBERS = {"retries": int, "max-bytes": int, "timeout": float, "deadline": float}
@@ -132,12 +132,12 @@ class Follower:
                     digest = hashlib.sha256(result.read()).hexdigest()
                     end = ["-", result.status, result.length, result.sha256 or "-", digest,
                            result.header("x-generation") or "-"]
-        except earshot.FetchFailed as failure:
+        except earshot_bus.FetchFailed as failure:
             broker = self._bus.broker
             end = [failure.code, failure.status or "-", 0, "-", "-", "-"]
-        except earshot.Refused as refusal:
+        except earshot_bus.Refused as refusal:
             self._pen.note("refused", name, refusal.code)
-        except (earshot.Closed, asyncio.CancelledError):
+        except (earshot_bus.Closed, asyncio.CancelledError):
             return
         if self._open.get(name) is transfer:
             del self._open[name]
@@ -184,10 +184,10 @@ async def pause(seconds):
 async def connect(runtime, window, lease):
     """Connects to the bus. Retries without end while there is no broker."""
     while True:
-        bus = earshot.connect(runtime, window=window, lease=lease)
+        bus = earshot_bus.connect(runtime, window=window, lease=lease)
         try:
             return await bus.__aenter__()
-        except earshot.NoBroker:
+        except earshot_bus.NoBroker:
             await pause(RECONNECT_SECONDS)
 
 

@@ -357,7 +357,7 @@ class GatewayWorkerTests(TestCase):
     def test_a_function_in_Python_serves_over_a_network(self):
         (self.bus.folder / "served.py").write_text("def answer(job):\n    return job.url.encode() * int(job.url[2:])\n")
         package = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
-        program = Program([sys.executable, "-B", "-m", "earshot.worker", "served:answer", "--scheme", "x", *self.options()],
+        program = Program([sys.executable, "-B", "-m", "earshot_bus.worker", "served:answer", "--scheme", "x", *self.options()],
                           cwd=self.bus.folder, environment={**os.environ, "PYTHONPATH": str(package)})
         self.addCleanup(program.kill)
         eventually(self.rows, "it serves")

@@ -205,8 +205,8 @@ say("file" in c.terminal().fields)
             got = self.command(NOBODY, bus, "get", f"{self.origin.url}/bytes/{size}", "-o", "-")
             self.assertEqual((got.status, got.stdout), (0, body(size)), got.stderr)
         said = self.visit(NOBODY, bus, f"""
-import earshot.blocking
-with earshot.blocking.connect(runtime) as bus, bus.handler("python") as handler:
+import earshot_bus.blocking
+with earshot_bus.blocking.connect(runtime) as bus, bus.handler("python") as handler:
     for size in (1000, {LARGE}):
         say(len(handler.fetch(f"{self.origin.url}/bytes/{{size}}").read()))
 """).said()

@@ -85,8 +85,9 @@ class PackageTests(unittest.TestCase):
     def test_the_wheel_has_the_library_and_its_types(self):
         wheel, = (self.folder / "1").glob("*.whl")
         names = run(sys.executable, "-m", "zipfile", "--list", wheel)
-        self.assertIn("earshot/py.typed", names)
-        code = "import earshot, earshot.blocking; print(earshot.__file__)"
+        self.assertIn("earshot_bus/py.typed", names)
+        self.assertTrue(wheel.name.startswith("earshot_bus-"), wheel.name)
+        code = "import earshot_bus, earshot_bus.blocking; print(earshot_bus.__file__)"
         self.assertIn(".whl", run(sys.executable, "-c", code, PYTHONPATH=str(wheel)))
         [metadata] = [name.split()[0] for name in names.splitlines() if "METADATA" in name]
         with zipfile.ZipFile(wheel) as files:

@@ -83,6 +83,24 @@ import Testing
     }
 
     @Test(arguments: [
+        "pip install @", "python3 -m pip install --user '@'", "pipx install pyzmq @==1.0", "uv add @", "see '@[tcp]'",
+        "python3 -m @.worker a:b", "[\"-m\", \"@.worker\"]", "import @", "import os, json; import @.blocking",
+        "from @ import connect", "from @.worker import Answer", "name = \"@\"",
+    ])
+    func `the Python package of another project is found`(line: String) {
+        #expect(Rules.foreignPackages(file(line.replacing("@", with: "earshot"))).count == 1)
+        for own in ["earshot_bus", "earshot-bus"] {
+            #expect(Rules.foreignPackages(file(line.replacing("@", with: own))) == [])
+        }
+    }
+
+    @Test func `a folder or a module of Swift with the name of the program is none`() {
+        #expect(
+            Rules.foreignPackages(file("@testable import earshot\npip install ./earshot\napt install ./earshot.deb"))
+                == [])
+    }
+
+    @Test(arguments: [
         "public func a() {}", "    public var b = 1", "public let c: String?", "@inlinable public init?(a: A) {",
         "public struct D {}", "public static let e = \"f\"",
     ])

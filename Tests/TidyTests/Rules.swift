@@ -62,7 +62,8 @@ enum Rules {
         "earshot-web": ["EarshotWeb", "EarshotClient", "EarshotLoop", "CBuild", "ArgumentParser", "Glibc"],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotCluster", "EarshotDisk", "EarshotWorker", "EarshotGateway",
-            "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "LibCrypto",
+            "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "ZeroMQ",
+            "LibCrypto",
             "CBuild",
             "ArgumentParser", "Logging", "TOMLKit",
             "Glibc", "Synchronization",
@@ -167,6 +168,19 @@ enum Rules {
         let folders = ["work", "home", "root", "farm", "Users", "tmp"].joined(separator: "|")
         return matches([#"(?<![\w.}$)/])/("# + folders + #")/\w+"#], in: file.lines, of: file)
             .map { "\(file.path):\($0.index + 1): \($0.found) is a path of a machine" }
+    }
+
+    /// The name of the program where a command or an import would load a Python package. On the package index it
+    /// belongs to another project; ours is `earshot-bus`, imported as `earshot_bus`.
+    static func foreignPackages(_ file: SourceFile) -> [String] {
+        let patterns = [
+            #"\b(pip\w*|uv|poetry|conda)\b.*\b(install|add|download)\b.*[\s'"`]earshot(?![\w./-])"#,
+            #"\bearshot\[[a-z]"#,
+            #"-m['",\s]+earshot(?![\w-])"#, #"(?<!@testable )\bimport earshot(?![\w-])"#,
+            #"\bfrom earshot(\.\w+)* import\b"#, #"^name = "earshot"$"#,
+        ]
+        return matches(patterns, in: file.lines, of: file)
+            .map { "\(file.path):\($0.index + 1): \($0.found) names the Python package of another project" }
     }
 
     /// Public declarations without a doc comment. Exempt: initializers that cannot fail, properties with a type that

@@ -66,6 +66,11 @@ import Testing
         expectNone(try Checkout.files(in: folders, endings: [""]).flatMap(Rules.machinePaths))
     }
 
+    @Test func `commands and imports name the own Python package`() throws {
+        let folders = [".", "bin", "docs", "packaging", "Sources", "Tests", "protocols", "examples", ".ci"]
+        expectNone(try Checkout.files(in: folders, endings: [""]).flatMap(Rules.foreignPackages))
+    }
+
     @Test func `what is public is explained`() throws {
         expectNone(try sources().flatMap(Rules.undocumented))
     }

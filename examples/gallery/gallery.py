@@ -10,7 +10,7 @@ import asyncio
 import signal
 import sys
 
-import earshot
+import earshot_bus
 from pages import Pages
 
 MOST_ITEMS = 100_000
@@ -21,7 +21,7 @@ async def main(urls: list[str], port: int) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with earshot.connect() as bus, Pages(bus, urls, port) as pages:
+    async with earshot_bus.connect() as bus, Pages(bus, urls, port) as pages:
         print(f"gallery: {pages.url}", flush=True)
         await stopping.wait()
 
@@ -41,5 +41,5 @@ if __name__ == "__main__":
         sys.exit(f"gallery: {len(items)} URLs in the file; the grid shows 1 to {MOST_ITEMS}")
     try:
         asyncio.run(main(items, given.port))
-    except (earshot.EarshotError, OSError, OverflowError) as error:
+    except (earshot_bus.EarshotError, OSError, OverflowError) as error:
         sys.exit(f"gallery: {error}")

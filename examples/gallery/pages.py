@@ -19,7 +19,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-import earshot
+import earshot_bus
 from screen import MOST_CELLS, Screen
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -78,7 +78,7 @@ class Request:
 class Pages:
     """Web server for the list `urls`: `async with Pages(bus, urls, port) as pages:`."""
 
-    def __init__(self, bus: earshot.Bus, urls: Sequence[str], port: int) -> None:
+    def __init__(self, bus: earshot_bus.Bus, urls: Sequence[str], port: int) -> None:
         self._bus = bus
         self._urls = urls
         self._port = port
@@ -120,7 +120,7 @@ class Pages:
             await self._refuse(writer, refusal.status)
         except asyncio.LimitOverrunError:
             await self._refuse(writer, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        except (OSError, EOFError, asyncio.TimeoutError, earshot.EarshotError):
+        except (OSError, EOFError, asyncio.TimeoutError, earshot_bus.EarshotError):
             pass  # The page or the bus is gone. The page will reconnect.
         finally:
             writer.close()

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import earshot
+import earshot_bus
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +36,7 @@ class Cell:
     body that arrived after its item had left.
     """
 
-    def __init__(self, handler: earshot.Handler, changed: Callable[[Cell], object],
+    def __init__(self, handler: earshot_bus.Handler, changed: Callable[[Cell], object],
                  late: Callable[[int], object]) -> None:
         self._handler = handler
         self._changed = changed
@@ -83,13 +83,13 @@ class Cell:
             if not self._is_wanted():
                 self._late(result.length)
                 result.release()
-        except (earshot.FetchFailed, earshot.Refused) as error:
+        except (earshot_bus.FetchFailed, earshot_bus.Refused) as error:
             failure = error.code
         except ValueError:
             failure = "malformed-url"  # It contains a space, or is too long.
         except OSError:
             failure = "internal"
-        except earshot.Closed:
+        except earshot_bus.Closed:
             return
         if self._is_wanted():
             self.picture, self.failure = picture, failure
@@ -103,7 +103,7 @@ class Screen:
     `async with` removes all pending requests.
     """
 
-    def __init__(self, bus: earshot.Bus, urls: Sequence[str], cells: int) -> None:
+    def __init__(self, bus: earshot_bus.Bus, urls: Sequence[str], cells: int) -> None:
         self.name = secrets.token_hex(8)
         """Random name, so that only the page that received it can move this screen."""
         self.late_bytes = 0

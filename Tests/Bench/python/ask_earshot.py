@@ -6,12 +6,12 @@ import collections
 import sys
 
 import asking
-import earshot
-import earshot.blocking
+import earshot_bus
+import earshot_bus.blocking
 
 
 def blocking(client):
-    with earshot.blocking.connect(client.plan.place) as bus, bus.handler() as handler:
+    with earshot_bus.blocking.connect(client.plan.place) as bus, bus.handler() as handler:
         client.ready()
         outstanding = collections.deque()
         while client.answered < client.plan.requests:
@@ -22,7 +22,7 @@ def blocking(client):
 
 
 async def asynchronous(client):
-    async with earshot.connect(client.plan.place) as bus, bus.handler() as handler:
+    async with earshot_bus.connect(client.plan.place) as bus, bus.handler() as handler:
         client.ready()
 
         async def one_after_the_other():

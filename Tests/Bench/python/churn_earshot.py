@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 
 import churning
-import earshot
+import earshot_bus
 
 
 async def run(churn):
     tasks = {}
-    async with earshot.connect(churn.plan.place) as bus, contextlib.AsyncExitStack() as cells:
+    async with earshot_bus.connect(churn.plan.place) as bus, contextlib.AsyncExitStack() as cells:
         handlers = [await cells.enter_async_context(bus.handler()) for _ in range(churn.plan.handlers)]
 
         async def fetch(number, row):
-            with contextlib.suppress(earshot.FetchFailed):  # Replaced.
+            with contextlib.suppress(earshot_bus.FetchFailed):  # Replaced.
                 churn.came(row, (await handlers[number].replace(churn.url(row))).read())
 
         await churn.scroll(lambda number, row: tasks.update({number: asyncio.create_task(fetch(number, row))}))

@@ -40,7 +40,7 @@ class Visitor(Program):
 
 def main():
     sys.path.append(str(ROOT / "examples/python"))
-    import earshot.blocking  # noqa: F401
+    import earshot_bus.blocking  # noqa: F401
     user, runtime, code = int(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
     if user:
         os.setgroups([])

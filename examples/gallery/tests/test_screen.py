@@ -4,7 +4,7 @@ import asyncio
 import unittest
 
 import test_gallery  # noqa: F401 (the paths come first)
-import earshot
+import earshot_bus
 from screen import Cell
 
 
@@ -71,7 +71,7 @@ class CellTests(unittest.IsolatedAsyncioTestCase):
     async def test_a_failure_of_the_row_before_is_not_shown(self):
         self.cell.show(1, "one")
         await settle()
-        self.handler.asked["one"].set_exception(earshot.FetchFailed("h", "1", "removed"))
+        self.handler.asked["one"].set_exception(earshot_bus.FetchFailed("h", "1", "removed"))
         self.cell.show(13, "thirteen")
         await settle()
         self.assertEqual((self.cell.failure, self.told), (None, []))
@@ -84,7 +84,7 @@ class CellTests(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(self.handler.asked, {})
         self.cell.show(1, "one")
         await settle()
-        self.handler.asked["one"].set_exception(earshot.FetchFailed("h", "1", "timeout"))
+        self.handler.asked["one"].set_exception(earshot_bus.FetchFailed("h", "1", "timeout"))
         await self.ended.wait()
         self.assertEqual(self.told, [(1, None, "timeout")])
 

@@ -6,11 +6,11 @@ Leaving the handler removes its pending requests: the broker drops queued ones a
 import asyncio
 import sys
 
-import earshot
+import earshot_bus
 
 
 async def main(enough: int, urls: list[str]) -> None:
-    async with earshot.connect() as bus, bus.handler() as handler:
+    async with earshot_bus.connect() as bus, bus.handler() as handler:
         tasks = [asyncio.create_task(handler.fetch(url)) for url in urls]
         for number, following in enumerate(asyncio.as_completed(tasks), 1):
             result = await following
@@ -18,7 +18,7 @@ async def main(enough: int, urls: list[str]) -> None:
             if number == enough:
                 break
     done = await asyncio.gather(*tasks, return_exceptions=True)
-    removed = [end for end in done if isinstance(end, earshot.FetchFailed) and end.code == "removed"]
+    removed = [end for end in done if isinstance(end, earshot_bus.FetchFailed) and end.code == "removed"]
     print(f"{len(removed)} were dropped")
 
 

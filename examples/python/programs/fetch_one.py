@@ -2,11 +2,11 @@
 
 import sys
 
-import earshot.blocking
+import earshot_bus.blocking
 
-with earshot.blocking.connect() as bus, bus.handler() as handler:
+with earshot_bus.blocking.connect() as bus, bus.handler() as handler:
     try:
         result = handler.fetch(sys.argv[1], priority="high")
-    except earshot.FetchFailed as failure:
+    except earshot_bus.FetchFailed as failure:
         sys.exit(f"{failure.code}: {failure.detail}")
     sys.stdout.buffer.write(result.read())

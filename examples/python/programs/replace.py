@@ -6,14 +6,14 @@ Each URL replaces the request for the one before, and only the last one is certa
 import asyncio
 import sys
 
-import earshot
+import earshot_bus
 
 
 async def main(urls: list[str]) -> None:
-    async with earshot.connect() as bus, bus.handler() as cell:
+    async with earshot_bus.connect() as bus, bus.handler() as cell:
         shown = [asyncio.create_task(cell.replace(url)) for url in urls]
         for url, end in zip(urls, await asyncio.gather(*shown, return_exceptions=True)):
-            print(url, end.status if isinstance(end, earshot.Result) else end)
+            print(url, end.status if isinstance(end, earshot_bus.Result) else end)
 
 
 asyncio.run(main(sys.argv[1:]))

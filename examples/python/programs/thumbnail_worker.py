@@ -1,6 +1,6 @@
 """Serves thumb:SIZE/URL: fetches a picture through the bus, and scales it to at most SIZE by SIZE pixels, as WebP.
 
-    PYTHONPATH=examples/python:examples/python/programs python3 -m earshot.worker thumbnail_worker:thumbnail --scheme thumb
+    PYTHONPATH=examples/python:examples/python/programs python3 -m earshot_bus.worker thumbnail_worker:thumbnail --scheme thumb
     earshot get -o small.webp thumb:96/https://example.org/large.jpg
 
 Needs Pillow (Debian: python3-pil).
@@ -14,14 +14,14 @@ import re
 
 from PIL import Image
 
-import earshot
-from earshot.worker import Answer, Job, JobFailed
+import earshot_bus
+from earshot_bus.worker import Answer, Job, JobFailed
 
 LARGEST_PIXELS = 2_048
 LARGEST_PICTURE = 64 << 20
 """Maximum size of a fetched picture in bytes. Pillow limits its number of pixels."""
 
-_bus: earshot.Bus | None = None
+_bus: earshot_bus.Bus | None = None
 _entering = asyncio.Lock()
 
 
@@ -35,18 +35,18 @@ async def thumbnail(job: Job) -> Answer:
     async with bus.handler() as handler:
         try:
             result = await handler.fetch(wanted[2], priority=job.priority, max_bytes=LARGEST_PICTURE)
-        except earshot.FetchFailed as failure:
+        except earshot_bus.FetchFailed as failure:
             raise JobFailed(f"the picture could not be fetched: {failure.code}") from failure
         data = await asyncio.to_thread(_shrink, result.read(), size)
     return Answer(data, (("content-type", "image/webp"),))
 
 
-async def _connected() -> earshot.Bus:
+async def _connected() -> earshot_bus.Bus:
     """Returns the connection that all jobs share. It ends with the process."""
     global _bus
     async with _entering:
         if _bus is None:
-            _bus = await earshot.connect().__aenter__()
+            _bus = await earshot_bus.connect().__aenter__()
         return _bus
 
 

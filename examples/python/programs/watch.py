@@ -5,10 +5,10 @@ A trailing slash selects all handlers below it.
 
 import sys
 
-import earshot.blocking
+import earshot_bus.blocking
 
 count = int(sys.argv[2]) if len(sys.argv) > 2 else None
-with earshot.blocking.connect() as bus, bus.watch(sys.argv[1]) as watch:
+with earshot_bus.blocking.connect() as bus, bus.watch(sys.argv[1]) as watch:
     bus.ping()
     print("listening", flush=True)
     for number, terminal in enumerate(watch, 1):

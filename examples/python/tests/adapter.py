@@ -10,7 +10,7 @@ import itertools
 import pathlib
 import sys
 
-import earshot
+import earshot_bus
 
 NUMBERS = {"retries": int, "max-bytes": int, "progress": int, "timeout": float, "deadline": float}
 NAMES = {"max-bytes": "max_bytes", "progress": "progress_ms"}
@@ -75,10 +75,10 @@ class Adapter:
             self._tell(name, request, await ending)
         except asyncio.CancelledError:
             self.heard.put_nowait(f"cancelled {name} {request}")
-        except earshot.FetchFailed as failure:
+        except earshot_bus.FetchFailed as failure:
             if failure.code != "removed" or (name, request) not in self._given_up:
                 self._tell(name, request, failure)
-        except earshot.Refused as error:
+        except earshot_bus.Refused as error:
             self.heard.put_nowait(f"error {error}")
 
     def _tell(self, name, request, terminal):
@@ -97,7 +97,7 @@ async def main():
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     options = {name: float(value) for name, _, value in (option.partition("=") for option in sys.argv[2:])}
     try:
-        async with earshot.connect(**options) as bus:
+        async with earshot_bus.connect(**options) as bus:
             adapter = Adapter(bus, pathlib.Path(sys.argv[1]))
             print("ready", flush=True)
             while line := (await lines.readline()).decode().split():
@@ -105,9 +105,9 @@ async def main():
                     print(await adapter.heard.get(), flush=True)
                 else:
                     adapter._begin(getattr(adapter, line[0])(*line[1:]))
-    except earshot.NoBroker:
+    except earshot_bus.NoBroker:
         print("gone", flush=True)
-    except earshot.EarshotError as error:
+    except earshot_bus.EarshotError as error:
         print(f"error {error}", flush=True)
 
 

@@ -44,8 +44,8 @@ class BusTestCase(unittest.IsolatedAsyncioTestCase):
         return self.origin.url
 
     def connect(self, **options):
-        import earshot
-        return earshot.connect(self.bus.runtime, **options)
+        import earshot_bus
+        return earshot_bus.connect(self.bus.runtime, **options)
 
     async def in_thread(self, await_something, *arguments):
         """Awaits an event of the origin or of a process without blocking the event loop."""

@@ -7,8 +7,8 @@ import socket
 import tempfile
 
 import fixture  # noqa: F401 (it sets the paths)
-from earshot import _place
-from earshot._zmtp import Decoder, encode
+from earshot_bus import _place
+from earshot_bus._zmtp import Decoder, encode
 from support import zmtp
 
 READY = zmtp.ready(b"ROUTER")

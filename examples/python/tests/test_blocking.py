@@ -10,9 +10,9 @@ import tempfile
 import threading
 import unittest
 
-import earshot
-import earshot.blocking
-from earshot import _place
+import earshot_bus
+import earshot_bus.blocking
+from earshot_bus import _place
 from fixture import PACKAGE, BusTestCase, environment
 from played import Played
 from support.harness import PYTHON, binary
@@ -22,7 +22,7 @@ from support.processes import Program, Watched, children, eventually
 
 class BlockingTests(BusTestCase):
     def open(self, **options):
-        return earshot.blocking.connect(self.bus.runtime, **options)
+        return earshot_bus.blocking.connect(self.bus.runtime, **options)
 
     def test_a_failed_durable_request_is_repeated(self):
         url = f"{self.url}/flaky/1?status=404&retried"
@@ -32,7 +32,7 @@ class BlockingTests(BusTestCase):
         self.assertEqual(self.bus.run("wait", "retried").status, 22)
         with self.open() as bus:
             for unknown in ("other", "another"):
-                with self.assertRaises(earshot.Refused) as caught:
+                with self.assertRaises(earshot_bus.Refused) as caught:
                     bus.retry("retried", unknown)
                 self.assertEqual(caught.exception.code, "unknown-request")
             bus.retry("retried", request)
@@ -44,7 +44,7 @@ class BlockingTests(BusTestCase):
         with self.open() as bus, bus.handler("blocking") as handler:
             self.assertEqual(handler.fetch(f"{self.url}/bytes/100").read(), body(100))
             self.assertTrue(handler.fetch(f"{self.url}/bytes/100000").read() == body(100_000))
-            with self.assertRaises(earshot.FetchFailed) as caught:
+            with self.assertRaises(earshot_bus.FetchFailed) as caught:
                 handler.fetch(f"{self.url}/status/404")
             self.assertEqual(caught.exception.status, 404)
             self.assertEqual(bus.status()["broker"], bus.broker)
@@ -52,7 +52,7 @@ class BlockingTests(BusTestCase):
             self.assertEqual({row["name"]: row["value"] for row in bus.settings()}["slots"], "63")
             with self.assertRaises(ValueError):
                 handler.start("")
-        with self.assertRaises(earshot.Closed):
+        with self.assertRaises(earshot_bus.Closed):
             bus.ping()
 
     def test_transfers(self):
@@ -78,7 +78,7 @@ class BlockingTests(BusTestCase):
             with bus.handler("blocking-cell") as cell:
                 first = cell.start(f"{self.url}/stall/1")
                 self.assertEqual(cell.replace(f"{self.url}/bytes/9").read(), body(9))
-                with self.assertRaises(earshot.FetchFailed):
+                with self.assertRaises(earshot_bus.FetchFailed):
                     first.result()
                 second = cell.start(f"{self.url}/stall/2")
                 self.origin.await_count("/stall/2", 1)
@@ -101,7 +101,7 @@ class BlockingTests(BusTestCase):
 
     def test_ctrl_c_cancels_what_is_waited_for(self):
         # A shell that runs the tests in the background ignores SIGINT.
-        script = ("import earshot.blocking as e, signal, sys\n"
+        script = ("import earshot_bus.blocking as e, signal, sys\n"
                   "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                   "with e.connect() as bus, bus.handler() as h:\n"
                   "    try: h.fetch(sys.argv[1])\n"
@@ -118,7 +118,7 @@ class BlockingTests(BusTestCase):
 class NoBusTests(unittest.TestCase):
     def test_where_no_broker_runs_the_error_says_how_to_start_one(self):
         with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaises(earshot.NoBroker) as caught, earshot.blocking.connect(folder):
+            with self.assertRaises(earshot_bus.NoBroker) as caught, earshot_bus.blocking.connect(folder):
                 self.fail("connected to nothing")
         for part in (folder, "earshot serve", "private=True", "EARSHOT_RUNTIME"):
             self.assertIn(part, str(caught.exception))
@@ -131,8 +131,8 @@ class NoBusTests(unittest.TestCase):
             link = broker.runtime / "link"
             link.symlink_to(broker.runtime)
             for folder in (broker.runtime, link):
-                with self.assertRaisesRegex(earshot.NoBroker, "not a directory private to this user"):
-                    with earshot.blocking.connect(folder):
+                with self.assertRaisesRegex(earshot_bus.NoBroker, "not a directory private to this user"):
+                    with earshot_bus.blocking.connect(folder):
                         self.fail("connected to whoever it is")
 
     def test_a_folder_of_a_bus_for_several_users_is_trusted_if_only_its_owner_writes_there(self):
@@ -153,21 +153,21 @@ class NoBusTests(unittest.TestCase):
         self.assertEqual(_place.trusted_listeners(folder), {0, 7})
         for above, mode in ((place, 0o777), (place, 0o1777), (folder, 0o775)):
             above.chmod(mode)
-            with self.assertRaisesRegex(earshot.NoBroker, "directories of root"):
+            with self.assertRaisesRegex(earshot_bus.NoBroker, "directories of root"):
                 _place.trusted_listeners(folder)
             above.chmod(0o755)
         os.chown(place, 7, 7)
-        with self.assertRaises(earshot.NoBroker):
+        with self.assertRaises(earshot_bus.NoBroker):
             _place.trusted_listeners(folder)
 
     def test_why_a_broker_that_runs_cannot_be_reached_is_told(self):
-        with Played() as broker, self.assertRaisesRegex(earshot.NoBroker, "within 0.1 s .No such file"):
-            with earshot.blocking.connect(broker.runtime, timeout=0.1):
+        with Played() as broker, self.assertRaisesRegex(earshot_bus.NoBroker, "within 0.1 s .No such file"):
+            with earshot_bus.blocking.connect(broker.runtime, timeout=0.1):
                 self.fail("connected to nothing")
 
     def test_a_path_that_no_socket_can_have_is_told(self):
         self.assertEqual(_place.socket_path(pathlib.Path("/" + "x" * 102), "bus"), "/" + "x" * 102 + "/bus")
-        with self.assertRaisesRegex(earshot.NoBroker, "107 bytes"):
+        with self.assertRaisesRegex(earshot_bus.NoBroker, "107 bytes"):
             _place.socket_path(pathlib.Path("/" + "x" * 103), "bus")
 
     def test_the_runtime_folder_is_found_as_the_program_finds_it(self):
@@ -184,7 +184,7 @@ class NoBusTests(unittest.TestCase):
 
 
 class PrivateTests(unittest.TestCase):
-    SCRIPT = ("import earshot.blocking as e, earshot._place as p, sys\n"
+    SCRIPT = ("import earshot_bus.blocking as e, earshot_bus._place as p, sys\n"
               "for _ in range(2):\n"
               "    with e.connect(private=True) as bus: bus.ping()\n"
               "print(p.private_folder(), flush=True)\n"
@@ -214,7 +214,7 @@ class PrivateTests(unittest.TestCase):
         eventually(lambda: not folder.exists(), "its folder is gone")
 
     def test_without_the_program_the_error_says_so(self):
-        script = "import earshot.blocking as e\nwith e.connect(private=True): pass"
+        script = "import earshot_bus.blocking as e\nwith e.connect(private=True): pass"
         for variables, part in [({"EARSHOT_BINARY": "", "PATH": ""}, "EARSHOT_BINARY"),
                                 ({"EARSHOT_BINARY": "/nothing/earshot"}, "No such file"),
                                 ({"EARSHOT_BINARY": "/bin/false"}, "did not start")]:
@@ -224,4 +224,4 @@ class PrivateTests(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("NoBroker", done.stderr)
                 self.assertIn(part, done.stderr)
-        self.assertTrue((PACKAGE / "earshot/py.typed").exists())
+        self.assertTrue((PACKAGE / "earshot_bus/py.typed").exists())

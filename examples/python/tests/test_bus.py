@@ -11,8 +11,8 @@ import unittest
 import weakref
 from unittest import mock
 
-import earshot
-from earshot._results import terminal
+import earshot_bus
+from earshot_bus._results import terminal
 from fixture import BusTestCase, timed
 from played import Played
 from support.harness import check_ledgers
@@ -44,7 +44,7 @@ class SessionTests(BusTestCase):
                 transfer = handler.start(f"{self.url}/gate/left")
                 await self.in_thread(self.origin.await_running, 1)
                 bus._close()
-                with self.assertRaises(earshot.Closed):
+                with self.assertRaises(earshot_bus.Closed):
                     await transfer
             while (await observer.query("ledger"))["requests"]["pending"]:
                 await asyncio.sleep(0)
@@ -109,7 +109,7 @@ class FetchTests(BusTestCase):
                     raise lost.pop()
                 return terminal(*arguments)
 
-            with self.subTest(losses), mock.patch("earshot._shell.terminal", opening):
+            with self.subTest(losses), mock.patch("earshot_bus._shell.terminal", opening):
                 async with self.connect() as bus, bus.handler("lost") as handler:
                     path = f"/bytes/70000?seed=lost{losses}"
                     transfer = handler.start(self.url + path)
@@ -117,7 +117,7 @@ class FetchTests(BusTestCase):
                     if losses == 1:
                         self.assertTrue((await transfer).read() == body(70_000, "lost1"))
                     else:
-                        with self.assertRaises(earshot.FetchFailed) as caught:
+                        with self.assertRaises(earshot_bus.FetchFailed) as caught:
                             await transfer
                         self.assertEqual(caught.exception.code, "internal")
                     self.assertNotEqual(transfer.request, first)
@@ -149,7 +149,7 @@ class FetchTests(BusTestCase):
                                         return_exceptions=True)
         for (code, url, _), end in zip(paths, ends):
             with self.subTest(code):
-                self.assertIsInstance(end, earshot.FetchFailed)
+                self.assertIsInstance(end, earshot_bus.FetchFailed)
                 self.assertEqual(end.code, code, url)
                 self.assertEqual(end.handler, "codes")
                 self.assertTrue(end.detail)
@@ -178,7 +178,7 @@ class FetchTests(BusTestCase):
     @timed
     async def test_a_caller_s_fault_is_told_at_once(self):
         bus = self.connect()
-        with self.assertRaises(earshot.Closed):
+        with self.assertRaises(earshot_bus.Closed):
             bus.watch("a")
         with self.assertRaises(ValueError):
             bus.handler("a b")
@@ -192,7 +192,7 @@ class FetchTests(BusTestCase):
                 with self.assertRaises(ValueError):
                     async with bus.handler("a"):
                         self.fail("open twice")
-        with self.assertRaises(earshot.Closed):
+        with self.assertRaises(earshot_bus.Closed):
             await bus.ping()
         with self.assertRaises(RuntimeError):
             await bus.__aenter__()
@@ -212,9 +212,9 @@ class RemovalTests(BusTestCase):
                         break
             ends = await asyncio.gather(*tasks, return_exceptions=True)
             fetched = self.origin.count("/first/500/half-way")
-            found = [(n, end) for n, end in enumerate(ends) if isinstance(end, earshot.Result)]
+            found = [(n, end) for n, end in enumerate(ends) if isinstance(end, earshot_bus.Result)]
             self.assertTrue(all(end.body == body(100, str(n)) for n, end in found))
-            self.assertEqual({end.code for end in ends if isinstance(end, earshot.FetchFailed)}, {"removed"})
+            self.assertEqual({end.code for end in ends if isinstance(end, earshot_bus.FetchFailed)}, {"removed"})
             self.assertEqual(len(found), 500)
             self.assertLess(fetched, 510, "no more than may run at once")
             ledger = await bus.query("ledger")
@@ -251,13 +251,13 @@ class RemovalTests(BusTestCase):
                 left = handler.start(f"{self.url}/stall/3")
                 await self.in_thread(self.origin.await_count, "/stall/3", 1)
             await self.in_thread(self.origin.await_aborts, "/stall/3")
-            with self.assertRaises(earshot.FetchFailed) as caught:
+            with self.assertRaises(earshot_bus.FetchFailed) as caught:
                 await left
             self.assertEqual(caught.exception.code, "removed")
             handler = await bus.handler("closed").__aenter__()
             closed = handler.start(f"{self.url}/stall/4")
             await self.in_thread(self.origin.await_count, "/stall/4", 1)
-        with self.assertRaises(earshot.Closed):
+        with self.assertRaises(earshot_bus.Closed):
             await closed
         await self.in_thread(self.origin.await_aborts, "/stall/4")
 
@@ -267,13 +267,13 @@ class RemovalTests(BusTestCase):
             transfer = handler.start(f"{self.url}/stall/5")
             await bus.ping()
             self.assertEqual(await other.remove("shared/"), 1)
-            with self.assertRaises(earshot.FetchFailed) as caught:
+            with self.assertRaises(earshot_bus.FetchFailed) as caught:
                 await transfer
             self.assertEqual(caught.exception.code, "removed")
             transfer = handler.start(f"{self.url}/stall/6")
             await bus.ping()
             await other.cancel("shared/1", transfer.request)
-            with self.assertRaises(earshot.FetchFailed):
+            with self.assertRaises(earshot_bus.FetchFailed):
                 await transfer
 
     @timed
@@ -295,7 +295,7 @@ class WatchTests(BusTestCase):
             async with other.handler("gallery/1") as first, other.handler("gallery/2") as second:
                 await first.fetch(f"{self.url}/bytes/10")
                 self.assertEqual(len((await first.fetch(f"{self.url}/bytes/100000")).read()), 100_000)
-                with self.assertRaises(earshot.FetchFailed):
+                with self.assertRaises(earshot_bus.FetchFailed):
                     await second.fetch(f"{self.url}/status/404")
                 heard = [await anext(watch) for _ in range(3)]
             self.assertEqual([(end.handler, end.ok) for end in heard],
@@ -400,10 +400,10 @@ class QuestionTests(BusTestCase):
             self.assertEqual((await held[-1].why())["class"], "background")
             self.assertEqual(await bus.set("origin-limit", 10), "origin-limit 10")
             self.assertEqual({row["name"]: row["value"] for row in await bus.settings()}["origin-limit"], "10")
-            with self.assertRaises(earshot.Refused) as caught:
+            with self.assertRaises(earshot_bus.Refused) as caught:
                 await bus.set("origin-limit", 0)
             self.assertEqual(caught.exception.code, "bad-setting")
-            with self.assertRaises(earshot.Refused):
+            with self.assertRaises(earshot_bus.Refused):
                 await bus.query("nonsense")
             with self.assertRaises(ValueError):
                 await bus.set("origin limit", 1)
@@ -438,7 +438,7 @@ class StoppedBrokerTests(BusTestCase):
                     while not bus._link.is_full:
                         await asyncio.sleep(0)
                     bus._close()
-                    with self.assertRaises(earshot.Closed):
+                    with self.assertRaises(earshot_bus.Closed):
                         await transfer
                 finally:
                     os.kill(self.bus.broker, signal.SIGCONT)
@@ -452,7 +452,7 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
         with Played() as broker:
             broker.listen()
             welcome = asyncio.create_task(asyncio.to_thread(broker.welcome))
-            async with earshot.connect(broker.runtime) as bus:
+            async with earshot_bus.connect(broker.runtime) as bus:
                 await welcome
                 handler = await bus.handler("silent").__aenter__()
                 transfers = [handler.start(f"http://x/{'x' * 8000}") for _ in range(500)]
@@ -464,7 +464,7 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
     @timed
     async def test_a_broker_that_is_not_there_yet_is_looked_for_again(self):
         with Played() as broker:
-            bus = earshot.connect(broker.runtime)
+            bus = earshot_bus.connect(broker.runtime)
             entering = asyncio.create_task(bus.__aenter__())
             while not hasattr(bus, "_folder") or bus._obstacle is None:
                 await asyncio.sleep(0)
@@ -520,7 +520,7 @@ class RestartTests(BusTestCase):
                 task = asyncio.create_task(handler.fetch(f"{self.url}/gate/gone"))
                 await self.in_thread(self.origin.await_count, "/gate/gone", 1)
                 kill(self.bus.broker)
-            with self.assertRaises(earshot.FetchFailed):
+            with self.assertRaises(earshot_bus.FetchFailed):
                 await task
             await bus.ping()
             self.assertEqual((await bus.status())["requests"]["pending"], 0)

@@ -4,7 +4,7 @@ import asyncio
 import unittest
 
 import fixture  # noqa: F401 (the paths come first)
-import earshot
+import earshot_bus
 from support.harness import Bus, check_ledgers
 from support.origin import Origin, body
 
@@ -16,7 +16,7 @@ RUNNING = 48
 class CancellingTests(unittest.IsolatedAsyncioTestCase):
     async def test_1000_of_2000_tasks_are_cancelled(self):
         with Origin() as origin, Bus(workers=1, slots=64, origin_limit=500) as running:
-            async with earshot.connect(running.runtime) as bus, bus.handler("tasks") as handler:
+            async with earshot_bus.connect(running.runtime) as bus, bus.handler("tasks") as handler:
                 targets = [f"/gate/tasks?i={number}" for number in range(TASKS)]
                 tasks = [asyncio.create_task(handler.fetch(origin.url + target)) for target in targets]
                 await asyncio.to_thread(origin.await_running, RUNNING)

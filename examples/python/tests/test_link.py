@@ -9,8 +9,8 @@ import unittest
 from unittest import mock
 
 import fixture  # noqa: F401 (it sets the paths)
-from earshot._link import Link
-from earshot._zmtp import OPENING, Decoder, encode
+from earshot_bus._link import Link
+from earshot_bus._zmtp import OPENING, Decoder, encode
 from played import READY
 from support.zmtp import GREETING
 
@@ -84,7 +84,7 @@ class LinkTests(unittest.TestCase):
         count = self.fill()
         self.link.send(b"last")
         # On a busy machine this thread may not run within the usual second.
-        self.enterContext(mock.patch("earshot._link.LINGER", 60))
+        self.enterContext(mock.patch("earshot_bus._link.LINGER", 60))
         self.link.close(linger=True)
         self.assertEqual(self.hear(count + 2), [[b"head", LARGE]] * count + [[b"last"]])
         for thread in threading.enumerate():
@@ -114,7 +114,7 @@ class LinkTests(unittest.TestCase):
     def test_a_broker_that_breaks_the_protocol_is_left(self):
         self.greet()
         self.peer.sendall(b"\xff" * 9)
-        with self.assertLogs("earshot", "WARNING"):
+        with self.assertLogs("earshot_bus", "WARNING"):
             self.assertEqual(self.receive(), [])
         self.assertTrue(self.link.is_broken)
 

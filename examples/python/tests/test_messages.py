@@ -3,7 +3,7 @@
 import unittest
 
 from fixture import CHECKOUT
-from earshot._messages import Fetch, FetchOptions, check_handler, check_pattern, decode, encode, matches
+from earshot_bus._messages import Fetch, FetchOptions, check_handler, check_pattern, decode, encode, matches
 
 VECTORS = CHECKOUT / "protocols/vectors"
 

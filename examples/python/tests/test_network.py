@@ -11,10 +11,10 @@ import tempfile
 import unittest
 from unittest import mock
 
-import earshot
-import earshot.blocking
-from earshot._network import LOYAL, Bus, Buses, find
-from earshot._pulling import NETWORK_READS, PIECE_BYTES
+import earshot_bus
+import earshot_bus.blocking
+from earshot_bus._network import LOYAL, Bus, Buses, find
+from earshot_bus._pulling import NETWORK_READS, PIECE_BYTES
 from fixture import PACKAGE, BusTestCase, environment, timed
 from support.harness import check_ledgers
 from support.origin import body
@@ -32,10 +32,10 @@ class NetworkTestCase(BusTestCase):
         return {"key": keys.client_file, "server_key": keys.server_public, **more}
 
     def connect(self, address=None, **options):
-        return earshot.connect(address or self.relay.address, **self.options(**options))
+        return earshot_bus.connect(address or self.relay.address, **self.options(**options))
 
     def ledger(self):
-        with earshot.blocking.connect(self.bus.runtime) as bus:
+        with earshot_bus.blocking.connect(self.bus.runtime) as bus:
             found = bus.query("ledger")
         check_ledgers(found)
         return found
@@ -62,7 +62,7 @@ class NetworkTests(NetworkTestCase):
 
     @timed
     async def test_threads_share_a_bus_on_a_network(self):
-        with earshot.blocking.connect(self.relay.address, **self.options()) as bus, bus.handler() as handler:
+        with earshot_bus.blocking.connect(self.relay.address, **self.options()) as bus, bus.handler() as handler:
             transfers = [handler.start(f"{self.url}/bytes/{70_000 + number}") for number in range(20)]
             found = [await asyncio.to_thread(transfer.result) for transfer in transfers]
             self.assertEqual([result.read() for result in found], [body(70_000 + number) for number in range(20)])
@@ -70,7 +70,7 @@ class NetworkTests(NetworkTestCase):
     @timed
     async def test_variables_select_the_bus(self):
         with mock.patch.dict(os.environ, self.relay.variables()):
-            async with earshot.connect() as bus, bus.handler() as handler:
+            async with earshot_bus.connect() as bus, bus.handler() as handler:
                 self.assertEqual((await handler.fetch(f"{self.url}/bytes/5")).read(), body(5))
             self.assertIsNone(find(self.bus.runtime, None, None), "a directory selects the bus of this machine")
 
@@ -114,8 +114,8 @@ class NetworkTests(NetworkTestCase):
 
     @timed
     async def test_the_end_of_the_program_ends_its_requests_at_once(self):
-        script = ("import earshot.blocking, sys\n"
-                  "with earshot.blocking.connect() as bus, bus.handler() as handler:\n"
+        script = ("import earshot_bus.blocking, sys\n"
+                  "with earshot_bus.blocking.connect() as bus, bus.handler() as handler:\n"
                   "    handler.start(sys.argv[1])\n    bus.ping()\n")
         url = f"{self.url}/gate/{id(self)}"
         subprocess.run([sys.executable, "-c", script, url], env=environment(**self.relay.variables()), check=True, timeout=20)
@@ -123,13 +123,13 @@ class NetworkTests(NetworkTestCase):
 
     @timed
     async def test_a_killed_program_keeps_its_requests_for_its_lease(self):
-        script = ("import earshot.blocking, os, sys\n"
-                  "bus = earshot.blocking.connect(**eval(sys.argv[2])).__enter__()\n"
+        script = ("import earshot_bus.blocking, os, sys\n"
+                  "bus = earshot_bus.blocking.connect(**eval(sys.argv[2])).__enter__()\n"
                   "handler = bus.handler(sys.argv[3]).__enter__()\nhandler.start(sys.argv[1])\nbus.ping()\nos.kill(os.getpid(), 9)\n")
         for name, options in (("killed/usual", "{}"), ("killed/short", "{'lease': 0.05}")):
             subprocess.run([sys.executable, "-c", script, f"{self.url}/gate/{name[7:]}", options, name],
                            env=environment(**self.relay.variables()), timeout=20)
-        with earshot.blocking.connect(self.bus.runtime) as bus:
+        with earshot_bus.blocking.connect(self.bus.runtime) as bus:
             def pending():
                 return [row["handler"] for row in bus.query("handlers")["handlers"] if row["requests"]["pending"]]
             while "killed/short" in pending():
@@ -139,17 +139,17 @@ class NetworkTests(NetworkTestCase):
 
     @timed
     async def test_a_child_closes_its_copy(self):
-        script = ("import earshot.blocking, os, sys\n"
-                  "with earshot.blocking.connect() as bus, bus.handler() as handler:\n"
+        script = ("import earshot_bus.blocking, os, sys\n"
+                  "with earshot_bus.blocking.connect() as bus, bus.handler() as handler:\n"
                   "    bus.ping()\n"
                   "    child = os.fork()\n"
                   "    if not child:\n"
                   "        try:\n            bus.ping()\n"
-                  "        except earshot.Closed:\n            os._exit(7)\n        os._exit(0)\n"
+                  "        except earshot_bus.Closed:\n            os._exit(7)\n        os._exit(0)\n"
                   "    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
                   "    assert code == 7, code\n"
                   "    assert len(handler.fetch(sys.argv[1]).read()) == 70000\n")
-        subprocess.run([sys.executable, "-c", "import earshot\n" + script, f"{self.url}/bytes/70000"],
+        subprocess.run([sys.executable, "-c", "import earshot_bus\n" + script, f"{self.url}/bytes/70000"],
                        env=environment(**self.relay.variables()), check=True, timeout=20)
 
 
@@ -166,18 +166,18 @@ class NetworkTests(NetworkTestCase):
 
 
 class MistakeTests(NetworkTestCase):
-    async def refused(self, part, error=earshot.NoBroker, address=None, **options):
+    async def refused(self, part, error=earshot_bus.NoBroker, address=None, **options):
         for connect in (self.in_asyncio, self.in_thread_form):
             with self.assertRaisesRegex(error, part):
                 await connect(address or self.relay.address, **self.options(**options))
 
     async def in_asyncio(self, address, **options):
-        async with earshot.connect(address, **options):
+        async with earshot_bus.connect(address, **options):
             pass
 
     async def in_thread_form(self, address, **options):
         def enter():
-            with earshot.blocking.connect(address, **options):
+            with earshot_bus.blocking.connect(address, **options):
                 pass
         await asyncio.to_thread(enter)
 
@@ -201,20 +201,20 @@ class MistakeTests(NetworkTestCase):
         open_key.chmod(0o640)
         await self.refused("chmod 600", key=open_key)
         with self.assertRaisesRegex(ValueError, "keys are for a bus on a network"):
-            earshot.connect(self.bus.runtime, key=keys.client_file)
+            earshot_bus.connect(self.bus.runtime, key=keys.client_file)
 
     def test_a_missing_pyzmq_is_told_and_a_local_bus_needs_none(self):
-        script = ("import sys; sys.modules['zmq'] = None\nimport earshot.blocking\n"
-                  "with earshot.blocking.connect(sys.argv[1]) as bus: bus.ping()\n"
-                  "try: earshot.blocking.connect(sys.argv[2])\n"
-                  "except earshot.NoBroker as error: assert 'earshot[tcp]' in str(error), error\n"
+        script = ("import sys; sys.modules['zmq'] = None\nimport earshot_bus.blocking\n"
+                  "with earshot_bus.blocking.connect(sys.argv[1]) as bus: bus.ping()\n"
+                  "try: earshot_bus.blocking.connect(sys.argv[2])\n"
+                  "except earshot_bus.NoBroker as error: assert 'pip install pyzmq' in str(error), error\n"
                   "else: raise AssertionError\n")
         subprocess.run([sys.executable, "-c", script, str(self.bus.runtime), self.relay.address],
                        env=environment(EARSHOT_BUS_KEY=self.relay.keys.client_file,
                                        EARSHOT_SERVER_KEY=self.relay.keys.server_public), check=True, timeout=20)
 
     def test_a_local_bus_does_not_import_pyzmq(self):
-        script = ("import earshot.blocking, sys\nwith earshot.blocking.connect(sys.argv[1]) as bus: bus.ping()\n"
+        script = ("import earshot_bus.blocking, sys\nwith earshot_bus.blocking.connect(sys.argv[1]) as bus: bus.ping()\n"
                   "assert 'zmq' not in sys.modules\n")
         subprocess.run([sys.executable, "-c", script, str(self.bus.runtime)], env=environment(), check=True, timeout=20)
 
@@ -250,7 +250,7 @@ class BusesTests(unittest.TestCase):
         for _ in range(3):
             self.assertEqual(buses.current.port, 2)
             buses.failed("unreachable", 0)
-        with self.assertRaisesRegex(earshot.NoBroker, "has not authorized"):
+        with self.assertRaisesRegex(earshot_bus.NoBroker, "has not authorized"):
             buses.failed("refused", 0)
 
     def test_a_bus_that_answered_may_fail_handshakes(self):
@@ -261,7 +261,7 @@ class BusesTests(unittest.TestCase):
         fresh = self.buses(1)
         fresh.failed("handshake-failed", 0)
         fresh.failed("handshake-failed", 0)
-        with self.assertRaisesRegex(earshot.NoBroker, "server key"):
+        with self.assertRaisesRegex(earshot_bus.NoBroker, "server key"):
             fresh.failed("handshake-failed", 0)
 
     def test_a_bus_does_not_show_its_secret_key(self):
@@ -277,5 +277,5 @@ class BusesTests(unittest.TestCase):
             shown.write_text(f"{keys.server_public}\n")
             self.assertEqual(find("tcp://a:1", keys.client_file, str(shown))._buses[0].server_key, keys.server_public)
             pathlib.Path(folder, "bad").write_text("public-key = 'x'\n")
-            with self.assertRaisesRegex(earshot.NoBroker, "no public-key"):
+            with self.assertRaisesRegex(earshot_bus.NoBroker, "no public-key"):
                 find("tcp://a:1", keys.client_file, f"{folder}/bad")

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-import earshot.blocking
+import earshot_bus.blocking
 from fixture import PROGRAMS, BusTestCase, environment
 from support.harness import PYTHON
 from support.origin import body
@@ -42,9 +42,9 @@ class ProgramTests(BusTestCase):
     def test_watch(self):
         watch = self.start("watch.py", "tests/watch/", 2)
         watch.await_line("listening", "stdout")
-        with earshot.blocking.connect(self.bus.runtime) as bus, bus.handler("tests/watch/1") as handler:
+        with earshot_bus.blocking.connect(self.bus.runtime) as bus, bus.handler("tests/watch/1") as handler:
             handler.fetch(f"{self.url}/bytes/30")
-            with self.assertRaises(earshot.FetchFailed):
+            with self.assertRaises(earshot_bus.FetchFailed):
                 handler.fetch(f"{self.url}/status/410")
         self.assertEqual((watch.wait(20), watch.stderr), (0, ""))
         self.assertEqual(watch.stdout.decode().splitlines()[1:],
@@ -79,8 +79,8 @@ class ProgramTests(BusTestCase):
         return self._folder
 
     def test_the_readme_fetches(self):
-        self.assertRegex(self.run_snippet("import earshot.blocking\n\nwith earshot.blocking.connect() as bus, bus.handler()"),
-                         r"^200 \S+ 1000\n$")
+        snippet = "import earshot_bus.blocking\n\nwith earshot_bus.blocking.connect() as bus, bus.handler()"
+        self.assertRegex(self.run_snippet(snippet), r"^200 \S+ 1000\n$")
         self.assertEqual(self.run_snippet('"a", "b", "none"').splitlines(),
                          [f"{self.url}/bytes/10 200 10 network", f"{self.url}/bytes/11 200 11 network",
                           f"{self.url}/status/404 http-status 404"])
@@ -108,12 +108,12 @@ class ProgramTests(BusTestCase):
 
     def test_the_readme_serves_a_scheme(self):
         (self.folder / "shout.py").write_text(self.snippet("# shout.py"))
-        worker = Program([PYTHON, "-m", "earshot.worker", "shout:shout", "--scheme", "shout"],
+        worker = Program([PYTHON, "-m", "earshot_bus.worker", "shout:shout", "--scheme", "shout"],
                          environment(EARSHOT_RUNTIME=self.bus.runtime), self.folder)
-        with earshot.blocking.connect(self.bus.runtime) as bus, bus.handler() as handler:
+        with earshot_bus.blocking.connect(self.bus.runtime) as bus, bus.handler() as handler:
             eventually(lambda: any("shout" in served["schemes"] for served in bus.status()["workers"]), "the worker serves")
             self.assertEqual(handler.fetch("shout:hello").read(), b"HELLO")
-            with self.assertRaisesRegex(earshot.FetchFailed, "no text follows shout:"):
+            with self.assertRaisesRegex(earshot_bus.FetchFailed, "no text follows shout:"):
                 handler.fetch("shout:")
         worker.signal(signal.SIGTERM)
         self.assertEqual(worker.wait(10), 0, worker.describe())

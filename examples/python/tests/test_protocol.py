@@ -3,8 +3,8 @@
 import unittest
 
 import fixture  # noqa: F401 (it sets the paths)
-from earshot._messages import Fetch
-from earshot._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_REFUSALS, NOTICES_PER_PING, Core, Deliver, Drop,
+from earshot_bus._messages import Fetch
+from earshot_bus._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_REFUSALS, NOTICES_PER_PING, Core, Deliver, Drop,
                                GiveUp, Greeted, Note, Phase, Refuse, Reopen, Report, Send, Settle, pages)
 
 WELCOME = "WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 4"

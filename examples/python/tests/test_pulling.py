@@ -6,10 +6,10 @@ import pathlib
 import tempfile
 import unittest
 
-import earshot
-import earshot.blocking
-from earshot._messages import Fetch
-from earshot._protocol import Core, Deliver, Discard, Drop, Send, Store
+import earshot_bus
+import earshot_bus.blocking
+from earshot_bus._messages import Fetch
+from earshot_bus._protocol import Core, Deliver, Discard, Drop, Send, Store
 from fixture import BusTestCase, timed
 from support.harness import check_ledgers
 from support.origin import body
@@ -96,7 +96,7 @@ class PullTests(BusTestCase):
             self.assertEqual(self.origin.count("/bytes/900000"), 2)
 
     def test_the_blocking_form(self):
-        with earshot.blocking.connect(self.bus.runtime, bodies="pull") as bus, bus.handler("blocking") as handler:
+        with earshot_bus.blocking.connect(self.bus.runtime, bodies="pull") as bus, bus.handler("blocking") as handler:
             self.assertEqual(handler.fetch(f"{self.url}/bytes/1000000").read(), body(1_000_000))
 
     def test_wrong_values(self):

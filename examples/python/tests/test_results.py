@@ -7,8 +7,8 @@ import tempfile
 import unittest
 
 import fixture  # noqa: F401 (it sets the paths)
-from earshot._messages import decode
-from earshot._results import FetchFailed, terminal
+from earshot_bus._messages import decode
+from earshot_bus._results import FetchFailed, terminal
 
 
 class ResultTests(unittest.TestCase):

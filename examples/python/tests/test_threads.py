@@ -8,9 +8,9 @@ import threading
 import time
 from unittest import mock
 
-import earshot
-import earshot.blocking
-from earshot import _place, _shell, _threads
+import earshot_bus
+import earshot_bus.blocking
+from earshot_bus import _place, _shell, _threads
 from fixture import BusTestCase
 from played import Played
 from support.harness import check_ledgers
@@ -41,7 +41,7 @@ def in_thread(call, *arguments):
 
 class ThreadsTestCase(BusTestCase):
     def open(self, **options):
-        return earshot.blocking.connect(self.bus.runtime, **options)
+        return earshot_bus.blocking.connect(self.bus.runtime, **options)
 
 
 class ReadingTests(ThreadsTestCase):
@@ -90,7 +90,7 @@ class ReadingTests(ThreadsTestCase):
         with Played() as broker:
             broker.listen()
             welcome = in_thread(broker.welcome)
-            with earshot.blocking.connect(broker.runtime) as bus:
+            with earshot_bus.blocking.connect(broker.runtime) as bus:
                 welcome()
                 handler = bus.handler("silent").__enter__()
                 transfers = [handler.start(f"http://x/{'x' * 8000}") for _ in range(500)]
@@ -98,7 +98,7 @@ class ReadingTests(ThreadsTestCase):
                 eventually(lambda: bus._link.is_full, "the kernel takes no more")
                 heard = broker.hear(len(transfers))
                 self.assertEqual([head.split()[2].decode() for head, in heard], [t.request for t in transfers])
-            with self.assertRaises(earshot.Closed):
+            with self.assertRaises(earshot_bus.Closed):
                 waiting()
 
     def test_what_is_asked_for_while_another_waits_leaves_at_once(self):
@@ -118,9 +118,9 @@ class ReadingTests(ThreadsTestCase):
             child = os.fork()
             if child == 0:
                 try:
-                    with self.assertRaises(earshot.Closed):
+                    with self.assertRaises(earshot_bus.Closed):
                         transfer.result()
-                    with self.assertRaises(earshot.Closed):
+                    with self.assertRaises(earshot_bus.Closed):
                         bus.ping()
                     handler.__exit__()
                     bus.__exit__()
@@ -149,7 +149,7 @@ class ReadingTests(ThreadsTestCase):
                     try:
                         handler.__exit__()
                         bus.__exit__()
-                        with self.assertRaises(earshot.Closed):
+                        with self.assertRaises(earshot_bus.Closed):
                             transfers[0].result()
                         with _place._lock, self.open() as own:
                             own.ping()
@@ -184,7 +184,7 @@ class ReadingTests(ThreadsTestCase):
             ends = [in_thread(handler.fetch, f"{self.url}/gate/closing{number}") for number in range(2)]
             ends.append(in_thread(next, bus.watch("closing/")))
             eventually(lambda: len(bus._followers) == 2, "one reads, two follow")
-        for end, error in zip(ends, (earshot.Closed, earshot.Closed, StopIteration)):
+        for end, error in zip(ends, (earshot_bus.Closed, earshot_bus.Closed, StopIteration)):
             with self.assertRaises(error):
                 end()
 
@@ -233,7 +233,7 @@ class KeeperTests(ThreadsTestCase):
         with Played() as broker:
             broker.listen()
             welcome = in_thread(broker.welcome)
-            with earshot.blocking.connect(broker.runtime) as bus:
+            with earshot_bus.blocking.connect(broker.runtime) as bus:
                 welcome()
                 handler = bus.handler("asks").__enter__()
                 told, asked = [], []

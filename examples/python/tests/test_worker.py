@@ -9,9 +9,9 @@ import signal
 import threading
 import unittest
 
-import earshot
-import earshot.worker
-from earshot.worker import Answer, JobFailed, Worker
+import earshot_bus
+import earshot_bus.worker
+from earshot_bus.worker import Answer, JobFailed, Worker
 from fixture import PACKAGE, PROGRAMS, BusTestCase, environment, timed
 from played import Played
 from support.harness import PYTHON
@@ -112,10 +112,10 @@ class WorkerTests(WorkerTestCase):
             raise JobFailed("no such thing\nhere")
 
         async with self.serving(refuse, "refuse"), self.connect() as bus, bus.handler() as handler:
-            with self.assertRaises(earshot.FetchFailed) as caught:
+            with self.assertRaises(earshot_bus.FetchFailed) as caught:
                 await handler.fetch("refuse:1")
             self.assertEqual((caught.exception.code, caught.exception.detail), ("worker-failed", "no such thing?here"))
-            with self.assertRaises(earshot.FetchFailed) as caught:
+            with self.assertRaises(earshot_bus.FetchFailed) as caught:
                 await handler.fetch("refuse:known", retries=1)
             self.assertEqual((caught.exception.code, caught.exception.attempts), ("timeout", 2))
 
@@ -125,9 +125,9 @@ class WorkerTests(WorkerTestCase):
             return 1 / 0
 
         async with self.serving(broken, "broken"), self.connect() as bus, bus.handler() as handler:
-            with self.assertLogs("earshot.worker"):
+            with self.assertLogs("earshot_bus.worker"):
                 for _ in range(2):
-                    with self.assertRaises(earshot.FetchFailed) as caught:
+                    with self.assertRaises(earshot_bus.FetchFailed) as caught:
                         await handler.fetch("broken:1")
                     self.assertEqual(caught.exception.code, "worker-failed")
 
@@ -172,14 +172,14 @@ class WorkerTests(WorkerTestCase):
     @timed
     async def test_a_scheme_without_a_worker_is_refused(self):
         async with self.connect() as bus, bus.handler() as handler:
-            with self.assertRaises(earshot.FetchFailed) as caught:
+            with self.assertRaises(earshot_bus.FetchFailed) as caught:
                 await handler.fetch("nobody:1")
             self.assertEqual(caught.exception.code, "unsupported-scheme")
 
     @timed
     async def test_http_is_not_for_anybody_to_register(self):
         worker = Worker(lambda job: b"", ["https"], 1, self.bus.runtime)
-        with self.assertLogs("earshot.worker"), self.assertRaises(earshot.Refused) as caught:
+        with self.assertLogs("earshot_bus.worker"), self.assertRaises(earshot_bus.Refused) as caught:
             await worker.run()
         self.assertEqual(caught.exception.code, "not-a-child")
 
@@ -271,7 +271,7 @@ class ThumbnailTests(WorkerTestCase):
         Image.new("RGB", (640, 480), (200, 30, 30)).save(picture, "PNG")
         # A quarter of the slots is reserved for priority high.
         program = Program(
-            [PYTHON, "-m", "earshot.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb", "--slots", "28"],
+            [PYTHON, "-m", "earshot_bus.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb", "--slots", "28"],
             environment(EARSHOT_RUNTIME=self.bus.runtime, PYTHONPATH=f"{PACKAGE}:{PROGRAMS}"))
         async with Pictures(picture.getvalue(), 20) as pictures, contextlib.AsyncExitStack() as stack:
             monitor = await stack.enter_async_context(self.connect())
@@ -299,17 +299,17 @@ class ThumbnailTests(WorkerTestCase):
 
     @timed
     async def test_what_is_no_picture_is_said_so(self):
-        program = Program([PYTHON, "-m", "earshot.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb"],
+        program = Program([PYTHON, "-m", "earshot_bus.worker", "thumbnail_worker:thumbnail", "--scheme", "thumb"],
                           environment(EARSHOT_RUNTIME=self.bus.runtime, PYTHONPATH=f"{PACKAGE}:{PROGRAMS}"))
         async with self.connect() as bus, bus.handler() as handler:
             while not any("thumb" in worker["schemes"] for worker in (await bus.status())["workers"]):
                 await asyncio.sleep(0)
             for url, words in ((f"thumb:96/{self.url}/bytes/500", "the response is not a picture"),
                                (f"thumb:96/{self.url}/status/404", "the picture could not be fetched: http-status")):
-                with self.assertRaises(earshot.FetchFailed) as caught:
+                with self.assertRaises(earshot_bus.FetchFailed) as caught:
                     await handler.fetch(url)
                 self.assertEqual(caught.exception.detail, words)
-            with self.assertRaises(earshot.FetchFailed) as caught:
+            with self.assertRaises(earshot_bus.FetchFailed) as caught:
                 await handler.fetch("thumb:large")
             self.assertEqual(caught.exception.code, "malformed-url")
         program.signal(signal.SIGTERM)

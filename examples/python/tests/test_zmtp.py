@@ -10,8 +10,8 @@ import unittest
 import zmq
 
 import fixture  # noqa: F401 (it sets the paths)
-from earshot._link import Link
-from earshot._zmtp import COMMAND_BYTES, FRAME_BYTES, Decoder, Violation, encode
+from earshot_bus._link import Link
+from earshot_bus._zmtp import COMMAND_BYTES, FRAME_BYTES, Decoder, Violation, encode
 from played import READY
 from support.processes import eventually
 from support.zmtp import GREETING, command

@@ -19,7 +19,7 @@ LINGER = 1.0
 RECEIVE_BYTES = 65_536
 """Size of one read: about 50 small results. A larger buffer would be allocated by the kernel for each read."""
 
-_log = logging.getLogger("earshot")
+_log = logging.getLogger("earshot_bus")
 
 
 class Link:

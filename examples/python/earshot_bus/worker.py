@@ -3,7 +3,7 @@
     async def thumb(job):                                        # in thumbs.py
         return Image...
 
-    python -m earshot.worker thumbs:thumb --scheme thumb         # now any program can request thumb:…
+    python -m earshot_bus.worker thumbs:thumb --scheme thumb         # now any program can request thumb:…
 
 The broker coalesces requests for the same URL into one job, delivers the response to all subscribers, and cancels the
 job when the last one is gone. The protocol is EARW/1, protocols/2-WORKER.md.
@@ -40,7 +40,7 @@ NETWORK_PATIENCE = 20.0
 SLOTS = 4
 """Default number of concurrent jobs."""
 
-_log = logging.getLogger("earshot.worker")
+_log = logging.getLogger("earshot_bus.worker")
 
 
 class JobFailed(EarshotError):
@@ -104,7 +104,7 @@ class Worker:
     """Worker that serves schemes with a function until `stop`, also across restarts of the broker. For one event loop.
 
     `schemes`: names such as `thumb`. `slots`: number of concurrent jobs. `runtime`, `key`, `server_key`: see
-    `earshot.connect`. The key of a bus on a network must have the role `worker`.
+    `earshot_bus.connect`. The key of a bus on a network must have the role `worker`.
 
     Raises `ValueError` for an invalid address or key, and `NoBroker` for an unusable key file, or without pyzmq.
     """
@@ -390,7 +390,7 @@ async def serve(function: Function, schemes: Sequence[str], slots: int = SLOTS, 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m earshot.worker",
+    parser = argparse.ArgumentParser(prog="python -m earshot_bus.worker",
                                      description="Serve URLs of a scheme with a function.")
     parser.add_argument("function", help="module:function; the search path includes the working directory")
     parser.add_argument("--scheme", action="append", required=True, help="scheme to serve; may be repeated")
@@ -413,13 +413,13 @@ def main() -> int:
     except (ImportError, ValueError) as error:
         parser.error(str(error))
     except EarshotError as error:
-        print(f"earshot.worker: {error}", file=sys.stderr)
+        print(f"earshot_bus.worker: {error}", file=sys.stderr)
         return 69 if isinstance(error, NoBroker) else 1
     return 0
 
 
 if __name__ == "__main__":
     # The imported module and not this copy of it, because functions raise and return classes of the imported one.
-    from earshot import worker
+    from earshot_bus import worker
 
     sys.exit(worker.main())

@@ -1,6 +1,6 @@
 """Client without `await`, for scripts and threads. The names are those of `earshot`.
 
-    with earshot.blocking.connect() as bus, bus.handler("gallery") as gallery:
+    with earshot_bus.blocking.connect() as bus, bus.handler("gallery") as gallery:
         result = gallery.fetch("https://example.org/")
 
 All calls are thread-safe. Interrupting a call that waits (Ctrl-C) cancels its request.
@@ -143,7 +143,7 @@ class Handler:
             self._bus._question(lambda token: self._bus._core.remove(self.name, token, survives=False))
 
     def start(self, url: str, **options: Unpack[FetchOptions]) -> Transfer:
-        """Requests a URL and returns its transfer without waiting. Raises as `earshot.Handler.start`.
+        """Requests a URL and returns its transfer without waiting. Raises as `earshot_bus.Handler.start`.
 
         Consecutive requests are sent in batches. The last batch leaves with the next call that waits, or after about
         20 ms.
@@ -151,7 +151,7 @@ class Handler:
         return self._start(url, options)
 
     def fetch(self, url: str, **options: Unpack[FetchOptions]) -> Result:
-        """Requests a URL and returns its result. Raises as `earshot.Handler.fetch`."""
+        """Requests a URL and returns its result. Raises as `earshot_bus.Handler.fetch`."""
         return self._start(url, options).result()
 
     def replace(self, url: str, **options: Unpack[FetchOptions]) -> Result:
@@ -165,7 +165,7 @@ class Handler:
 
 
 class Watch:
-    """Subscription made by `Bus.watch`: `for terminal in bus.watch("gallery/"):`. Otherwise as `earshot.Watch`."""
+    """Subscription made by `Bus.watch`: `for terminal in bus.watch("gallery/"):`. Otherwise as `earshot_bus.Watch`."""
 
     def __init__(self, bus: Bus, token: int, heard: Heard) -> None:
         self._bus = bus
@@ -205,7 +205,7 @@ class Watch:
 class Bus(ThreadedShell):
     """Connection to the broker, made by `connect` and opened by `with`. All methods are thread-safe.
 
-    Methods that wait raise `Closed` if the bus is closed meanwhile. Otherwise as `earshot.Bus`.
+    Methods that wait raise `Closed` if the bus is closed meanwhile. Otherwise as `earshot_bus.Bus`.
     """
 
     def __enter__(self) -> Self:
@@ -216,11 +216,11 @@ class Bus(ThreadedShell):
         self._shut()
 
     def handler(self, name: str | None = None) -> Handler:
-        """Returns a handler, to be opened with `with`. See `earshot.Bus.handler`."""
+        """Returns a handler, to be opened with `with`. See `earshot_bus.Bus.handler`."""
         return Handler(self, check_handler(name or f"python/{secrets.token_hex(8)}"))
 
     def watch(self, pattern: str) -> Watch:
-        """Subscribes to a handler, or with a trailing slash to all handlers below it. See `earshot.Bus.watch`."""
+        """Subscribes to a handler, or with a trailing slash to all handlers below it. See `earshot_bus.Bus.watch`."""
         heard = Heard()
         return Watch(self, self._do(self._hear, check_pattern(pattern), heard), heard)
 
@@ -244,12 +244,12 @@ class Bus(ThreadedShell):
         self._question(lambda token: self._core.cancel((handler, request), token))
 
     def retry(self, handler: str, request: str) -> None:
-        """Repeats a durable request that has failed. Raises `Refused`. See `earshot.Bus.retry`."""
+        """Repeats a durable request that has failed. Raises `Refused`. See `earshot_bus.Bus.retry`."""
         check_handler(handler)
         self._question(lambda token: self._core.ask(token, "RETRY", handler, request))
 
     def query(self, *subject: str) -> dict[str, Any]:
-        """Returns the answer to a QUERY, as parsed JSON. See `earshot.Bus.query`."""
+        """Returns the answer to a QUERY, as parsed JSON. See `earshot_bus.Bus.query`."""
         questions = pages(subject)
         question = next(questions)
         while True:
@@ -278,7 +278,7 @@ class Bus(ThreadedShell):
         return self.query("why", handler, request)
 
     def set(self, name: str, *value: object) -> str:
-        """Changes a setting of the broker, and returns it in normal form. Raises `Refused`. See `earshot.Bus.set`."""
+        """Changes a setting of the broker, and returns it in normal form. Raises `Refused`. See `earshot_bus.Bus.set`."""
         answer = self._question(lambda token: self._core.ask(token, "SET", name, *map(str, value)))
         return " ".join(answer.operands) if answer else ""
 
@@ -286,5 +286,5 @@ class Bus(ThreadedShell):
 def connect(runtime: Addresses = None, *, private: bool = False, window: int | None = 256, timeout: float = 10.0,
             lease: float | None = None, bodies: Bodies = "path", key: str | os.PathLike[str] | None = None,
             server_key: str | Sequence[str] | None = None) -> Bus:
-    """Returns a bus, to be opened: `with earshot.blocking.connect() as bus:`. Parameters as in `earshot.connect`."""
+    """Returns a bus, to be opened: `with earshot_bus.blocking.connect() as bus:`. Parameters as in `earshot_bus.connect`."""
     return Bus(Place(runtime, private, key, server_key), window, timeout, lease, bodies)

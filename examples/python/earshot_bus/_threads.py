@@ -30,7 +30,7 @@ PAUSE, MOST_WAITING = 0.001, 32
 """Batching: a message within `PAUSE` seconds of the previous one waits until a caller waits, the keeper checks, or
 `MOST_WAITING` messages are queued."""
 
-_log = logging.getLogger("earshot")
+_log = logging.getLogger("earshot_bus")
 
 
 class Reader(enum.Enum):

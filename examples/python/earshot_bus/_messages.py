@@ -81,7 +81,7 @@ class FetchOptions(TypedDict, total=False):
     """Label of 1 to 64 visible ASCII characters, which the result repeats. Default: none."""
     on_progress: Callable[[Progress], object]
     """Callback for each `Progress`, called in the thread of the event loop, which it must not block. With
-    `earshot.blocking` any thread that waits may call it, but never two at once. Default: none."""
+    `earshot_bus.blocking` any thread that waits may call it, but never two at once. Default: none."""
     progress_ms: int
     """Minimum time between two progress reports in milliseconds, at least 50. Default: 250."""
 

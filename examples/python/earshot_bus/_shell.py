@@ -31,7 +31,7 @@ MOST_OWED, LONGEST_OWED = 32, 0.02
 """Maximum number of terminals, and of seconds, that one acknowledgement may cover. An eighth of the window if that is
 less."""
 
-_log = logging.getLogger("earshot")
+_log = logging.getLogger("earshot_bus")
 
 
 class AnyTransfer(abc.ABC):

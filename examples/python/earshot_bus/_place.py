@@ -125,7 +125,7 @@ def listener(connection: socket.socket) -> int:
 def no_broker(folder: pathlib.Path, why: str = "no broker runs") -> NoBroker:
     """Returns the error for a missing broker, with advice."""
     return NoBroker(f"{why} in {folder}: start one with `earshot serve`, set EARSHOT_RUNTIME to its directory, "
-                    "or use earshot.connect(private=True)")
+                    "or use earshot_bus.connect(private=True)")
 
 
 def _is_held(lock: pathlib.Path) -> bool:

@@ -1,10 +1,10 @@
 """Client of the Earshot download bus, for asyncio.
 
-    async with earshot.connect() as bus, bus.handler("gallery") as gallery:
+    async with earshot_bus.connect() as bus, bus.handler("gallery") as gallery:
         result = await gallery.fetch("https://example.org/")
         print(result.status, result.read())
 
-`earshot.blocking` offers the same names without `await`, for scripts and threads. `earshot.worker` serves URL schemes.
+`earshot_bus.blocking` offers the same names without `await`, for scripts and threads. `earshot_bus.worker` serves URL schemes.
 Exceptions derive from `EarshotError`; wrong arguments raise `ValueError` or `TypeError`.
 """
 

@@ -217,11 +217,11 @@ class Bus(Shell):
 def connect(runtime: Addresses = None, *, private: bool = False, window: int | None = 256, timeout: float = 10.0,
             lease: float | None = None, bodies: Bodies = "path", key: str | os.PathLike[str] | None = None,
             server_key: str | Sequence[str] | None = None) -> Bus:
-    """Returns a bus, to be opened: `async with earshot.connect() as bus:`.
+    """Returns a bus, to be opened: `async with earshot_bus.connect() as bus:`.
 
     - `runtime`: runtime directory of the broker; by default `EARSHOT_RUNTIME`, else `$XDG_RUNTIME_DIR/earshot`, else
       `earshot-UID` in the directory for temporary files. For a bus on a network its address, `tcp://HOST:PORT`, or a list
-      of addresses to fail over between; by default those of `EARSHOT_BUS`. That needs pyzmq: `earshot[tcp]`.
+      of addresses to fail over between; by default those of `EARSHOT_BUS`. That needs pyzmq (the extra `tcp`).
     - `private`: whether to start a bus for this process alone, which ends with the process. Its program is
       `EARSHOT_BINARY`, else `earshot` in the `PATH`.
     - `window`: maximum number of unacknowledged results, 1 to 4096. With None there is no limit, and the broker keeps a

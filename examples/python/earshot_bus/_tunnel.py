@@ -37,7 +37,7 @@ def library() -> Any:
     try:
         import zmq
     except ImportError:
-        raise NoBroker("a bus on a network needs pyzmq: pip install 'earshot[tcp]', or install the package python3-zmq") from None
+        raise NoBroker("a bus on a network needs pyzmq: pip install pyzmq, or install the package python3-zmq") from None
     if not zmq.has("curve"):
         raise NoBroker("this pyzmq has no CURVE: install one whose libzmq was built with libsodium")
     return zmq
