@@ -4,7 +4,7 @@ import os
 import shlex
 
 from places import ROOT
-from languages import JAVA, LANGUAGES
+from languages import LANGUAGES
 from support.harness import PYTHON, lab
 
 
@@ -42,12 +42,9 @@ def _lab(command):
 
 ADAPTERS = [
     Adapter("c", "./adapter"),
-    Adapter("java", f"{JAVA} Adapter"),
     Adapter("node", "node adapter.mjs"),
-    Adapter("perl", "perl adapter.pl"),
     Adapter("python", f"{PYTHON} -B adapter.py", reconnects=True, folder=ROOT / "examples/python/tests",
             environment={"PYTHONPATH": str(ROOT / "examples/python")}),
-    Adapter("ruby", "ruby adapter.rb"),
     Adapter("swift", lambda: _lab("bus-adapter"), reconnects=True, folder=ROOT),
     Adapter("swift-connection", lambda: _lab("adapter"), reconnects=True, folder=ROOT),
 ]

@@ -13,21 +13,20 @@ sys.path.insert(0, str(EXAMPLES.parent / "Tests" / "Integration"))
 from support.harness import binary, temporary_folder  # noqa: E402 (the path comes first)
 from support.processes import Program  # noqa: E402
 
-JAVA = "java -cp .:/usr/share/java/zmq.jar"
+JAVA = "java -cp .:/usr/share/java/zmq.jar Earshot"
 SWIFT_DISTRUST = "may enter the folder"
 
 
 class Language:
     """Commands that build and run the programs of one folder, in that folder, as its README shows them."""
 
-    def __init__(self, name, packages, fetch, gallery, watch, worker=None, build=None, in_place=False,
+    def __init__(self, name, packages, fetch, watch, gallery=None, cancel=None, worker=None, build=None, in_place=False,
                  speaks=True, counts_failures=False, pulls=False, secures=False,
                  distrust="is not a directory private to this user: remove it, or set EARSHOT_RUNTIME"):
         self.name = name
         self.packages = packages
-        self.commands = {"fetch": fetch, "gallery": gallery, "watch": watch}
-        if worker:
-            self.commands["worker"] = worker
+        commands = {"fetch": fetch, "watch": watch, "gallery": gallery, "cancel": cancel, "worker": worker}
+        self.commands = {program: command for program, command in commands.items() if command}
         self.build = build
         # Whether to build in the checkout, because the package refers to this repository by a relative path.
         self.in_place = in_place
@@ -74,21 +73,25 @@ def installed(package):
 
 
 LANGUAGES = [
-    Language("c", ["gcc", "make", "libzmq3-dev", "libssl-dev"], "./fetch", "./gallery", "./watch", "./worker",
+    Language("c", ["gcc", "make", "libzmq3-dev", "libssl-dev"], "./fetch", "./watch", "./gallery", worker="./worker",
              build="make", pulls=True, secures=True),
-    Language("node", ["nodejs"], "node fetch.mjs", "node gallery.mjs", "node watch.mjs",
-             "node worker.mjs", pulls=True),
-    Language("perl", ["perl", "libzmq-ffi-perl"], "perl fetch.pl", "perl gallery.pl", "perl watch.pl",
-             "perl worker.pl", pulls=True, secures=True),
-    Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby fetch.rb", "ruby gallery.rb", "ruby watch.rb",
-             "ruby worker.rb", pulls=True, secures=True),
-    Language("shell", [], "sh fetch.sh", "sh gallery.sh", "sh watch.sh", "sh worker.sh", speaks=False,
+    Language("node", ["nodejs"], "node fetch.mjs", "node watch.mjs", "node gallery.mjs", worker="node worker.mjs", pulls=True),
+    Language("shell", [], "sh fetch.sh", "sh watch.sh", "sh gallery.sh", worker="sh worker.sh", speaks=False,
              counts_failures=True, distrust=SWIFT_DISTRUST),
-    Language("swift", [], ".build/release/fetch", ".build/release/gallery", ".build/release/watch",
+    Language("swift", [], ".build/release/fetch", ".build/release/watch", ".build/release/gallery",
              build="swift build -c release -q", in_place=True, distrust=SWIFT_DISTRUST),
-    Language("java", ["default-jdk-headless", "libzmq-java"], f"{JAVA} Fetch", f"{JAVA} Gallery", f"{JAVA} Watch",
-             f"{JAVA} Worker", build="javac -Xlint:all -cp /usr/share/java/zmq.jar *.java", pulls=True),
 ]
 
 # Languages with an example worker. The Swift package is only a client.
 WORKERS = [language for language in LANGUAGES if "worker" in language.commands]
+
+# Languages with one short program in place of a library.
+SHORT = [
+    Language("java", ["default-jdk-headless", "libzmq-java"],
+             f"{JAVA} fetch", f"{JAVA} watch", cancel=f"{JAVA} cancel",
+             build="javac -Xlint:all -cp /usr/share/java/zmq.jar Earshot.java"),
+    Language("perl", ["perl", "libzmq-ffi-perl"], "perl earshot.pl fetch", "perl earshot.pl watch",
+             cancel="perl earshot.pl cancel"),
+    Language("ruby", ["ruby", "ruby-ffi-rzmq"], "ruby earshot.rb fetch", "ruby earshot.rb watch",
+             cancel="ruby earshot.rb cancel"),
+]

@@ -1,9 +1,8 @@
 """`fetch --bus tcp://…` of the example libraries: CURVE by libzmq's own options, through a relay made with pyzmq."""
 
-import subprocess
 import unittest
 
-from languages import JAVA, LANGUAGES  # This import sets the path for the next three.
+from languages import LANGUAGES  # This import sets the path for the next three.
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -87,44 +86,9 @@ class NetworkCases:
         self.fetch("/bytes/10", *self.relay.options(), "--server-key", shown)
 
 
-# Sets options of CURVE (48 to 50), and as a canary the identity (5), by the method that libzmq-java offers for bytes.
-SET = """
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
-import org.zeromq.ZMQ;
-
-public class Set {
-    public static void main(String[] arguments) throws Exception {
-        ZMQ.Socket socket = ZMQ.context(1).socket(ZMQ.DEALER);
-        Method method = ZMQ.Socket.class.getDeclaredMethod("setBytesSockopt", int.class, byte[].class);
-        method.setAccessible(true);
-        for (int option : new int[] {5, 48, 49, 50}) {
-            try {
-                method.invoke(socket, option, new byte[32]);
-                System.out.println(option + " set");
-            } catch (InvocationTargetException error) {
-                System.out.println(option + " refused");
-            }
-        }
-    }
-}
-"""
-
-
-class JavaLibraryTests(TestCase):
-    """The reason why the example in Java has no tcp."""
-
-    def test_libzmq_java_refuses_the_options_of_curve(self):
-        [java] = [language for language in LANGUAGES if language.name == "java"]
-        (java.built / "Set.java").write_text(SET)
-        subprocess.run(["javac", "-cp", "/usr/share/java/zmq.jar", "Set.java"], cwd=java.built, check=True)
-        said = subprocess.run([*JAVA.split(), "Set"], cwd=java.built, capture_output=True, text=True, timeout=30).stdout
-        self.assertEqual(said.splitlines(), ["5 set", "48 refused", "49 refused", "50 refused"])
-
-
 def load_tests(loader, _tests, _pattern):
     """Creates the test classes of each language, such as CNetworkTests."""
-    suite = loader.loadTestsFromTestCase(JavaLibraryTests)
+    suite = unittest.TestSuite()
     for language in SECURING:
         name = f"{language.name.capitalize()}NetworkTests"
         suite.addTests(loader.loadTestsFromTestCase(

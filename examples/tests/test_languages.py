@@ -1,7 +1,7 @@
 """Example programs of all languages, run as their READMEs show, against a bus and an origin on loopback.
 
-All languages have the same three programs, and most have a worker. The same tests run for each language. A language with
-missing packages fails, and names them; `bin/setup --examples` installs them.
+Libraries have the same three programs, and most have a worker. Java, Perl and Ruby have one short program each. The same
+tests run for each language. A language with missing packages fails, and names them; `bin/setup --examples` installs them.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import unittest
 
 import zmq
 
-from languages import EXAMPLES, LANGUAGES, SWIFT_DISTRUST, WORKERS  # This import sets the path for the next three.
+from languages import EXAMPLES, LANGUAGES, SHORT, SWIFT_DISTRUST, WORKERS  # This import sets the path for the next three.
 from support.harness import Bus, Commands, TestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -21,7 +21,7 @@ USAGE = 64
 
 
 class Cases:
-    """Tests of the three programs, run for each language."""
+    """Tests of `fetch` and `watch`, run for each language."""
 
     language = None
 
@@ -66,10 +66,10 @@ class Cases:
             self.assertTrue(program.stderr.startswith("earshot: "), program.describe())
         watcher = self.start("watch", "page/", output="/dev/full")
         watcher.await_line("earshot: listening")
-        gallery = self.start("gallery", "page/1", self.origin.url + "/bytes/1", output="/dev/full")
-        for program in (gallery, watcher):
-            self.assertNotEqual(program.wait(20), 0, program.describe())
-            self.assertIn("earshot: ", program.stderr)
+        client = self.bus.client()
+        client.fetch("page/1", "one", self.origin.url + "/bytes/1")
+        self.assertNotEqual(watcher.wait(20), 0, watcher.describe())
+        self.assertIn("earshot: ", watcher.stderr)
 
     def test_a_url_cannot_say_more_than_a_url(self):
         """A line feed would inject a field, or a header field of the request."""
@@ -78,6 +78,49 @@ class Cases:
             self.assertNotEqual(program.status, 0, program.describe())
             self.assertTrue(program.stderr.startswith("earshot: "), program.describe())
         self.assertEqual(self.origin.total, 0)
+
+    def test_a_watcher_hears_what_another_asked_for(self):
+        """More results than the window holds, so that a missing acknowledgement shows."""
+        watcher = self.start("watch", "page/", "303")
+        watcher.await_line("earshot: listening")
+        client = self.bus.client()
+        client.fetch("page/1", "small", self.origin.url + "/bytes/10")
+        client.fetch("page/1", "none", self.origin.url + "/status/404")
+        client.fetch("page/2", "scheme", "gopher://127.0.0.1/")
+        client.fetch("other", "unheard", self.origin.url + "/bytes/12")
+        for number in range(300):
+            client.fetch("page/3", number, self.origin.url + "/bytes/11")
+        client.terminals(304)
+        self.assertEqual(watcher.wait(20), 2 if self.language.counts_failures else 0, watcher.describe())
+        expected = [f"page/1 small 200 {self.origin.url}/bytes/10",
+                    f"page/1 none http-status {self.origin.url}/status/404",
+                    *(f"page/3 {number} 200 {self.origin.url}/bytes/11" for number in range(300))]
+        lines = watcher.stdout.decode().splitlines()
+        self.assertEqual(len(lines), 303)
+        self.assertEqual(set(expected) - set(lines), set())
+        self.assertEqual(len([line for line in lines if line.startswith("page/2 scheme unsupported-scheme")]), 1)
+        self.assertEqual(self.balance(client)["deliveries"]["lost"], 0, "all are acknowledged")
+
+    def test_a_watcher_is_told_of_what_was_removed(self):
+        watcher = self.start("watch", "page/", "1")
+        watcher.await_line("earshot: listening")
+        client = self.bus.client()
+        client.fetch("page/1", "slow", self.origin.url + "/hang")
+        self.origin.await_count("/hang", 1)
+        client.remove("page/1")
+        self.assertEqual(watcher.wait(20), 5 if self.language.counts_failures else 0, watcher.describe())
+        self.assertEqual(watcher.stdout.decode().split()[:3], ["page/1", "slow", "removed"])
+
+    def test_the_readme_tells_these_commands(self):
+        lines = (EXAMPLES / self.language.name / "README.md").read_text().splitlines()
+        for command in self.language.commands.values():
+            self.assertTrue([line for line in lines if line.startswith(command + " ")], f"no line with {command}")
+        if self.language.build:
+            self.assertTrue([line for line in lines if self.language.build in line], f"no {self.language.build}")
+
+
+class LibraryCases(Cases):
+    """Tests of the three programs of a library."""
 
     def test_a_folder_that_others_may_write_is_not_trusted(self):
         """The listener there, here a broker, receives nothing. A symbolic link is refused, because its owner proves nothing."""
@@ -128,44 +171,51 @@ class Cases:
         eventually(lambda: not any(self.bus.status()["flights-now"].values()), "nothing is left to fetch")
         self.assertLessEqual(self.origin.total, 12, "what waited was never asked for")
 
-    def test_a_watcher_hears_what_another_asked_for(self):
-        """More results than the window holds, so that a missing acknowledgement shows."""
-        watcher = self.start("watch", "page/", "303")
-        watcher.await_line("earshot: listening")
-        client = self.bus.client()
-        client.fetch("page/1", "small", self.origin.url + "/bytes/10")
-        client.fetch("page/1", "none", self.origin.url + "/status/404")
-        client.fetch("page/2", "scheme", "gopher://127.0.0.1/")
-        client.fetch("other", "unheard", self.origin.url + "/bytes/12")
-        for number in range(300):
-            client.fetch("page/3", number, self.origin.url + "/bytes/11")
-        client.terminals(304)
-        self.assertEqual(watcher.wait(20), 2 if self.language.counts_failures else 0, watcher.describe())
-        expected = [f"page/1 small 200 {self.origin.url}/bytes/10",
-                    f"page/1 none http-status {self.origin.url}/status/404",
-                    *(f"page/3 {number} 200 {self.origin.url}/bytes/11" for number in range(300))]
-        lines = watcher.stdout.decode().splitlines()
-        self.assertEqual(len(lines), 303)
-        self.assertEqual(set(expected) - set(lines), set())
-        self.assertEqual(len([line for line in lines if line.startswith("page/2 scheme unsupported-scheme")]), 1)
-        self.assertEqual(self.balance(client)["deliveries"]["lost"], 0, "all are acknowledged")
+    def test_a_gallery_whose_output_takes_nothing_is_a_failure(self):
+        gallery = self.start("gallery", "page/1", self.origin.url + "/bytes/1", output="/dev/full")
+        self.assertNotEqual(gallery.wait(20), 0, gallery.describe())
+        self.assertIn("earshot: ", gallery.stderr)
 
-    def test_a_watcher_is_told_of_what_was_removed(self):
-        watcher = self.start("watch", "page/", "1")
-        watcher.await_line("earshot: listening")
-        client = self.bus.client()
-        client.fetch("page/1", "slow", self.origin.url + "/hang")
-        self.origin.await_count("/hang", 1)
-        client.remove("page/1")
-        self.assertEqual(watcher.wait(20), 5 if self.language.counts_failures else 0, watcher.describe())
-        self.assertEqual(watcher.stdout.decode().split()[:3], ["page/1", "slow", "removed"])
 
-    def test_the_readme_tells_these_commands(self):
-        lines = (EXAMPLES / self.language.name / "README.md").read_text().splitlines()
-        for command in self.language.commands.values():
-            self.assertTrue([line for line in lines if line.startswith(command + " ")], f"no line with {command}")
-        if self.language.build:
-            self.assertTrue([line for line in lines if self.language.build in line], f"no {self.language.build}")
+class ShortCases(Cases):
+    """Tests of one short program without a library."""
+
+    def test_requests_of_another_program_are_cancelled(self):
+        client = self.bus.client()
+        for number in range(2):
+            client.fetch("page/1", number, f"{self.origin.url}/hang?{number}")
+        client.fetch("page/2", "kept", self.origin.url + "/bytes/10")
+        client.terminal()
+        program = self.start("cancel", "page/1")
+        self.assertEqual((program.wait(20), program.stdout), (0, b"removed 2\n"), program.describe())
+        self.assertEqual([message.operands[2] for message in client.terminals(2)], ["removed"] * 2)
+        self.origin.await_running(0)
+        program = self.start("cancel", "page/1")
+        self.assertEqual((program.wait(20), program.stdout), (0, b"removed 0\n"), program.describe())
+
+    def test_an_error_of_the_broker_is_told(self):
+        for command in ("watch", "cancel"):
+            program = self.start(command, "page//1")
+            self.assertEqual(program.wait(20), 1, program.describe())
+            self.assertTrue(program.stderr.startswith("earshot: bad-message: "), program.describe())
+
+    def test_wrong_arguments_are_told(self):
+        for program in (self.start("fetch"), self.start("cancel", "page/1", "2"), self.start("watch", "page/1", "x")):
+            self.assertEqual(program.wait(20), 1, program.describe())
+            self.assertIn("earshot: usage: ", program.stderr)
+
+    def test_without_variables_it_says_which_one_to_set(self):
+        variables = {name: value for name, value in self.bus.environment.items()
+                     if name not in ("EARSHOT_RUNTIME", "XDG_RUNTIME_DIR")}
+        program = self.language.start("fetch", "http://a.example/", environment=variables)
+        self.assertEqual((program.wait(20), program.stderr),
+                         (1, "earshot: set EARSHOT_RUNTIME to the directory of the bus\n"), program.describe())
+
+    def test_it_has_at_most_150_lines_of_code(self):
+        [program] = [path for path in (EXAMPLES / self.language.name).iterdir() if path.suffix in (".java", ".pl", ".rb")]
+        lines = [line.strip() for line in program.read_text().splitlines()]
+        code = [line for line in lines if line and not line.startswith(("#", "//", "/*", "*"))]
+        self.assertLessEqual(len(code), 150)
 
 
 class WorkerCases:
@@ -406,7 +456,7 @@ class WorkerDialogCases:
 def load_tests(loader, _tests, _pattern):
     """Creates a test class for each language, such as CTests, and adds the tests with all languages at once."""
     suite = unittest.TestSuite()
-    for cases, languages, what in ((Cases, LANGUAGES, ""), (WorkerCases, WORKERS, "Worker"),
+    for cases, languages, what in ((LibraryCases, LANGUAGES, ""), (ShortCases, SHORT, ""), (WorkerCases, WORKERS, "Worker"),
                                    (WorkerDialogCases, [language for language in WORKERS if language.speaks],
                                     "WorkerDialog")):
         for language in languages:
@@ -420,8 +470,8 @@ def load_tests(loader, _tests, _pattern):
 class BrokerTests(TestCase):
     """Missing and dead brokers, for all languages at once, because most detect the death after some seconds of silence."""
 
-    def assertTold(self, program, *words):
-        self.assertEqual(program.wait(40), NO_BROKER, program.describe())
+    def assertTold(self, program, *words, code=NO_BROKER):
+        self.assertEqual(program.wait(40), code, program.describe())
         message = program.stderr.casefold()
         for word in ("earshot: ", *words):
             self.assertIn(word, message)
@@ -433,21 +483,28 @@ class BrokerTests(TestCase):
             url = origin.url + "/bytes/1"
             programs = [language.start(*arguments, environment=environment) for language in LANGUAGES
                         for arguments in (("fetch", url), ("gallery", "page/1", url), ("watch", "page/"))]
+            short = [language.start(*arguments, environment=environment) for language in SHORT
+                     for arguments in (("fetch", url), ("cancel", "page/1"), ("watch", "page/"))]
             for program in programs:
                 self.assertTold(program, "no broker", "`earshot serve`")
+            for program in short:
+                self.assertTold(program, "no broker", "`earshot serve`", code=1)
             self.assertEqual(origin.total, 0)
 
     def test_they_say_that_the_broker_went(self):
+        for language in LANGUAGES + SHORT:
+            language.built  # noqa: B018 (a build may take longer than a request)
         with Origin() as origin, Bus() as bus:
             programs = []
-            for language in LANGUAGES:
+            for language in LANGUAGES + SHORT:
                 watcher = language.start("watch", "page/", environment=bus.environment)
                 watcher.await_line("earshot: listening")
-                programs += [watcher, language.start("fetch", origin.url + "/hang", environment=bus.environment)]
-            self.await_requests(bus.client(), pending=len(LANGUAGES))
+                fetching = language.start("fetch", origin.url + "/hang", environment=bus.environment)
+                programs += [(program, 1 if language in SHORT else NO_BROKER) for program in (watcher, fetching)]
+            self.await_requests(bus.client(), pending=len(LANGUAGES + SHORT))
             bus.program.kill()
-            for program in programs:
-                self.assertTold(program)
+            for program, code in programs:
+                self.assertTold(program, code=code)
 
 
 if __name__ == "__main__":
