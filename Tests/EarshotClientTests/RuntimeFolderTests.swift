@@ -1,7 +1,8 @@
-import EarshotClient
 import EarshotLoop
 import Glibc
 import Testing
+
+@testable import EarshotClient
 
 @Suite struct RuntimeFolderTests {
     @Test func `a folder is made for one user alone, and removed with all that is in it`() throws {
@@ -39,6 +40,20 @@ import Testing
             withExtendedLifetime(lock) {}
         }
         #expect(try !folder.isServed())
+    }
+
+    @Test func `the folder of a session is used if no other user can change it`() throws {
+        let base = Endpoint().path
+        defer { Folder.remove(base) }
+        try Folder.make(base, mode: 0o755)
+        #expect(try RuntimeFolder.ofSession(in: base) == nil)
+        try Folder.make("\(base)/\(geteuid())", mode: 0o700)
+        #expect(try RuntimeFolder.ofSession(in: base)?.path == "\(base)/\(geteuid())/earshot")
+        unsafe chmod("\(base)/\(geteuid())", 0o777)
+        #expect(try RuntimeFolder.ofSession(in: base) == nil)
+        unsafe rmdir("\(base)/\(geteuid())")
+        unsafe symlink("/", "\(base)/\(geteuid())")
+        #expect(try RuntimeFolder.ofSession(in: base) == nil, "a link")
     }
 
     @Test func `a folder that others may enter is refused`() throws {

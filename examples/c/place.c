@@ -83,6 +83,19 @@ static int is_trusted(const char *folder, const struct stat *found)
     return (mode & 022) == 0 && only_root_decides(folder, found->st_uid == 0);
 }
 
+/* Finds the bus in the session directory of this user, which cron and su do not name. */
+static int find_session(char *folder)
+{
+    char user[FOLDER_BYTES];
+    struct stat found;
+    snprintf(user, sizeof user, "/run/user/%u", (unsigned)geteuid());
+    if (lstat(user, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 022)) return 0;
+    strcat(user, "/earshot");
+    if (!is_served(user)) return 0;
+    strcpy(folder, user);
+    return 1;
+}
+
 /* Finds the runtime directory of the bus. */
 static void find_folder(char *folder)
 {
@@ -91,7 +104,7 @@ static void find_folder(char *folder)
     if (named) snprintf(folder, FOLDER_BYTES, "%s", named);
     else if (session) snprintf(folder, FOLDER_BYTES, "%s/earshot", session);
     else snprintf(folder, FOLDER_BYTES, P_tmpdir "/earshot-%u", (unsigned)geteuid());
-    if (named || session || is_served(folder)) return;
+    if (named || session || is_served(folder) || find_session(folder)) return;
     if (lstat(SHARED, &found) == 0 && is_trusted(SHARED, &found)) strcpy(folder, SHARED);
 }
 

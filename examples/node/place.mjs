@@ -14,8 +14,16 @@ export async function findFolder() {
   if (session) return join(session, 'earshot')
   const own = join('/tmp', `earshot-${process.geteuid()}`)
   if (await isServed(own)) return own
+  const user = `/run/user/${process.geteuid()}`
+  if (await isOwn(user) && await isServed(join(user, 'earshot'))) return join(user, 'earshot')
   const isShared = await isTrusted(SHARED).catch(() => false)
   return isShared ? SHARED : own
+}
+
+/** Returns whether a directory is this user's, and no other user can change it. */
+async function isOwn(folder) {
+  const found = await lstat(folder).catch(() => null)
+  return found !== null && found.isDirectory() && found.uid === process.geteuid() && (found.mode & 0o022) === 0
 }
 
 function isServed(folder) {

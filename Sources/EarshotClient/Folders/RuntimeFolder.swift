@@ -57,16 +57,32 @@ public struct RuntimeFolder: Equatable, Sendable {
     /// Runtime folder of a bus that serves several users of the machine.
     static let system = "/run/earshot"
 
+    /// Returns the runtime folder in the user's session folder, which cron and su(1) do not name; nil if no session folder
+    /// of this user is there.
+    ///
+    /// - Parameter base: parent of the session folders.
+    static func ofSession(in base: String = "/run/user") throws(ClientError) -> RuntimeFolder? {
+        let session = "\(base)/\(geteuid())"
+        var status = stat()
+        guard unsafe lstat(ByteText.path(session), &status) == 0, status.st_mode & S_IFMT == S_IFDIR,
+            status.st_uid == geteuid(), status.st_mode & 0o022 == 0
+        else { return nil }
+        return try RuntimeFolder(named: "\(session)/earshot")
+    }
+
     /// Selects the runtime folder of the bus that a client uses: as ``init(named:)`` does, but instead of a folder for
-    /// temporary files without a running bus, `/run/earshot` if there is a bus that the client may trust.
+    /// temporary files without a running bus, that of the user's session if its bus runs, else `/run/earshot` if there is
+    /// a bus that the client may trust.
     ///
     /// - Parameter named: path of the folder; nil for the user's.
     /// - Throws: `ClientError` as ``init(named:)``.
     public static func ofBus(named: String? = nil) throws(ClientError) -> RuntimeFolder {
         let usual = try RuntimeFolder(named: named)
         guard named == nil, Environment.value("EARSHOT_RUNTIME") == nil, Environment.value("XDG_RUNTIME_DIR") == nil,
-            unsafe access("\(system)/bus", F_OK) == 0, (try? usual.isServed()) != true
+            (try? usual.isServed()) != true
         else { return usual }
+        if let session = try ofSession(), (try? session.isServed()) == true { return session }
+        guard unsafe access("\(system)/bus", F_OK) == 0 else { return usual }
         let system = try RuntimeFolder(named: system)
         return (try? system.check()) == true ? system : usual
     }

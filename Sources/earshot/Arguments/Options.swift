@@ -24,7 +24,7 @@ struct PlaceOptions: ParsableArguments {
                 "`earshot \(command)` works on the machine of its bus only, and your bus is on a network; run it there, "
                     + "or give --runtime DIR")
         }
-        return try folder()
+        return try RuntimeFolder.ofBus(named: runtime)
     }
 
     func validate() throws {

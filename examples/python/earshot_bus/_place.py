@@ -37,7 +37,8 @@ _CREDENTIALS = struct.Struct("iII")
 def runtime_folder(named: str | os.PathLike[str] | None) -> pathlib.Path:
     """Returns the named directory, else that of `EARSHOT_RUNTIME`, else the user's default.
 
-    Without `XDG_RUNTIME_DIR` and a running bus of the user, this is the directory of a bus for several users if there is one.
+    Without `XDG_RUNTIME_DIR` and a running bus of the user in `/tmp`, this is the directory of a bus in the user's session
+    directory if one runs there, else of a bus for several users if there is one.
     """
     if named is not None:
         return pathlib.Path(named).absolute()
@@ -46,7 +47,23 @@ def runtime_folder(named: str | os.PathLike[str] | None) -> pathlib.Path:
     if variable := os.environ.get("XDG_RUNTIME_DIR"):
         return pathlib.Path(variable).absolute() / "earshot"
     own = pathlib.Path("/tmp", f"earshot-{os.geteuid()}")
-    return SHARED if (SHARED / "bus").exists() and not _serves(own) else own
+    if _serves(own):
+        return own
+    session = _session_folder()
+    if session and _serves(session):
+        return session
+    return SHARED if (SHARED / "bus").exists() else own
+
+
+def _session_folder(base: str = "/run/user") -> pathlib.Path | None:
+    """Returns the runtime directory in the user's session directory, which cron and su(1) do not name."""
+    folder = pathlib.Path(base, str(os.geteuid()))
+    try:
+        found = folder.lstat()
+    except OSError:
+        return None
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return folder / "earshot" if is_own else None
 
 
 def _serves(folder: pathlib.Path) -> bool:
