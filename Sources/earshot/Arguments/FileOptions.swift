@@ -26,6 +26,9 @@ struct FileOptions: ParsableArguments {
         help: "Fetch only the rest of files that exist, and keep partial files after an interruption.")
     var resumes = false
 
+    @Flag(help: "Write the body of an HTTP failure, such as 404, as that of a success. The exit code stays.")
+    var failBody = false
+
     @Option(
         help: ArgumentHelp(
             "Write the failed URLs and their causes to a file, as a list for -i; - is standard output.",

@@ -127,10 +127,11 @@ final class BusSession {
         }
     }
 
-    /// Says why requests make no progress, unless they end first.
+    /// Says why requests make no progress.
     private func noteRefusal() {
         guard refusalTimer == nil else { return }
-        refusalTimer = loop.setTimer(after: Self.silence) { [unowned self] in
+        // The connection takes note of the requests in this pass.
+        refusalTimer = loop.setTimer(after: .zero) { [unowned self] in
             guard connection.areRequestsHeld else { return }
             beforeMessage?()
             Complaint.say("the bus accepts no new requests; they wait until `earshot serve` starts again")

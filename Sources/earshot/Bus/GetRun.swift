@@ -39,6 +39,10 @@ final class GetRun {
     private let netrc: Netrc?
     /// Cookies from and for a file; nil for none.
     private let cookies: CookieExchange?
+    /// Maximum number of pending requests to one origin; nil for no limit.
+    private let jobs: Int?
+    /// Whether the bus is for this run only.
+    private let isBusPrivate: Bool
     /// Items that wait for another request to their origin; nil without such a limit.
     var lanes: OriginLanes<OutputItem>?
     /// Whether messages contain complete URLs.
@@ -74,10 +78,12 @@ final class GetRun {
     ///   - readsInput: whether further URLs come from standard input.
     ///   - heads: output of header fields.
     ///   - jobs: maximum number of pending requests to one origin; nil for no limit.
+    ///   - isBusPrivate: whether the bus is for this run only.
     ///   - hook: program for each result; nil for none.
     init(
         _ urls: [ListEntry], readsInput: Bool, _ handler: HandlerID, mark: String, _ options: RequestOptions,
-        body: [UInt8]?, netrc: Netrc?, cookies: CookieExchange?, heads: HeaderOutput?, jobs: Int?, hook: HookProgram?,
+        body: [UInt8]?, netrc: Netrc?, cookies: CookieExchange?, heads: HeaderOutput?, jobs: Int?, isBusPrivate: Bool,
+        hook: HookProgram?,
         to destination: Destination, _ files: FileOptions, _ failures: FailureList?, json: Bool,
         messages: MessageOptions
     ) {
@@ -93,6 +99,8 @@ final class GetRun {
         self.netrc = netrc
         self.cookies = cookies
         self.heads = heads
+        self.jobs = jobs
+        self.isBusPrivate = isBusPrivate
         lanes = jobs.map { OriginLanes(limit: $0) }
         self.hook = hook
         self.destination = destination
@@ -186,7 +194,7 @@ final class GetRun {
             if isInterrupted, unansweredCancels == 0 { isRemoved = true }
         case .answer(let query, let json):
             guard let session, cookies?.answered(query, json, session.connection) != true else { return }
-            view?.answered(json)
+            if case .settings = query { compareLimit(json) } else { view?.answered(json) }
         case .accepted, .changed, .state: break
         }
     }
@@ -196,8 +204,23 @@ final class GetRun {
         guard let session, takesFiles == nil, !isInterrupted else { return }
         takesFiles = destination.takesFiles(of: session.connection.spool)
         cookies?.begin(session.connection)
+        if jobs != nil { session.connection.query(.settings) }
         if readsInput { input = ListInput(session.loop) { [unowned self] in listed($0) } }
         submit()
+    }
+
+    /// Raises the limit of a private bus to that of -j, or says that the limit of a shared bus is lower.
+    private func compareLimit(_ json: [UInt8]) {
+        guard let session, let jobs, let limit = JSONValue(json)?.originLimit, limit <= jobs else { return }
+        // One place of an origin is reserved for class high.
+        if isBusPrivate, let setting = SettingWords(["origin-limit", "\(jobs + 1)"]) {
+            return session.connection.set(setting)
+        }
+        guard limit < jobs else { return }
+        view?.clear()
+        Complaint.say(
+            "-j \(jobs): the bus has at most \(limit) transfers to one origin at a time; raise that with "
+                + "`earshot set origin-limit \(jobs)`")
     }
 
     /// Adds URLs from standard input, or handles its end.
@@ -212,6 +235,8 @@ final class GetRun {
 
     private func progressed(_ progress: Progress) {
         guard let item = underWay[progress.request], !isInterrupted else { return }
+        // An error page, which is no body.
+        if let status = progress.status, status >= 400, !files.failBody { return }
         view?.progressed(progress, index: item.index, url: item.entry.url)
         arriving?.progressed(progress)
         do throws(Destination.Failure) {
@@ -245,6 +270,12 @@ final class GetRun {
             return keepExisting(delivery, item, "unchanged", destination.existing(item.name)?.path)
         }
         let fields = outcome.response.map { HeaderFields(lines: $0.httpFields) } ?? HeaderFields()
+        if outcome.code == nil, files.timestamping, let existing = destination.existing(item.name), existing.isRegular,
+            FileTime.of(fields).map({ $0 <= existing.modified }) == true
+        {
+            stream = nil
+            return keepExisting(delivery, item, "unchanged", existing.path)
+        }
         let rest = item.partial.flatMap {
             $0.rest(of: outcome.status, fields, received: outcome.response?.length)
         }
@@ -257,7 +288,7 @@ final class GetRun {
             (outcome.code, outcome.detail) = (FetchOutcome.writeFailed, reason)
         } else if let partial = item.partial, outcome.code == nil, rest == .whole, !partial.expects(outcome.response) {
             outcome.code = FetchOutcome.digestMismatch
-        } else if outcome.code == nil {
+        } else if outcome.code == nil || files.failBody && item.partial == nil && outcome.isPage {
             do throws(Destination.Failure) {
                 if destination.isTerminal { view?.clear() }
                 let modified = files.setsTime ? outcome.response.flatMap { FileTime.of($0) } : nil
@@ -274,7 +305,7 @@ final class GetRun {
                     outcome.path = try destination.write(
                         self.body(of: outcome, body), of: item, outcome.response, modified: modified)
                 }
-                if files.resumes, let path = outcome.path, let response = outcome.response {
+                if files.resumes, outcome.code == nil, let path = outcome.path, let response = outcome.response {
                     let start = rest == .body ? item.partial?.length ?? 0 : 0
                     BodyRecord.keep(of: fields, length: start + response.length, at: path)
                 }
@@ -326,6 +357,8 @@ final class GetRun {
     }
 
     private func refused(_ reply: ErrorReply) {
+        // The settings of another user's bus.
+        if reply.verb == "QUERY" { return }
         let detail = reply.detail ?? "rejected by the broker"
         guard let request = reply.request, let item = underWay[request] else {
             session?.end(Complaint(.other, "\(detail) (\(reply.code))"))

@@ -1,3 +1,4 @@
+internal import EarshotClient
 internal import EarshotHTTP
 
 /// Limit of the pending requests to each origin.
@@ -80,5 +81,14 @@ struct OriginLanes<Item> {
     private static func origin(of url: String) -> String {
         guard let url = try? FetchURL(url) else { return "" }
         return "\(url.scheme)://\(url.host):\(url.port ?? 0)"
+    }
+}
+
+extension JSONValue {
+    /// Limit of origins without a rule, in the answer to `QUERY settings`.
+    var originLimit: Int? {
+        guard case .array(let rows)? = member("settings") else { return nil }
+        let row = rows.first { $0.member("name")?.text == "origin-limit" && $0.member("pattern")?.text ?? "" == "" }
+        return row?.member("value")?.text.flatMap { Int($0) }
     }
 }

@@ -166,7 +166,7 @@ struct GetCommand: ParsableCommand {
             body: body, netrc: netrc, cookies: cookieFiles.exchange(cookies, besides: handler),
             heads: try headPath.map { path throws(Complaint) in
                 try HeaderOutput(path, interrupt: signals.descriptor)
-            }, jobs: course.jobs, hook: try hook.program(),
+            }, jobs: course.jobs, isBusPrivate: bus != nil, hook: try hook.program(),
             to: destination, files,
             try files.failed.map { path throws(Complaint) in
                 try FailureList(path, interrupt: signals.descriptor)

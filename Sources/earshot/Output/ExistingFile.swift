@@ -49,7 +49,9 @@ struct ExistingFile {
     /// Changes a request to one for the bytes after the file. The bytes of a coding could not be appended. The broker
     /// would compare the expected hash with that of the rest.
     mutating func requestRest(_ fetch: inout Fetch) {
-        fetch.add(field: "range: bytes=\(length)-")
+        // Some servers answer an open range with 416.
+        let end = record?.total.flatMap { $0 > length ? "\($0 - 1)" : nil } ?? ""
+        fetch.add(field: "range: bytes=\(length)-\(end)")
         fetch.add(field: "accept-encoding: identity")
         // The server then sends the complete body if the file is of another version, also one of the same length.
         if let record { fetch.add(field: "if-range: \(record.validator)") }

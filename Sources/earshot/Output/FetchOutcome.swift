@@ -24,6 +24,9 @@ struct FetchOutcome {
     /// Reason why the existing file stays: `exists`, `unchanged` or `complete`; nil for a new body.
     var skipped: String?
 
+    /// Whether there is the body of an HTTP failure. One above the setting page-bytes is left out.
+    var isPage: Bool { code == "http-status" && response?.sha256 != nil }
+
     /// Whether the body came from the cache.
     var isCached: Bool { response?.source == .cache || response?.source == .revalidated }
 
