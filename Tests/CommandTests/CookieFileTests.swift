@@ -21,6 +21,10 @@ import Testing
                 "bücher.example\tTRUE\t/\tFALSE\t0\t\tv", "xn--bcher-kva.example",
                 "=v; path=/; domain=xn--bcher-kva.example"
             ),
+            (
+                "a.example\tFALSE\t/\tFALSE\t1893456000.5\tn\tv", "a.example",
+                "n=v; path=/; expires=Tue, 01 Jan 2030 00:00:00 GMT"
+            ),
             ("127.0.0.1\tFALSE\t/\tFALSE\t0\tn\tv", "127.0.0.1", "n=v; path=/"),
             ("::1\tFALSE\t/\tFALSE\t0\tn\tv", "::1", "n=v; path=/"),
             (
@@ -43,7 +47,8 @@ import Testing
             "a:80\tFALSE\t/\tFALSE\t0\tn\tsecret",
             "u@a.example\tFALSE\t/\tFALSE\t0\tn\tsecret", "a.example\tYES\t/\tFALSE\t0\tn\tsecret",
             "a.example\tFALSE\t/\t1\t0\tn\tsecret", "a.example\tFALSE\tx\tFALSE\t0\tn\tsecret",
-            "a.example\tFALSE\t/\tFALSE\tsoon\tn\tsecret", "a.example\tFALSE\t/\tFALSE\t0\tn\tsecret;x",
+            "a.example\tFALSE\t/\tFALSE\tsoon\tn\tsecret", "a.example\tFALSE\t/\tFALSE\t1.x\tn\tsecret",
+            "a.example\tFALSE\t/\tFALSE\t0\tn\tsecret;x",
             "a.example\tFALSE\t/;secure\tFALSE\t0\tn\tsecret", "a.example\tFALSE\t/\tFALSE\t0\ta=b\tsecret",
             "a.example\tFALSE\t/\tFALSE\t0\tn\tsecret\u{1}", "a.example\tFALSE\t/\tFALSE\t0\t\t",
         ])
@@ -53,7 +58,7 @@ import Testing
     }
 
     @Test func `comments, empty lines and line ends of Windows are permitted`() throws {
-        let file = "# Netscape HTTP Cookie File\r\n\r\n# a\tb\n  \na.example\tFALSE\t/\tFALSE\t0\tn\tv\r\n"
+        let file = "\u{feff}# Netscape HTTP Cookie File\r\n\r\n# a\tb\n  \na.example\tFALSE\t/\tFALSE\t0\tn\tv\r\n"
         #expect(try CookieFile.parse(Array(file.utf8), "jar").map(\.name) == [Array("n".utf8)])
     }
 

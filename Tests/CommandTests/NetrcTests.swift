@@ -14,6 +14,9 @@ import Testing
         "machine a.example login \"u\" password \"p\"", "default login u password p",
         "machine a.example login u password p machine a.example login x password y",
         "macdef init\nmachine a.example login x password y\n\nmachine a.example login u password p",
+        "machine a.example # the mirror\n  login u # a comment\n  password p", "MACHINE a.example Login u PASSWORD p",
+        "machine a.example port 80 login u password p protocol",
+        "login x password y machine a.example login u password p",
     ])
     func `an entry of the host is found`(text: String) {
         #expect(credentials(text) == "u:p")
@@ -32,17 +35,32 @@ import Testing
         #expect(credentials(#"machine a.example login "u v" password "p\"\\q""#) == #"u v:p"\q"#)
     }
 
-    @Test func `a URL with user information, and an entry without a login, get none`() {
+    @Test func `a URL with a user alone gets the entry of that user`() {
+        let text =
+            "machine a.example login u password p machine a.example login v password q default login w password r"
+        #expect(credentials(text, for: "http://v@a.example/") == "v:q")
+        #expect(credentials(text, for: "http://%76@a.example/") == "v:q")
+        #expect(credentials(text, for: "http://w@a.example/") == nil)
+        #expect(credentials(text, for: "http://w@b.example/") == "w:r")
+    }
+
+    @Test func `a URL with a password, and an entry without a login, get none`() {
         #expect(credentials("default login u password p", for: "http://x:y@a.example/") == nil)
+        #expect(credentials("default login u password p", for: "http://u:@a.example/") == nil)
         #expect(credentials("default login u password p", for: "not a URL") == nil)
         #expect(credentials("machine a.example password p") == nil)
     }
 
     @Test(arguments: [
-        "machine", "login u", "machine a login", "machine a login \"u", "user u", "machine a login u\u{1}",
+        "machine a login \"u", "machine a login u\u{1}",
     ])
-    func `malformed text is refused`(text: String) {
+    func `a quotation without end and control characters are refused`(text: String) {
         #expect(Netrc(text) == nil)
+    }
+
+    @Test(arguments: ["", "machine", "login u", "machine a.example login", "user u"])
+    func `words without an entry are ignored`(text: String) {
+        #expect(Netrc(text) != nil && credentials(text) == nil)
     }
 
     @Test func `a request gets the field of its own host`() throws {

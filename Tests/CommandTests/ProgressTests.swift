@@ -156,6 +156,12 @@ import Testing
         #expect(
             RunSummary(known: 9, tally: tally, seconds: 1, isInterrupted: true, nextStep: "repeat it").text
                 == "interrupted: 1 of 9 files, 1 failed, 0 B in 1.0 s, 1 skipped; repeat it")
+        #expect(
+            RunSummary(
+                known: 2, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_072, lostBytes: 1_024
+            ).text
+                == "interrupted: 0 of 2 files, 0 B in 1.0 s, 3.0 KiB of unfinished files kept, "
+                + "1.0 KiB of unfinished files not kept (no strong validator)")
         tally = Tally()
         #expect(
             RunSummary(known: nil, tally: tally, seconds: 1, isInterrupted: true).text

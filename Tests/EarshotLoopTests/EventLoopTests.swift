@@ -19,6 +19,23 @@ let patience = Duration.seconds(10)
         #expect(loop.now.since(start) >= .milliseconds(3))
     }
 
+    @Test func `work of the condition is carried out before the next sleep`() throws {
+        let loop = try EventLoop()
+        var (queued, done) = (0, 0)
+        _ = loop.addHook {
+            done = queued
+            return .untilEvent
+        }
+        let isDone = try loop.run(for: patience) {
+            if queued == 0 {
+                queued = 1
+                loop.passAgain()
+            }
+            return done == 1
+        }
+        #expect(isDone)
+    }
+
     @Test func `a moment after the end of time is the end of time`() {
         let start = LoopTime(nanoseconds: 5)
         #expect(start.advanced(milliseconds: 3) == start.advanced(by: .milliseconds(3)))

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import urllib.parse
 
-from support.harness import Bus, TestCase, binary
+from support.harness import Bus, Commands, TestCase, binary
 from support.origin import Origin, body
 from support.processes import eventually
 from support.script import ScriptedOrigin
@@ -37,6 +37,59 @@ class DownloaderTests(TestCase):
     def basic(self, text):
         return "Basic " + base64.b64encode(text.encode()).decode()
 
+    def test_a_body_has_the_type_of_a_form_unless_the_user_gives_another(self):
+        for given, wanted in (([], "application/x-www-form-urlencoded"), (["-H", "content-type: text/plain"], "text/plain")):
+            sent = json.loads(self.done("--data", "a=b", *given, self.origin.url + "/headers"))["headers"]
+            self.assertEqual(sent["content-type"], wanted)
+
+    def test_the_page_of_a_failure_is_written_if_that_is_wanted(self):
+        page = self.origin.url + "/status/404"
+        for arguments in (["-o", self.out / "page"], ["-d", self.out]):
+            self.assertEqual(self.get(*arguments, page).status, 22)
+            self.assertFalse(list(self.out.glob("*")), "no file by default")
+        program = self.get("--fail-body", "--json", "-d", self.out, page)
+        line = json.loads(program.stdout)
+        self.assertEqual((program.status, line["code"], line["path"]), (22, "http-status", f"{self.out}/404"))
+        content = (self.out / "404").read_bytes()
+        self.assertEqual((hashlib.sha256(content).hexdigest(), line["length"]), (line["sha256"], len(content)))
+        self.assertTrue(content)
+        program = self.get("--fail-body", page)
+        self.assertEqual((program.status, program.stdout), (22, content))
+        self.assertEqual(self.get(page).stdout, b"")
+
+    def test_a_body_that_is_no_newer_replaces_no_file(self):
+        def serve(connection):
+            while target := connection.request():
+                date = {"/same": "Sun, 09 Sep 2001 01:46:40 GMT", "/newer": "Sun, 09 Sep 2001 01:46:41 GMT"}[target]
+                connection.send(f"HTTP/1.1 200 OK\r\nLast-Modified: {date}\r\nContent-Length: 3\r\n\r\nnew".encode())
+
+        self.out.mkdir()
+        for name in ("same", "newer", "one"):
+            (self.out / name).write_text("old")
+            os.utime(self.out / name, (1_000_000_000, 1_000_000_000))
+        with ScriptedOrigin(serve) as origin:
+            self.done("--timestamping", "-d", self.out, f"{origin.url}/same", f"{origin.url}/newer")
+            self.done("--timestamping", "-o", self.out / "one", f"{origin.url}/same")
+        found = {path.name: path.read_text() for path in self.out.iterdir()}
+        self.assertEqual(found, {"same": "old", "newer": "new", "one": "old"})
+
+    def test_a_quiet_run_with_a_cookie_jar_ends(self):
+        self.done("-q", "-c", self.bus.folder / "jar", self.origin.url + "/set-cookie/a=b", timeout=10)
+        self.assertIn("\ta\tb\n", (self.bus.folder / "jar").read_text())
+
+    def test_the_limit_of_a_shared_bus_is_stated(self):
+        program = self.get("-j", "30", "-d", self.out, self.origin.url + "/bytes/1")
+        self.assertIn("-j 30: the bus has at most 6 transfers to one origin at a time; raise that with `earshot set origin-limit 30`", program.stderr)
+        self.assertNotIn("-j", self.get("-j", "6", "-d", self.out, self.origin.url + "/bytes/1").stderr)
+
+    def test_a_private_bus_has_the_limit_of_the_command(self):
+        commands = Commands(self.bus.folder / "private", self.bus.folder)
+        self.addCleanup(commands.await_no_survivors)
+        get = commands.start("get", "-j", "8", "-d", "parallel", *(f"{self.origin.url}/gate/eight?{number}" for number in range(8)))
+        self.origin.await_running(8)
+        self.origin.open_gate("eight")
+        self.assertEqual(get.wait(), 0, get.describe())
+
     # Fields of the request.
 
     def test_user_and_user_agent_are_fields_of_the_request(self):
@@ -52,7 +105,7 @@ class DownloaderTests(TestCase):
         self.assertEqual(sorted(sent, key=bool), [None, self.basic("me:sesame")])
         self.bus.environment["NETRC"] = str(netrc)
         self.assertEqual(self.seen("--netrc", target="/headers?c")["authorization"], self.basic("me:sesame"))
-        netrc.write_text("machine 127.0.0.1 login me sesame")
+        netrc.write_text('machine 127.0.0.1 login me password "sesame')
         program = self.get("--netrc", self.origin.url + "/headers?d")
         self.assertEqual(program.status, 66, program.describe())
         self.assertNotIn("sesame", program.stderr)

@@ -219,24 +219,6 @@ class ListTests(TestCase):
         self.assertEqual([tag for name, tag in asked if name == "tagged"], [None, '"1"', '"1"', '"2"'])
         self.assertEqual({tag for name, tag in asked if name == "untagged"}, {None})
 
-    def test_an_interrupted_file_stays_for_continue(self):
-        target = self.bus.folder / "kept-part"
-        url = f"{self.origin.url}/steps/kept-part?bytes=400000"
-        get = self.bus.start("get", "-o", target, "--continue", url)
-        eventually(lambda: self.writes(get.pid), "it writes the file")
-        os.kill(get.pid, signal.SIGINT)
-        self.assertEqual(get.wait(), 130, get.describe())
-        part = target.read_bytes()
-        self.assertTrue(0 < len(part) <= 200_000 and part == body(400_000)[:len(part)], f"{len(part)} bytes")
-        again = self.bus.start("get", "-o", target, "--continue", url)
-        self.origin.await_count(url.removeprefix(self.origin.url), 2)
-        os.kill(again.pid, signal.SIGINT)
-        self.assertEqual(again.wait(), 130, again.describe())
-        self.assertTrue(target.read_bytes() == part, "the second interruption changes nothing")
-        self.origin.open_gate("kept-part")
-        self.get("-o", target, "--continue", url)
-        self.assertTrue(target.read_bytes() == body(400_000), "the server sent all again")
-
     def test_a_partial_file_stays_if_the_response_does_not_continue_it(self):
         heads = {"/part": "206 A\r\nContent-Range: bytes 100-149/200\r\nContent-Length: 50",
                  "/whole": "206 A\r\nContent-Range: bytes 0-49/200\r\nContent-Length: 50",
@@ -285,13 +267,3 @@ class ListTests(TestCase):
         (out / "bytes").write_bytes(b"x")
         self.get("-o", out / "bytes", "--continue", "--checksum", f"sha256:{digest}", f"{self.origin.url}/bytes/50", status=65)
         self.assertEqual((out / "bytes").read_bytes(), b"x", "a server without ranges sent another body")
-
-    def writes(self, pid):
-        """Returns whether a process has an open file with content in the test's folder."""
-        for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                if os.readlink(entry).startswith(f"{self.bus.folder}/#") and entry.stat().st_size > 0:
-                    return True
-            except OSError:
-                continue  # It was closed meanwhile.
-        return False

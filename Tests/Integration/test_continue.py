@@ -1,0 +1,128 @@
+"""`get --continue`: interrupted bodies grow over several runs, and a file holds bytes of one version only."""
+
+import os
+import pathlib
+import signal
+
+from support.harness import Bus, Commands, TestCase, temporary_folder, remove_folder
+from support.origin import Origin
+from support.parts import Version
+from support.processes import eventually
+
+
+class ContinueTests(TestCase):
+    SIZE = 600_000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.bus = cls.enterClassContext(Bus(arguments=("--no-cache",)))
+
+    def publish(self, name, plan, **options):
+        """Publishes a file; `plan` lists the plans of its responses, the last one for all further ones."""
+        steps = iter(plan)
+        last = [{}]
+
+        def planned(number, start):
+            last[0] = next(steps, last[0])
+            return last[0]
+
+        return self.origin.publish(name, self.SIZE, name, plan=planned, **options)
+
+    def reads(self, pid):
+        """Returns the number of spool files that a process has open."""
+        found = 0
+        for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                found += os.readlink(entry).startswith(f"{self.bus.folder}/spool/")
+            except OSError:
+                continue  # It was closed meanwhile.
+        return found
+
+    def interrupt(self, *arguments, files=1):
+        """Runs a command until it reads its files, and interrupts it."""
+        get = self.bus.start("get", "--continue", *arguments)
+        eventually(lambda: self.reads(get.pid) == files, "the bodies arrive")
+        get.signal(signal.SIGINT)
+        self.assertEqual(get.wait(), 130, get.describe())
+        return get.stderr
+
+    def url(self, name):
+        return f"{self.origin.url}/parts/{name}"
+
+    def test_a_part_grows_with_each_run_and_is_joined_by_its_own_version_alone(self):
+        out = self.bus.folder / "grown"
+        held = [{"held": 200_000, "gate": "never"}, {"held": 200_000, "gate": "never"}]
+        lies = [{"lie": lie} for lie in ("tag", "weak", "start", "total", "early")]
+        published = self.publish("grown", [*held, *lies, {}])
+        first = published.version.content
+        lengths = []
+        for _ in range(2):
+            said = self.interrupt("-o", out, self.url("grown"))
+            self.assertRegex(said, r"interrupted: 0 of 1 files, 0 B in .*, [0-9.]+ KiB of unfinished files kept; repeat the command to continue\n")
+            lengths.append(out.stat().st_size)
+            self.assertTrue(out.read_bytes() == first[:lengths[-1]])
+        self.assertTrue(0 < lengths[0] < lengths[1] <= 400_000, lengths)
+        for lie in lies:
+            refused = self.bus.run("get", "--continue", "-o", out, self.url("grown"), "--retries", "0")
+            self.assertEqual((refused.status, out.stat().st_size), (23, lengths[1]), f"{lie} {refused.describe()}")
+        self.assertEqual(self.bus.run("get", "--continue", "-o", out, self.url("grown")).status, 0)
+        self.assertTrue(out.read_bytes() == first)
+        last = self.SIZE - 1
+        self.assertEqual(published.ranges, [None, f"bytes={lengths[0]}-{last}", *[f"bytes={lengths[1]}-{last}"] * (len(lies) + 1)])
+
+    def test_a_part_of_an_old_version_is_replaced(self):
+        out = self.bus.folder / "old"
+        new = Version(self.SIZE, "new")
+        self.publish("old", [{"held": 200_000, "gate": "never"}, {"version": new, "held": 100_000, "gate": "never"}, {}])
+        self.interrupt("-o", out, self.url("old"))
+        self.interrupt("-o", out, self.url("old"))
+        part = out.read_bytes()
+        self.assertTrue(0 < len(part) <= 100_000 and new.content.startswith(part), f"{len(part)} bytes")
+        self.assertEqual(self.bus.run("get", "--continue", "-o", out, self.url("old")).status, 0)
+        self.assertTrue(out.read_bytes() == new.content)
+
+    def test_a_complete_old_version_stays_until_the_new_one_is_complete(self):
+        out = self.bus.folder / "whole"
+        published = self.publish("whole", [{}, {"version": Version(self.SIZE, "next"), "held": 100_000, "gate": "never"}, {}])
+        first = published.version.content
+        self.assertEqual(self.bus.run("get", "--continue", "-o", out, self.url("whole")).status, 0)
+        said = self.interrupt("-o", out, self.url("whole"))
+        self.assertTrue(out.read_bytes() == first)
+        self.assertIn("of unfinished files not kept", said)
+        self.assertEqual(self.bus.run("get", "--continue", "-o", out, self.url("whole")).status, 0)
+        self.assertTrue(out.read_bytes() == published.version.content != first)
+
+    def test_without_a_strong_validator_nothing_is_kept(self):
+        out = self.bus.folder / "weak"
+        self.publish("weak", [{"lie": "weak", "held": 200_000, "gate": "never"}])
+        self.assertRegex(self.interrupt("-o", out, self.url("weak")), r"KiB of unfinished files not kept \(no strong validator\)")
+        self.assertFalse(out.exists())
+
+    def test_an_interrupted_list_keeps_each_part(self):
+        out = self.bus.folder / "list"
+        names = [f"list-{number}" for number in range(3)]
+        held = {name: self.publish(name, [{"held": 150_000, "gate": "never"}, {}]) for name in names}
+        self.interrupt("-d", out, *map(self.url, names), files=3)
+        parts = {name: (out / name).read_bytes() for name in names}
+        self.assertTrue(all(0 < len(part) and held[name].version.content.startswith(part) for name, part in parts.items()))
+        self.assertEqual(self.bus.run("get", "--continue", "-d", out, *map(self.url, names)).status, 0)
+        self.assertTrue(all((out / name).read_bytes() == held[name].version.content for name in names))
+        self.assertEqual([held[name].ranges[1] for name in names], [f"bytes={len(parts[name])}-{self.SIZE - 1}" for name in names])
+
+    def test_a_private_bus_keeps_what_arrived(self):
+        folder = temporary_folder()
+        self.addCleanup(remove_folder, folder)
+        commands = Commands(folder / "run", folder)
+        self.addCleanup(commands.await_no_survivors)
+        published = self.publish("private", [{"held": 200_000, "gate": "never"}, {}])
+        get = commands.start("get", "--no-cache", "--continue", "-o", "kept", self.url("private"))
+        spool = lambda entry: "/spool/" in os.readlink(entry)
+        eventually(lambda: any(map(spool, pathlib.Path(f"/proc/{get.pid}/fd").iterdir())), "the body arrives")
+        get.signal(signal.SIGINT)
+        self.assertEqual(get.wait(), 130, get.describe())
+        self.assertRegex(get.stderr, r"KiB of unfinished files kept; repeat the command to continue")
+        part = (folder / "kept").read_bytes()
+        self.assertTrue(part and published.version.content.startswith(part))
+        self.assertEqual(commands.run("get", "--no-cache", "--continue", "-o", "kept", self.url("private")).status, 0)
+        self.assertTrue((folder / "kept").read_bytes() == published.version.content)
