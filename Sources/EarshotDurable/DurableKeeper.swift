@@ -71,12 +71,11 @@ final class DurableKeeper: StoreKeeper {
         }
         let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
         let rows = try table.write { db in
-            for row in try DurableTable.rows(db) {
-                guard let file = row.file, lengths[file] != row.fileBytes else { continue }
-                try DurableTable.reopen(db, id: row.id, acceptedAt: row.acceptedAt)
-            }
+            let rows = try DurableTable.rows(db)
+            let lost = rows.filter { row in row.file.map { lengths[$0] != row.fileBytes } ?? false }
+            for row in lost { try DurableTable.reopen(db, id: row.id, acceptedAt: row.acceptedAt) }
             cost = try DurableTable.cost(db)
-            return try DurableTable.rows(db)
+            return lost.isEmpty ? rows : try DurableTable.rows(db)
         }
         let named = Set(rows.compactMap(\.file))
         for file in files where !named.contains(file.name) { bodies.remove(file.name) }

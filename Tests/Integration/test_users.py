@@ -93,6 +93,24 @@ class PermissionTests(Case):
         self.assertEqual({path: oct(mode) for path, mode in found.items() if mode & 0o077}, {})
         self.assertEqual(found[str(bus.runtime / "work")], 0o600)
 
+    def test_the_administrator_sees_the_user_of_a_request_and_ends_it(self):
+        bus = self.bus("--users", "nobody")
+        for request in ("1", "2", "3"):
+            done = self.command(NOBODY, bus, "submit", "--runtime", str(bus.runtime), "--handler", "a", "--id", request,
+                                f"{self.origin.url}/gate/{request}")
+            self.assertEqual(done.status, 0, done.describe())
+        rows = [line.split("\t") for line in bus.run("list").stdout.decode().splitlines()]
+        self.assertEqual(sorted((row[4], row[5], row[7]) for row in rows),
+                         [("a", number, f"uid:{NOBODY}") for number in ("1", "2", "3")])
+        self.assertEqual([line.split("\t")[6:] for line in bus.run("list", "--handlers").stdout.decode().splitlines()],
+                         [["a", f"uid:{NOBODY}"]])
+        self.assertEqual(bus.run("drop", "a").stdout, b"removed 0 requests of a\n")
+        self.assertEqual(bus.run("cancel", "--user", str(NOBODY), "a", "1").status, 0)
+        self.assertEqual(bus.run("drop", "--user", "nobody", "a").stdout, b"removed 2 requests of a\n")
+        self.origin.await_aborts("/gate/2", 1)
+        refused = self.command(NOBODY, bus, "drop", "--runtime", str(bus.runtime), "--user", "0", "a")
+        self.assertEqual(refused.status, 69, refused.describe())
+
     def test_another_user_opens_no_file_of_the_bus(self):
         bus = self.bus("--users", "nobody", "--cache-folder", self.folder / "cache")
         client = bus.client()
