@@ -88,6 +88,8 @@ import Testing
     @Test func `an option names the command whose help lists it`() {
         let message = UnknownWord(.option, "--worker", among: ["--workers", "--slots"], ["serve"]).message
         #expect(message.contains("Unknown option '--worker'. Did you mean '--workers'?"))
+        let curls = UnknownWord(.option, "--cacert", among: ["--cache", "--ca-file"], ["get"]).message
+        #expect(curls.contains("Unknown option '--cacert'. Did you mean '--ca-file'?"))
         #expect(message.hasSuffix("See 'earshot serve --help' for more information."))
     }
 }

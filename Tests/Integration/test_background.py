@@ -108,7 +108,9 @@ class RetryTests(TestCase):
             lines = bus.run("list", "--state", "failed", "retry/").stdout.decode().splitlines()
             self.assertEqual({(line.split("\t")[0], line.split("\t")[5]) for line in lines},
                              {("failed:http-status", failed), ("failed:http-status", other)})
-            self.assertEqual(bus.run("retry", "--code", "timeout", "retry/").stdout, b"repeated 0 requests of retry/\n")
+            none = bus.run("retry", "--code", "timeout", "retry/")
+            self.assertEqual((none.status, none.stdout), (1, b"repeated 0 requests of retry/\n"), none.describe())
+            self.assertIn("nothing matched: no failure of retry/ has the code timeout", none.stderr)
             repeated = bus.run("retry", "retry/a", failed, done)
             self.assertEqual(repeated.status, 66, repeated.describe())
             self.assertEqual(repeated.stdout, b"repeated 1 request of retry/a\n")

@@ -111,6 +111,29 @@ class FailureTests(TestCase):
         for url in ("http://", "http://127.0.0.1:99999/", "http://[::1/", "no-scheme-at-all"):
             self.check(url, "malformed-url", 3)
 
+    def test_a_malformed_url_is_followed_by_a_step_that_helps(self):
+        for url, end in (("127.0.0.1:8080/x", "(malformed-url); write http://127.0.0.1:8080/x"),
+                         ("localhost:8080/x", "(unsupported-scheme); write http://localhost:8080/x"),
+                         ("http://127.0.0.1:99999/", "The port is not a number from 1 to 65535 (malformed-url)"),
+                         ("", "the URL is empty (malformed-url); give one such as https://example.org/")):
+            got = self.bus.run("get", "--", url)
+            self.assertTrue(got.stderr.endswith(f"{end}\n"), got.describe())
+
+    def test_a_redirect_to_a_malformed_url_is_told_by_its_fault_and_the_start_of_its_target(self):
+        got = self.bus.run("get", f"{self.origin.url}/redirect-to?url=http%3A%2F%2F127.0.0.1%3A99999%2Fa%3Fsecret")
+        self.assertEqual(got.status, 3, got.describe())
+        text = "The server redirects to http://127.0.0.1:99999/a: The port is not a number from 1 to 65535"
+        self.assertTrue(got.stderr.endswith(f": {text} (malformed-url)\n"), got.stderr)
+
+    def test_a_reserved_field_is_named_with_the_reason(self):
+        for field, reason in (("Connection: close", "connection (header line 1): it belongs to the connection"),
+                              ("Host: h", "host (header line 1): it follows from the URL"),
+                              ("Content-Length: 3", "content-length (header line 1): it follows from the body")):
+            got = self.bus.run("get", "-H", field, f"{self.origin.url}/bytes/1")
+            self.assertEqual(got.status, 43, got.describe())
+            self.assertIn(f"The request may not set the field {reason}", got.stderr)
+            self.assertTrue(got.stderr.endswith("(bad-header); omit it\n"), got.stderr)
+
     def test_not_http_and_reset(self):
         client = self.bus.client()
         client.fetch("odd", "garbage", f"{self.origin.url}/garbage", retries=0)

@@ -197,7 +197,21 @@ class RemovalTests(TestCase):
         self.assertEqual(dropped.stdout, b"removed 0 requests of nobody\n")
         dropped = self.bus.run("drop", "--json", "nobody/")
         self.assertEqual(dropped.stdout, b'{"handler":"nobody/","removed":0}\n')
-        self.assertEqual(self.bus.run("cancel", "nobody", "1").status, 0)
+        cancelled = self.bus.run("cancel", "nobody", "1")
+        self.assertEqual((cancelled.status, cancelled.stderr), (1, "earshot: nothing matched: nobody has no request 1\n"))
+
+    def test_cancel_and_list_tell_whether_anything_matched(self):
+        client = self.bus.client()
+        client.fetch("match", 1, f"{self.origin.url}/gate/match")
+        self.origin.await_count("/gate/match", 1)
+        self.assertEqual(self.bus.run("list", "--origin", self.origin.url).status, 0)
+        listed = self.bus.run("list", "--origin", "h")
+        self.assertEqual((listed.status, listed.stdout), (1, b""), listed.describe())
+        self.assertIn("nothing matched: no request is to h", listed.stderr)
+        self.assertEqual(self.bus.run("list", "nobody").status, 0)
+        for status in (0, 1):
+            self.assertEqual(self.bus.run("cancel", "match", "1").status, status)
+        self.origin.await_aborts("/gate/match")
 
     def test_why_tells_what_a_request_waits_for(self):
         client = self.bus.client()

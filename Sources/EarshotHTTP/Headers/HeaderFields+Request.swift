@@ -59,7 +59,7 @@ extension HeaderFields {
             throw HeaderFieldError(code: .invalidValue, line: number)
         }
         for name in reservedNames where matches(bytes, line.name, lowercase: name) {
-            throw HeaderFieldError(code: .reservedName, line: number)
+            throw HeaderFieldError(code: .reservedName, line: number, name: name)
         }
     }
 }

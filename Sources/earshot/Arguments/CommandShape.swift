@@ -8,6 +8,8 @@ struct CommandShape {
 
     /// Whether each option takes a value, by its name with dashes.
     let options: [String: Bool]
+    /// Options that take one value in all: an equal number for each name of one option.
+    private let singles: [String: Int]
     let subcommands: [(name: String, shape: CommandShape)]
 
     /// Shape of the whole program.
@@ -17,13 +19,18 @@ struct CommandShape {
 
     private init(_ command: JSONValue) {
         var options: [String: Bool] = [:]
-        for argument in Self.items(command.member("arguments")) {
+        var singles: [String: Int] = [:]
+        for (index, argument) in Self.items(command.member("arguments")).enumerated() {
+            let isOption = argument.member("kind")?.text == "option"
             for name in Self.items(argument.member("names")) {
                 guard let text = name.member("name")?.text else { continue }
-                options[(text.count == 1 ? "-" : "--") + text] = argument.member("kind")?.text == "option"
+                let name = (text.count == 1 ? "-" : "--") + text
+                options[name] = isOption
+                if isOption, argument.member("isRepeating")?.text != "true" { singles[name] = index }
             }
         }
         self.options = options
+        self.singles = singles
         subcommands = Self.items(command.member("subcommands")).compactMap { command in
             command.member("commandName")?.text.map { ($0, CommandShape(command)) }
         }
@@ -47,6 +54,22 @@ struct CommandShape {
         }
         if first == "help" { return firstUnknownTopic(in: arguments.dropFirst(), of: path) }
         return inner.shape.firstUnknown(in: arguments.dropFirst(), of: path + [first])
+    }
+
+    /// Returns the first option with a single value that the arguments repeat.
+    func firstRepeated(in arguments: ArraySlice<String>, of path: [String] = []) -> RepeatedOption? {
+        if let first = arguments.first, let inner = subcommands.first(where: { $0.name == first }) {
+            return inner.shape.firstRepeated(in: arguments.dropFirst(), of: path + [first])
+        }
+        var given: Set<Int> = []
+        var rest = arguments
+        while let word = rest.popFirst(), word != "--" {
+            let name = String(word.prefix { $0 != "=" })
+            guard let option = singles[name] else { continue }
+            guard given.insert(option).inserted else { return RepeatedOption(name: name, path: path) }
+            if name == word { _ = rest.popFirst() }
+        }
+        return nil
     }
 
     /// Returns the first word after `help` that names no command or topic.

@@ -113,7 +113,8 @@ private enum FetchRows {
         do throws(WireError) {
             try options.set(row.name, to: text)
         } catch {
-            throw ValidationError(error.detail)
+            let isSize = placeholder(row).hasPrefix("bytes")
+            throw ValidationError(error.detail + (isSize ? ", or one with the suffix \(ByteCount.suffixes)" : ""))
         }
         return text
     }

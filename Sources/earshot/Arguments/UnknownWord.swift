@@ -20,9 +20,19 @@ struct UnknownWord: Error {
         self.path = path
         // Permits one difference for each three letters.
         let most = max(1, word.drop { $0 == "-" }.count / 3)
+        let known = Self.curlNames[word].flatMap { names.contains($0) ? $0 : nil }
         let candidates = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= most }
-        suggestion = candidates.min { ($0.1, $0.0) < ($1.1, $1.0) }?.0
+        suggestion = known ?? candidates.min { ($0.1, $0.0) < ($1.1, $1.0) }?.0
     }
+
+    /// Options of curl with another name here.
+    private static let curlNames = [
+        "--cacert": "--ca-file", "--continue-at": "--continue", "--cookie": "--cookie-file",
+        "--max-filesize": "--max-bytes",
+        "--max-time": "--deadline", "--netrc-optional": "--netrc", "--output-dir": "--directory",
+        "--request": "--method",
+        "--retry": "--retries", "--silent": "--quiet", "--time-cond": "--timestamping",
+    ]
 
     /// The message, in the form of the argument parser.
     var message: String {

@@ -7,8 +7,8 @@ struct CancelCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel", abstract: "Cancel one request.",
         discussion: """
-            The request ends without a result. Its transfer is aborted unless another request shares it. An unknown \
-            request is no error, because it may have ended already.
+            The request ends without a result. Its transfer is aborted unless another request shares it. For a request \
+            that is unknown or has ended, the exit code is 1.
 
               earshot cancel gallery/1 cover
             """)
@@ -25,11 +25,21 @@ struct CancelCommand: ParsableCommand {
     func run() throws {
         try conclude {
             var isAnswered = false
+            var isKnown = true
             let session = try BusSession.find(in: place.place(), client: "cancel", of: owner.user) { _, event in
-                if case .cancelled = event { isAnswered = true }
+                switch event {
+                case .answer(_, let json): isKnown = JSONValue(json)?.member("state")?.text != "unknown"
+                case .cancelled: isAnswered = true
+                default: break
+                }
             }
+            // The answer to CANCEL is the same for an unknown request. Answers come in order.
+            session.connection.query(.why(handler, request))
             session.connection.cancel(RequestKey(handler, request))
             try session.run { isAnswered }
+            guard isKnown else {
+                throw Complaint(.nothingMatched, "nothing matched: \(handler) has no request \(request)")
+            }
             return .done
         }
     }

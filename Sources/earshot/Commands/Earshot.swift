@@ -67,6 +67,9 @@ struct Earshot: ParsableCommand {
             } catch let error as UnknownWord {
                 Complaint.say(lines: error.message)
                 return .usage
+            } catch let error as RepeatedOption {
+                Complaint.say(lines: error.message)
+                return .usage
             } catch {
                 return try answer(error)
             }
@@ -77,6 +80,11 @@ struct Earshot: ParsableCommand {
 
     /// Parses the command that `arguments` name.
     private static func read(_ arguments: ArraySlice<String>) throws -> any ParsableCommand {
+        if RepeatedOption.isPossible(in: arguments),
+            let repeated = CommandShape.program?.firstRepeated(in: arguments)
+        {
+            throw repeated
+        }
         // Help and errors need the whole program.
         if let name = arguments.first, let command = try? quick[name]?.parse(Array(arguments.dropFirst())) {
             return command
@@ -102,7 +110,7 @@ struct Earshot: ParsableCommand {
     private static func answer(_ error: any Error) throws(Complaint) -> ExitStatus {
         let text = fullMessage(for: error)
         guard exitCode(for: error) == .success else {
-            Complaint.say(lines: text)
+            Complaint.say(lines: ArgumentForm.completed(text))
             return exitCode(for: error) == .validationFailure ? .usage : .other
         }
         // The report loads libraries, so it is made only for this request.

@@ -62,6 +62,11 @@ struct ListCommand: ParsableCommand {
                 }
                 return room > 0
             }
+            if let origin = filter.origin, room == filter.limit ?? .max {
+                throw Complaint(
+                    .nothingMatched,
+                    "nothing matched: no request is to \(origin); an origin is such as https://example.org")
+            }
             return .done
         }
     }

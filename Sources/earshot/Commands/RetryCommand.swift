@@ -51,6 +51,10 @@ struct RetryCommand: ParsableCommand {
             let keys = try selected()
             let retried = keys.isEmpty ? [] : try retry(keys)
             try StandardOutput().write(report(retried.count))
+            guard !keys.isEmpty || code.isEmpty else {
+                let codes = code.joined(separator: " or ")
+                throw Complaint(.nothingMatched, "nothing matched: no failure of \(handler) has the code \(codes)")
+            }
             try restartWatches(of: Set(retried.map(\.handler)))
             return retried.count < id.count ? .noInput : .done
         }

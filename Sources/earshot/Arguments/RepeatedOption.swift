@@ -1,0 +1,29 @@
+/// Error for an option with a single value that is given more than once. The parser would use the last value.
+struct RepeatedOption: Error {
+    /// The name that was given last, with dashes.
+    let name: String
+    /// The command, without the name of the program.
+    let path: [String]
+
+    /// The message, in the form of the argument parser.
+    var message: String {
+        let command = (["earshot"] + path).joined(separator: " ")
+        return "Error: \(name) is given more than once; give it once.\n  See '\(command) --help' for more information."
+    }
+
+    /// Long names of the options that have a short name.
+    static let longNames = [
+        "-i": "--input", "-o": "--output", "-d": "--directory", "-D": "--dump-header", "-j": "--jobs", "-X": "--method",
+        "-H": "--header", "-A": "--user-agent", "-u": "--user", "-b": "--cookie-file", "-c": "--cookie-jar",
+    ]
+
+    /// Whether any word may repeat an option. This costs little, unlike the shape of the program, which then decides.
+    static func isPossible(in arguments: ArraySlice<String>) -> Bool {
+        var names: Set<String> = []
+        for word in arguments.prefix(while: { $0 != "--" }) where word.hasPrefix("-") && word != "-" {
+            let name = String(word.prefix { $0 != "=" })
+            if !names.insert(longNames[name] ?? name).inserted { return true }
+        }
+        return false
+    }
+}
