@@ -4,7 +4,7 @@ internal import HeapModule
 
 /// Release of memory after a burst.
 extension BrokerCore {
-    /// Bytes reserved for a request that waits: what growing tables need while they are copied.
+    /// Bytes reserved for a request that waits: growing tables need them while they are copied.
     private static let growthBytes = 512
 
     /// Takes note of the memory that this process may still use below the limits of the kernel. While little is left, no

@@ -1,6 +1,6 @@
-/// End of a worker's process, as its parent reports it: who ended it, and so whether one of its transfers is to blame.
+/// End of a worker's process, as its parent reports it. It decides whether one of its transfers is to blame.
 ///
-/// The supervisor sends it to the broker as one line. The kernel tells nobody who sent a signal. But it counts the
+/// The supervisor sends it to the broker as one line. The kernel does not tell the sender of a signal. But it counts the
 /// processes that it kills for lack of memory, and the bus knows its own signals. Any other SIGKILL comes from outside.
 public struct WorkerEnd: Equatable, Sendable {
     /// First word of its line.

@@ -57,7 +57,7 @@ extension Supervisor {
     }
 
     /// Reports to the broker how a worker ended. Without room in the channel, the broker decides without the report.
-    func tellEnd(of post: Post, _ pid: Int32, _ exit: ChildProcess.Exit) {
+    func reportEnd(of post: Post, _ pid: Int32, _ exit: ChildProcess.Exit) {
         guard let channel, !channel.hasBacklog else { return }
         let signal: Int32? = if case .signal(let number) = exit { number } else { nil }
         let end = WorkerEnd(

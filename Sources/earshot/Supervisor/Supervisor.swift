@@ -275,7 +275,7 @@ final class Supervisor {
             tellService()
         }
         gatewayChannels[post.role] = nil
-        if post.role == .worker { tellEnd(of: post, child.pid, exit) }
+        if post.role == .worker { reportEnd(of: post, child.pid, exit) }
         switch phase {
         case .draining, .killing:
             if post.role == .broker {
