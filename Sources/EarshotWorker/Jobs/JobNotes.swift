@@ -2,6 +2,8 @@
 final class JobNotes {
     /// Runs that have bytes to report in a PROGRESS.
     var progressed: [JobRun] = []
+    /// Runs with so many bytes that their PROGRESS cannot wait.
+    var grown: [JobRun] = []
     /// Runs with enough unhashed body for a hash thread.
     var hashable: [JobRun] = []
     /// Runs that wait for their rate.

@@ -41,6 +41,10 @@ final class JobRun: TransferSink {
     private var progressSent: LoopTime?
     /// Whether a PROGRESS is already noted.
     private var isProgressNoted = false
+    /// Number of bytes that the broker knows of.
+    private var reportedBytes = 0
+    /// Whether an early PROGRESS is already noted.
+    private var isGrowthNoted = false
     /// Whether bytes for a hash thread are already noted.
     private var isHashWorkNoted = false
     /// Whether libcurl holds back bytes until earlier ones are decoded.
@@ -77,6 +81,7 @@ final class JobRun: TransferSink {
     /// Discards a response that is neither a continuation nor whole. The next request asks for the whole body.
     func startOver() {
         response.startOver()
+        reportedBytes = 0
         clock.startOver(now: loop.now)
         phase = .resolving
     }
@@ -211,9 +216,15 @@ final class JobRun: TransferSink {
 
     /// Notes newly stored bytes of the body.
     private func noteNews() {
-        if job.progressMilliseconds != nil, !isProgressNoted {
-            isProgressNoted = true
-            notes.progressed.append(self)
+        if job.progressMilliseconds != nil {
+            if !isProgressNoted {
+                isProgressNoted = true
+                notes.progressed.append(self)
+            }
+            if !isGrowthNoted, receivedBytes - reportedBytes >= Limits.unreportedBytes {
+                isGrowthNoted = true
+                notes.grown.append(self)
+            }
         }
         if !isHashWorkNoted, response.body.hasHashWork {
             isHashWorkNoted = true
@@ -288,8 +299,13 @@ final class JobRun: TransferSink {
     }
 
     /// Returns the PROGRESS for the bytes received so far. Later bytes are noted for another.
-    func takeProgress() -> WorkerMessage {
-        isProgressNoted = false
+    ///
+    /// - Parameter isEarly: Whether the body has grown by so much that the PROGRESS does not wait for its time.
+    func takeProgress(isEarly: Bool = false) -> WorkerMessage {
+        // A timer for the regular one remains.
+        if !isEarly { isProgressNoted = false }
+        isGrowthNoted = false
+        reportedBytes = receivedBytes
         progressSent = loop.now
         return response.progress(streams: job.streams)
     }

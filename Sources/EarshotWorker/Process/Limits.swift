@@ -41,6 +41,9 @@ enum Limits {
     /// Maximum number of encoded bytes for each decoded one beyond `emptyCodedBytes`. A stream that is flushed after
     /// each byte has eight, a gzip member of one byte 21.
     static let codedBytesPerByte = 64
+    /// Growth of a body in bytes that is reported to the broker at once. The spool exceeds its limit by little more for
+    /// each transfer. A thousand messages for a GiB are few.
+    static let unreportedBytes = 1 << 20
     /// Time for the body of a redirect to end, so that its connection can be reused.
     static let redirectGrace = Duration.milliseconds(100)
     /// Minimum number of unhashed bytes for which a thread is started.

@@ -210,6 +210,11 @@ final class Worker {
 
     /// Sends the PROGRESS messages that are due and sets timers for the others.
     private func sendProgress() throws {
+        if !notes.grown.isEmpty {
+            let grown = notes.grown
+            notes.grown.removeAll(keepingCapacity: true)
+            for run in grown where !run.isOver && link.sendNow(run.takeProgress(isEarly: true)) { run.progressTaken() }
+        }
         guard !notes.progressed.isEmpty else { return }
         let noted = notes.progressed
         notes.progressed.removeAll(keepingCapacity: true)

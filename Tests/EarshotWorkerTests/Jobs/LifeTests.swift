@@ -90,6 +90,18 @@ import Testing
         #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 5002, total: 6000)) == 1 })
     }
 
+    @Test func `the growth of a large body is told at once`() throws {
+        let bed = try Bed(inlineBytes: 1000) { _ in .ok([UInt8](repeating: 7, count: 3_500_000)) }
+        var job = bed.job()
+        job.progressMilliseconds = 600_000
+        #expect(try bed.fetch(job))
+        let told = bed.broker.said.compactMap { said in
+            if case .progress(job.attempt, let received, _, _) = said.message { received } else { nil }
+        }
+        // In one piece or in several: the interval alone would have allowed none.
+        #expect(told.first ?? 0 >= Limits.unreportedBytes, "\(told)")
+    }
+
     @Test func `bytes that decode to nothing are no progress`() throws {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Encoding: gzip\r\n\r\n"
         let bed = try Bed { _ in Origin.Reply(head) }
