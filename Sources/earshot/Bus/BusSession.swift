@@ -117,7 +117,7 @@ final class BusSession {
             (patienceTimer, noticeTimer, refusalTimer) = (nil, nil, nil)
             if case .network = place { patience = max(patience, Self.networkPatience) }
         case .apart: beginToWait()
-        case .draining: noteRefusal()
+        case .draining: if refusalTimer == nil { noteRefusal() }
         case .incompatible:
             end(
                 Complaint(
@@ -127,12 +127,10 @@ final class BusSession {
         }
     }
 
-    /// Says why requests make no progress.
-    private func noteRefusal() {
-        guard refusalTimer == nil else { return }
-        // The connection takes note of the requests in this pass.
-        refusalTimer = loop.setTimer(after: .zero) { [unowned self] in
-            guard connection.areRequestsHeld else { return }
+    /// Says why requests make no progress, as soon as there are such.
+    private func noteRefusal(after delay: Duration = .zero) {
+        refusalTimer = loop.setTimer(after: delay) { [unowned self] in
+            guard connection.areRequestsHeld else { return noteRefusal(after: Self.silence) }
             beforeMessage?()
             Complaint.say("the bus accepts no new requests; they wait until `earshot serve` starts again")
         }

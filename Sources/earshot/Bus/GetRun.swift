@@ -307,7 +307,7 @@ final class GetRun {
                 }
                 if files.resumes, outcome.code == nil, let path = outcome.path, let response = outcome.response {
                     let start = rest == .body ? item.partial?.length ?? 0 : 0
-                    BodyRecord.keep(of: fields, length: start + response.length, at: path)
+                    BodyRecord.keep(of: fields, length: start + response.length, at: Destination.replaced(path) ?? path)
                 }
             } catch {
                 switch error {
@@ -325,8 +325,7 @@ final class GetRun {
         session.connection.finish(delivery)
         // The part that arrived belongs to an error page.
         if outcome.code == "http-status" { stream = nil }
-        // The attempts of the bus are used up.
-        if outcome.code != nil, outcome.response == nil { arriving?.keep(delivery.key.request, item, in: &destination) }
+        if let code = outcome.code { arriving?.failed(delivery.key.request, item, code, in: &destination) }
         settle(delivery.key.request, item, outcome)
         submit()
     }

@@ -5,6 +5,9 @@ struct ArrivingBodies {
     /// Maximum number of bodies whose bytes can be kept: a quarter of the usual limit of descriptors.
     private static let most = 256
 
+    /// Failures after which a later run may continue the body.
+    private static let interruptions: Set = ["deadline", "reset", "stopping", "timeout", "truncated", "worker-lost"]
+
     private var bodies: [RequestID: ArrivingBody] = [:]
     /// Start of the run in seconds since 1970.
     private let start: Int64
@@ -22,6 +25,11 @@ struct ArrivingBodies {
 
     /// Forgets the body of a request that has ended.
     mutating func ended(_ request: RequestID) { bodies[request] = nil }
+
+    /// Keeps the bytes of a request whose transfer has failed.
+    mutating func failed(_ request: RequestID, _ item: OutputItem, _ code: String, in destination: inout Destination) {
+        if Self.interruptions.contains(code) { keep(request, item, in: &destination) }
+    }
 
     /// Keeps the bytes of a request that ends without its body.
     mutating func keep(_ request: RequestID, _ item: OutputItem, in destination: inout Destination) {

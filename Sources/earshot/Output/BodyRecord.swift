@@ -5,7 +5,7 @@ internal import Glibc
 /// Validator and lengths of the body in a file that `--continue` has written, kept as an extended attribute of the file.
 ///
 /// With it a later run continues bytes of the same version only: RFC 9110, sections 13.1.5 and 15.3.7.3. A file system
-/// without such attributes keeps none, and neither does a link.
+/// without such attributes keeps none.
 struct BodyRecord: Equatable {
     private static let attribute = FileAttribute("user.earshot.body", mostBytes: mostBytes)
     /// Maximum length of a record in bytes. Longer ones are not kept: the attributes of a file share one block.

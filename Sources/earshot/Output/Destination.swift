@@ -216,7 +216,7 @@ struct Destination {
         case .nowhere, .standardOutput: return nil
         case .file(let path):
             guard unsafe stat(ByteText.path(path), &status) == 0 else { return nil }
-            return ExistingFile(path, status)
+            return ExistingFile(path, status, recordAt: Destination.replaced(path) ?? path)
         case .folder(let folder, let opened):
             guard let name else { return nil }
             var parts = name.utf8.split(separator: UInt8(ascii: "/")).map { String(Substring($0)) }

@@ -15,10 +15,11 @@ struct ExistingFile {
     /// Version of the body in the file; nil if it is unknown.
     let record: BodyRecord?
 
-    init(_ path: String, _ status: stat) {
+    /// - Parameter target: path with links resolved, where the record is; nil for the path itself.
+    init(_ path: String, _ status: stat, recordAt target: String? = nil) {
         self.init(
             path: path, length: Int(status.st_size), modified: Int64(status.st_mtim.tv_sec),
-            isRegular: status.st_mode & S_IFMT == S_IFREG, record: .read(path, length: Int(status.st_size)))
+            isRegular: status.st_mode & S_IFMT == S_IFREG, record: .read(target ?? path, length: Int(status.st_size)))
     }
 
     init(path: String, length: Int, modified: Int64, isRegular: Bool, record: BodyRecord?) {
