@@ -14,8 +14,9 @@ public final class Transfer {
     private let notes: MultiNotes
     /// Socket last watched for it; nil before the first one.
     private var descriptor: Int32?
-    /// Bytes of header lines received so far, in all blocks.
+    /// Bytes of header lines received so far, in all blocks, and of the responses to CONNECT before them.
     private var headerBytes = 0
+    private var proxyHeaderBytes = 0
     /// Reason for which a callback stopped it. libcurl reports only that a callback failed.
     private(set) var stoppedFor: TransferFailure?
     /// Whether an address was denied, and whether a connection to another one was started.
@@ -189,13 +190,16 @@ public final class Transfer {
 
     func received(headerLine line: Span<UInt8>) -> Bool {
         guard let sink, stoppedFor == nil else { return false }
-        headerBytes += line.count
-        if isConnecting, headerBytes <= Multi.headerBytesLimit {
+        if isConnecting {
+            proxyHeaderBytes += line.count
             noteProxyField(line)
-            return true
+        } else {
+            headerBytes += line.count
         }
-        if headerBytes > Multi.headerBytesLimit {
+        if max(headerBytes, proxyHeaderBytes) > Multi.headerBytesLimit {
             stoppedFor = .headerTooLarge
+        } else if isConnecting {
+            return true
         } else if !sink.received(headerLine: line) {
             stoppedFor = .aborted
         }
