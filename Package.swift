@@ -234,7 +234,8 @@ let package = Package(
         tests(
             "CommandTests",
             [
-                "earshot", "EarshotBroker", "EarshotClient", "EarshotCluster", "EarshotCore", "EarshotGateway",
+                "earshot", "earshot-web", "EarshotBroker", "EarshotClient", "EarshotCluster", "EarshotCore",
+                "EarshotGateway",
                 "EarshotLoop",
                 "EarshotWire", "ZeroMQ", arguments,
             ]),

@@ -22,7 +22,7 @@ struct WatchCommand: ParsableCommand {
 
             --exec runs a program for each result, at most 4 at once and 5 minutes each. The result is acknowledged after \
             the program has ended. Its environment has EARSHOT_HANDLER, EARSHOT_REQUEST, EARSHOT_URL, EARSHOT_STATE \
-            (done or failed), EARSHOT_STATUS, EARSHOT_CAUSE and EARSHOT_FILE.
+            (done or failed), EARSHOT_STATUS, EARSHOT_CAUSE, EARSHOT_FILE, EARSHOT_LENGTH and EARSHOT_SHA256.
 
               earshot watch gallery/
               earshot watch -d out --count 2 night/backup
