@@ -165,7 +165,7 @@ let package = Package(
             name: "earshot",
             dependencies: [
                 "EarshotBroker", "EarshotCache", "EarshotCluster", "EarshotDisk", "EarshotWorker", "EarshotGateway",
-                "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ",
+                "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "ZeroMQ",
                 "LibCrypto", "CBuild", arguments, logging, toml,
             ],
             swiftSettings: settings),

@@ -51,6 +51,8 @@ const char *hiredis_load(void) {
     return NULL;
 }
 
+const char *hiredis_version(void) { return EXPANDED_TEXT(HIREDIS_SONAME); }
+
 redisReader *hiredis_reader(void) { return library.redisReaderCreateWithFunctions(&bounded); }
 
 void hiredis_reader_free(redisReader *reader) { library.redisReaderFree(reader); }

@@ -17,6 +17,9 @@
 /// Returns NULL, or a message that lives until the dynamic linker's next error.
 const char *hiredis_load(void);
 
+/// Version in the name of the library, of its interface: hiredis has no function for its own. Needs no loading.
+const char *hiredis_version(void);
+
 /// Maximum number of elements in one array of a reply.
 enum { hiredis_most_elements = 4096 };
 

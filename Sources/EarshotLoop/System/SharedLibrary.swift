@@ -19,6 +19,18 @@ internal import Glibc
         return unsafe unsafeBitCast(symbol, to: Function.self)(0).map { unsafe String(cString: $0) }
     }
 
+    /// Calls a function that writes the three numbers of a version to its parameters.
+    public func version(_ function: String) -> String? {
+        typealias Function =
+            @convention(c) (
+                UnsafeMutablePointer<Int32>, UnsafeMutablePointer<Int32>, UnsafeMutablePointer<Int32>
+            ) -> Void
+        guard let symbol = unsafe dlsym(handle, function) else { return nil }
+        var numbers: (Int32, Int32, Int32) = (0, 0, 0)
+        unsafe unsafeBitCast(symbol, to: Function.self)(&numbers.0, &numbers.1, &numbers.2)
+        return "\(numbers.0).\(numbers.1).\(numbers.2)"
+    }
+
     /// Calls a function without parameters that returns a 32-bit number.
     public func number(_ function: String) -> UInt32? {
         typealias Function = @convention(c) () -> UInt32

@@ -1,6 +1,7 @@
 internal import CBuild
 internal import EarshotLoop
 internal import EarshotWire
+internal import Hiredis
 
 /// Output of `earshot --version`: version, commit, protocols, and the libraries on this machine.
 enum VersionReport {
@@ -33,7 +34,7 @@ enum VersionReport {
     }
 
     private static var protocols: [(name: String, value: String)] {
-        [("protocols", "\(Hello.version) clients, \(Ready.version) workers, ZMTP/3.0")]
+        [("protocols", "\(Hello.version) clients, \(Ready.version) workers, ZMTP/3.0 without a library")]
     }
 
     /// libcurl also names the libraries that provide its features.
@@ -49,8 +50,10 @@ enum VersionReport {
             ("zlib", SharedLibrary("libz.so.1")?.text("zlibVersion")),
             ("brotli", brotli.map { "\($0 >> 24).\($0 >> 12 & 0xfff).\($0 & 0xfff)" }),
             ("zstd", SharedLibrary("libzstd.so.1")?.text("ZSTD_versionString")),
+            ("libzmq", SharedLibrary("libzmq.so.5")?.version("zmq_version")),
+            ("hiredis", HiredisLibrary.version),
         ]
-        return all.map { ($0.name, $0.version ?? "not installed") } + [("libzmq", "not used; ZMTP is built in")]
+        return all.map { ($0.name, $0.version ?? "not installed") }
     }
 
     /// Removes the name of the library from the start of its version, as in `libcurl/7.88.1 OpenSSL/3.0.17`.
