@@ -81,6 +81,7 @@ class ResourceTests(TestCase):
             connection.request("GET", "/events")
             response = connection.getresponse()
             self.assertEqual(response.headers["Content-Type"], "text/event-stream")
+            self.assertEqual(response.headers["X-Accel-Buffering"], "no", "nginx passes on each event at once")
             for _ in range(3):
                 line = response.readline()
                 self.assertTrue(line.startswith(b"data: "), line)

@@ -45,8 +45,9 @@ struct WebResponse: Equatable {
         return isHead ? head : head + body
     }
 
-    /// Head of a stream of server-sent events, which the end of the connection ends.
-    static let eventStream = head(200, "text/event-stream", [], keepsAlive: false)
+    /// Head of a stream of server-sent events, which the end of the connection ends. Reverse proxies such as nginx pass on each
+    /// event at once.
+    static let eventStream = head(200, "text/event-stream", [("X-Accel-Buffering", "no")], keepsAlive: false)
 
     private static func head(
         _ status: Int, _ type: String, _ fields: [(name: String, value: String)], keepsAlive: Bool
