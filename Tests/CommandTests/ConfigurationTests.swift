@@ -130,9 +130,13 @@ import Testing
         let option = #expect(throws: Complaint.self) {
             try Configuration(file: path, flags: [.list(.users, ["@no-such-group"])], pool: nil).read()
         }
-        #expect(option?.description.hasPrefix("users of flag: there is no group no-such-group") == true)
+        #expect(option?.description.hasPrefix("--users: there is no group no-such-group") == true)
         let settings = try Configuration(file: path, flags: [.list(.users, ["root"])], pool: nil).read()
         #expect(settings[.users] == ["root"])
+        let address = #expect(throws: Complaint.self) {
+            try Configuration(file: path, flags: [.list(.users, ["root"]), .list(.listen, ["here"])], pool: nil).read()
+        }
+        #expect(address?.description.hasPrefix("--listen: here: give a numeric address") == true)
     }
 
     @Test func `without a pool the settings of workers are ignored`() throws {

@@ -18,6 +18,8 @@ public struct Response: Sendable {
         case shared
         /// A transfer that resumed an interrupted one.
         case resumed
+        /// Another node of the cluster, which received it from the server.
+        case node
         /// The cache, without a request to the server.
         case cache
         /// The cache, after the server confirmed it.
@@ -65,6 +67,7 @@ public struct Response: Sendable {
             case .network: .network
             case .shared: .shared
             case .resumed: .resumed
+            case .node: .node
             case .cache: .cache
             case .revalidated: .revalidated
             }

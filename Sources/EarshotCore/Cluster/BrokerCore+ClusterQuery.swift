@@ -68,7 +68,8 @@ extension BrokerCore {
                 json.object { json in
                     json.member("node", member.node.description)
                     json.member("self", member.node == node)
-                    json.member("address", member.description)
+                    if let machine = member.machine { json.member("machine", machine) }
+                    json.member("address", member.address)
                     json.member("lease-ms", member.leaseMilliseconds)
                     json.member("flights", member.flights)
                 }

@@ -159,7 +159,9 @@ extension BrokerCore {
     }
 
     /// Concludes a flight with a response that another node received. That node has reported refusals.
-    private mutating func concludeShared(_ flight: Handle<Flight>, _ response: Outcome.Response, now: Tick) {
+    private mutating func concludeShared(_ flight: Handle<Flight>, _ received: Outcome.Response, now: Tick) {
+        var response = received
+        response.isOfNode = true
         let fields = HeaderFields(lines: response.fields)
         flights[flight].isStored = false
         guard !facilities.isCaching || !takeForCache(flight, response, fields, now: now) else { return }

@@ -7,8 +7,16 @@ public struct EngineSurvey: Equatable, Sendable {
         public var leaseMilliseconds: Int
         /// Flights that it wants or runs.
         public var flights: Int
-        /// Text of its configuration: the address at which it serves bodies.
+        /// Text of its configuration: the name of its machine, and the address at which it serves bodies.
         public var description: String
+
+        /// Name of its machine; nil if the description is an address alone.
+        var machine: String? { words.count == 2 ? String(words[0]) : nil }
+
+        /// Address at which it serves bodies.
+        var address: String { words.last.map(String.init) ?? "" }
+
+        private var words: [Substring] { description.split(separator: " ", maxSplits: 1) }
 
         public init(node: NodeID, leaseMilliseconds: Int, flights: Int, description: String) {
             self.node = node

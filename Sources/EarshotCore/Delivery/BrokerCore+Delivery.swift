@@ -462,7 +462,9 @@ extension Terminal.Response {
     ) {
         self.init(url: response.url)
         self.redirects = redirects
-        source = response.source ?? (request.isShared ? .shared : response.isResumed ? .resumed : .network)
+        source =
+            response.source
+            ?? (request.isShared ? .shared : response.isOfNode ? .node : response.isResumed ? .resumed : .network)
         length = response.length
         sha256 = response.sha256
         if let name = response.file, !request.isWarm {

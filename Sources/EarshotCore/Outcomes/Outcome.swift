@@ -21,6 +21,8 @@ struct Outcome {
         var endedAt: Tick
         /// Whether the transfer resumed an earlier one.
         var isResumed = false
+        /// Whether another node of the cluster received it.
+        var isOfNode = false
         /// Whether the worker left out the body, that of a redirect or an error page.
         var isCut = false
         /// Attempt that received the first byte of a body in a file; nil if the worker did not report the file.

@@ -83,6 +83,8 @@ public struct Terminal: Equatable, Sendable {
         case shared
         /// A transfer that resumed a partial body.
         case resumed
+        /// Another node of the cluster, which received the response from the server.
+        case node
         /// The cache.
         case cache
         /// The cache, after the server confirmed that the response is unchanged.
@@ -229,7 +231,7 @@ extension Terminal.Response {
         case "redirects": redirects = try [Terminal.Redirect](value)
         case "source":
             guard let named = Terminal.Source(rawValue: value.string) else {
-                throw WireError(.badMessage, "source must be network, shared, resumed, cache or revalidated")
+                throw WireError(.badMessage, "source must be network, shared, resumed, node, cache or revalidated")
             }
             source = named
         case "length": length = try HeadReader.count(value, "length")

@@ -60,11 +60,12 @@ struct ClusterReport {
     private static func members(_ cluster: JSONValue) -> String {
         let members = items(cluster.member("members"))
         guard !members.isEmpty else { return "" }
-        var rows = [["NODE", "ADDRESS", "LEASE", "FLIGHTS", ""]]
+        var rows = [["NODE", "MACHINE", "ADDRESS", "LEASE", "FLIGHTS", ""]]
         for member in members {
             let lease = min(Int(member.member("lease-ms")?.text ?? "") ?? 0, 1_000_000)
             rows.append([
                 TerminalText.escaped(member.member("node")?.text ?? ""),
+                TerminalText.escaped(member.member("machine")?.text ?? "-"),
                 TerminalText.escaped(member.member("address")?.text ?? ""),
                 lease > 0 ? milliseconds(lease * 1_000).replacing(".0 ms", with: " ms") : "expired",
                 TerminalText.escaped(member.member("flights")?.text ?? ""),

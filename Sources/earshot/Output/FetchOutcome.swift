@@ -36,7 +36,7 @@ struct FetchOutcome {
         return switch response?.source {
         case .cache: "\(URLText.discreet(url)): from the cache, fresh"
         case .revalidated: "\(URLText.discreet(url)): from the cache, revalidated"
-        case .network, .shared, .resumed, nil: nil
+        case .network, .shared, .resumed, .node, nil: nil
         }
     }
 

@@ -138,8 +138,7 @@ struct Configuration: Sendable {
         do throws(UserList.UnknownName) {
             _ = try UserList(settings[.users])
         } catch {
-            let name = ListSettingName.users.rawValue
-            throw Complaint(.configuration, "\(name) of \(settings.source(of: .users)): \(error.description)")
+            throw Complaint(.configuration, "\(Self.place(of: .users, in: settings)): \(error.description)")
         }
     }
 
@@ -148,8 +147,17 @@ struct Configuration: Sendable {
         for text in settings[.listen] where GatewayAddress(text) == nil {
             throw Complaint(
                 .configuration,
-                "\(ListSettingName.listen.rawValue) of \(settings.source(of: .listen)): \(text): give a numeric address, such as "
+                "\(Self.place(of: .listen, in: settings)): \(text): give a numeric address, such as "
                     + "tcp://0.0.0.0:\(GatewayAddress.usualPort) or tcp://[::]:\(GatewayAddress.usualPort)")
+        }
+    }
+
+    /// Option, variable, or name and file from which a setting comes, for messages.
+    private static func place(of name: ListSettingName, in settings: Settings) -> String {
+        switch settings.source(of: name) {
+        case Settings.Source.flag: "--\(name.rawValue)"
+        case variable(name.rawValue): variable(name.rawValue)
+        case let file: "\(name.rawValue) of \(file)"
         }
     }
 
@@ -194,7 +202,8 @@ struct Configuration: Sendable {
         do throws(SettingError) {
             try settings.apply(change, source: source)
         } catch {
-            throw Complaint(.configuration, "\(source): \(error.description)")
+            let place = source == Settings.Source.flag ? "" : "\(source): "
+            throw Complaint(.configuration, place + error.description)
         }
     }
 }

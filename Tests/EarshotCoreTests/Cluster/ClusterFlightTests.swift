@@ -111,6 +111,10 @@ import Testing
         var (node, client, _, want) = claimed()
         let (job, puller) = pulling(&node, want)
         node.pass { $0.done(job, by: puller, status: 200) }
+        let sources = node.rig.actions.compactMap { action -> Terminal.Source? in
+            if case .client(.deliver(client, let terminal, _)) = action { terminal.response?.source } else { nil }
+        }
+        #expect(sources == [.node])
         #expect(node.rig.terminals(for: client) == ["h r 203"])
         #expect(node.rig.core.audit() == [])
     }
@@ -339,7 +343,9 @@ import Testing
         var (node, client, _, want) = claimed()
         func reason() -> String {
             node.pass { $0.say(.query(.why(HandlerID("h")!, RequestID("r")!)), by: client) }
-            for case .client(.answer(_, _, let json)) in node.rig.actions { return String(decoding: json, as: UTF8.self) }
+            for case .client(.answer(_, _, let json)) in node.rig.actions {
+                return String(decoding: json, as: UTF8.self)
+            }
             return ""
         }
         node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))

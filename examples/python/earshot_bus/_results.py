@@ -177,8 +177,8 @@ class Result:
     def source(self) -> str:
         """Source of the response.
 
-        `network`; `shared` with a request that started the transfer earlier; `resumed` after a broken attempt; `cache`;
-        or `revalidated`, if the server confirmed the cached response.
+        `network`; `shared` with a request that started the transfer earlier; `resumed` after a broken attempt; `node`, if
+        another node of the cluster received it; `cache`; or `revalidated`, if the server confirmed the cached response.
         """
         return self._message.field("source") or "network"
 
