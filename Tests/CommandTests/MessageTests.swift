@@ -15,7 +15,7 @@ import Testing
         #expect(failure("truncated", "cut off...") == "http://h/a?...: cut off... (truncated)")
         let detail = "Only spool-free is left; lower spool-free."
         #expect(
-            failure("spool-full", detail) == "http://h/a?...: Only spool-free is left; lower spool-free (spool-full)")
+            failure("spool-full", detail) == "http://h/a?...: Only spool-free is left (spool-full); lower spool-free")
         #expect(failure("a-later-code", "odd") == "http://h/a?...: odd (a-later-code)")
     }
 
