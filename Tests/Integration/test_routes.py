@@ -27,17 +27,18 @@ class ProxyTests(TestCase):
         return client.terminal()
 
     def test_each_kind_of_proxy_is_used_and_looks_the_name_up(self):
-        with Bus() as bus, Proxy() as http, Proxy("socks5") as socks, Proxy("socks4") as old:
+        with Bus() as bus, Proxy() as http, Proxy() as bare, Proxy("socks5") as socks, Proxy("socks4") as old:
             client = bus.client()
-            for number, proxy in enumerate((http.url, http.address, socks.url, f"socks5h://{socks.address}",
+            for number, proxy in enumerate((http.url, bare.address, socks.url, f"socks5h://{socks.address}",
                                             f"socks://{socks.address}", old.url, f"socks4a://{old.address}")):
                 answer = self.fetch(client, number, f"{self.hidden}/bytes/70000?{number}", proxy=proxy)
                 self.assertEqual(answer.verb, "RESULT", answer)
-            self.assertEqual(http.asked, [f"GET {self.hidden}/bytes/70000?{number}" for number in range(2)])
-            self.assertEqual(socks.asked, [f"hidden.invalid:{self.port}"] * 3)
+            self.assertEqual(http.asked + bare.asked, [f"GET {self.hidden}/bytes/70000?{number}" for number in range(2)])
+            # A connection serves all requests by the same way.
+            self.assertEqual(set(socks.asked), {f"hidden.invalid:{self.port}"})
             answer = self.fetch(client, "address", f"{self.origin.url}/bytes/9", proxy=old.url)
             self.assertEqual(answer.verb, "RESULT", answer)
-            self.assertEqual(old.asked, [f"hidden.invalid:{self.port}"] * 2 + [f"127.0.0.1:{self.port}"])
+            self.assertEqual(set(old.asked), {f"hidden.invalid:{self.port}", f"127.0.0.1:{self.port}"})
 
     def test_the_command_takes_each_form_of_a_proxy_from_option_and_environment(self):
         with Bus() as bus, Proxy() as http, Proxy("socks5") as socks:
@@ -49,7 +50,8 @@ class ProxyTests(TestCase):
                 own.environment.update(all_proxy=proxy)
                 got = own.run("get", "--no-cache", url)
                 self.assertEqual(got.status, 0, got.describe())
-            self.assertEqual((len(http.asked), len(socks.asked)), (2, 4))
+            self.assertEqual(len(http.asked), 2)
+            self.assertGreaterEqual(len(socks.asked), 3, "one connection can serve both requests on the bus")
             got = bus.run("get", "--proxy", "ftp://x", self.origin.url)
             self.assertEqual(got.status, 64)
             self.assertIn("SCHEME://[USER:PASSWORD@]HOST[:PORT]", got.stderr)

@@ -11,10 +11,11 @@ struct RepeatedOption: Error {
         return "Error: \(name) is given more than once; give it once.\n  See '\(command) --help' for more information."
     }
 
-    /// Long names of the options that have a short name.
+    /// Long names of the options that have a short name. `-o` stands for `--out`, too.
     static let longNames = [
         "-i": "--input", "-o": "--output", "-d": "--directory", "-D": "--dump-header", "-j": "--jobs", "-X": "--method",
         "-H": "--header", "-A": "--user-agent", "-u": "--user", "-b": "--cookie-file", "-c": "--cookie-jar",
+        "--out": "--output",
     ]
 
     /// Whether any word may repeat an option. This costs little, unlike the shape of the program, which then decides.

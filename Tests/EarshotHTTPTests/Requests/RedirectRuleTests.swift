@@ -60,13 +60,21 @@ import Testing
             Case("RFC 3986 3, file", "file:///etc/passwd", FailureCode.redirectRefused),
             Case("RFC 3986 3, opaque", "javascript:alert(1)", .redirectRefused),
             Case("RFC 3986 3, custom scheme", "thumb:x", .redirectRefused),
-            Case("RFC 9110 4.2.1, no host", "https://", .malformedURL),
-            Case("URL standard 3.5, bad address", "http://1.2.3.256/", .malformedURL),
-            Case("URL standard 4.4, backslash", "/\\evil", .malformedURL),
-            Case("RFC 9110 4.1, too long", "/" + String(repeating: "a", count: 9000), .malformedURL),
         ])
     func isRefused(_ row: Case<FailureCode>) throws {
         #expect(outcome(302, to: row.input, from: try request("https://a/")) == .refused(row.expected))
+    }
+
+    @Test(
+        "a malformed Location is refused with its fault",
+        arguments: [
+            Case("RFC 9110 4.2.1, no host", "https://", FetchURL.ParseError.missingHost),
+            Case("URL standard 3.5, bad address", "http://1.2.3.256/", .invalidAddress),
+            Case("URL standard 4.4, backslash", "/\\evil", .backslash),
+            Case("RFC 9110 4.1, too long", "/" + String(repeating: "a", count: 9000), .tooLong),
+        ])
+    func isMalformed(_ row: Case<FetchURL.ParseError>) throws {
+        #expect(outcome(302, to: row.input, from: try request("https://a/")) == .invalidTarget(row.expected))
     }
 
     @Test(
