@@ -26,8 +26,7 @@ extension BrokerCore {
         workerGone(id, isDeath: end?.isBlameless != true, now: now)
     }
 
-    /// Whether the core should learn how a worker's process ended before it is told of the loss. Until then the worker
-    /// gets no jobs.
+    /// Whether the core needs the end of a worker's process before `workerLost`. Until then the worker gets no jobs.
     public mutating func awaitsEnd(of id: WorkerID) -> Bool {
         guard facilities.isSupervised, let worker = workers.number(of: id), !workers[worker].isOwn,
             !workers[worker].isEmpty

@@ -3,10 +3,11 @@
 /// The supervisor sends it to the broker as one line. The kernel does not tell the sender of a signal. But it counts the
 /// processes that it kills for lack of memory, and the bus knows its own signals. Any other SIGKILL comes from outside.
 public struct WorkerEnd: Equatable, Sendable {
-    /// First word of its line.
+    /// The word that begins its line.
     public static let word = "worker-ended"
     private static let kill: Int32 = 9
 
+    /// Process ID.
     public let pid: Int32
     /// Signal that ended the process; nil for an exit.
     public let signal: Int32?
@@ -30,6 +31,7 @@ public struct WorkerEnd: Equatable, Sendable {
 
     // MARK: Between the processes of a bus
 
+    /// The line from the supervisor to the broker.
     public var line: String { "\(Self.word) \(pid) \(signal ?? 0) \(isOutOfMemory ? 1 : 0) \(wasKilledByBus ? 1 : 0)" }
 
     /// Parses a line; nil for an invalid one.

@@ -10,7 +10,7 @@ struct TransferPlan {
     let request: TransferRequest
     /// Header fields of the job, without those that the worker adds.
     let fields: HeaderFields
-    /// Whether the body is stored with its content codings: the job says so, or its fields name codings.
+    /// Whether the body is stored with its content codings: the job requests that, or its fields name codings.
     let keepsCodings: Bool
     /// The proxy; nil for a direct connection.
     let proxy: ProxyAddress?

@@ -27,7 +27,7 @@ struct TopSample {
     let phase: String
     /// Time in seconds, on any clock.
     let seconds: Double
-    /// Nil for a user who sees only the own requests.
+    /// Nil for a user without access to those of others.
     let workers: [Worker]?
     let origins: [Origin]
     let handlers: [HandlerRow]
@@ -81,7 +81,7 @@ struct TopSample {
 
     // MARK: Numbers
 
-    /// A number by its path; nil if the answer does not have it, as for a user who sees only the own requests.
+    /// A number by its path; nil if the answer does not have it, as for a user without access to those of others.
     func count(_ path: String) -> Int? { numbers[path] }
 
     /// Number of requests that have not ended, without those whose failures are kept on disk.

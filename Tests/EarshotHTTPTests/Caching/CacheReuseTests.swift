@@ -139,7 +139,7 @@ import Testing
     }
 
     @Test func `a request that chooses its answer goes past the cache`() throws {
-        for lines in ["range: bytes=0-", "if-none-match: \"b\"", "Accept-Encoding: identity"] {
+        for lines in ["range: bytes=0-,-1", "if-none-match: \"b\"", "Accept-Encoding: identity"] {
             #expect(try decision("cache-control: max-age=60", lines, after: 1) == "fetch")
             #expect(try decision("cache-control: max-age=60", lines, mode: .onlyIfCached, after: 1) == "none")
         }
