@@ -121,9 +121,11 @@ public enum WorkerMessage: Equatable, Sendable {
             var writer = HeadWriter("PROGRESS")
             writer.operand(attempt)
             writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
-            writer.field("file", part?.file)
-            writer.field("status", part?.status)
-            return writer.finished(httpFields: part?.httpFields ?? [])
+            // The optimizer of Swift 6.3.1 fails for `part?.file` beside `part?.status`.
+            guard let part else { return writer.finished() }
+            writer.field("file", part.file)
+            writer.field("status", part.status)
+            return writer.finished(httpFields: part.httpFields)
         case .slots(let slots):
             var writer = HeadWriter("SLOTS")
             writer.operand(slots)
