@@ -363,6 +363,7 @@ struct OriginGovernor {
             CoolDown.isLegal(from: phase, to: coolDown?.phase),
             "scope \(scope) goes from \(String(describing: phase)) to \(String(describing: coolDown?.phase))")
         scopes[scope].coolDown = coolDown
+        if !unavailable.isEmpty { unavailable[scope] = nil }
     }
 
     private mutating func nextSerial() -> UInt64 {
