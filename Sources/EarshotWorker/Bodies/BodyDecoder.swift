@@ -152,7 +152,7 @@ struct BodyDecoder: ~Copyable {
     private func check(_ consumed: Int, _ produced: Int, isStuck: Bool) throws(Fault) {
         guard !isStuck else { throw .damaged }
         guard consumed <= Limits.emptyCodedBytes || consumed / Limits.codedBytesPerByte <= produced else {
-            throw .empty
+            throw isOverRatio ? .tooCompressed : .empty
         }
         guard produced <= Limits.freeDecodedBytes || !isOverRatio else { throw .tooCompressed }
     }
