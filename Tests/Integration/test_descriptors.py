@@ -66,6 +66,7 @@ class StreamCase(TestCase):
         type(self).number += 1
         name = f"streams/{self.number}"
         self.durable_result(name)
+        self.run_with(["submit", "--durable", "--handler", f"{name}/cancel", "--id", "1", self.url])
         runtime = str(self.bus.runtime)
         return {
             "--help": (["--help"], True),
@@ -78,8 +79,8 @@ class StreamCase(TestCase):
             "submit": (["submit", "--handler", f"{name}/submit", self.url], True),
             "submit --durable": (["submit", "--durable", "--handler", f"{name}/kept", self.url], True),
             "watch": (["watch", name, "--count", "1"], True),
+            "cancel": (["cancel", f"{name}/cancel", "1"], False),
             "drop": (["drop", f"{name}/submit"], True),
-            "cancel": (["cancel", f"{name}/submit", "1"], False),
             "status": (["status"], True),
             "status --json": (["status", "--json"], True),
             "why": (["why", name, "1"], True),

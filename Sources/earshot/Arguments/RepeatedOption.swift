@@ -1,4 +1,5 @@
-/// Error for an option with a single value that is given more than once. The parser would use the last value.
+/// Error for an option with a single value that is given more than once. The parser would use the last value, and so does
+/// `serve`, where the options of one service follow those of all services.
 struct RepeatedOption: Error {
     /// The name that was given last, with dashes.
     let name: String
@@ -20,6 +21,7 @@ struct RepeatedOption: Error {
 
     /// Whether any word may repeat an option. This costs little, unlike the shape of the program, which then decides.
     static func isPossible(in arguments: ArraySlice<String>) -> Bool {
+        guard arguments.first != "serve" else { return false }
         var names: Set<String> = []
         for word in arguments.prefix(while: { $0 != "--" }) where word.hasPrefix("-") && word != "-" {
             let name = String(word.prefix { $0 != "=" })
