@@ -65,7 +65,7 @@ struct CommandShape {
         var rest = arguments
         while let word = rest.popFirst(), word != "--" {
             let name = String(word.prefix { $0 != "=" })
-            guard let option = singles[name] else { continue }
+            guard let option = singles[name], !RepeatedOption.replaceable.contains(name) else { continue }
             guard given.insert(option).inserted else { return RepeatedOption(name: name, path: path) }
             if name == word { _ = rest.popFirst() }
         }

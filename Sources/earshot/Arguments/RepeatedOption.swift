@@ -1,5 +1,6 @@
-/// Error for an option with a single value that is given more than once. The parser would use the last value, and so does
-/// `serve`, where the options of one service follow those of all services.
+/// Error for an option with a single value that is given more than once. The parser would use the last value and lose the
+/// others without a word. That is right only for options that choose the bus and for those of `serve`: an alias or a unit
+/// has values that later ones replace.
 struct RepeatedOption: Error {
     /// The name that was given last, with dashes.
     let name: String
@@ -19,13 +20,16 @@ struct RepeatedOption: Error {
         "--out": "--output",
     ]
 
+    /// Options of a bus: the last value counts.
+    static let replaceable: Set = ["--bus", "--bus-key", "--server-key", "--runtime"]
+
     /// Whether any word may repeat an option. This costs little, unlike the shape of the program, which then decides.
     static func isPossible(in arguments: ArraySlice<String>) -> Bool {
         guard arguments.first != "serve" else { return false }
         var names: Set<String> = []
         for word in arguments.prefix(while: { $0 != "--" }) where word.hasPrefix("-") && word != "-" {
             let name = String(word.prefix { $0 != "=" })
-            if !names.insert(longNames[name] ?? name).inserted { return true }
+            if !replaceable.contains(name), !names.insert(longNames[name] ?? name).inserted { return true }
         }
         return false
     }

@@ -26,16 +26,18 @@ struct CancelCommand: ParsableCommand {
         try conclude {
             var isAnswered = false
             var isKnown = true
-            let session = try BusSession.find(in: place.place(), client: "cancel", of: owner.user) { _, event in
+            // The answer to CANCEL is the same for an unknown request, so the command asks for its state first.
+            let session = try BusSession.find(in: place.place(), client: "cancel", of: owner.user) {
+                [handler, request] session, event in
                 switch event {
-                case .answer(_, let json): isKnown = JSONValue(json)?.member("state")?.text != "unknown"
+                case .answer(_, let json):
+                    isKnown = JSONValue(json)?.member("state")?.text != "unknown"
+                    session.connection.cancel(RequestKey(handler, request))
                 case .cancelled: isAnswered = true
                 default: break
                 }
             }
-            // The answer to CANCEL is the same for an unknown request. Answers come in order.
             session.connection.query(.why(handler, request))
-            session.connection.cancel(RequestKey(handler, request))
             try session.run { isAnswered }
             guard isKnown else {
                 throw Complaint(.nothingMatched, "nothing matched: \(handler) has no request \(request)")
