@@ -36,7 +36,7 @@ import Testing
         (["-A", "me/1", "-H", "x: y"], ["cache: explicit", "x: y", "user-agent: me/1"]),
         (["-u", "u:p"], ["cache: explicit", "authorization: Basic dTpw"]),
         (["-I"], ["method: HEAD", "cache: explicit"]),
-        (["--no-decode"], ["decode: no", "cache: explicit"]),
+        (["--no-decode"], ["cache: explicit", "decode: no"]),
         (["--max-bytes", "2k"], ["max-bytes: 2048", "cache: explicit"]),
         (
             ["--checksum", "SHA256:" + String(repeating: "AB", count: 32)],

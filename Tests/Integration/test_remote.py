@@ -203,7 +203,7 @@ class RemoteSourceTests(RemoteTestCase):
         self.assertRefused(64, "exclude each other", arguments=("status", *good, "--runtime", "/run"))
         self.assertRefused(64, "the value is empty", arguments=("status", "--bus", ""))
         self.assertRefused(69, "has not authorized the key", arguments=("get", *good, "--bus-key", keys.new("other"), "a:b"))
-        self.assertRefused(69, "compare the server key",
+        self.assertRefused(69, "has another server key",
                            arguments=("get", *changed(good, "--server-key", keys.server_public), "a:b"))
         with Keyless() as port:
             # It depends on the first end to notice.

@@ -74,14 +74,21 @@ def check_ledgers(ledger):
         raise AssertionError(f"deliveries do not balance: {accounted} accounted: {deliveries}")
 
 
+OF_TESTS = {"EARSHOT_BINARY", "EARSHOT_LAB", "EARSHOT_WEB", "EARSHOT_LONG", "EARSHOT_SEED", "EARSHOT_TEST_SEED",
+            "EARSHOT_FUZZ_SECONDS", "EARSHOT_ZMQ_PYTHON"}
+"""Variables for the tests themselves."""
+
+
 class Commands:
     """Runs the program with one runtime folder. Its processes carry a mark by which survivors are found."""
 
     def __init__(self, runtime, folder):
         self.runtime = runtime
         self.folder = folder
-        self.mark = f"EARSHOT_TEST={uuid.uuid4()}"
-        self.environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        self.mark = f"BUS_UNDER_TEST={uuid.uuid4()}"
+        # The program reports variables EARSHOT_… that it does not know.
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.lower().endswith("_proxy") and name not in OF_TESTS}
         name, _, value = self.mark.partition("=")
         self.environment.update({name: value, "EARSHOT_RUNTIME": str(runtime), "TMPDIR": str(folder),
                                  "XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")})
