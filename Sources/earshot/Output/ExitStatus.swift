@@ -85,7 +85,7 @@ enum ExitStatus: Int32, CaseIterable {
         case .wrongContent: "the body does not match --checksum"
         case .noInput: "no readable input, empty list, or no such request or program"
         case .noBroker: "no broker runs or accepts the key, or the connection to it was lost"
-        case .cannotServe: "cannot start: unfit directory, library or limit of open files, or worker rejected"
+        case .cannotServe: "cannot start: unfit directory, library or limit, or worker rejected"
         case .notPermitted: "reserved for the administrator of the bus"
         case .configuration: "invalid configuration or key, or durable requests of a newer version"
         case .proxyRefused: "the proxy does not connect to the server"
