@@ -15,8 +15,8 @@ PACKAGES = {
     "aria2c": "aria2", "curl": "curl", "gearmand": "gearman-job-server", "ip": "iproute2", "nginx": "nginx-light",
     "openssl": "openssl", "redis-server": "redis-server", "valgrind": "valgrind", "wget2": "wget2", "zurl": "zurl",
 }
-ALWAYS = {"setpriv", "swift", "xargs"}
-"""Programs of essential packages, and the toolchain that `bin/setup` itself asks for."""
+ALWAYS = {"git", "setpriv", "swift", "xargs"}
+"""Programs of essential packages and of the packages for each build, and the toolchain that `bin/setup` itself asks for."""
 
 
 def first_words(text):
