@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import os
 import pathlib
 import signal
 import sys
 import time
 
-from bench import machine, places, plot, suites, table
+from bench import against, machine, places, plot, suites, table
 from bench.frame import Context, describe
 
 
@@ -23,6 +24,8 @@ def arguments(words):
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="all of them, or 'all', if none is named")
     parser.add_argument("--quick", action="store_true", help="small sizes: less than two minutes in all")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each contender (5)")
+    parser.add_argument("--against", type=pathlib.Path, metavar="PROGRAM",
+                        help="absolute path of another Earshot, which takes turns in each round; prints the ratios")
     parser.add_argument("--json", type=pathlib.Path, default=places.MADE / "results.json", metavar="FILE",
                         help="where the results go (.build/bench/results.json)")
     parser.add_argument("--publish", action="store_true", help="write the tables to Tests/Bench/results, one file for each suite")
@@ -38,6 +41,10 @@ def arguments(words):
         options.suites = suites.NAMES
     if options.publish and options.quick:
         parser.error("--publish needs the full sizes: leave out --quick")
+    if options.publish and options.against:
+        parser.error("--publish writes the figures of one program: leave out --against")
+    if options.against and not os.access(options.against, os.X_OK):
+        parser.error(f"--against {options.against} is no program")
     return options
 
 
@@ -111,6 +118,20 @@ def run(options):
     return 1 if ours or errors else 0
 
 
+def compare(options):
+    """Compares two programs in all chosen suites. The exit status is 1 if a measurement of one of them failed."""
+    print("\n\n".join(machine.lines(machine.describe())), flush=True)
+    failures = []
+    for name in options.suites:
+        print(f"\n# {name}: {suites.load(name).TITLE}\n", flush=True)
+        lines, failed = against.compare(name, options.against.absolute(), options.quick, options.rounds, say)
+        print("\n".join(lines), flush=True)
+        failures += failed
+    for failure in failures:
+        print(f"FAILED: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
 def main(words):
     options = arguments(words)
     if options.list:
@@ -120,7 +141,7 @@ def main(words):
     if options.only_try:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Stops the servers.
-    return run(options)
+    return compare(options) if options.against else run(options)
 
 
 if __name__ == "__main__":

@@ -23,12 +23,15 @@ class Files:
         self.folder = places.DATA / str(size)
         self._make()
 
+    def size_of(self, name):
+        return self.size
+
     def paths(self):
         """Returns the paths of the files in URLs, without the leading slash."""
-        return [f"{self.size}/{name}" for name in self.names]
+        return [f"{self.folder.name}/{name}" for name in self.names]
 
     def expected(self, name):
-        return content(f"{self.size}/{name}", self.size)
+        return content(f"{self.folder.name}/{name}", self.size_of(name))
 
     def sha256(self, name):
         return hashlib.sha256(self.expected(name)).hexdigest()
@@ -51,11 +54,21 @@ class Files:
         for name in self.names:
             if name not in found:
                 return f"{name} is missing"
-            if found[name].stat().st_size != self.size:
+            if found[name].stat().st_size != self.size_of(name):
                 return f"{name} has {found[name].stat().st_size} bytes"
             if whole and found[name].read_bytes() != self.expected(name):
                 return f"{name} has other bytes"
         return None
+
+
+class Pictures(Files):
+    """`count` files of 20 to 60 KiB, in no order of size."""
+
+    def __init__(self, count):
+        super().__init__(count, "pictures")
+
+    def size_of(self, name):
+        return 20_480 + int(name.partition(".")[0]) * 7_919 % 40_960
 
 
 class LargeFile:

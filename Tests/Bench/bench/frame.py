@@ -119,15 +119,15 @@ class Measurement:
 
     # Measuring.
 
-    def run(self, rounds, say=lambda text: None):
+    def run(self, rounds, say=lambda text: None, first=0):
         """Runs round 1 of each contender, round 2 of each …; each round begins with the next contender. A failed contender
-        does not run again."""
-        for number in range(rounds):
+        does not run again. `first`: rounds that another run has done."""
+        for number in range(first, first + rounds):
             start = number % len(self.contenders)
             for contender in self.contenders[start:] + self.contenders[:start]:
                 if contender.name in self.failures:
                     continue
-                say(f"{self.title}: round {number + 1} of {rounds}: {contender.name}")
+                say(f"{self.title}: round {number + 1} of {first + rounds}: {contender.name}")
                 try:
                     self.add(contender.name, number, contender.run(number))
                 except Exception as error:  # A peer's failure does not stop the others.
@@ -207,19 +207,20 @@ class Measurement:
 
 
 class Context:
-    """Context of a suite. `say` reports progress."""
+    """Context of a suite. `say` reports progress. `first`: number of the first round."""
 
-    def __init__(self, quick=False, rounds=5, say=lambda text: None):
+    def __init__(self, quick=False, rounds=5, say=lambda text: None, first=0):
         self.quick = quick
         self.rounds = rounds
         self.say = say
+        self.first = first
 
     def measure(self, title, unit, contenders, targets=(), *, is_rate=True, note=None):
         """Runs all rounds. `is_rate`: larger is better; otherwise the figure is a time or a cost. `note`: a sentence for the
         table."""
         measurement = Measurement(title, unit, contenders, targets, is_rate=is_rate)
         measurement.note = note
-        return measurement.run(self.rounds, self.say)
+        return measurement.run(self.rounds, self.say, self.first)
 
 
 def describe(error):

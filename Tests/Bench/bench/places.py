@@ -7,6 +7,8 @@ import pathlib
 import shutil
 import tempfile
 
+from bench.frame import Failed
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
 SOURCES = ROOT / "Tests/Bench"
 
@@ -24,6 +26,9 @@ VENV = MADE / "venv"
 
 PREFIX = "earshot-bench-"
 
+# Outputs, sockets and logs are below it.
+MEMORY = pathlib.Path("/dev/shm")
+
 
 def earshot():
     """Returns the program under test: EARSHOT_BINARY, which bin/bench sets to the release that it built."""
@@ -35,12 +40,18 @@ def earshot_web():
     return os.environ.get("EARSHOT_WEB") or str(pathlib.Path(earshot()).parent / "earshot-web")
 
 
+def check_room(room):
+    """Raises Failed without this many free bytes of memory for outputs, for a suite that must not measure a disk."""
+    free = shutil.disk_usage(MEMORY).free if os.access(MEMORY, os.W_OK) else 0
+    if free < room:
+        raise Failed(f"{MEMORY} has {free >> 20} MiB free of the {room >> 20} MiB that the outputs need: mount a larger tmpfs there")
+
+
 @functools.cache
 def outputs():
     """Returns the folder for outputs, sockets and logs, until this process ends: in memory. ext4 searches for a free inode
     past all inodes freed in the last seconds, so on a disk each round would pay for the removals of the one before."""
-    memory = pathlib.Path("/dev/shm")
-    parent = memory if os.access(memory, os.W_OK) else MADE
+    parent = MEMORY if os.access(MEMORY, os.W_OK) else MADE
     remove_left_over(parent)
     folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

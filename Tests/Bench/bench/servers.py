@@ -40,7 +40,7 @@ class Nginx(Server):
         self._values = {
             "folder": self.folder, "port": self.port, "root": root, "more": more,
             "user": "user root;" if os.geteuid() == 0 else "",
-            "log": f'log_format target "$request_uri"; access_log {self._access} target;' if counted
+            "log": f'log_format target "$status $request_uri"; access_log {self._access} target;' if counted
                    else "access_log off;"}
         configuration = self.folder / "nginx.conf"
         super().__init__("nginx", ["nginx", "-e", "stderr", "-p", self.folder, "-c", configuration], self.folder)
@@ -61,21 +61,21 @@ class Nginx(Server):
     def pids(self):
         return cpu.tree(self.pid)
 
-    def requests(self):
-        """Returns the number of requests served so far, if it is `counted`."""
-        with self._access.open("rb") as lines:
-            return sum(1 for _ in lines)
+    def requests(self, status=""):
+        """Returns the number of requests served so far, or of those with one status, if it is `counted`."""
+        with self._access.open() as lines:
+            return sum(line.startswith(status) for line in lines)
 
 
 class Bus(Server):
     """`earshot serve` in a private runtime folder. The cache is off unless `cache`: the suites measure fetches, and no peer
-    has a cache."""
+    has a cache. `origin_limit`: None for the default."""
 
     def __init__(self, workers=None, origin_limit=100, slots=None, cache=False, arguments=()):
         self.folder = private_folder("bus")
         self.runtime = self.folder / "run"
         self.spool = self.folder / "spool"
-        options = ["--origin-limit", str(origin_limit)]
+        options = ["--origin-limit", str(origin_limit)] if origin_limit else []
         options += ["--workers", str(workers)] if workers else []
         options += ["--slots", str(slots)] if slots else []
         options += ["--cache-folder", self.folder / "cache"] if cache else ["--no-cache"]

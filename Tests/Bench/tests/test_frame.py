@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -15,7 +16,7 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from bench import cpu, places, plot, programs, suites, table  # noqa: E402
+from bench import against, cpu, places, plot, programs, suites, table  # noqa: E402
 from bench.__main__ import main  # noqa: E402
 from bench.frame import Contender, Context, Failed, Measurement, Sample, Spread, Target  # noqa: E402
 
@@ -40,6 +41,10 @@ class Rounds(unittest.TestCase):
         Measurement("", "", [contender("a"), contender("b"), contender("c")]).run(4)
         self.assertEqual(calls, ["a0", "b0", "c0", "b1", "c1", "a1", "c2", "a2", "b2", "a3", "b3", "c3"])
 
+    def test_rounds_continue_after_those_of_another_run(self):
+        measurement = Measurement("", "", [fixed("a", [1, 2, 3]), fixed("b", [4, 5, 6])]).run(1, first=2)
+        self.assertEqual((measurement.figures("a"), measurement.figures("b")), ({2: 3}, {2: 6}))
+
     def test_who_failed_is_not_asked_again_and_the_others_are(self):
         calls = []
 
@@ -54,6 +59,14 @@ class Rounds(unittest.TestCase):
     def test_a_fault_of_the_suite_is_told_with_its_place(self):
         measurement = Measurement("", "", [Contender("a", "", lambda _: {}["key"])]).run(1)
         self.assertRegex(measurement.failures["a"], r"^KeyError: 'key' \(test_frame.py:\d+\)$")
+
+
+class Pairs(unittest.TestCase):
+    def test_the_ratio_of_pairs_is_the_mean_with_its_standard_error(self):
+        mean, error = against.ratio([(1, 1), (4, 2), (9, 3)])
+        self.assertAlmostEqual(mean, 2)
+        self.assertAlmostEqual(error, 1 / 3**0.5)
+        self.assertTrue(math.isnan(against.ratio([(1, 1)])[1]))
 
 
 class Figures(unittest.TestCase):
@@ -144,6 +157,13 @@ class Processes(unittest.TestCase):
         with self.assertRaisesRegex(Failed, "no end in time"):
             programs.run(["sleep", "100"], timeout=0.05)
 
+    def test_a_program_ends_with_the_processes_that_it_left_and_their_cpu_counts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            busy = "import time, pathlib\nwhile time.process_time() < 0.1: pass\npathlib.Path('done').touch()"
+            finished = programs.run(["sh", "-c", '"$0" -c "$1" & exit 0', sys.executable, busy], cwd=folder)
+            self.assertTrue(pathlib.Path(folder, "done").exists())
+            self.assertGreaterEqual(finished.cpu_seconds, 0.1)
+
     def test_a_server_that_ends_is_an_error_with_its_log(self):
         class Gone(programs.Server):
             def await_readiness(self):
@@ -152,6 +172,13 @@ class Processes(unittest.TestCase):
             with Gone("gone", ["/bin/sh", "-c", "echo goodbye"], tempfile.mkdtemp()):
                 pass
 
+    def test_too_little_memory_for_the_outputs_is_an_error_that_says_what_to_do(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for memory in (pathlib.Path(folder), pathlib.Path(folder, "missing")):
+                with mock.patch("bench.places.MEMORY", memory), self.assertRaisesRegex(Failed, f"{memory} has .* mount a larger"):
+                    places.check_room(1 << 60)
+            with mock.patch("bench.places.MEMORY", pathlib.Path(folder)):
+                places.check_room(1)
 
     def test_outputs_of_who_was_killed_are_removed_and_those_of_who_lives_are_not(self):
         gone = subprocess.Popen(["true"])
@@ -192,6 +219,29 @@ class Program(unittest.TestCase):
         self.assertIn("Targets: 0 reached, 1 not, 0 unknown.", out)
         self.assertEqual(json.loads(files["it.json"])["measurements"][0]["suite"], "own")
         self.assertIn("<svg", files["own.svg"])
+
+    def test_two_programs_take_turns_and_their_ratios_are_printed(self):
+        tried = []
+
+        def rows(context, quick):
+            tried.append((places.earshot(), context.first, context.rounds))
+            rate = 300 if places.earshot() == "/bin/true" else 200
+            yield context.measure("One", "files/s", [fixed("we", [rate + number for number in range(3)], True, {"cpu_us": 10})])
+        with mock.patch.dict(os.environ, EARSHOT_BINARY="/bin/true"):
+            status, out, _, files = self.run_main(["own", "--rounds", "3", "--against", "/bin/false"], rows)
+        self.assertEqual((status, files), (0, {}))
+        self.assertEqual(tried, [("/bin/true", 0, 1), ("/bin/false", 0, 1), ("/bin/false", 1, 1), ("/bin/true", 1, 1),
+                                 ("/bin/true", 2, 1), ("/bin/false", 2, 1)])
+        mean, error = against.ratio([(300, 200), (301, 201), (302, 202)])
+        self.assertIn(f"| we |     301 |   201 | {mean:.3f} ± {error:.3f} |   10.00 | 10.00 | 1.000 ± 0.000 |", out)
+
+    def test_a_failure_of_one_of_two_programs_is_an_error(self):
+        def rows(context, quick):
+            yield context.measure("One", "files/s", [failing("we", places.earshot() == "/bin/false")])
+        with mock.patch.dict(os.environ, EARSHOT_BINARY="/bin/true"):
+            status, _, err, _ = self.run_main(["own", "--rounds", "1", "--against", "/bin/false"], rows)
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: we in One: it is broken", err)
 
     def test_what_fails_of_ours_is_an_error(self):
         def rows(context, quick):
@@ -236,7 +286,8 @@ class Program(unittest.TestCase):
             self.assertEqual((status, places.RESULTS.exists()), (0, False))
 
     def test_wrong_arguments_are_64(self):
-        for words in [["nothing"], ["--rounds", "0"], ["--rounds", "x"], ["--what"], ["--publish", "--quick"]]:
+        for words in [["nothing"], ["--rounds", "0"], ["--rounds", "x"], ["--what"], ["--publish", "--quick"],
+                      ["--against", "/nothing"], ["--publish", "--against", "/bin/true"]]:
             status, _, err, files = self.run_main(words, None)
             self.assertEqual((status, files), (64, {}), words)
             self.assertIn("usage: bin/bench", err)

@@ -2,7 +2,7 @@
 
 import importlib
 
-NAMES = ["batch", "service", "shared", "cached", "large", "latency", "idle", "churn", "origins", "tls", "bare", "scrape", "cluster"]
+NAMES = ["default", "batch", "service", "shared", "cached", "large", "latency", "idle", "churn", "origins", "tls", "bare", "scrape", "cluster"]
 
 
 def load(name):

@@ -33,8 +33,8 @@ def rows(context, quick):
         times = 5 if quick else 20
         yield context.measure(
             f"Cold: nothing runs, the median of {times}", "ms",
-            [_cold("earshot get", [places.earshot(), "get"], url, file, times, is_ours=True),
-             _cold("curl", ["curl", "-q", "-s"], url, file, times)],
+            [cold("earshot get", [places.earshot(), "get"], url, file, times, is_ours=True),
+             cold("curl", ["curl", "-q", "-s"], url, file, times)],
             [Target("earshot get", "curl", at_most=5)], is_rate=False)
 
 
@@ -59,7 +59,7 @@ def _loop(name, words, url, file, count, bus=None):
     return Contender(name, f"{words} URL{beside}", go, is_ours=bool(bus))
 
 
-def _cold(name, words, url, file, times, is_ours=False):
+def cold(name, words, url, file, times, is_ours=False):
     expected = file.expected(file.names[0])
 
     def go(number):

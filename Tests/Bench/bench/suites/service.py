@@ -30,9 +30,9 @@ TARGETS = {
 class Services:
     """The contenders and their clients."""
 
-    def __init__(self, running, **origin):
+    def __init__(self, running, bus=None, **origin):
         self.origin = running.enter_context(servers.Nginx(**origin))
-        self.bus = running.enter_context(servers.Bus(None, ORIGIN_LIMIT, SLOTS))
+        self.bus = running.enter_context(bus or servers.Bus(None, ORIGIN_LIMIT, SLOTS))
         self.zurl = running.enter_context(peers.Zurl())
         self.gearmand = running.enter_context(peers.Gearmand())
         self._pool = running.enter_context(peers.GearmanWorkers(self.gearmand, GEARMAN_WORKERS))
