@@ -16,7 +16,6 @@ let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collect
 let ordered = Target.Dependency.product(name: "OrderedCollections", package: "swift-collections")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let toml = Target.Dependency.product(name: "TOMLKit", package: "TOMLKit")
-let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
 func source(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -49,7 +48,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
-        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: fuzzing + [
         // C libraries: a module map and a shim header each; exceptions are noted.
@@ -116,6 +114,7 @@ let package = Package(
         .target(name: "CBuild"),
         .systemLibrary(name: "CLibCares"),
         .systemLibrary(name: "CLibCrypto"),
+        .systemLibrary(name: "CLibSQLite"),
         .systemLibrary(name: "CLinux"),
 
         // Swift wrappers with owned handles: each is the only importer of its C module.
@@ -126,6 +125,7 @@ let package = Package(
         source("Hiredis", ["CHiredis"]),
         source("PSL", ["CLibPSL"]),
         source("LibCrypto", ["CLibCrypto"]),
+        source("SQLite", ["CLibSQLite"]),
         source("Decompression", ["CDecompression"]),
         source("EarshotLoop", ["CLinux", "CSandbox", deque, heap]),
         source("ZMTP", ["EarshotLoop", deque]),
@@ -136,9 +136,9 @@ let package = Package(
         source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
 
         // Shells: I/O around the cores.
-        source("EarshotDisk", ["EarshotLoop", "EarshotWire", "LibCrypto", grdb]),
-        source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", grdb]),
-        source("EarshotDurable", ["EarshotLoop", "EarshotDisk", grdb]),
+        source("EarshotDisk", ["EarshotLoop", "EarshotWire", "LibCrypto"]),
+        source("EarshotCache", ["EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", "SQLite"]),
+        source("EarshotDurable", ["EarshotLoop", "EarshotDisk", "SQLite"]),
         .target(
             name: "EarshotCluster",
             dependencies: ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"],
@@ -197,8 +197,9 @@ let package = Package(
         tests("EarshotWireTests", ["EarshotWire", "EarshotCore"]),
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire", "EarshotCore"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
-        tests("EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto"]),
-        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto", grdb]),
+        tests(
+            "EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto", "SQLite"]),
+        tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto", "SQLite"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests(
             "EarshotBrokerTests",
@@ -221,6 +222,7 @@ let package = Package(
             ]),
         tests("PSLTests", ["PSL"]),
         tests("LibCryptoTests", ["LibCrypto"]),
+        tests("SQLiteTests", ["SQLite"]),
         tests("DecompressionTests", ["Decompression"]),
         tests(
             "EarshotWorkerTests",

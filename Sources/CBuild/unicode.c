@@ -1,6 +1,6 @@
 #include <stdint.h>
 
-// Empty data of ICU, in place of its 30 MB of languages and time zones. GRDB imports Foundation, whose static library
+// Empty data of ICU, in place of its 30 MB of languages and time zones. TOMLKit imports Foundation, whose static library
 // contains ICU, and the program uses none of its functions. ICU calls such data "stubdata": a table of contents without
 // entries, in the form of `DataHeader` and `UDataInfo` in its header udata.h. An ICU function would report missing data.
 struct icu_data {

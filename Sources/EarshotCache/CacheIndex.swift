@@ -1,6 +1,5 @@
 internal import EarshotHTTP
-internal import Foundation
-internal import GRDB
+internal import SQLite
 
 /// Table of stored responses, and its statements. Used only on the cache's thread.
 struct CacheIndex {
@@ -8,37 +7,29 @@ struct CacheIndex {
     static let variants = 8
     /// Maximum number of rows of any size, because the broker keeps their keys in memory.
     static let rows = 1 << 20
-    private static let version = 1
+    private static let version = 2
 
-    private let database: DatabaseQueue
+    /// Connection, for transactions and for statements that only one caller needs.
+    let database: Database
 
     /// Opens the index, and creates it if needed.
     init(_ path: String, isReadOnly: Bool = false) throws {
-        var configuration = Configuration()
-        configuration.readonly = isReadOnly
-        configuration.label = "cache"
-        configuration.busyMode = .timeout(2)
-        // SQLite's messages then contain no stored values.
-        configuration.publicStatementArguments = false
-        configuration.prepareDatabase { db in
-            if !isReadOnly {
-                _ = try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL")
-                try db.execute(sql: "PRAGMA synchronous = NORMAL")
-            }
-            try db.execute(sql: "PRAGMA cache_size = -8192")
-        }
-        database = try DatabaseQueue(path: path, configuration: configuration)
+        database = try Database(path, busyMilliseconds: 2_000, isReadOnly: isReadOnly)
+        try database.execute("PRAGMA cache_size = -8192")
         guard !isReadOnly else { return }
-        try database.writeWithoutTransaction { db in
-            if try Int.fetchOne(db, sql: "PRAGMA user_version") != Self.version {
-                try db.execute(sql: "DROP TABLE IF EXISTS response")
-                try db.execute(sql: Self.schema)
-                try db.execute(sql: "PRAGMA user_version = \(Self.version)")
-            }
+        try database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
+        if try database.integer("PRAGMA user_version") != Self.version {
+            try database.execute("DROP TABLE IF EXISTS response; DROP TABLE IF EXISTS totals; \(Self.schema)")
+            try database.execute("PRAGMA user_version = \(Self.version)")
         }
+        // Another connection may repair the log while this one is opened. Later ones only read, and block nothing.
+        try database.execute("PRAGMA busy_timeout = 0")
     }
 
+    /// `totals` has one row, because a sum over the responses takes long for very many.
     private static let schema = """
+        CREATE TABLE totals (rows INTEGER NOT NULL, cost INTEGER NOT NULL);
+        INSERT INTO totals VALUES (0, 0);
         CREATE TABLE response (
             entry INTEGER PRIMARY KEY,
             key BLOB NOT NULL,
@@ -63,90 +54,176 @@ struct CacheIndex {
 
     // MARK: Reading
 
-    func read<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.read(body) }
-
-    /// Runs `body` in a transaction.
-    func write<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.write(body) }
+    /// Columns of a response as `item` reads them, without and with its body.
+    private static let columns = """
+        entry, key, variant, url, private, status, fields, asked, answered, invalid, length, sha256
+        """
 
     func items(of key: CacheDigest) throws -> [CacheItem] {
-        try read { db in
-            let statement = try db.cachedStatement(sql: "SELECT * FROM response WHERE key = ?")
-            return try Row.fetchAll(statement, arguments: [Data(key.bytes)]).map(Self.item)
+        try database.all("SELECT \(Self.columns), body FROM response WHERE key = ?", [.bytes(key.bytes)]) { row in
+            Self.item(row)
         }
+    }
+
+    /// Calls `body` for each response, without its body, the most recently used first.
+    func forEachItem(_ body: (CacheItem) throws -> Void) throws {
+        try database.forEach("SELECT \(Self.columns), NULL FROM response ORDER BY used DESC, url") { row in
+            try body(Self.item(row))
+        }
+    }
+
+    private static func item(_ row: borrowing Row) -> CacheItem {
+        let variant = row.bytes(2) ?? []
+        let response = StoredResponse(
+            status: row.number(5), fields: HeaderFields(lines: row.bytes(6) ?? []), requestTime: row.integer(7),
+            responseTime: row.integer(8), varyKey: VaryKey(canonical: variant), isInvalidated: row.flag(9))
+        return CacheItem(
+            entry: UInt64(bitPattern: row.integer(0)), key: CacheDigest(bytes: row.bytes(1) ?? []),
+            url: row.text(3) ?? "", isPrivate: row.flag(4), variant: variant, response: response,
+            length: row.number(10), sha256: row.text(11), body: row.bytes(12))
     }
 
     /// Returns the body of a response, or the digest of its file; nil if there is no such response.
     func body(of entry: UInt64) throws -> (bytes: [UInt8]?, sha256: String?, length: Int)? {
-        try read { db in
-            let statement = try db.cachedStatement(sql: "SELECT body, sha256, length FROM response WHERE entry = ?")
-            guard let row = try Row.fetchOne(statement, arguments: [Int64(entry)]) else { return nil }
-            let body: Data? = row["body"]
-            return (body.map { [UInt8]($0) }, row["sha256"], row["length"])
+        try database.first("SELECT body, sha256, length FROM response WHERE entry = ?", [.entry(entry)]) { row in
+            (row.bytes(0), row.text(1), row.number(2))
         }
     }
 
-    /// Returns the digests of all body files.
-    static func files(_ db: Database) throws -> Set<String> {
-        try String.fetchSet(db, sql: "SELECT sha256 FROM response WHERE body IS NULL AND length > 0")
+    /// Returns the digests and lengths of all body files.
+    func files() throws -> [(sha256: String, length: Int)] {
+        try database.all("SELECT DISTINCT sha256, length FROM response WHERE body IS NULL AND length > 0") { row in
+            (row.text(0) ?? "", row.number(1))
+        }
+    }
+
+    /// Returns whether a response has this body file.
+    func names(_ sha256: String) throws -> Bool {
+        try database.integer(
+            "SELECT 1 FROM response WHERE sha256 = ? AND body IS NULL AND length > 0 LIMIT 1", [.text(sha256)]) != nil
     }
 
     /// Returns whether a response is stored under the key.
-    static func has(_ key: Data, _ db: Database) throws -> Bool {
-        let statement = try db.cachedStatement(sql: "SELECT 1 FROM response WHERE key = ? LIMIT 1")
-        return try Int.fetchOne(statement, arguments: [key]) != nil
+    func has(_ key: CacheDigest) throws -> Bool {
+        try database.integer("SELECT 1 FROM response WHERE key = ? LIMIT 1", [.bytes(key.bytes)]) != nil
     }
 
-    static func item(_ row: Row) -> CacheItem {
-        let variant: Data = row["variant"]
-        let fields: Data = row["fields"]
-        let key: Data = row["key"]
-        let body: Data? = row["body"]
-        let response = StoredResponse(
-            status: row["status"], fields: HeaderFields(lines: [UInt8](fields)), requestTime: row["asked"],
-            responseTime: row["answered"], varyKey: VaryKey(canonical: [UInt8](variant)), isInvalidated: row["invalid"])
-        let entry: Int64 = row["entry"]
-        return CacheItem(
-            entry: UInt64(bitPattern: entry), key: CacheDigest(bytes: [UInt8](key)), url: row["url"],
-            isPrivate: row["private"], variant: [UInt8](variant), response: response, length: row["length"],
-            sha256: row["sha256"], body: body.map { [UInt8]($0) })
+    /// Returns the totals as they were written last.
+    func totals() throws -> CacheTotals {
+        try database.first("SELECT rows, cost FROM totals") { row in
+            CacheTotals(rows: row.number(0), cost: row.number(1))
+        } ?? CacheTotals()
+    }
+
+    /// Returns the turn of the latest use; 0 without rows.
+    func latestTurn() throws -> Int64 { Int64(try database.integer("SELECT max(used) FROM response") ?? 0) }
+
+    /// Returns the first keys after another one, in their order and each once.
+    func keys(after key: [UInt8], limit: Int) throws -> [[UInt8]] {
+        let sql = "SELECT DISTINCT key FROM response WHERE key > ? ORDER BY key LIMIT ?"
+        return try database.all(sql, [.bytes(key), .integer(limit)]) { row in row.bytes(0) ?? [] }
+    }
+
+    /// Returns the least recently used rows, at most 256.
+    func oldest() throws -> [(entry: UInt64, cost: Int)] {
+        try database.all("SELECT entry, cost FROM response ORDER BY used LIMIT 256") { row in
+            (UInt64(bitPattern: row.integer(0)), row.number(1))
+        }
     }
 
     // MARK: Writing
 
-    static func insert(_ item: CacheItem, _ db: Database, turn: Int64) throws {
-        let statement = try db.cachedStatement(
-            sql: """
-                INSERT INTO response (entry, key, variant, url, private, status, fields, asked, answered, invalid, length,
-                    sha256, body, cost, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                """)
-        try statement.execute(arguments: [
-            Int64(item.entry), Data(item.key.bytes), Data(item.variant), item.url, item.isPrivate,
-            item.response.status, Data(item.response.fields.bytes), item.response.requestTime,
-            item.response.responseTime, item.response.isInvalidated, item.length, item.sha256,
-            item.body.map { Data($0) }, item.cost, turn,
-        ])
+    /// Inserts a response, unless another one has its identifier.
+    /// - Returns: Whether it was inserted.
+    func insert(_ item: CacheItem, turn: Int64) throws -> Bool {
+        try database.run(
+            """
+            INSERT INTO response (\(Self.columns), body, cost, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT (entry) DO NOTHING
+            """,
+            [
+                .entry(item.entry), .bytes(item.key.bytes), .bytes(item.variant), .text(item.url),
+                .integer(item.isPrivate), .integer(item.response.status), .bytes(item.response.fields.bytes),
+                .integer(item.response.requestTime), .integer(item.response.responseTime),
+                .integer(item.response.isInvalidated), .integer(item.length), .text(item.sha256), .bytes(item.body),
+                .integer(item.cost), .integer(turn),
+            ])
+        return database.changes == 1
+    }
+
+    /// Updates a revalidated response. It replaces another response that has the same key and now the same variant.
+    /// - Returns: the replaced response.
+    func refresh(_ entry: UInt64, _ response: StoredResponse, variant: [UInt8]) throws -> [Removed] {
+        let assignments = "fields = ?, asked = ?, answered = ?, invalid = ?"
+        let values: [Value] = [
+            .bytes(response.fields.bytes), .integer(response.requestTime), .integer(response.responseTime),
+            .integer(response.isInvalidated), .bytes(variant), .entry(entry),
+        ]
+        // Nearly always the variant stays, and with it the row's place in the index of keys.
+        try database.run("UPDATE response SET \(assignments) WHERE variant = ? AND entry = ?", values)
+        guard database.changes == 0 else { return [] }
+        let replaced = try remove(
+            where: "key = (SELECT key FROM response WHERE entry = ?) AND variant = ?", [.entry(entry), .bytes(variant)])
+        try database.run("UPDATE response SET \(assignments), variant = ? WHERE entry = ?", values)
+        return replaced
+    }
+
+    func set(_ totals: CacheTotals) throws {
+        try database.run("UPDATE totals SET rows = ?, cost = ?", [.integer(totals.rows), .integer(totals.cost)])
+    }
+
+    func invalidate(_ url: String) throws {
+        try database.run("UPDATE response SET invalid = 1 WHERE url = ?", [.text(url)])
+    }
+
+    func used(_ entry: UInt64, turn: Int64) throws {
+        try database.run("UPDATE response SET used = ? WHERE entry = ?", [.integer(turn), .entry(entry)])
     }
 
     /// A removed row.
     struct Removed {
         var key: CacheDigest
-        var sha256: String?
+        /// Digest of its body file; nil without one.
+        var file: String?
         var cost: Int
     }
 
-    /// Removes the rows that satisfy `condition`.
-    static func remove(
-        _ db: Database, where condition: String, _ arguments: StatementArguments
-    ) throws -> [Removed] {
-        let statement = try db.cachedStatement(
-            sql:
-                "DELETE FROM response WHERE \(condition) RETURNING key, sha256, cost, body IS NULL AND length > 0 AS file"
-        )
-        return try Row.fetchAll(statement, arguments: arguments).map { row in
-            let key: Data = row["key"]
-            let isFile: Bool = row["file"]
-            return Removed(
-                key: CacheDigest(bytes: [UInt8](key)), sha256: isFile ? row["sha256"] : nil, cost: row["cost"])
+    func remove(_ entry: UInt64) throws -> [Removed] { try remove(where: "entry = ?", [.entry(entry)]) }
+
+    /// Removes the response of a key and a variant.
+    func remove(_ key: CacheDigest, _ variant: [UInt8]) throws -> [Removed] {
+        try remove(where: "key = ? AND variant = ?", [.bytes(key.bytes), .bytes(variant)])
+    }
+
+    /// Removes the least recently used responses of a key, so that there is room for one more variant.
+    func makeRoom(for key: CacheDigest) throws -> [Removed] {
+        let surplus = "SELECT entry FROM response WHERE key = ? ORDER BY used DESC LIMIT -1 OFFSET \(Self.variants - 1)"
+        return try remove(where: "entry IN (\(surplus))", [.bytes(key.bytes)])
+    }
+
+    /// Removes the responses whose body file this is.
+    func remove(file sha256: String) throws -> [Removed] {
+        try remove(where: "body IS NULL AND sha256 = ?", [.text(sha256)])
+    }
+
+    private func remove(where condition: String, _ values: [Value]) throws -> [Removed] {
+        let sql = """
+            DELETE FROM response WHERE \(condition)
+            RETURNING key, cost, iif(body IS NULL AND length > 0, sha256, NULL)
+            """
+        return try database.all(sql, values) { row in
+            Removed(key: CacheDigest(bytes: row.bytes(0) ?? []), file: row.text(2), cost: row.number(1))
         }
     }
+}
+
+/// Number of the stored responses, and their total size as counted toward the limit in bytes.
+struct CacheTotals: Equatable {
+    var rows = 0
+    var cost = 0
+}
+
+extension Value {
+    /// Returns the value of an identifier.
+    fileprivate static func entry(_ entry: UInt64) -> Value { .integer(Int64(bitPattern: entry)) }
 }

@@ -1,21 +1,55 @@
 internal import EarshotDisk
 internal import EarshotHTTP
 internal import EarshotLoop
-internal import Foundation
-internal import GRDB
 internal import Glibc
 internal import LibCrypto
+internal import SQLite
 
 /// Persistent store of the cache: keeps index and body files consistent, and within the limit.
+///
+/// Requests are executed at once, in a transaction that ends after 50 ms or 256 changed rows. So what a crash loses is
+/// fetched again. Invalidated and discarded responses must not come back: they end the transaction at once, and no
+/// lookup finds anything while the disk rejects them.
 ///
 /// A file is created before the row that names it, and removed after it. A crash can therefore leave files without a
 /// row, and a power failure also rows without a file. Both are removed when the index is opened, at the cost of listing
 /// the files once. An unreadable index is moved aside and replaced.
 final class CacheKeeper: StoreKeeper {
+    /// Maximum time of a transaction.
+    static let transactionMilliseconds = 50
+    /// Number of changed rows that ends a transaction.
+    private static let transactionRows = 256
+    /// Maximum number of rejected invalidations that wait for the disk. One more empties the cache.
+    private static let mostOwed = 4_096
     /// Minimum interval between two reports of a failure, in seconds.
     private static let complaintSeconds = 60
     /// Longest range of a file that becomes bytes in memory, like the bodies that workers send in a message.
     private static let inlineBytes = 64 << 10
+
+    /// Keys in one step of reading all keys. A step takes some 3 ms, in which lookups wait.
+    private static let keysAtOnce = 8_192
+
+    /// Reading of all keys after the start.
+    private struct KeyReading {
+        /// Prefixes of the keys up to `last`, and of those stored since the start.
+        var prefixes: Set<UInt64> = []
+        /// The last key that was read; empty before the first.
+        var last: [UInt8] = []
+    }
+
+    /// Contents of the open transaction.
+    private struct Transaction {
+        /// Totals before it.
+        var before: CacheTotals
+        /// Number of changed rows.
+        var changes = 0
+        /// Requests that must not be lost.
+        var urgent: [CacheRequest] = []
+        /// Body files of its new rows.
+        var files: [String] = []
+        /// Body files of removed rows, which are removed after it.
+        var released: [String] = []
+    }
 
     private let folder: CacheFolder
     private let answers: Mailbox<CacheAnswer>
@@ -24,13 +58,19 @@ final class CacheKeeper: StoreKeeper {
     /// Index; nil if it cannot be opened, in which case all lookups miss.
     private var index: CacheIndex?
     private var limit: Int
-    /// Total size of all rows, as counted toward the limit.
-    private var cost = 0
-    private var rows = 0
+    private var totals = CacheTotals()
+    /// Nil once all keys are read and `opened` was sent.
+    private var reading: KeyReading?
     /// Logical clock of uses, for LRU eviction.
     private var turn: Int64 = 0
+    private var transaction: Transaction?
+    /// Invalidations and discards that the disk rejected.
+    private var owed: [CacheRequest] = []
     /// Time of the last report of a failure, in seconds since 1970.
     private var complainedAt = 0
+
+    /// Whether a transaction is open, or rejected changes or the rest of the keys wait.
+    var isBehind: Bool { transaction != nil || index != nil && (!owed.isEmpty || reading != nil) }
 
     init(_ folder: CacheFolder, spool: String, limit: Int, _ answers: Mailbox<CacheAnswer>) {
         self.folder = folder
@@ -42,6 +82,8 @@ final class CacheKeeper: StoreKeeper {
         } catch {
             bodies = nil
             answers.put(.trouble(.unavailable(error: error.description)))
+            answers.put(.opened([]))
+            return
         }
         open()
     }
@@ -49,52 +91,64 @@ final class CacheKeeper: StoreKeeper {
     // MARK: Opening
 
     private func open() {
-        guard bodies != nil else {
-            answers.put(.opened([]))
-            return
-        }
         do {
             try load()
         } catch {
-            begin(anewAfter: error)
+            recover(from: error)
         }
     }
 
     private func load() throws {
         let index = try CacheIndex(folder.database)
-        let files = try bodies?.list() ?? []
-        let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
-        let keys = try index.write { db in
-            let rows = try Row.fetchAll(
-                db, sql: "SELECT DISTINCT sha256, length FROM response WHERE body IS NULL AND length > 0")
-            for row in rows {
-                let (sha256, length): (String, Int) = (row["sha256"], row["length"])
-                if lengths[sha256] == length { continue }
-                try db.execute(sql: "DELETE FROM response WHERE body IS NULL AND sha256 = ?", arguments: [sha256])
-            }
-            cost = try Int.fetchOne(db, sql: "SELECT sum(cost) FROM response") ?? 0
-            self.rows = try Int.fetchOne(db, sql: "SELECT count(*) FROM response") ?? 0
-            turn = try Int64.fetchOne(db, sql: "SELECT max(used) FROM response") ?? 0
-            let keys = try Row.fetchCursor(db, sql: "SELECT key FROM response")
-            var prefixes: Set<UInt64> = []
-            while let row = try keys.next() {
-                let key: Data = row["key"]
-                prefixes.insert(CacheDigest(bytes: [UInt8](key)).prefix)
-            }
-            return prefixes
-        }
-        let named = try index.read(CacheIndex.files)
-        for file in files where !named.contains(file.name) { bodies?.remove(file.name) }
+        totals = try index.totals()
+        turn = try index.latestTurn()
         self.index = index
-        answers.put(.opened(keys))
-        try evict()
+        reading = KeyReading()
+        readKeys()
+        evict()
+        commit()
+    }
+
+    /// Reads some of the keys. After the last ones it sends `opened`, and removes files without rows and rows without
+    /// files.
+    private func readKeys() {
+        guard let last = reading?.last else { return }
+        guard let keys = attempt({ try $0.keys(after: last, limit: Self.keysAtOnce) }) else { return }
+        for key in keys { reading?.prefixes.insert(CacheDigest(bytes: key).prefix) }
+        if let last = keys.last { reading?.last = last }
+        guard keys.count < Self.keysAtOnce, let prefixes = reading?.prefixes else { return }
+        reading = nil
+        answers.put(.opened(prefixes))
+        checkFiles()
+    }
+
+    private func checkFiles() {
+        guard let files = try? bodies?.list() else { return }
+        let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
+        var named: Set<String> = []
+        let removed = attempt { index in
+            var removed: [CacheIndex.Removed] = []
+            for file in try index.files() {
+                guard lengths[file.sha256] != file.length else {
+                    named.insert(file.sha256)
+                    continue
+                }
+                removed += try index.remove(file: file.sha256)
+            }
+            return removed
+        }
+        guard let removed else { return }
+        forget(removed)
+        for file in files where !named.contains(file.name) { bodies?.remove(file.name) }
     }
 
     /// Moves a corrupt index aside and creates a new one. If that fails, this process has no cache.
-    private func begin(anewAfter error: any Error) {
+    private func recover(from error: any Error) {
         index = nil
-        guard DatabaseFault.isDamage(error) else {
-            answers.put(.trouble(.unavailable(error: DatabaseFault.words(error))))
+        transaction = nil
+        reading = nil
+        guard (error as? DatabaseError)?.isDamage == true else {
+            answers.put(.trouble(.unavailable(error: "\(error)")))
             answers.put(.opened([]))
             answers.put(.emptied)
             return
@@ -102,56 +156,147 @@ final class CacheKeeper: StoreKeeper {
         let aside = folder.database + ".damaged"
         answers.put(.trouble(.damaged(movedTo: aside)))
         _ = unsafe rename(folder.database, aside)
-        for suffix in ["-wal", "-shm"] { unsafe unlink(folder.database + suffix) }
-        cost = 0
-        rows = 0
+        beginAnew()
+    }
+
+    /// Creates an empty index. If that fails, this process has no cache.
+    private func beginAnew() {
+        index = nil
+        transaction = nil
+        reading = nil
+        owed = []
+        for suffix in ["", "-wal", "-shm"] { unsafe unlink(folder.database + suffix) }
+        totals = CacheTotals()
         answers.put(.emptied)
         do {
             try load()
         } catch {
             index = nil
-            answers.put(.trouble(.unavailable(error: DatabaseFault.words(error))))
+            answers.put(.trouble(.unavailable(error: "\(error)")))
             answers.put(.opened([]))
         }
     }
 
     // MARK: Requests
 
+    /// Executes requests. Without requests, ends the transaction, tries rejected changes again, and reads more keys.
     func carryOut(_ requests: [CacheRequest]) {
-        var writes: [CacheRequest] = []
-        for request in requests {
-            switch request {
-            case .lookUp(let ticket, let key):
-                write(&writes)
-                answers.put(.found(ticket: ticket, attempt { try $0.items(of: key) }?.filter(isIntact) ?? []))
-            case .read(let ticket, let entry, let range):
-                write(&writes)
-                answers.put(.body(ticket: ticket, read(entry, range)))
-            case .limit(let bytes):
-                limit = bytes
-                write(&writes)
-                evictNow()
-            case .store, .refresh, .discard, .invalidate, .used: writes.append(request)
-            }
+        if requests.isEmpty {
+            carryOutOwed()
+            readKeys()
         }
-        write(&writes)
+        for request in requests {
+            if case .lookUp = request, !owed.isEmpty { carryOutOwed() }
+            carryOut(request)
+        }
+        evict()
+        guard let transaction else { return }
+        let isFull = transaction.changes >= Self.transactionRows
+        if requests.isEmpty || isFull || transaction.changes == 0 || !transaction.urgent.isEmpty { commit() }
     }
 
-    /// Runs `body` with the index, if there is one. Replaces the index if it turns out to be corrupt.
-    private func attempt<Value>(_ body: (CacheIndex) throws -> Value) -> Value? {
+    private func carryOut(_ request: CacheRequest) {
+        switch request {
+        case .lookUp(let ticket, let key):
+            let items = owed.isEmpty ? attempt { try $0.items(of: key) } : nil
+            answers.put(.found(ticket: ticket, items?.filter(isIntact) ?? []))
+        case .read(let ticket, let entry, let range): answers.put(.body(ticket: ticket, read(entry, range)))
+        case .store(let item, let file):
+            let isKept = store(item, file)
+            if let file { close(file) }
+            answers.put(.stored(key: item.key, isKept: isKept))
+        case .refresh(let entry, let response, let variant):
+            let replaced = attempt { try $0.refresh(entry, response, variant: variant) }
+            changed()
+            forget(replaced ?? [])
+        case .discard(let entry):
+            let removed = attempt { try $0.remove(entry) }
+            finishUrgent(request, removed)
+        case .invalidate(let urls):
+            let isDone: Void? = attempt { for url in urls { try $0.invalidate(url) } }
+            finishUrgent(request, isDone.map { [] })
+        case .used(let entries):
+            attempt { index in
+                for entry in entries {
+                    turn += 1
+                    try index.used(entry, turn: turn)
+                }
+            }
+            changed(entries.count)
+        case .limit(let bytes): limit = bytes
+        }
+    }
+
+    /// Runs `body` in the open transaction, or in a new one. After an error the transaction has no effect.
+    @discardableResult
+    private func attempt<Result>(_ body: (CacheIndex) throws -> Result) -> Result? {
         guard let index else { return nil }
         do {
+            if transaction == nil {
+                try index.database.begin()
+                transaction = Transaction(before: totals)
+            }
             return try body(index)
         } catch {
-            if DatabaseFault.isDamage(error) {
-                begin(anewAfter: error)
-            } else if time(nil) >= complainedAt + Self.complaintSeconds {
-                complainedAt = time(nil)
-                answers.put(.trouble(.failing(error: DatabaseFault.words(error))))
-            }
+            rollBack(after: error)
             return nil
         }
     }
+
+    private func changed(_ rows: Int = 1) { transaction?.changes += rows }
+
+    private func commit() {
+        guard transaction != nil, let index else { return }
+        do {
+            if totals != transaction?.before { try index.set(totals) }
+            try index.database.commit()
+        } catch {
+            return rollBack(after: error)
+        }
+        let released = transaction?.released ?? []
+        transaction = nil
+        removeUnnamed(released)
+    }
+
+    /// Ends the transaction without effect. Replaces the index if it turns out to be corrupt.
+    private func rollBack(after error: any Error) {
+        if (error as? DatabaseError)?.isDamage == true { return recover(from: error) }
+        if time(nil) >= complainedAt + Self.complaintSeconds {
+            complainedAt = time(nil)
+            answers.put(.trouble(.failing(error: "\(error)")))
+        }
+        index?.database.rollBack()
+        guard let transaction else { return }
+        self.transaction = nil
+        totals = transaction.before
+        removeUnnamed(transaction.files)
+        owe(transaction.urgent)
+    }
+
+    // MARK: Urgent changes
+
+    /// - Parameter removed: the rows that the request removed; nil if the disk rejected it.
+    private func finishUrgent(_ request: CacheRequest, _ removed: [CacheIndex.Removed]?) {
+        guard index != nil else { return }
+        guard let removed else { return owe([request]) }
+        transaction?.urgent.append(request)
+        changed()
+        forget(removed)
+    }
+
+    private func owe(_ requests: [CacheRequest]) {
+        owed += requests
+        if owed.count > Self.mostOwed { beginAnew() }
+    }
+
+    private func carryOutOwed() {
+        let requests = owed
+        owed = []
+        for request in requests { carryOut(request) }
+        if !requests.isEmpty { commit() }
+    }
+
+    // MARK: Reading
 
     /// Returns whether the body in a row is unchanged since it was stored.
     private func isIntact(_ item: CacheItem) -> Bool {
@@ -187,142 +332,81 @@ final class CacheKeeper: StoreKeeper {
 
     // MARK: Writing
 
-    private func write(_ requests: inout [CacheRequest]) {
-        guard !requests.isEmpty else { return }
-        defer { requests = [] }
-        var kept: Set<UInt64> = []
-        var removed: [CacheIndex.Removed] = []
-        let isDone: Void? = attempt { index in
-            // Before the transaction: a stored body exists regardless of the success of its row.
-            let items = requests.filter(takeFile)
-            try index.write { db in
-                for request in items { try carryOut(request, db, &kept, &removed) }
-            }
+    /// Stores a response, and its body file if it has one.
+    /// - Returns: whether it is stored.
+    private func store(_ item: CacheItem, _ file: Int32?) -> Bool {
+        guard index != nil else { return false }
+        if let file, item.cost <= limit {
+            // Before the row: a stored body exists regardless of the success of its row.
+            guard let sha256 = item.sha256, let bodies, bodies.take(file, as: sha256) else { return false }
         }
-        for case .store(let item, let file) in requests {
-            if let file { close(file) }
-            answers.put(.stored(key: item.key, isKept: isDone != nil && kept.contains(item.entry)))
-        }
-        guard isDone != nil else {
-            removeFilesWithoutRow(requests.compactMap { if case .store(let item, _) = $0 { item.sha256 } else { nil } })
-            return
-        }
-        for case .store(let item, _) in requests where kept.contains(item.entry) {
-            cost += item.cost
-            rows += 1
-        }
-        forget(removed)
-        evictNow()
-    }
-
-    /// Returns whether a request can be executed. Stores the body file of a response.
-    private func takeFile(_ request: CacheRequest) -> Bool {
-        guard case .store(let item, let file?) = request else { return true }
-        guard let sha256 = item.sha256, let bodies, item.cost <= limit else { return false }
-        return bodies.take(file, as: sha256)
-    }
-
-    private func carryOut(
-        _ request: CacheRequest, _ db: Database, _ kept: inout Set<UInt64>, _ removed: inout [CacheIndex.Removed]
-    ) throws {
-        switch request {
-        case .store(let item, _):
-            let key = Data(item.key.bytes)
+        let removed = attempt { index in
             // Most keys are new and have nothing to replace. This query costs a third of two unnecessary deletions.
-            let isKnown = try CacheIndex.has(key, db)
-            if isKnown {
-                removed += try CacheIndex.remove(db, where: "key = ? AND variant = ?", [key, Data(item.variant)])
-            }
-            guard item.cost <= limit else { return }
-            if isKnown {
-                removed += try CacheIndex.remove(
-                    db,
-                    where: """
-                        entry IN (SELECT entry FROM response WHERE key = ? ORDER BY used DESC LIMIT -1 \
-                        OFFSET \(CacheIndex.variants - 1))
-                        """, [key])
-            }
-            turn += 1
-            try CacheIndex.insert(item, db, turn: turn)
-            kept.insert(item.entry)
-        case .refresh(let entry, let response, let variant):
-            try db.execute(
-                sql: """
-                    UPDATE OR REPLACE response SET fields = ?, asked = ?, answered = ?, invalid = ?, variant = ? WHERE entry = ?
-                    """,
-                arguments: [
-                    Data(response.fields.bytes), response.requestTime, response.responseTime, response.isInvalidated,
-                    Data(variant), Int64(entry),
-                ])
-        case .discard(let entry): removed += try CacheIndex.remove(db, where: "entry = ?", [Int64(entry)])
-        case .invalidate(let urls):
-            for url in urls { try db.execute(sql: "UPDATE response SET invalid = 1 WHERE url = ?", arguments: [url]) }
-        case .used(let entries):
-            let statement = try db.cachedStatement(sql: "UPDATE response SET used = ? WHERE entry = ?")
-            for entry in entries {
-                turn += 1
-                try statement.execute(arguments: [turn, Int64(entry)])
-            }
-        case .lookUp, .read, .limit:
-            preconditionFailure("a request that writes nothing is carried out as one that does")
+            guard try index.has(item.key) else { return [] as [CacheIndex.Removed] }
+            let replaced = try index.remove(item.key, item.variant)
+            return try item.cost <= limit ? replaced + index.makeRoom(for: item.key) : replaced
         }
+        let file = file == nil ? nil : item.sha256
+        guard let removed else {
+            removeUnnamed(file.map { [$0] } ?? [])
+            return false
+        }
+        if let file { transaction?.files.append(file) }
+        guard item.cost <= limit else {
+            forget(removed)
+            return false
+        }
+        turn += 1
+        let isKept = attempt { try $0.insert(item, turn: turn) } ?? false
+        if isKept {
+            totals.cost += item.cost
+            totals.rows += 1
+            reading?.prefixes.insert(item.key.prefix)
+        }
+        changed()
+        forget(removed)
+        return isKept
     }
 
     // MARK: Removing
 
-    /// Subtracts removed rows from the totals, and removes the files that no row names any more.
+    /// Subtracts removed rows from the totals, and releases their files.
     private func forget(_ removed: [CacheIndex.Removed]) {
-        guard !removed.isEmpty else { return }
-        for row in removed { cost -= row.cost }
-        rows -= removed.count
-        removeFilesWithoutRow(removed.compactMap(\.sha256))
-        let keys = Set(removed.map(\.key))
-        let gone = attempt { index in
-            try index.read { db in
-                try keys.filter { try !CacheIndex.has(Data($0.bytes), db) }
-            }
-        }
-        if let gone, !gone.isEmpty { answers.put(.gone(Array(gone))) }
+        guard !removed.isEmpty, transaction != nil else { return }
+        for row in removed { totals.cost -= row.cost }
+        totals.rows -= removed.count
+        changed(removed.count)
+        transaction?.released += removed.compactMap(\.file)
+        let gone = attempt { index in try Set(removed.map(\.key)).filter { try !index.has($0) } }
+        guard let gone, !gone.isEmpty else { return }
+        for key in gone { reading?.prefixes.remove(key.prefix) }
+        answers.put(.gone(Array(gone)))
     }
 
-    private func removeFilesWithoutRow(_ sums: [String]) {
-        guard !sums.isEmpty else { return }
-        let unnamed = attempt { index in
-            try index.read { db in
-                let statement = try db.cachedStatement(
-                    sql: "SELECT 1 FROM response WHERE sha256 = ? AND body IS NULL AND length > 0 LIMIT 1")
-                return try Set(sums).filter { try Int.fetchOne(statement, arguments: [$0]) == nil }
-            }
-        }
-        for sum in unnamed ?? [] { bodies?.remove(sum) }
+    /// Removes those of the given files that no row names any more. Those that cannot be looked up stay until the index
+    /// is opened again.
+    private func removeUnnamed(_ sums: [String]) {
+        for sum in Set(sums) where (try? index?.names(sum)) == false { bodies?.remove(sum) }
     }
-
-    private func evictNow() { _ = attempt { _ in try evict() } }
 
     /// Removes the least recently used rows until the total is within the limit.
-    private func evict() throws {
-        while let index, cost > limit || rows > CacheIndex.rows {
-            let excess = cost - limit
-            let removed = try index.write { db in
-                var entries: [Int64] = []
-                var sum = 0
-                let oldest = try Row.fetchCursor(db, sql: "SELECT entry, cost FROM response ORDER BY used LIMIT 256")
-                while let row = try oldest.next(), entries.isEmpty || sum < excess {
-                    entries.append(row["entry"])
-                    let cost: Int = row["cost"]
-                    sum += cost
-                }
+    private func evict() {
+        while totals.cost > limit || totals.rows > CacheIndex.rows {
+            let excess = totals.cost - limit
+            let removed = attempt { index in
                 var removed: [CacheIndex.Removed] = []
-                for entry in entries { removed += try CacheIndex.remove(db, where: "entry = ?", [entry]) }
+                var sum = 0
+                for row in try index.oldest() where removed.isEmpty || sum < excess {
+                    removed += try index.remove(row.entry)
+                    sum += row.cost
+                }
                 return removed
             }
+            guard let removed else { return }
             // Totals that do not match the rows would make this loop endless.
-            guard !removed.isEmpty else {
-                cost = 0
-                rows = 0
-                return
-            }
+            if removed.isEmpty { totals = CacheTotals() }
             forget(removed)
+            if let transaction, transaction.changes >= Self.transactionRows { commit() }
         }
     }
 }

@@ -1,9 +1,8 @@
 public import EarshotDisk
 internal import EarshotHTTP
-internal import Foundation
-internal import GRDB
 internal import Glibc
 internal import LibCrypto
+internal import SQLite
 
 /// Contents of a cache, read from its files. Works while a broker uses the cache.
 public struct CacheReport {
@@ -60,55 +59,41 @@ public struct CacheReport {
     /// Returns the totals. O(responses).
     public func numbers() throws -> Numbers {
         guard let index else { return Numbers() }
-        return try index.read { db in
-            var numbers = Numbers()
-            let sums = try Row.fetchOne(
-                db,
-                sql: """
-                    SELECT count(*) AS answers, coalesce(sum(private), 0) AS private, coalesce(sum(length), 0) AS bytes,
-                        coalesce(sum(cost), 0) AS cost FROM response
-                    """)
-            numbers.answers = sums?["answers"] ?? 0
-            numbers.privateAnswers = sums?["private"] ?? 0
-            numbers.bodyBytes = sums?["bytes"] ?? 0
-            numbers.costBytes = sums?["cost"] ?? 0
-            numbers.files = try CacheIndex.files(db).count
-            return numbers
+        let sums = "count(*), coalesce(sum(private), 0), coalesce(sum(length), 0), coalesce(sum(cost), 0)"
+        var numbers = try index.database.first("SELECT \(sums) FROM response") { row in
+            Numbers(
+                answers: row.number(0), privateAnswers: row.number(1), bodyBytes: row.number(2),
+                costBytes: row.number(3))
         }
+        numbers?.files = try index.files().count
+        return numbers ?? Numbers()
     }
 
     /// Calls `body` for each stored response, most recently used first.
     public func forEachLine(now: Int64, _ body: (Line) throws -> Void) throws {
-        try index?.read { db in
-            let rows = try Row.fetchCursor(
-                db,
-                sql: """
-                    SELECT entry, key, variant, url, private, status, fields, asked, answered, invalid, length, sha256,
-                        NULL AS body FROM response ORDER BY used DESC, url
-                    """)
-            while let row = try rows.next() {
-                let item = CacheIndex.item(row)
-                try body(
-                    Line(
-                        url: item.url, status: item.response.status, length: item.length, isPrivate: item.isPrivate,
-                        isInvalidated: item.response.isInvalidated,
-                        isFresh: CacheRule().isFresh(item.response, now: now), responseTime: item.response.responseTime)
-                )
-            }
+        try index?.forEachItem { item in
+            try body(
+                Line(
+                    url: item.url, status: item.response.status, length: item.length, isPrivate: item.isPrivate,
+                    isInvalidated: item.response.isInvalidated,
+                    isFresh: CacheRule().isFresh(item.response, now: now), responseTime: item.response.responseTime))
         }
     }
 
     /// Verifies all contents, and returns a message for each fault. O(bytes).
     public func faults() throws -> [String] {
         guard let index else { return [] }
-        var faults = try index.read { db in
-            try String.fetchAll(db, sql: "PRAGMA integrity_check").filter { $0 != "ok" }.map { "the index: \($0)" }
+        var faults = try index.database.all("PRAGMA integrity_check") { row in row.text(0) ?? "" }
+            .filter { $0 != "ok" }.map { "the index: \($0)" }
+        let counts = "(SELECT rows FROM totals) = count(*) AND (SELECT cost FROM totals) = coalesce(sum(cost), 0)"
+        if try index.database.integer("SELECT \(counts) FROM response") != 1 {
+            faults.append("the index: its totals are not those of its answers")
         }
-        let entries = try index.read { try Int64.fetchAll($0, sql: "SELECT entry FROM response") }
+        let entries = try index.database.all("SELECT entry FROM response") { UInt64(bitPattern: $0.integer(0)) }
         let bodies = try? BodyFolder(folder.bodies)
         for entry in entries {
             // A response evicted meanwhile is not a fault.
-            guard let row = try index.body(of: UInt64(bitPattern: entry)) else { continue }
+            guard let row = try index.body(of: entry) else { continue }
             guard let sum = row.sha256 else {
                 if row.length > 0 { faults.append("answer \(entry) has no sum") }
                 continue
@@ -120,7 +105,7 @@ public struct CacheReport {
                 isWhole = BodyFolder.digest(of: file, length: row.length) == sum
                 close(file)
             }
-            guard !isWhole, try index.body(of: UInt64(bitPattern: entry)) != nil else { continue }
+            guard !isWhole, try index.body(of: entry) != nil else { continue }
             faults.append("the body of answer \(entry) is not what it was: \(sum)")
         }
         return faults

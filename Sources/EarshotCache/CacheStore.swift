@@ -5,7 +5,7 @@ internal import Synchronization
 /// Persistent cache on a dedicated thread.
 ///
 /// A loop submits requests in order, and takes results from `answers`. Requests before the index is open wait.
-/// Consecutive write requests form one transaction.
+/// Changes form transactions, of which a crash loses the open one.
 public final class CacheStore: Sendable {
     /// Results; readable while some are pending.
     public let answers: Mailbox<CacheAnswer>
@@ -21,7 +21,9 @@ public final class CacheStore: Sendable {
         let answers = try Mailbox<CacheAnswer>()
         self.answers = answers
         self.lock = lock
-        thread = StoreThread("cache") { CacheKeeper(folder, spool: spool, limit: limit, answers) }
+        thread = StoreThread("cache", pauseMilliseconds: CacheKeeper.transactionMilliseconds) {
+            CacheKeeper(folder, spool: spool, limit: limit, answers)
+        }
     }
 
     /// Submits a request. All calls come from one thread, which defines the order.

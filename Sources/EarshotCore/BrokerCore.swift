@@ -67,6 +67,8 @@ public struct BrokerCore {
     var cachePlans: [Handle<Flight>: CachePlan] = [:]
     /// Revalidations in phase `queued`, which start when slots are left over. May contain names of ended flights.
     var revalidations: Deque<FlightName> = []
+    /// Identifier of the latest stored response; nil before the first.
+    var lastCacheEntry: CacheEntryID?
     /// Handlers, their requests and subscribers, and the purges of removed ones.
     var handlers: HandlerRegistry
     /// Cookie jars by the first segment of handler names.

@@ -9,7 +9,8 @@ public protocol StoreKeeper: AnyObject, SendableMetatype {
     /// transaction.
     func carryOut(_ requests: [Request])
 
-    /// Whether changes wait because the disk rejected them. The next `carryOut` tries them again, also without requests.
+    /// Whether work is left: a transaction to end, or changes that the disk rejected. A `carryOut` without requests
+    /// follows after a pause.
     var isBehind: Bool { get }
 }
 
@@ -23,21 +24,24 @@ public final class StoreThread<Keeper: StoreKeeper>: Sendable {
     private let queue: DispatchQueue
     /// Keeper, used only on `queue`; nil before it is created.
     private let keeper = Mutex<Keeper?>(nil)
-    /// Pause before rejected changes are tried again.
-    private let retryMilliseconds: Int
+    /// Pause before a keeper that is behind goes on.
+    private let pauseMilliseconds: Int
     /// Whether that pause runs.
     private let isWaiting = Mutex(false)
 
     /// - Parameters:
-    ///   - retryMilliseconds: pause before rejected changes are tried again. A second: a full disk or a lock seldom ends
+    ///   - pauseMilliseconds: pause before a keeper that is behind goes on. A second: a full disk or a lock seldom ends
     ///     sooner.
     ///   - make: Called on the thread. Requests wait until it returns.
     public init(
-        _ label: String, retryMilliseconds: Int = 1_000, make: @escaping @Sendable () -> sending Keeper
+        _ label: String, pauseMilliseconds: Int = 1_000, make: @escaping @Sendable () -> sending Keeper
     ) {
-        self.retryMilliseconds = retryMilliseconds
+        self.pauseMilliseconds = pauseMilliseconds
         queue = DispatchQueue(label: label)
-        queue.async { [self] in keeper.withLock { $0 = make() } }
+        queue.async { [self] in
+            keeper.withLock { $0 = make() }
+            goOnIfBehind()
+        }
     }
 
     /// Submits a request. All calls come from one thread, which defines the order.
@@ -49,32 +53,33 @@ public final class StoreThread<Keeper: StoreKeeper>: Sendable {
         if isFirst { queue.async { [self] in work() } }
     }
 
-    /// Blocks until all submitted requests are executed, and rejected changes tried again.
-    public func finish() { queue.sync { work(again: true) } }
+    /// Blocks until all submitted requests are executed, and what is left of earlier ones was tried.
+    public func finish() { queue.sync { work(goesOn: true) } }
 
-    /// - Parameter again: whether rejected changes are tried again without a request.
-    private func work(again: Bool = false) {
+    /// - Parameter goesOn: whether a keeper that is behind goes on without a pause.
+    private func work(goesOn: Bool = false) {
         let taken = requests.withLock { requests in
             let taken = requests
             requests = []
             return taken
         }
         keeper.withLock { keeper in
-            guard !taken.isEmpty || again && keeper?.isBehind == true else { return }
-            keeper?.carryOut(taken)
-            if keeper?.isBehind == true { tryAgain() }
+            if !taken.isEmpty { keeper?.carryOut(taken) }
+            if goesOn, keeper?.isBehind == true { keeper?.carryOut([]) }
         }
+        goOnIfBehind()
     }
 
-    private func tryAgain() {
+    private func goOnIfBehind() {
+        guard keeper.withLock({ $0?.isBehind }) == true else { return }
         let isFirst = isWaiting.withLock { isWaiting in
             defer { isWaiting = true }
             return !isWaiting
         }
         guard isFirst else { return }
-        queue.asyncAfter(deadline: .now() + .milliseconds(retryMilliseconds)) { [weak self] in
+        queue.asyncAfter(deadline: .now() + .milliseconds(pauseMilliseconds)) { [weak self] in
             self?.isWaiting.withLock { $0 = false }
-            self?.work(again: true)
+            self?.work(goesOn: true)
         }
     }
 }

@@ -1,7 +1,7 @@
 internal import EarshotDisk
 internal import EarshotLoop
-internal import GRDB
 internal import Glibc
+internal import SQLite
 
 /// Persistent store of durable requests: keeps table and body files consistent, and within the limit.
 ///
@@ -11,6 +11,8 @@ internal import Glibc
 final class DurableKeeper: StoreKeeper {
     /// Estimated overhead of a row in bytes.
     private static let rowBytes = 256
+    /// Maximum number of rows in one answer.
+    private static let rowsAtOnce = 1_024
     /// Minimum interval between two reports of a failure, in seconds.
     private static let complaintSeconds = 60
 
@@ -46,20 +48,22 @@ final class DurableKeeper: StoreKeeper {
     // MARK: Opening
 
     /// - Throws: `StoreError` of the kind `foreign`. After other errors this process has no durable requests.
-    private func open() throws(StoreError) -> [DurableRow] {
+    private func open() throws(StoreError) -> Set<String> {
         do {
             bodies = try BodyFolder(folder.bodies)
             return try load()
         } catch let error as StoreError where error.kind == .foreign {
             throw error
-        } catch  where DatabaseFault.isDamage(error) {
+        } catch let error as DatabaseError where error.isDamage {
             return begin(anewAfter: error)
         } catch {
             return giveUp(after: error)
         }
     }
 
-    private func load() throws -> [DurableRow] {
+    /// Opens the table.
+    /// - Returns: the digests of all body files.
+    private func load() throws -> Set<String> {
         let table = try DurableTable(folder.database)
         guard let bodies else { throw StoreError("there is no folder for bodies") }
         let files = try bodies.list()
@@ -70,28 +74,31 @@ final class DurableKeeper: StoreKeeper {
             return try load()
         }
         let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
-        let rows = try table.write { db in
-            let rows = try DurableTable.rows(db)
-            let lost = rows.filter { row in row.file.map { lengths[$0] != row.fileBytes } ?? false }
-            for row in lost { try DurableTable.reopen(db, id: row.id, acceptedAt: row.acceptedAt) }
-            cost = try DurableTable.cost(db)
-            return lost.isEmpty ? rows : try DurableTable.rows(db)
+        var named: Set<String> = []
+        try table.transaction {
+            for row in try table.files() {
+                if lengths[row.sha256] == row.length {
+                    named.insert(row.sha256)
+                } else {
+                    try table.reopen(row.id, acceptedAt: row.acceptedAt)
+                }
+            }
+            cost = try table.cost()
         }
-        let named = Set(rows.compactMap(\.file))
         for file in files where !named.contains(file.name) { bodies.remove(file.name) }
         self.table = table
-        return rows
+        return named
     }
 
     /// Moves a corrupt table and its bodies aside, for recovery by an administrator, and creates a new one. If that
     /// fails, this process stores nothing.
-    private func begin(anewAfter error: any Error) -> [DurableRow] {
+    private func begin(anewAfter error: any Error) -> Set<String> {
         cost = 0
         do {
             // Bodies first: after a crash in between, a table without bodies is read again, but bodies without a table
             // are not.
             try setAside(["bodies"] + DurableFolder.databaseFiles)
-            answers.put(.trouble(.damaged(error: DatabaseFault.words(error), movedTo: aside)))
+            answers.put(.trouble(.damaged(error: "\(error)", movedTo: aside)))
             return try load()
         } catch {
             return giveUp(after: error)
@@ -112,9 +119,9 @@ final class DurableKeeper: StoreKeeper {
         bodies = try BodyFolder(folder.bodies)
     }
 
-    private func giveUp(after error: any Error) -> [DurableRow] {
+    private func giveUp(after error: any Error) -> Set<String> {
         table = nil
-        answers.put(.trouble(.unavailable(error: DatabaseFault.words(error))))
+        answers.put(.trouble(.unavailable(error: "\(error)")))
         return []
     }
 
@@ -124,6 +131,9 @@ final class DurableKeeper: StoreKeeper {
         var writes: [DurableRequest] = []
         for request in requests {
             switch request {
+            case .rows(let id):
+                write(&writes)
+                answers.put(.rows(rows(after: id)))
             case .read(let id):
                 write(&writes)
                 answers.put(.read(id: id, read(id)))
@@ -139,7 +149,17 @@ final class DurableKeeper: StoreKeeper {
     private func complain(_ error: any Error) {
         guard time(nil) >= complainedAt + Self.complaintSeconds else { return }
         complainedAt = time(nil)
-        answers.put(.trouble(.failing(error: DatabaseFault.words(error))))
+        answers.put(.trouble(.failing(error: "\(error)")))
+    }
+
+    /// Returns the next rows; none after the last, and if they cannot be read.
+    private func rows(after id: UInt64?) -> [DurableRow] {
+        do {
+            return try table?.rows(after: id, limit: Self.rowsAtOnce) ?? []
+        } catch {
+            complain(error)
+            return []
+        }
     }
 
     private func read(_ id: UInt64) -> DurableReading? {
@@ -176,10 +196,10 @@ final class DurableKeeper: StoreKeeper {
                 throw StoreError("\(folder.database) was removed: restore it, or restart the broker to begin anew")
             }
             var changes = Changes(cost: cost)
-            try table.write { db in
-                for id in unforgotten { try forget(id, db, &changes) }
+            try table.transaction {
+                for id in unforgotten { try forget(id, table, &changes) }
                 for (index, request) in requests.enumerated() {
-                    try carryOut(request, hasFile: bodiesTaken[index], db, &changes)
+                    try carryOut(request, hasFile: bodiesTaken[index], table, &changes)
                 }
             }
             cost = changes.cost
@@ -214,7 +234,7 @@ final class DurableKeeper: StoreKeeper {
     }
 
     private func carryOut(
-        _ request: DurableRequest, hasFile: Bool, _ db: Database, _ changes: inout Changes
+        _ request: DurableRequest, hasFile: Bool, _ table: DurableTable, _ changes: inout Changes
     ) throws {
         switch request {
         case .store(let id, let principal, let acceptedAt, let head):
@@ -223,40 +243,38 @@ final class DurableKeeper: StoreKeeper {
                 changes.answers.append(.refused(id: id, isFull: true))
                 return
             }
-            try DurableTable.insert(
-                db, id: id, principal: principal, acceptedAt: acceptedAt, head: head, cost: cost)
+            try table.insert(id, principal: principal, acceptedAt: acceptedAt, head: head, cost: cost)
             changes.cost += cost
             changes.answers.append(.stored(id: id))
         case .record(let id, let end, _):
             let more = end.head.count + end.length
-            guard hasFile, let held = try DurableTable.held(db, id: id), changes.cost + more <= limit else {
+            guard hasFile, let held = try table.held(id), changes.cost + more <= limit else {
                 changes.answers.append(.recorded(id: id, isStored: false))
                 return
             }
-            try DurableTable.update(db, id: id, end, cost: held.cost + more)
+            try table.update(id, end, cost: held.cost + more)
             changes.cost += more
             changes.answers.append(.recorded(id: id, isStored: true))
-        case .reopen(let id, let acceptedAt): try reopen(id, acceptedAt, db, &changes)
-        case .forget(let id): try forget(id, db, &changes)
-        case .read, .limit: preconditionFailure("a request that writes nothing is carried out as one that does")
+        case .reopen(let id, let acceptedAt): try reopen(id, acceptedAt, table, &changes)
+        case .forget(let id): try forget(id, table, &changes)
+        case .rows, .read, .limit: preconditionFailure("a request that writes nothing is carried out as one that does")
         }
     }
 
-    private func reopen(_ id: UInt64, _ acceptedAt: Int64, _ db: Database, _ changes: inout Changes) throws {
-        guard let held = try DurableTable.held(db, id: id),
-            let head = try DurableTable.reopen(db, id: id, acceptedAt: acceptedAt)
+    private func reopen(_ id: UInt64, _ acceptedAt: Int64, _ table: DurableTable, _ changes: inout Changes) throws {
+        guard let held = try table.held(id), let head = try table.reopen(id, acceptedAt: acceptedAt)
         else {
             changes.answers.append(.reopened(id: id, head: nil))
             return
         }
-        changes.cost -= held.cost - (try DurableTable.held(db, id: id)?.cost ?? 0)
+        changes.cost -= held.cost - (try table.held(id)?.cost ?? 0)
         if let file = held.file { changes.released.append(file) }
         changes.answers.append(.reopened(id: id, head: head))
     }
 
-    private func forget(_ id: UInt64, _ db: Database, _ changes: inout Changes) throws {
-        guard let held = try DurableTable.held(db, id: id) else { return }
-        try DurableTable.delete(db, id: id)
+    private func forget(_ id: UInt64, _ table: DurableTable, _ changes: inout Changes) throws {
+        guard let held = try table.held(id) else { return }
+        try table.delete(id)
         changes.cost -= held.cost
         if let file = held.file { changes.released.append(file) }
     }
@@ -269,7 +287,7 @@ final class DurableKeeper: StoreKeeper {
             case .record(let id, _, _): answers.put(.recorded(id: id, isStored: false))
             case .reopen(let id, _): answers.put(.reopened(id: id, head: nil))
             case .forget(let id): if table != nil { unforgotten.append(id) }
-            case .read, .limit: preconditionFailure("a request that writes nothing was to be written")
+            case .rows, .read, .limit: preconditionFailure("a request that writes nothing was to be written")
             }
         }
     }
@@ -278,10 +296,7 @@ final class DurableKeeper: StoreKeeper {
     private func removeFiles(_ sums: [String]) {
         guard !sums.isEmpty, let table else { return }
         do {
-            let unnamed = try table.read { db in
-                try Set(sums).filter { try !DurableTable.names(db, file: $0) }
-            }
-            for sum in unnamed { bodies?.remove(sum) }
+            for sum in try Set(sums).filter({ try !table.names($0) }) { bodies?.remove(sum) }
         } catch {
             complain(error)
         }

@@ -1,5 +1,3 @@
-internal import Foundation
-
 /// Requests from a loop to the thread of durable requests. Results arrive in the order of the requests.
 public enum DurableRequest: Sendable {
     /// Stores a request: `stored` or `refused`. Its principal, nil for the administrator; time in seconds since 1970; the
@@ -7,6 +5,8 @@ public enum DurableRequest: Sendable {
     case store(id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8])
     /// Stores the result of a request: `recorded`. A body file is passed as a descriptor, which is closed.
     case record(id: UInt64, DurableEnd, file: Int32?)
+    /// Returns the first rows after one, or from the first one on: `rows`.
+    case rows(after: UInt64?)
     /// Returns the result of a request: `read`.
     case read(id: UInt64)
     /// Deletes the result of a request, and sets the time of its acceptance: `reopened`.
@@ -38,8 +38,10 @@ public struct DurableEnd: Equatable, Sendable {
 
 /// Results from the thread of durable requests. Confirmed data is flushed to disk.
 public enum DurableAnswer: Sendable {
-    /// First result: the requests of earlier processes, oldest first.
-    case opened([DurableRow])
+    /// First result: the digests of all body files.
+    case opened(Set<String>)
+    /// Requests of earlier processes, the oldest first; none after the last.
+    case rows([DurableRow])
     /// Sent instead of `opened` if the table belongs to a newer version or another program. Nothing was changed.
     /// Contains a message with the remedy.
     case foreign(String)
@@ -83,9 +85,9 @@ public struct DurableRow: Equatable, Sendable {
         /// Attempts; 0 if unknown.
         public let attempts: Int
 
-        /// - Parameter lines: the start of a terminal; nil without a result.
-        init(_ lines: Data?) {
-            let lines = (lines ?? Data()).split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        /// - Parameter lines: the start of a terminal; empty without a result.
+        init(_ lines: [UInt8]) {
+            let lines = lines.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
             let words =
                 lines.first?.split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) } ?? []
             func number(_ name: String) -> Int? {

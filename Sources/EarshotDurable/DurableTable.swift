@@ -1,14 +1,13 @@
 internal import EarshotDisk
 internal import EarshotLoop
-internal import Foundation
-internal import GRDB
+internal import SQLite
 
 /// Table of durable requests, and its statements. Used only on its thread.
 struct DurableTable {
     /// Version 1 has no column `principal`: all its requests are the administrator's.
     private static let version = 2
 
-    private let database: DatabaseQueue
+    private let database: Database
     private let path: String
     private let file: FileIdentity?
     /// Whether the table was created by this call.
@@ -17,31 +16,17 @@ struct DurableTable {
     /// Opens the database, and creates it if needed.
     /// - Throws: `StoreError` of the kind `foreign` for a table that this version cannot read; errors of SQLite.
     init(_ path: String) throws {
-        var configuration = Configuration()
-        configuration.label = "durable"
-        // SQLite's messages then contain no stored values.
-        configuration.publicStatementArguments = false
-        configuration.prepareDatabase { db in
-            _ = try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL")
-            // Every commit is flushed, so that it survives a power failure.
-            try db.execute(sql: "PRAGMA synchronous = FULL")
-            try db.execute(sql: "PRAGMA cache_size = -4096")
-        }
-        database = try DatabaseQueue(path: path, configuration: configuration)
-        isNew = try database.write { db in
-            let version = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
+        database = try Database(path)
+        // Every commit is flushed, so that it survives a power failure.
+        try database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -4096")
+        isNew = try database.transaction { [database] in
+            let version = try database.integer("PRAGMA user_version") ?? 0
             guard version != Self.version else { return false }
-            if version == 1 {
-                try db.execute(sql: Self.principalColumn)
-                try db.execute(sql: "PRAGMA user_version = \(Self.version)")
-                return false
-            }
-            let isEmpty = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") == 0
-            guard version == 0, isEmpty else { throw Self.foreign(path, version: version) }
-            try db.execute(sql: Self.schema)
-            try db.execute(sql: Self.principalColumn)
-            try db.execute(sql: "PRAGMA user_version = \(Self.version)")
-            return true
+            let isEmpty = try database.integer("SELECT count(*) FROM sqlite_master") == 0
+            guard version == 1 || version == 0 && isEmpty else { throw Self.foreign(path, version: version) }
+            if isEmpty { try database.execute(Self.schema) }
+            try database.execute("\(Self.principalColumn); PRAGMA user_version = \(Self.version)")
+            return isEmpty
         }
         self.path = path
         file = FileIdentity(path: path)
@@ -76,27 +61,26 @@ struct DurableTable {
     /// Adds the name of the principal; null for the administrator.
     private static let principalColumn = "ALTER TABLE request ADD COLUMN principal TEXT"
 
-    func read<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.read(body) }
-
     /// Runs `body` in a transaction.
-    func write<Value>(_ body: (Database) throws -> Value) throws -> Value { try database.write(body) }
+    func transaction<Result>(_ body: () throws -> Result) throws -> Result { try database.transaction(body) }
 
     // MARK: Statements
 
-    static func rows(_ db: Database) throws -> [DurableRow] {
+    /// Returns the first rows after one, in the order of their identifiers.
+    /// - Parameter id: nil before the first row.
+    func rows(after id: UInt64?, limit: Int) throws -> [DurableRow] {
         let sql = """
-            SELECT id, accepted, head, principal, ended IS NOT NULL AS hasEnded, substr(ended, 1, \(linesBytes)) AS lines, length,
-                iif(body IS NULL, sha256, NULL) AS file
-            FROM request ORDER BY id
+            SELECT id, accepted, head, principal, ended IS NOT NULL, substr(ended, 1, \(Self.linesBytes)), length,
+                iif(body IS NULL, sha256, NULL)
+            FROM request WHERE id > ? ORDER BY id LIMIT ?
             """
-        return try Row.fetchAll(db, sql: sql).map { row in
-            let id: Int64 = row["id"]
-            let head: Data = row["head"]
-            let file: String? = row["file"]
+        let first: Value = id.map { .id($0) } ?? .integer(Int64.min)
+        return try database.all(sql, [first, .integer(limit)]) { row in
+            let file = row.text(7)
             return DurableRow(
-                id: UInt64(bitPattern: id), acceptedAt: row["accepted"], head: [UInt8](head),
-                principal: row["principal"], hasEnded: row["hasEnded"], summary: DurableRow.Summary(row["lines"]),
-                file: file, fileBytes: file == nil ? 0 : row["length"])
+                id: UInt64(bitPattern: row.integer(0)), acceptedAt: row.integer(1), head: row.bytes(2) ?? [],
+                principal: row.text(3), hasEnded: row.flag(4), summary: DurableRow.Summary(row.bytes(5) ?? []),
+                file: file, fileBytes: file == nil ? 0 : row.number(6))
         }
     }
 
@@ -104,16 +88,22 @@ struct DurableTable {
     /// fields of a response, unless its URL or its redirects are longer.
     private static let linesBytes = 1_024
 
+    /// Returns the requests whose result has a body file, with its digest and length.
+    func files() throws -> [(id: UInt64, acceptedAt: Int64, sha256: String, length: Int)] {
+        let sql = "SELECT id, accepted, sha256, length FROM request WHERE sha256 IS NOT NULL AND body IS NULL"
+        return try database.all(sql) { row in
+            (UInt64(bitPattern: row.integer(0)), row.integer(1), row.text(2) ?? "", row.number(3))
+        }
+    }
+
     /// Returns the total size of all rows, as counted toward the limit.
-    static func cost(_ db: Database) throws -> Int { try Int.fetchOne(db, sql: "SELECT sum(cost) FROM request") ?? 0 }
+    func cost() throws -> Int { try database.integer("SELECT sum(cost) FROM request") ?? 0 }
 
     /// - Parameter principal: nil for the administrator.
-    static func insert(
-        _ db: Database, id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8], cost: Int
-    ) throws {
-        let statement = try db.cachedStatement(
-            sql: "INSERT INTO request (id, principal, accepted, head, cost) VALUES (?, ?, ?, ?, ?)")
-        try statement.execute(arguments: [Int64(bitPattern: id), principal, acceptedAt, Data(head), cost])
+    func insert(_ id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8], cost: Int) throws {
+        try database.run(
+            "INSERT INTO request (id, principal, accepted, head, cost) VALUES (?, ?, ?, ?, ?)",
+            [.id(id), .text(principal), .integer(acceptedAt), .bytes(head), .integer(cost)])
     }
 
     /// Size of a row as counted toward the limit, and its body file.
@@ -122,57 +112,48 @@ struct DurableTable {
         var file: String?
     }
 
-    static func held(_ db: Database, id: UInt64) throws -> Held? {
-        let statement = try db.cachedStatement(
-            sql: "SELECT cost, iif(body IS NULL, sha256, NULL) AS file FROM request WHERE id = ?")
-        return try Row.fetchOne(statement, arguments: [Int64(bitPattern: id)]).map {
-            Held(cost: $0["cost"], file: $0["file"])
+    func held(_ id: UInt64) throws -> Held? {
+        try database.first("SELECT cost, iif(body IS NULL, sha256, NULL) FROM request WHERE id = ?", [.id(id)]) { row in
+            Held(cost: row.number(0), file: row.text(1))
         }
     }
 
-    static func update(_ db: Database, id: UInt64, _ end: DurableEnd, cost: Int) throws {
-        let statement = try db.cachedStatement(
-            sql: "UPDATE request SET ended = ?, length = ?, sha256 = ?, body = ?, cost = ? WHERE id = ?")
-        try statement.execute(arguments: [
-            Data(end.head), end.length, end.sha256, end.body.map { Data($0) }, cost, Int64(bitPattern: id),
-        ])
+    func update(_ id: UInt64, _ end: DurableEnd, cost: Int) throws {
+        try database.run(
+            "UPDATE request SET ended = ?, length = ?, sha256 = ?, body = ?, cost = ? WHERE id = ?",
+            [.bytes(end.head), .integer(end.length), .text(end.sha256), .bytes(end.body), .integer(cost), .id(id)])
     }
 
     /// Removes the result of a request, so that the request starts again.
     ///
     /// - Returns: the head of its FETCH; nil if there is no such request with a result.
     @discardableResult
-    static func reopen(_ db: Database, id: UInt64, acceptedAt: Int64) throws -> [UInt8]? {
-        let statement = try db.cachedStatement(
-            sql: """
-                UPDATE request SET cost = cost - length - length(ended), accepted = ?, ended = NULL, length = 0,
-                    sha256 = NULL, body = NULL
-                WHERE id = ? AND ended IS NOT NULL RETURNING head
-                """)
-        return try Data.fetchOne(statement, arguments: [acceptedAt, Int64(bitPattern: id)]).map { [UInt8]($0) }
+    func reopen(_ id: UInt64, acceptedAt: Int64) throws -> [UInt8]? {
+        let sql = """
+            UPDATE request SET cost = cost - length - length(ended), accepted = ?, ended = NULL, length = 0,
+                sha256 = NULL, body = NULL
+            WHERE id = ? AND ended IS NOT NULL RETURNING head
+            """
+        return try database.first(sql, [.integer(acceptedAt), .id(id)]) { row in row.bytes(0) ?? [] }
     }
 
-    static func delete(_ db: Database, id: UInt64) throws {
-        let statement = try db.cachedStatement(sql: "DELETE FROM request WHERE id = ?")
-        try statement.execute(arguments: [Int64(bitPattern: id)])
-    }
+    func delete(_ id: UInt64) throws { try database.run("DELETE FROM request WHERE id = ?", [.id(id)]) }
 
     /// Returns whether a row has this body file.
-    static func names(_ db: Database, file: String) throws -> Bool {
-        let statement = try db.cachedStatement(
-            sql: "SELECT 1 FROM request WHERE sha256 = ? AND sha256 IS NOT NULL AND body IS NULL LIMIT 1")
-        return try Int.fetchOne(statement, arguments: [file]) != nil
+    func names(_ file: String) throws -> Bool {
+        let sql = "SELECT 1 FROM request WHERE sha256 = ? AND sha256 IS NOT NULL AND body IS NULL LIMIT 1"
+        return try database.integer(sql, [.text(file)]) != nil
     }
 
     func end(of id: UInt64) throws -> DurableEnd? {
-        try read { db in
-            let statement = try db.cachedStatement(
-                sql: "SELECT ended, length, sha256, body FROM request WHERE id = ? AND ended IS NOT NULL")
-            guard let row = try Row.fetchOne(statement, arguments: [Int64(bitPattern: id)]) else { return nil }
-            let head: Data = row["ended"]
-            let body: Data? = row["body"]
-            return DurableEnd(
-                head: [UInt8](head), length: row["length"], sha256: row["sha256"], body: body.map { [UInt8]($0) })
+        let sql = "SELECT ended, length, sha256, body FROM request WHERE id = ? AND ended IS NOT NULL"
+        return try database.first(sql, [.id(id)]) { row in
+            DurableEnd(head: row.bytes(0) ?? [], length: row.number(1), sha256: row.text(2), body: row.bytes(3))
         }
     }
+}
+
+extension Value {
+    /// Returns the value of an identifier.
+    fileprivate static func id(_ id: UInt64) -> Value { .integer(Int64(bitPattern: id)) }
 }

@@ -1,8 +1,8 @@
 import EarshotDisk
 import EarshotLoop
 import Foundation
-import GRDB
 import LibCrypto
+import SQLite
 import Testing
 
 @testable import EarshotDurable
@@ -36,7 +36,8 @@ final class DurableStoreTests {
         mutating func take(_ answers: [DurableAnswer]) {
             for answer in answers {
                 switch answer {
-                case .opened(let found): rows = found
+                case .opened: break
+                case .rows(let found): rows += found
                 case .stored(let id): stored.append(id)
                 case .refused(let id, let isFull): refused[id] = isFull
                 case .recorded(let id, let isStored): recorded[id] = isStored
@@ -53,6 +54,7 @@ final class DurableStoreTests {
     /// Executes requests in a new store.
     private func life(_ requests: [DurableRequest] = []) throws -> Life {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        store.ask(.rows(after: nil))
         for request in requests { store.ask(request) }
         store.finish()
         var life = Life()
@@ -229,7 +231,7 @@ final class DurableStoreTests {
     }
 
     private func execute(_ statement: String) throws {
-        try DatabaseQueue(path: folder.database).writeWithoutTransaction { try $0.execute(sql: statement) }
+        try Database(folder.database).execute(statement)
     }
 
     @Test func `a table that was removed beneath it keeps nothing more and says so`() throws {
@@ -261,20 +263,20 @@ final class DurableStoreTests {
         let other = try DurableTable(folder.database)
         var life = Life()
         // A write transaction of another connection makes writes fail, like a disk error.
-        try other.write { db in
-            try DurableTable.insert(db, id: 99, principal: nil, acceptedAt: 1, head: head(99), cost: 1)
+        try other.transaction {
+            try other.insert(99, principal: nil, acceptedAt: 1, head: head(99), cost: 1)
             store.ask(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
             store.ask(.forget(id: 1))
             store.ask(.record(id: 1, end([1]), file: nil))
             store.finish()
-            try DurableTable.delete(db, id: 99)
+            try other.delete(99)
         }
         life.take(store.answers.takeAll())
         #expect(life.refused == [2: false] && life.recorded == [1: false] && life.stored == [1])
         #expect(life.troubles.count == 1)
         store.ask(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
         store.finish()
-        #expect(try other.read(DurableTable.rows).map(\.id) == [3], "what was forgotten goes with the next change")
+        #expect(try other.rows(after: nil, limit: 9).map(\.id) == [3], "what was forgotten goes with the next change")
     }
 
     @Test func `a deletion that the disk rejects is tried again, also if nothing else is written`() throws {
@@ -282,15 +284,15 @@ final class DurableStoreTests {
         store.ask(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
         let other = try DurableTable(folder.database)
-        try other.write { db in
-            try DurableTable.insert(db, id: 99, principal: nil, acceptedAt: 1, head: head(99), cost: 1)
+        try other.transaction {
+            try other.insert(99, principal: nil, acceptedAt: 1, head: head(99), cost: 1)
             store.ask(.forget(id: 1))
             store.finish()
-            try DurableTable.delete(db, id: 99)
+            try other.delete(99)
         }
-        #expect(try other.read(DurableTable.rows).map(\.id) == [1])
+        #expect(try other.rows(after: nil, limit: 9).map(\.id) == [1])
         store.finish()
-        #expect(try other.read(DurableTable.rows).map(\.id) == [], "the next broker does not deliver it again")
+        #expect(try other.rows(after: nil, limit: 9).map(\.id) == [], "the next broker does not deliver it again")
     }
 
     @Test func `a row states code, status and attempts of its result`() throws {

@@ -23,7 +23,7 @@ struct StoreThreadTests {
         let attempts = try Mailbox<[Int]>()
         let loop = try EventLoop()
         var seen: [[Int]] = []
-        let thread = StoreThread("test", retryMilliseconds: 1) { Keeper(attempts) }
+        let thread = StoreThread("test", pauseMilliseconds: 1) { Keeper(attempts) }
         _ = try loop.add(attempts.descriptor, .readable) { _ in seen += attempts.takeAll() }
         thread.ask(7)
         try loop.run { seen.count == 3 }

@@ -8,7 +8,7 @@ enum Rules {
     /// Modules that each target may import besides the standard library. Every target needs a row.
     static let imports: [String: Set<String>] = [
         "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibPSL": [], "CLibCares": [], "CLibCrypto": [],
-        "CLinux": [], "CSandbox": [],
+        "CLibSQLite": [], "CLinux": [], "CSandbox": [],
         "CDecompression": [], "CBuild": [], "CHiredis": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
@@ -17,17 +17,17 @@ enum Rules {
         "PSL": ["CLibPSL"],
         "Hiredis": ["CHiredis"],
         "LibCrypto": ["CLibCrypto", "Glibc"],
+        "SQLite": ["CLibSQLite"],
         "Decompression": ["CDecompression"],
         "EarshotLoop": ["CLinux", "CSandbox", "Glibc", "Synchronization", "DequeModule", "HeapModule"],
         "ZMTP": ["EarshotLoop", "DequeModule"],
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
-        "EarshotDisk": ["EarshotLoop", "EarshotWire", "LibCrypto", "GRDB", "Dispatch", "Glibc", "Synchronization"],
-        "EarshotDurable": ["EarshotLoop", "EarshotDisk", "GRDB", "Foundation", "Glibc"],
+        "EarshotDisk": ["EarshotLoop", "EarshotWire", "LibCrypto", "Dispatch", "Glibc", "Synchronization"],
+        "EarshotDurable": ["EarshotLoop", "EarshotDisk", "SQLite", "Glibc"],
         "EarshotCache": [
-            "EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", "GRDB", "Foundation", "Dispatch", "Glibc",
-            "Synchronization",
+            "EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", "SQLite", "Dispatch", "Glibc", "Synchronization",
         ],
         "EarshotCluster": ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"],
         "EarshotBroker": [
@@ -78,7 +78,8 @@ enum Rules {
 
     /// Targets with public declarations that other targets read.
     static let libraries: Set = [
-        "ZeroMQ", "Curl", "Cares", "IDN2", "PSL", "Hiredis", "LibCrypto", "Decompression", "EarshotLoop", "ZMTP",
+        "ZeroMQ", "Curl", "Cares", "IDN2", "PSL", "Hiredis", "LibCrypto", "SQLite", "Decompression", "EarshotLoop",
+        "ZMTP",
         "EarshotWire", "EarshotHTTP", "EarshotCluster",
         "EarshotCore",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",

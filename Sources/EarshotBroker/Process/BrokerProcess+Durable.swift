@@ -10,10 +10,8 @@ extension BrokerProcess {
     /// Durable requests found at the start.
     struct DurableOpening {
         let store: DurableStore
-        let rows: [DurableRow]
-
         /// Spool files of stored results, whose paths clients may have received.
-        var files: Set<String> { Set(rows.compactMap(\.file)) }
+        let files: Set<String>
     }
 
     /// Opens the store of durable requests and waits for its content; nil with a log message if that fails and the
@@ -27,16 +25,16 @@ extension BrokerProcess {
             try folder.prepare()
             let store = try DurableStore(folder, lock: try folder.take(), spool: options.spoolFolder)
             store.finish()
-            var rows: [DurableRow] = []
+            var files: Set<String> = []
             for answer in store.answers.takeAll() {
                 switch answer {
-                case .opened(let found): rows = found
+                case .opened(let found): files = found
                 case .trouble(let trouble): logger.report(trouble.message, trouble.details)
                 case .foreign(let words): throw BrokerError(words, isPermanent: true)
-                case .stored, .refused, .recorded, .read, .reopened: break
+                case .rows, .stored, .refused, .recorded, .read, .reopened: break
                 }
             }
-            return DurableOpening(store: store, rows: rows)
+            return DurableOpening(store: store, files: files)
         } catch let error as BrokerError {
             throw error
         } catch let error as StoreError where error.kind == .distrusted {
@@ -54,7 +52,9 @@ extension BrokerProcess {
     func restore(_ opening: DurableOpening) throws {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         core.calendarSeconds = Int64(time(nil))
-        for row in opening.rows {
+        var count = 0
+        forEachRow(of: opening.store) { row in
+            count += 1
             let file = row.file.flatMap { spool.length(of: $0) == row.fileBytes ? $0 : nil }
             core.durableRestored(
                 DurableEntry(
@@ -63,10 +63,28 @@ extension BrokerProcess {
                     failure: row.summary.failure, status: row.summary.status, attempts: row.summary.attempts,
                     file: file, fileBytes: row.fileBytes), now: now)
         }
-        if !opening.rows.isEmpty {
-            logger.notice("restored durable requests", metadata: ["count": "\(opening.rows.count)"])
-        }
+        if count > 0 { logger.notice("restored durable requests", metadata: ["count": "\(count)"]) }
         _ = try loop.add(opening.store.answers.descriptor, .readable) { [unowned self] _ in takeDurableAnswers() }
+    }
+
+    /// Calls `body` for each stored request, the oldest first. Holds some of them in memory at a time: the thread reads
+    /// the next ones meanwhile.
+    private func forEachRow(of store: DurableStore, _ body: (DurableRow) -> Void) {
+        store.ask(.rows(after: nil))
+        while true {
+            store.finish()
+            var rows: [DurableRow] = []
+            for answer in store.answers.takeAll() {
+                switch answer {
+                case .rows(let found): rows += found
+                case .trouble(let trouble): logger.report(trouble.message, trouble.details)
+                case .opened, .foreign, .stored, .refused, .recorded, .read, .reopened: break
+                }
+            }
+            guard let last = rows.last?.id else { return }
+            store.ask(.rows(after: last))
+            rows.forEach(body)
+        }
     }
 
     /// Stores the result of a durable request with its body.
@@ -88,7 +106,7 @@ extension BrokerProcess {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         for answer in durable.answers.takeAll() {
             switch answer {
-            case .opened, .foreign: break
+            case .opened, .rows, .foreign: break
             case .stored(let id): core.durableStored(DurableID(rawValue: id), now: now)
             case .refused(let id, let isFull):
                 core.durableRefused(DurableID(rawValue: id), isFull: isFull, now: now)

@@ -320,11 +320,21 @@ extension BrokerCore {
         guard response.length < settings[.cacheSize] ?? .max else { return nil }
         ledger.cache.stored += 1
         flights[flight].isStored = true
-        let entry = CacheEntryID(rawValue: generator.next() >> 1)
+        let entry = nextCacheEntry()
         let variant = CacheVariant(
             entry: entry, response: stored, length: response.length, sha256: sha256.isEmpty ? nil : sha256)
         actions.append(.cache(.store(cacheKey(of: flight), variant, response.body, file: response.file)))
         return stored
+    }
+
+    /// Returns a new identifier. They ascend, so that the index of the cache grows at its end. The first one is made of the
+    /// time and of random bits, so that it is not one of an earlier broker, also if the clock went back.
+    private mutating func nextCacheEntry() -> CacheEntryID {
+        let seconds = UInt64(min(max(calendarSeconds, 0), Int64(UInt32.max)))
+        let last = lastCacheEntry ?? CacheEntryID(rawValue: seconds << 30 | generator.next() >> 34)
+        let entry = CacheEntryID(rawValue: last.rawValue + 1)
+        lastCacheEntry = entry
+        return entry
     }
 
     /// Whether a storable response can ever be used: by the rules of HTTP, or because a request overrides them

@@ -3,7 +3,7 @@ internal import EarshotWire
 
 /// Name of a stored response, which the core chooses when it stores the response.
 public struct CacheEntryID: Hashable, Sendable {
-    /// Random, 0 to 2^63 - 1.
+    /// 0 to 2^63 - 1.
     public var rawValue: UInt64
 
     public init(rawValue: UInt64) {
