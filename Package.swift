@@ -15,7 +15,6 @@ let deque = Target.Dependency.product(name: "DequeModule", package: "swift-colle
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 let ordered = Target.Dependency.product(name: "OrderedCollections", package: "swift-collections")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
-let toml = Target.Dependency.product(name: "TOMLKit", package: "TOMLKit")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
 func source(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -47,7 +46,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
-        .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
     ],
     targets: fuzzing + [
         // C libraries: a module map and a shim header each; exceptions are noted.
@@ -110,7 +108,7 @@ let package = Package(
                 // Version 4 for the same reason as in CLibZMQ.
                 .unsafeFlags(["-fstack-protector-strong", "-gdwarf-4"]),
             ]),
-        // Build facts that `bin/build` writes, arguments of the program, and empty data of ICU.
+        // Build facts that `bin/build` writes, and arguments of the program.
         .target(name: "CBuild"),
         .systemLibrary(name: "CLibCares"),
         .systemLibrary(name: "CLibCrypto"),
@@ -166,7 +164,7 @@ let package = Package(
             dependencies: [
                 "EarshotBroker", "EarshotCache", "EarshotCluster", "EarshotDisk", "EarshotWorker", "EarshotGateway",
                 "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "ZeroMQ",
-                "LibCrypto", "CBuild", arguments, logging, toml,
+                "LibCrypto", "CBuild", arguments, logging,
             ],
             swiftSettings: settings),
 

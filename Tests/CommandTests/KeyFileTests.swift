@@ -64,21 +64,6 @@ import ZeroMQ
         #expect(try KeyFile(path).server?.publicKey == serverKey)
     }
 
-    /// toml++ ends the process at a header without a name.
-    @Test(arguments: [
-        "[\n", "[[", "[ \t[ \n", "[#]", "[.a]", "[=]", "[\u{e4}]", "a = 1\r[\n", "\u{feff}[", "[server]\n  [[\r\n",
-    ])
-    func `a header without a name is refused`(_ text: String) throws {
-        let line = text.hasPrefix("[server]") ? 2 : 1
-        #expect(try fault(text)?.sentence?.hasSuffix(": line \(line): a name must follow the bracket") == true)
-        #expect(throws: Complaint.self) { _ = try TOMLFile.table(folder.file("other.toml", text)) }
-    }
-
-    @Test(arguments: ["[ server ]\n", "[\"a\"]", "['a']", "[a.b]", "[-_9]", "a = [\n  [1, 2],\n]", "# [\n", "a = '[ '"])
-    func `a header with a name is read`(_ text: String) {
-        #expect(TOMLFile.firstNamelessHeader(Array(text.utf8)) == nil)
-    }
-
     @Test func `a changed file is refused, or means what it says when it is written again`() throws {
         let text = """
             [server]

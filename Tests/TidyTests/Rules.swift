@@ -65,7 +65,7 @@ enum Rules {
             "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "ZeroMQ",
             "LibCrypto",
             "CBuild",
-            "ArgumentParser", "Logging", "TOMLKit",
+            "ArgumentParser", "Logging",
             "Glibc", "Synchronization",
         ],
     ]

@@ -1,5 +1,3 @@
-internal import TOMLKit
-
 /// Key of a configuration file for the cluster of the bus: `cluster = "cluster.toml"`. A path is relative to the folder of
 /// the file. It is no setting, so that no client can connect a bus to a cluster.
 extension ConfigurationFile {
@@ -16,7 +14,7 @@ extension ConfigurationFile {
     }
 
     /// Returns the path in a value of the key.
-    static func located(_ value: any TOMLValueConvertible, _ path: String) throws(Complaint) -> String {
+    static func located(_ value: TOMLValue, _ path: String) throws(Complaint) -> String {
         guard let file = value.string, (1...mostBytes).contains(file.utf8.count), !file.utf8.contains(0) else {
             throw complaint(
                 path,

@@ -1,5 +1,4 @@
 internal import EarshotLoop
-internal import TOMLKit
 
 /// Keys of a configuration file for the commands of clients: `bus = "tcp://example.org:5765"`, `bus-key = "client.key"` and
 /// `server-key = "…"`. A path is relative to the folder of the file.
@@ -36,7 +35,7 @@ extension ConfigurationFile {
 
     /// Returns the texts of a string or of an array of strings; nil without a value.
     private static func texts(
-        _ value: (any TOMLValueConvertible)?, _ key: String, _ example: String, _ path: String
+        _ value: TOMLValue?, _ key: String, _ example: String, _ path: String
     ) throws(Complaint) -> [String]? {
         guard let value else { return nil }
         let texts = value.string.map { [$0] } ?? value.array.map { array in array.map { $0.string ?? "" } } ?? []

@@ -1,6 +1,5 @@
 internal import EarshotCore
 internal import EarshotWire
-internal import TOMLKit
 
 /// TOML file of settings: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
 /// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `users = ["www-data"]`, `[address]` with
@@ -48,7 +47,7 @@ enum ConfigurationFile {
     }
 
     private static func words(
-        _ value: any TOMLValueConvertible, _ path: String
+        _ value: TOMLValue, _ path: String
     ) throws(Complaint) -> [String] {
         let words = value.array.map { array in array.map { $0.string } }
         guard let words, words.count <= mostWords.count,
@@ -63,7 +62,7 @@ enum ConfigurationFile {
     }
 
     private static func list(
-        _ name: ListSettingName, _ value: any TOMLValueConvertible, _ path: String
+        _ name: ListSettingName, _ value: TOMLValue, _ path: String
     ) throws(Complaint) -> [String] {
         let example = name.example.map { "\"\($0)\"" }.joined(separator: ", ")
         guard let items = value.array else {
@@ -77,7 +76,7 @@ enum ConfigurationFile {
     }
 
     private static func rules(
-        _ value: any TOMLValueConvertible, _ path: String
+        _ value: TOMLValue, _ path: String
     ) throws(Complaint) -> [SettingChange] {
         guard let rules = value.table else {
             throw complaint(path, "origin must be a table for each pattern, such as [origin.\"https://example.org\"]")
@@ -100,7 +99,7 @@ enum ConfigurationFile {
     }
 
     private static func addresses(
-        _ value: any TOMLValueConvertible, _ path: String
+        _ value: TOMLValue, _ path: String
     ) throws(Complaint) -> [SettingChange] {
         guard let rules = value.table else {
             throw complaint(path, "address must be a table with lines such as \"10.0.0.0/8\" = \"allow\"")
@@ -123,14 +122,14 @@ enum ConfigurationFile {
     }
 
     /// Returns a string or a number in the form of SET, and an invalid value for any other type.
-    private static func text(_ value: any TOMLValueConvertible) -> String {
+    private static func text(_ value: TOMLValue) -> String {
         if let text = value.string { return text }
         if let number = value.int { return String(number) }
         let mostMilliseconds = Double(WireLimits.seconds) * 1_000
         if let seconds = value.double, (0...mostMilliseconds).contains(seconds * 1_000) {
             return Seconds.text(Int((seconds * 1_000).rounded()))
         }
-        return "\(value.type)"
+        return ""
     }
 
     static func complaint(_ path: String, _ sentence: String) -> Complaint {
