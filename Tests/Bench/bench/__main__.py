@@ -21,9 +21,9 @@ class Parser(argparse.ArgumentParser):
 def arguments(words):
     parser = Parser(prog="bin/bench", description="Measures Earshot and its peers side by side.",
                     epilog="bin/bench core and bin/bench instructions measure the core alone, see bin/bench itself.")
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="all of them, or 'all', if none is named")
-    parser.add_argument("--quick", action="store_true", help="small sizes: less than two minutes in all")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each contender (5)")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="all of them, or 'all', if none is named without --quick")
+    parser.add_argument("--quick", action="store_true", help=f"small sizes, and only these suites if none is named: {', '.join(suites.QUICK)}")
+    parser.add_argument("--rounds", type=int, help="rounds of each contender (5; with --quick 2)")
     parser.add_argument("--against", type=pathlib.Path, metavar="PROGRAM",
                         help="absolute path of another Earshot, which takes turns in each round; prints the ratios")
     parser.add_argument("--json", type=pathlib.Path, default=places.MADE / "results.json", metavar="FILE",
@@ -32,11 +32,15 @@ def arguments(words):
     parser.add_argument("--list", action="store_true", help="tell the suites' names")
     parser.add_argument("--try", action="store_true", dest="only_try", help=argparse.SUPPRESS)  # bin/bench, first.
     options = parser.parse_args(words)
+    if options.rounds is None:
+        options.rounds = 2 if options.quick else 5
     if not 1 <= options.rounds <= 100:
         parser.error("rounds are 1 to 100")
     for name in options.suites:
         if name != "all" and name not in suites.NAMES:
             parser.error(f"no suite '{name}': {', '.join(suites.NAMES)}, all")
+    if not options.suites and options.quick:
+        options.suites = suites.QUICK
     if not options.suites or "all" in options.suites:
         options.suites = suites.NAMES
     if options.publish and options.quick:

@@ -195,11 +195,11 @@ class Processes(unittest.TestCase):
 class Program(unittest.TestCase):
     """The program as bin/bench starts it, with one suite of the test."""
 
-    def run_main(self, words, rows):
+    def run_main(self, words, rows, names=("own",)):
         suite = mock.Mock(NAME="own", TITLE="Own things", rows=rows)
         with tempfile.TemporaryDirectory() as folder, \
                 mock.patch("bench.places.MADE", pathlib.Path(folder)), \
-                mock.patch.object(suites, "NAMES", ["own"]), mock.patch.object(suites, "load", lambda name: suite), \
+                mock.patch.object(suites, "NAMES", list(names)), mock.patch.object(suites, "load", lambda name: suite), \
                 contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
             try:
                 status = main([*words, "--json", f"{folder}/it.json"])
@@ -219,6 +219,18 @@ class Program(unittest.TestCase):
         self.assertIn("Targets: 0 reached, 1 not, 0 unknown.", out)
         self.assertEqual(json.loads(files["it.json"])["measurements"][0]["suite"], "own")
         self.assertIn("<svg", files["own.svg"])
+
+    def test_quick_without_names_runs_its_suites_and_fewer_rounds(self):
+        ran = []
+
+        def rows(context, quick):
+            ran.append((quick, context.rounds))
+            yield context.measure("One", "files/s", [fixed("we", [1] * 5, True)])
+        for words, suites_and_rounds in [(["--quick"], [(True, 2)]), (["--quick", "all"], [(True, 2)] * 2), ([], [(False, 5)] * 2)]:
+            with mock.patch.object(suites, "QUICK", ["own"]):
+                self.assertEqual(self.run_main(words, rows, names=["own", "slow"])[0], 0)
+            self.assertEqual(ran, suites_and_rounds, words)
+            ran.clear()
 
     def test_two_programs_take_turns_and_their_ratios_are_printed(self):
         tried = []

@@ -93,7 +93,7 @@ def rows(context, quick):
     with contextlib.ExitStack() as running:
         services = Services(running)
         files = asking.Files(services.origin.url, 10000, 1024)
-        for language in LANGUAGES:
+        for language in LANGUAGES[:1] if quick else LANGUAGES:
             for outstanding in (1, 10, 100, 1000):
                 if quick and not TARGETS.get((language, outstanding)):
                     continue

@@ -60,7 +60,7 @@ def rows(context, quick):
             contenders = [ours(origin, plan), locked(origin, plan)]
             some = dataclasses.replace(plan, requests=min(plan.requests, SAMPLED // clients))
             contenders += [client.contender(some if client.name in FETCHES_EACH_TIME else plan)
-                           for client in peers_of(services)]
+                           for client in peers_of(services, quick)]
             targets = []
             if clients == 100:
                 targets = [Target("earshot", of="origin_requests", at_most=plan.requests, by="value"),
@@ -69,10 +69,10 @@ def rows(context, quick):
                                   note=f"Contenders that fetch each time request {some.requests} URLs.")
 
 
-def peers_of(services):
+def peers_of(services, quick):
     c = {client.name: client for client in services.clients("C")}
-    return [c["zurl"], c["gearman"], services.of_gearman("coalesce"), c["libcurl in process"],
-            services.of_aiohttp("aiohttp, uvloop", "uvloop"), services.of_pycurl()]
+    in_python = [] if quick else [services.of_aiohttp("aiohttp, uvloop", "uvloop"), services.of_pycurl()]
+    return [c["zurl"], c["gearman"], services.of_gearman("coalesce"), c["libcurl in process"], *in_python]
 
 
 def ours(origin, plan):
