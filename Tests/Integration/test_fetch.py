@@ -320,6 +320,9 @@ class PrivateBrokerTests(TestCase):
             self.assertEqual(os.getpgid(pid), pid)
             self.assertEqual(os.readlink(f"/proc/{pid}/fd/0"), "/dev/null")
             self.assertEqual(os.readlink(f"/proc/{pid}/fd/1"), os.readlink(f"/proc/{pid}/fd/2"))
+        self.assertNotIn("anon_inode:inotify", [os.readlink(f"/proc/{broker}/fd/{number}")
+                                                for number in os.listdir(f"/proc/{broker}/fd")],
+                         "its end would take the kernel milliseconds")
         # Files opened by the program are not inherited.
         self.assertNotIn(os.readlink(f"/proc/{program.pid}/fd/1"),
                          [os.readlink(f"/proc/{worker}/fd/{number}") for number in os.listdir(f"/proc/{worker}/fd")])

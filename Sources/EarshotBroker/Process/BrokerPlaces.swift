@@ -10,7 +10,8 @@ internal import Logging
 ///                                             → lost (cannot be created or written; retried after a pause)
 /// ```
 ///
-/// `RemovalWatch` delivers notices of the kernel, so an idle broker does not wake up for checks.
+/// `RemovalWatch` delivers notices of the kernel, so an idle broker does not wake up for checks. Without it, a loss is noticed
+/// at the next use.
 final class BrokerPlaces {
     /// One folder or socket.
     struct Place {
@@ -31,7 +32,7 @@ final class BrokerPlaces {
     private let loop: EventLoop
     private let logger: Logger
     private let watch: RemovalWatch?
-    private let watchAll: (RemovalWatch) -> Void
+    private let watchAll: ((RemovalWatch) -> Void)?
     private let onChange: ([PlaceFault]) -> Void
     /// Faults in the order in which the places were first lost.
     private var faults: [PlaceFault] = []
@@ -40,10 +41,10 @@ final class BrokerPlaces {
 
     /// - Parameters:
     ///   - places: Places in the order in which they can be created.
-    ///   - watchAll: Watches all places. Called again after each change.
+    ///   - watchAll: Watches all places; nil for no watch. Called again after each change.
     ///   - onChange: Called with all faults after a change.
     init(
-        _ places: [Place], loop: EventLoop, logger: Logger, watchAll: @escaping (RemovalWatch) -> Void,
+        _ places: [Place], loop: EventLoop, logger: Logger, watchAll: ((RemovalWatch) -> Void)?,
         onChange: @escaping ([PlaceFault]) -> Void
     ) throws(SystemError) {
         self.places = places
@@ -52,15 +53,14 @@ final class BrokerPlaces {
         self.watchAll = watchAll
         self.onChange = onChange
         do throws(SystemError) {
-            watch = try RemovalWatch()
+            watch = try watchAll.map { _ throws(SystemError) in try RemovalWatch() }
         } catch {
-            // Without it, a loss is noticed only at the next use of the spool.
             logger.warning(
                 "cannot watch for removed folders; a loss is noticed at the next use", metadata: ["error": "\(error)"])
             watch = nil
         }
         guard let watch else { return }
-        watchAll(watch)
+        watchAll?(watch)
         registration = try loop.add(watch.descriptor, .readable) { [unowned self] _ in
             watch.takeNotices()
             look(after: Self.settlingTime)
@@ -108,7 +108,7 @@ final class BrokerPlaces {
                 fail(place, "\(error)", message, isNews: isNews)
             }
         }
-        if isMade, let watch { watchAll(watch) }
+        if isMade, let watch { watchAll?(watch) }
         if faults != before { onChange(faults) }
         if faults.contains(where: { $0.reason != nil }) { look(after: Self.pause) }
         return isMade

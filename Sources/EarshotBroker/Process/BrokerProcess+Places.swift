@@ -33,7 +33,7 @@ extension BrokerProcess {
         try bus.permit(users)
     }
 
-    /// Creates the watch over all places.
+    /// Creates the record of all places, with the watch over them.
     func makePlaces() throws(SystemError) -> BrokerPlaces {
         let runtime = options.runtimeFolder
         let places = [
@@ -61,11 +61,14 @@ extension BrokerProcess {
                 core.spoolReplaced()
             },
         ]
-        return try BrokerPlaces(places, loop: loop, logger: logger) { [spool] watch in
+        let watchAll = { [spool] (watch: RemovalWatch) in
             watch.watchEntries(of: runtime)
             watch.watchFile(spool.lockPath)
             watch.watchMoves(of: spool.path)
-        } onChange: { [unowned self] in
+        }
+        return try BrokerPlaces(
+            places, loop: loop, logger: logger, watchAll: options.watchesPlaces ? watchAll : nil
+        ) { [unowned self] in
             core.placeFaults = $0
         }
     }

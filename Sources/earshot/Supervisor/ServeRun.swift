@@ -59,6 +59,8 @@ struct ServeRun {
         var broker = broker
         broker.secret = secret
         broker.parentPid = getpid()
+        // The owner of a private bus ends it, and would wait for the end of the watch.
+        broker.watchesPlaces = owner == nil
         var worker = worker
         worker.secret = secret
         worker.parentPid = getpid()
