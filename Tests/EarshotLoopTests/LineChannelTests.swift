@@ -51,6 +51,15 @@ struct LineChannelTests {
         #expect(!own.hasBacklog)
     }
 
+    @Test func `a process without a loop sends a line`() throws {
+        let ends = try LineChannel.makePair()
+        defer { close(ends.child) }
+        LineChannel.send("two words", to: ends.own)
+        close(ends.own)
+        #expect(LineChannel.awaitLine(ends.child) == "two words")
+        #expect(LineChannel.awaitLine(ends.child) == nil)
+    }
+
     @Test func `a process without a loop waits for a line and hears of the end`() throws {
         let loop = try EventLoop()
         let ends = try LineChannel.makePair()

@@ -91,6 +91,15 @@ import Testing
         #expect(try InheritedPipe.readAll(reader) == "ready\n")
     }
 
+    @Test func `the byte of a pipe differs from its end`() throws {
+        let (reader, writer) = try InheritedPipe.make()
+        InheritedPipe.sayReady(writer)
+        #expect(InheritedPipe.awaitByte(reader))
+        let (other, unused) = try InheritedPipe.make()
+        close(unused)
+        #expect(!InheritedPipe.awaitByte(other))
+    }
+
     /// Returns an open file without a name.
     private func makeFile(_ bytes: [UInt8]) throws -> Int32 {
         let path = temporaryPath("output")

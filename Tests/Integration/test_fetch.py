@@ -334,6 +334,39 @@ class PrivateBrokerTests(TestCase):
         self.assertEqual(program.wait(10), 130, program.describe())
         self.check_that_nothing_is_left()
 
+    def start_with_a_list_that_does_not_come(self):
+        """Starts a `get` that waits for its list. Returns it, the path of the list, its supervisor and its worker."""
+        path = self.folder / "list"
+        os.mkfifo(path)
+        self.addCleanup(path.unlink)
+        program = self.commands.start("get", "-i", path, "-d", self.folder / "out")
+        eventually(lambda: [worker for supervisor in children(program.pid) for worker in children(supervisor)], "a worker")
+        supervisor, = children(program.pid)
+        worker, = children(supervisor)
+        return program, path, supervisor, worker
+
+    def test_its_worker_loads_libraries_while_the_arguments_are_read(self):
+        program, path, supervisor, worker = self.start_with_a_list_that_does_not_come()
+        eventually(lambda: "libcurl" in pathlib.Path(f"/proc/{worker}/maps").read_text(), "libcurl")
+        path.write_text(f"{self.origin.url}/bytes/7\n{self.origin.url}/hang\n")
+        self.origin.await_count("/hang", 1)
+        self.assertEqual(children(program.pid), [supervisor])
+        self.assertIn(worker, children(supervisor))
+        self.assertEqual(process_name(worker), "earshot-worker")
+        program.signal(signal.SIGINT)
+        self.assertEqual(program.wait(10), 130, program.describe())
+        self.commands.await_no_survivors()
+
+    def test_nothing_is_left_of_a_get_that_ends_before_its_bus_begins(self):
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        self.commands.environment["TMPDIR"] = str(temporary)
+        for arguments, status in ((["get", "--unknown"], 64), (["get"], 64), (["get", "-i", self.folder / "none"], 66)):
+            got = self.commands.run(*arguments)
+            self.assertEqual(got.status, status, got.describe())
+            self.check_that_nothing_is_left()
+            self.assertEqual(list(temporary.iterdir()), [])
+
     def test_no_spawn_refuses_instead(self):
         got = self.commands.run("get", "--no-spawn", f"{self.origin.url}/bytes/10")
         self.assertEqual((got.status, got.stdout), (69, b""), got.describe())

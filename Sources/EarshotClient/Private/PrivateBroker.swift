@@ -15,6 +15,37 @@ public final class PrivateBroker {
     /// Maximum time for a graceful end before SIGKILL. There is no work to finish.
     private static let farewell = Duration.seconds(5)
 
+    /// Supervisor of a private broker that was started and is not watched yet.
+    public struct StartedSupervisor {
+        /// Runtime folder of the broker.
+        public let folder: RuntimeFolder
+        fileprivate let child: ChildProcess
+        /// Readable once clients can connect.
+        fileprivate let reader: Int32
+
+        /// - Parameter launch: closure that starts the supervisor with a folder and an inherited descriptor for the
+        ///   readiness.
+        /// - Throws: `ClientError` if there is no folder for it, `SystemError` if it cannot be started.
+        public init(_ launch: (RuntimeFolder, Int32) throws(SystemError) -> ChildProcess) throws {
+            folder = try PrivateBroker.newFolder()
+            let (reader, writer) = try InheritedPipe.make()
+            defer { close(writer) }
+            self.reader = reader
+            do throws(SystemError) {
+                child = try launch(folder, writer)
+            } catch {
+                close(reader)
+                throw error
+            }
+        }
+
+        /// Kills a supervisor that has no task yet.
+        public func dismiss() {
+            close(reader)
+            child.killAndReap()
+        }
+    }
+
     /// Runtime folder of the broker.
     public let folder: RuntimeFolder
     private let child: ChildProcess
@@ -37,42 +68,33 @@ public final class PrivateBroker {
         mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
         launch: (PrivateStart) throws(SystemError) -> ChildProcess, onEvent: @escaping (Event) -> Void
     ) throws -> PrivateBroker {
-        let folder = try newFolder()
-        let (reader, writer) = try InheritedPipe.make()
-        defer { close(writer) }
-        let start = PrivateStart(
-            folder: folder, owner: getpid(), readyDescriptor: writer, mostWorkers: mostWorkers,
-            cacheFolder: cacheFolder)
-        let broker: PrivateBroker
-        do throws(SystemError) {
-            broker = PrivateBroker(folder, try launch(start), reader, loop, onEvent)
-        } catch {
-            close(reader)
-            throw error
+        let supervisor = try StartedSupervisor { (folder, readyDescriptor) throws(SystemError) in
+            try launch(
+                PrivateStart(
+                    folder: folder, owner: getpid(), readyDescriptor: readyDescriptor, mostWorkers: mostWorkers,
+                    cacheFolder: cacheFolder))
         }
-        do throws(SystemError) {
-            try broker.listen()
-        } catch {
-            broker.end()
-            throw error
-        }
-        return broker
+        return try PrivateBroker(supervisor, loop: loop, onEvent: onEvent)
     }
 
-    private init(
-        _ folder: RuntimeFolder, _ child: ChildProcess, _ reader: Int32, _ loop: EventLoop,
-        _ onEvent: @escaping (Event) -> Void
-    ) {
-        self.folder = folder
-        self.child = child
-        self.reader = reader
+    /// Watches a supervisor that was started. Events come from the loop.
+    ///
+    /// - Throws: `SystemError` if the loop cannot watch it; the supervisor has ended then.
+    public init(_ supervisor: StartedSupervisor, loop: EventLoop, onEvent: @escaping (Event) -> Void)
+        throws(SystemError)
+    {
+        folder = supervisor.folder
+        child = supervisor.child
+        reader = supervisor.reader
         self.loop = loop
         self.onEvent = onEvent
-    }
-
-    private func listen() throws(SystemError) {
-        registrations = [try loop.add(reader, .readable) { [unowned self] _ in readinessTold() }]
-        registrations.append(try loop.add(child.descriptor, .readable) { [unowned self] _ in over() })
+        do throws(SystemError) {
+            registrations = [try loop.add(reader, .readable) { [unowned self] _ in readinessTold() }]
+            registrations.append(try loop.add(child.descriptor, .readable) { [unowned self] _ in over() })
+        } catch {
+            end()
+            throw error
+        }
     }
 
     /// Ends all processes, waits for them and removes the folder. No event follows. Blocks for up to 10 s.
@@ -128,7 +150,7 @@ public final class PrivateBroker {
 
     /// Returns a random, unused folder name in the first suitable folder for temporary files. The supervisor creates
     /// it, so that a killed owner leaves none behind.
-    private static func newFolder() throws(ClientError) -> RuntimeFolder {
+    fileprivate static func newFolder() throws(ClientError) -> RuntimeFolder {
         for parent in [Environment.value("TMPDIR"), P_tmpdir].compactMap(\.self) where parent.utf8.count <= 80 {
             guard unsafe access(parent, W_OK | X_OK) == 0 else { continue }
             // At most 13 characters.

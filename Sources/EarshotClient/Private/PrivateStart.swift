@@ -11,6 +11,16 @@ public struct PrivateStart: Sendable {
     /// Folder of the cache; nil for no cache.
     public let cacheFolder: String?
 
+    public init(
+        folder: RuntimeFolder, owner: Int32, readyDescriptor: Int32, mostWorkers: Int?, cacheFolder: String?
+    ) {
+        self.folder = folder
+        self.owner = owner
+        self.readyDescriptor = readyDescriptor
+        self.mostWorkers = mostWorkers
+        self.cacheFolder = cacheFolder
+    }
+
     /// Arguments of the program `earshot`, including its name.
     public var arguments: [String] {
         ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--ready-fd", String(readyDescriptor)]

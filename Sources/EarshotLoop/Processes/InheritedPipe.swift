@@ -65,6 +65,18 @@ public enum InheritedPipe {
         return String(decoding: bytes, as: UTF8.self)
     }
 
+    /// Blocks until the descriptor is readable, and closes it.
+    ///
+    /// - Returns: whether it held a byte, not only the end of the pipe.
+    public static func awaitByte(_ descriptor: Int32) -> Bool {
+        defer { close(descriptor) }
+        var byte: UInt8 = 0
+        while true {
+            let count = unsafe read(descriptor, &byte, 1)
+            if count >= 0 || errno != EINTR { return count == 1 }
+        }
+    }
+
     /// Writes `ready` to the descriptor and closes it.
     public static func sayReady(_ descriptor: Int32) {
         let line = Array("ready\n".utf8)

@@ -84,6 +84,12 @@ public final class LineChannel {
         }
     }
 
+    /// Sends a line, for a process without a loop. A peer that has closed the channel does not get it.
+    public static func send(_ line: String, to descriptor: Int32) {
+        let bytes = Array(line.utf8)
+        while unsafe Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) < 0, errno == EINTR {}
+    }
+
     private enum Received {
         case line(String)
         case nothing

@@ -1,3 +1,5 @@
+internal import Curl
+internal import Decompression
 internal import EarshotHTTP
 internal import EarshotLoop
 internal import Glibc
@@ -15,6 +17,13 @@ public final class WorkerProcess {
 
     /// Maximum number of concurrent transfers of a worker with this limit of descriptors.
     public static func slots(descriptors: Int) -> Int { Limits.slots(descriptors: descriptors) }
+
+    /// Loads the libraries of ``run()``, which then takes some milliseconds less and reports failures.
+    public func loadLibraries() {
+        setKeyLog()
+        _ = Multi.speaksHTTP2
+        try? Decompressor.loadLibraries()
+    }
 
     /// Runs until running jobs have finished after DRAIN, SIGTERM, SIGINT or SIGXCPU. A second signal ends it immediately.
     ///

@@ -19,20 +19,30 @@ final class PrivateBus {
 
     /// Starts the bus and waits until it is ready.
     ///
-    /// - Parameter cache: directory of its cache; nil for none.
+    /// - Parameters:
+    ///   - standby: its supervisor and a worker; nil to fork them now.
+    ///   - cache: directory of its cache; nil for none.
     /// - Throws: `Complaint` if it does not become ready or a signal arrives first.
-    static func start(_ loop: EventLoop, _ signals: SignalSource, workers: Int, cache: String?) throws -> PrivateBus {
+    static func start(
+        _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, workers: Int, cache: String?
+    ) throws -> PrivateBus {
         let state = State()
         let broker: PrivateBroker
         do {
-            broker = try PrivateBroker.start(mostWorkers: workers, cacheFolder: cache, loop: loop, launch: launch) {
-                event in
+            let onEvent = { (event: PrivateBroker.Event) in
                 switch event {
                 case .ready: state.isReady = true
                 case .ended:
                     state.hasEnded = true
                     state.onDeath()
                 }
+            }
+            if let standby = standby ?? StandbyBus.start() {
+                let supervisor = standby.begin(mostWorkers: workers, cacheFolder: cache)
+                broker = try PrivateBroker(supervisor, loop: loop, onEvent: onEvent)
+            } else {
+                broker = try PrivateBroker.start(
+                    mostWorkers: workers, cacheFolder: cache, loop: loop, launch: launch, onEvent: onEvent)
             }
         } catch let error as ClientError {
             throw Complaint(.noBroker, "no broker runs, and a private one cannot start: \(error.description)")
@@ -58,14 +68,9 @@ final class PrivateBus {
         return PrivateBus(broker, state)
     }
 
-    /// Starts the supervisor as a fork of this process, or as a new program where forking is impossible.
+    /// Starts the supervisor as a new program.
     private static func launch(_ start: PrivateStart) throws(SystemError) -> ChildProcess {
-        let inherited = [start.readyDescriptor]
-        let copy = try ChildProcess.fork(inheriting: inherited) {
-            ExitStatus.concluding { try ServeRun(start).run(ServiceManager.take()) }.rawValue
-        }
-        if let copy { return copy }
-        return try ChildProcess.spawn(ChildProcess.thisProgram, start.arguments, inheriting: inherited)
+        try ChildProcess.spawn(ChildProcess.thisProgram, start.arguments, inheriting: [start.readyDescriptor])
     }
 
     private init(_ broker: PrivateBroker, _ state: State) {

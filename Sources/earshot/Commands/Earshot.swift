@@ -59,9 +59,10 @@ struct Earshot: ParsableCommand {
                 try StandardOutput().write(Array(topic.text.utf8))
                 return .done
             }
+            let standby = StandbyBus.start(for: arguments)
             do {
                 var command = try read(arguments)
-                try command.run()
+                if let get = command as? GetCommand { try get.run(standby) } else { try command.run() }
             } catch let error as ExitCode {
                 return ExitStatus(rawValue: error.rawValue) ?? .other
             } catch let error as UnknownWord {

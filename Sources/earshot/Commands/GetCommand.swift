@@ -113,7 +113,10 @@ struct GetCommand: ParsableCommand {
         ValidationError("several URLs need a directory; give -d DIR, or -d . for the current one")
     }
 
-    func run() throws {
+    func run() throws { try run(nil) }
+
+    /// - Parameter standby: supervisor of a private bus that was started before; nil for none.
+    func run(_ standby: StandbyBus?) throws {
         try conclude {
             var wanted = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
             // A body with its own place need not wait for the end of the list.
@@ -140,7 +143,7 @@ struct GetCommand: ParsableCommand {
             let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
             let loop = try EventLoop()
             let place = try place.place()
-            let bus = try privateBus(place, loop, signals, count: readsInput ? .max : wanted.count)
+            let bus = try privateBus(place, loop, signals, standby, count: readsInput ? .max : wanted.count)
             defer { bus?.end() }
             if !messages.quiet { noteProxies(wanted, isPrivate: bus != nil) }
             return try fetch(
@@ -192,9 +195,12 @@ struct GetCommand: ParsableCommand {
 
     /// Starts a private bus; returns nil if a broker runs.
     private func privateBus(
-        _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, count: Int
+        _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, count: Int
     ) throws -> PrivateBus? {
-        if try place.isServed() { return nil }
+        guard try !place.isServed() else {
+            standby?.cancel()
+            return nil
+        }
         guard !bus.noSpawn else {
             throw Complaint(
                 .noBroker, "no broker runs \(place.phrase); start one with `earshot serve`, or omit --no-spawn")
@@ -202,7 +208,7 @@ struct GetCommand: ParsableCommand {
         // One worker starts faster than many, so the number depends on the number of URLs.
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
         return try PrivateBus.start(
-            loop, signals, workers: min(cores, 1 + count / 64),
+            loop, signals, standby, workers: min(cores, 1 + count / 64),
             cache: bus.noCache ? nil : Self.usualCache())
     }
 

@@ -5,7 +5,6 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import EarshotWorker
 internal import Glibc
-internal import LibCrypto
 internal import Logging
 
 /// Run of `earshot serve`, with its options.
@@ -24,6 +23,8 @@ struct ServeRun {
     let clusterPath: String?
     /// Process ID of the only user of the bus; nil for a shared bus.
     let owner: Int32?
+    /// Worker that has been forked already; nil for none.
+    var standby: StandbyWorker?
 
     /// Supervises until a signal ends the run.
     ///
@@ -55,19 +56,18 @@ struct ServeRun {
             throw Complaint(
                 .cannotServe, "another supervisor runs in \(folder.path); stop it, or give another --runtime")
         }
-        let secret = Hex.encode(Secret.randomBytes(32))
+        let secret = standby?.secret ?? Supervisor.newSecret()
         var broker = broker
         broker.secret = secret
         broker.parentPid = getpid()
         // The owner of a private bus ends it, and would wait for the end of the watch.
         broker.watchesPlaces = owner == nil
         var worker = worker
-        worker.secret = secret
-        worker.parentPid = getpid()
-        worker.followsLogLevel = true
+        worker.join(secret: secret)
         let plan = Supervisor.Plan(
             folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
-            configuration: configuration, isPrivate: owner != nil, service: owner == nil ? manager : nil,
+            standby: standby, configuration: configuration, isPrivate: owner != nil,
+            service: owner == nil ? manager : nil,
             activation: activation, keysPath: keysPath, cluster: cluster)
         // The command that owns a private bus reports them.
         if owner == nil { for fault in ProxyNotice().faults { plan.log.write(.warning, fault) } }
@@ -106,7 +106,8 @@ extension ServeRun {
     }
 
     /// Creates the supervisor of a private bus. Equivalent to parsing `start.arguments`.
-    init(_ start: PrivateStart) {
+    init(_ start: PrivateStart, _ standby: StandbyWorker?) {
+        self.standby = standby
         folder = start.folder
         var broker = BrokerOptions(runtimeFolder: start.folder.path, spoolFolder: start.folder.ownSpool)
         broker.cacheFolder = start.cacheFolder
@@ -123,5 +124,14 @@ extension ServeRun {
         logFormat = .text
         readyDescriptor = start.readyDescriptor
         owner = start.owner
+    }
+}
+
+extension WorkerOptions {
+    /// Makes a worker a child of this process, which is its supervisor.
+    mutating func join(secret: String) {
+        self.secret = secret
+        parentPid = getpid()
+        followsLogLevel = true
     }
 }

@@ -4,6 +4,7 @@ internal import EarshotCore
 internal import EarshotLoop
 internal import EarshotWorker
 internal import Glibc
+internal import LibCrypto
 internal import Logging
 
 /// Restarts a broker and its workers when they die, and shuts them down in order. It sleeps between events.
@@ -24,6 +25,8 @@ final class Supervisor {
         let log: ServiceLog
         /// Secret that proves to a broker which workers belong to its supervisor.
         let secret: String
+        /// Worker that waits for the first broker; nil for none.
+        let standby: StandbyWorker?
         /// Sources of settings for a reload.
         let configuration: Configuration
         /// Whether a single process uses the bus, so that a shutdown needs no drain.
@@ -48,6 +51,9 @@ final class Supervisor {
     static let drainReserve = Duration.seconds(3)
     /// Time until the children of a private bus are killed.
     static let privateFarewell = Duration.seconds(2)
+
+    /// Returns a secret for ``Plan/secret``.
+    static func newSecret() -> String { Hex.encode(Secret.randomBytes(32)) }
 
     /// Called once, when programs can connect.
     var onReady: () -> Void = {}
@@ -94,6 +100,8 @@ final class Supervisor {
     /// Gateways that have accepted connections.
     private(set) var listened: Set<Post.Role> = []
     private let signals: SignalSource
+    /// Worker that no post has yet.
+    private var standby: StandbyWorker?
     private var failure: (any Error)?
 
     /// - Parameters:
@@ -103,6 +111,7 @@ final class Supervisor {
         self.plan = plan
         self.settings = settings
         self.signals = signals
+        standby = plan.standby
         service = plan.service
         loop = try EventLoop()
         hooks = BusHooks(hook, loop, plan.log)
@@ -120,8 +129,8 @@ final class Supervisor {
         }
         defer { loop.remove(registration) }
         FailureReport(plan.folder).remove()
-        // Of two forks, the worker takes longer to become ready.
-        for post in plan.isPrivate ? posts.reversed() : posts { try start(post) }
+        // Of two forks, the worker takes longer to become ready, unless it has begun.
+        for post in plan.isPrivate && standby == nil ? posts.reversed() : posts { try start(post) }
         tellService()
         try loop.run()
         FailureReport(plan.folder).remove()
@@ -137,6 +146,10 @@ final class Supervisor {
         switch post.role {
         case .broker: try startBroker(post)
         case .worker:
+            if let standby, post.lastExit == nil {
+                self.standby = nil
+                return try watch(standby.process, in: post)
+            }
             var options = plan.worker
             if let slots = settings[.slots] { options.slots = slots }
             try start(post, .worker(options), inheriting: [])
@@ -204,6 +217,12 @@ final class Supervisor {
             }
         }
         let child = if let copy { copy } else { try program(run, inheriting: inherited) }
+        try watch(child, in: post)
+        return copy != nil
+    }
+
+    /// Gives a started child its post.
+    private func watch(_ child: ChildProcess, in post: Post) throws(SystemError) {
         post.child = child
         post.started = LoopTime.read()
         post.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(post) }
@@ -212,7 +231,6 @@ final class Supervisor {
             post.killsBefore = MemoryPressure.kills()
         }
         watchForGoodLife(post)
-        return copy != nil
     }
 
     /// Starts this program as a new process.
@@ -232,6 +250,7 @@ final class Supervisor {
             var byte: UInt8 = 0
             if unsafe read(reader, &byte, 1) == 1, !isReady {
                 isReady = true
+                plan.standby?.begin()
                 sayReady()
                 tellService()
             }

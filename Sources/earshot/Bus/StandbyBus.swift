@@ -1,0 +1,110 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWorker
+internal import Glibc
+internal import LibCrypto
+internal import Logging
+
+/// Supervisor and worker of a private bus that are forked before the arguments of `get` are parsed, so that the worker loads
+/// libcurl meanwhile.
+///
+/// Both wait without a visible effect for ``begin(mostWorkers:cacheFolder:)``, and end if this process ends before.
+struct StandbyBus {
+    private let supervisor: PrivateBroker.StartedSupervisor
+    /// End of the channel from which the supervisor reads its task.
+    private let channel: Int32
+
+    /// Starts it for a command line that probably needs a private bus: a `get` for the user's bus, which does not run.
+    static func start(for arguments: ArraySlice<String>) -> StandbyBus? {
+        guard arguments.first == "get",
+            !arguments.contains(where: { $0.hasPrefix("--runtime") || $0.hasPrefix("--bus") || $0 == "--no-spawn" }),
+            let place = try? BusOptions.usual.place(), (try? place.isServed()) == false
+        else { return nil }
+        return start()
+    }
+
+    /// Returns nil if this process cannot be forked.
+    static func start() -> StandbyBus? {
+        guard let ends = try? LineChannel.makePair() else { return nil }
+        defer { close(ends.child) }
+        let owner = getpid()
+        let supervisor = try? PrivateBroker.StartedSupervisor { (folder, readyDescriptor) throws(SystemError) in
+            let copy = try ChildProcess.fork(inheriting: [readyDescriptor, ends.child]) {
+                ExitStatus.concluding {
+                    let worker = StandbyWorker.start(in: folder)
+                    prepare()
+                    guard let task = LineChannel.awaitLine(ends.child) else { return .done }
+                    close(ends.child)
+                    let words = task.split(separator: " ", maxSplits: 1)
+                    let start = PrivateStart(
+                        folder: folder, owner: owner, readyDescriptor: readyDescriptor, mostWorkers: Int(words[0]),
+                        cacheFolder: words.count > 1 ? String(words[1]) : nil)
+                    return try ServeRun(start, worker).run(ServiceManager.take())
+                }.rawValue
+            }
+            guard let copy else { throw SystemError("fork", number: ENOSYS) }
+            return copy
+        }
+        guard let supervisor else {
+            close(ends.own)
+            return nil
+        }
+        return StandbyBus(supervisor: supervisor, channel: ends.own)
+    }
+
+    /// Initializes parts of the program while there is time. The broker inherits them, as a later fork.
+    private static func prepare() {
+        // OpenSSL reads its configuration before the first digest.
+        _ = SHA256.digest(of: [UInt8]().span)
+        // The control groups that limit the memory are looked up once.
+        _ = MemoryPressure.room()
+        // The first use of much code. The supervisor reads the files again, and reports faults.
+        _ = try? Configuration(
+            file: ConfigurationOptions.usualFile, flags: [], pool: ConfigurationOptions.pool
+        ).read()
+    }
+
+    /// Lets the supervisor start the bus.
+    func begin(mostWorkers: Int, cacheFolder: String?) -> PrivateBroker.StartedSupervisor {
+        LineChannel.send("\(mostWorkers)" + (cacheFolder.map { " \($0)" } ?? ""), to: channel)
+        close(channel)
+        return supervisor
+    }
+
+    /// Ends it if no private bus is needed.
+    func cancel() {
+        close(channel)
+        supervisor.dismiss()
+    }
+}
+
+/// Worker that is forked before the broker, and loads libcurl until that accepts connections.
+struct StandbyWorker {
+    let process: ChildProcess
+    /// Secret of the bus, which the worker knows.
+    let secret: String
+    /// End of the pipe on which the worker waits.
+    private let gate: Int32
+
+    /// - Returns: nil if this process cannot be forked.
+    static func start(in folder: RuntimeFolder) -> StandbyWorker? {
+        guard let gate = try? InheritedPipe.make() else { return nil }
+        defer { close(gate.reader) }
+        let secret = Supervisor.newSecret()
+        var options = WorkerOptions(workPath: folder.workPath, slots: ConfigurationOptions.pool.slots)
+        options.join(secret: secret)
+        let process = try? ChildProcess.fork(inheriting: [gate.reader]) {
+            WorkerProcess(options: options, logger: LineLog.logger("worker", .error, .text)).loadLibraries()
+            guard InheritedPipe.awaitByte(gate.reader) else { return ExitStatus.done.rawValue }
+            return ExitStatus.concluding { try ChildRun.worker(options).run(.error, .text) }.rawValue
+        }
+        guard let process else {
+            close(gate.writer)
+            return nil
+        }
+        return StandbyWorker(process: process, secret: secret, gate: gate.writer)
+    }
+
+    /// Lets the worker connect to the broker. Called once.
+    func begin() { InheritedPipe.sayReady(gate) }
+}
