@@ -56,9 +56,7 @@ struct HotAnswers {
     /// Adds all variants of a key and evicts the least recently used keys above the limit.
     mutating func put(_ answers: [Answer], _ key: CacheDigest, url: String) {
         remove(key)
-        let cost = answers.reduce(512) { sum, answer in
-            sum + 512 + answer.variant.response.fields.bytes.count + (answer.body == nil ? 0 : answer.variant.length)
-        }
+        let cost = Self.cost(of: answers)
         // A key that would evict a large part of all others is not added.
         guard cost <= limit / 8 else { return }
         entries[key] = Entry(answers: answers, url: url, bytes: cost, turn: 0)
@@ -66,17 +64,38 @@ struct HotAnswers {
         byURL[url, default: []].insert(key)
         bytes += cost
         touch(key)
+        evict()
+    }
+
+    private static func cost(of answers: [Answer]) -> Int {
+        answers.reduce(512) { sum, answer in
+            sum + 512 + answer.variant.response.fields.bytes.count + (answer.body == nil ? 0 : answer.variant.length)
+        }
+    }
+
+    private mutating func evict() {
         while bytes > limit, let oldest = order.popFirst() {
             if entries[oldest.key]?.turn == oldest.turn { remove(oldest.key) }
         }
     }
 
-    /// Changes a key's variants, if the key is present.
+    /// Changes a key's variants in place, if the key is present, and marks it as used.
     mutating func change(_ key: CacheDigest, _ change: (inout [Answer]) -> Void) {
-        guard let entry = entries[key] else { return }
-        var answers = entry.answers
-        change(&answers)
-        if answers.isEmpty { remove(key) } else { put(answers, key, url: entry.url) }
+        guard let place = entries.index(forKey: key) else { return }
+        let before = entries.values[place].answers.map(\.variant.entry)
+        change(&entries.values[place].answers)
+        let answers = entries.values[place].answers
+        let after = answers.map(\.variant.entry)
+        if before != after {
+            for entry in before { keys[entry] = nil }
+            for entry in after { keys[entry] = key }
+        }
+        let cost = Self.cost(of: answers)
+        bytes += cost - entries.values[place].bytes
+        entries.values[place].bytes = cost
+        guard !answers.isEmpty, cost <= limit / 8 else { return remove(key) }
+        touch(key)
+        evict()
     }
 
     mutating func remove(_ key: CacheDigest) {

@@ -213,7 +213,7 @@ extension BrokerCore {
         }
         let requestTime = calendarSeconds - Int64(now.milliseconds(since: response.startedAt) / 1_000)
         if let stored = cachePlans[flight]?.stored {
-            if response.status == 304, !stored.response.conditions.isEmpty {
+            if response.status == 304, stored.response.hasValidator {
                 drop(response)
                 validated(flight, stored, fields, requestTime: requestTime, now: now)
                 return true
@@ -232,7 +232,7 @@ extension BrokerCore {
     mutating func useAsStored(_ response: Outcome.Response, for flight: Handle<Flight>) {
         let requestTime = calendarSeconds - Int64(clock.milliseconds(since: response.startedAt) / 1_000)
         var isStored = false
-        if facilities.isCaching, cachePlans[flight]?.stored?.response.conditions.isEmpty != false {
+        if facilities.isCaching, cachePlans[flight]?.stored?.response.hasValidator != true {
             let fields = HeaderFields(lines: response.fields)
             isStored = store(flight, response, fields, requestTime: requestTime) != nil
             flights[flight].isStored = false
@@ -301,14 +301,19 @@ extension BrokerCore {
     private mutating func store(
         _ flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields, requestTime: Int64
     ) -> StoredResponse? {
+        let limit = settings[.cacheSize] ?? .max
+        guard limit > 0 else { return nil }
         let mode = flights[flight].mode
         let rule = CacheRule()
         // The attempt of an earlier broker may have ended some time ago.
         let age = Int64(clock.milliseconds(since: response.endedAt) / 1_000)
-        let decision = rule.storing(
-            status: response.status, response: fields, to: flights[flight].request, mode: mode,
-            requestTime: requestTime, responseTime: calendarSeconds - age)
-        guard !response.isCut, case .store(let stored) = decision, isWorthKeeping(stored, of: flight, rule) else {
+        // The cache would evict a response larger than its limit at once.
+        guard response.length < limit, !response.isCut,
+            case .store(let stored) = rule.storing(
+                status: response.status, response: fields, to: flights[flight].request, mode: mode,
+                requestTime: requestTime, responseTime: calendarSeconds - age),
+            isWorthKeeping(stored, of: flight, rule)
+        else {
             if mode == .reload, response.status < 400 {
                 actions.append(.cache(.invalidate([cacheKey(of: flight).url])))
             }
@@ -316,8 +321,6 @@ extension BrokerCore {
         }
         // The SHA-256 names the stored body, and later proves that it is complete.
         guard let sha256 = response.sha256 ?? (response.length == 0 ? "" : nil) else { return nil }
-        // The cache would evict a response larger than its limit at once.
-        guard response.length < settings[.cacheSize] ?? .max else { return nil }
         ledger.cache.stored += 1
         flights[flight].isStored = true
         let entry = nextCacheEntry()

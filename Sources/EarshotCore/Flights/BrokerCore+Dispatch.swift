@@ -128,21 +128,24 @@ extension BrokerCore {
         }
     }
 
-    /// The worker with the most free slots. Among equals it is the worker of the origin's last transfer, whose
-    /// connection may still be open.
+    /// The worker for the next transfer of an origin. It is the one of the last transfer, whose connections are open, if
+    /// the others have few free slots more. Transfers of large bodies are spread evenly, as are jobs of users' own workers.
     @inline(__always)
-    private func freestWorker(for origin: Handle<OriginEntry>) -> Handle<WorkerSession>? {
-        workers.freestWorker(of: governor.origins[origin].pool, preferring: governor.origins[origin].lastWorker)
+    private func nextWorker(for origin: Handle<OriginEntry>) -> Handle<WorkerSession>? {
+        let pool = governor.origins[origin].pool
+        let isGathered = governor.origins[origin].hasSmallBodies && pool == WorkerPool.web
+        return workers.nextWorker(
+            of: pool, preferring: governor.origins[origin].lastWorker, lead: isGathered ? CoreLimits.workerLead : 0)
     }
 
     /// Assigns a queued flight to a worker.
     ///
-    /// - Parameter chosen: the worker; nil for the one with the most free slots, of which there must be one.
+    /// - Parameter chosen: the worker; nil for `nextWorker`. One must have a free slot.
     mutating func start(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: Tick) {
         assert(isSettled(flight), "flight \(flights[flight].id) starts with tombstones")
         if cluster != nil { clusterStarts(flight, now: now) }
         let origin = origin(of: flight)
-        guard let worker = chosen ?? freestWorker(for: origin) else { preconditionFailure("no worker has a slot") }
+        guard let worker = chosen ?? nextWorker(for: origin) else { preconditionFailure("no worker has a slot") }
         let priority = priority(of: flight)
         let isHigh = priority == .high
         // A flight of several principals is charged to one of them.

@@ -23,8 +23,8 @@ extension BrokerCore {
     func origin(of flight: Handle<Flight>) -> Handle<OriginEntry> { governor.scopes[flights[flight].scope].origin }
 
     /// Releases a transfer, however it ended.
-    mutating func endTransfer(at origin: Handle<OriginEntry>, isHigh: Bool) {
-        let forgotten = governor.endTransfer(at: origin, isHigh: isHigh)
+    mutating func endTransfer(at origin: Handle<OriginEntry>, isHigh: Bool, bodyBytes: Int? = nil) {
+        let forgotten = governor.endTransfer(at: origin, isHigh: isHigh, bodyBytes: bodyBytes)
         queue.originOpened(origin)
         leave(forgotten)
     }

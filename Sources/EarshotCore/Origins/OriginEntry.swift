@@ -15,6 +15,8 @@ struct OriginEntry {
     var startedAt = Tick(nanoseconds: .min)
     /// Worker of its latest transfer, whose connections may still be open.
     var lastWorker: WorkerID?
+    /// Whether its latest body was so small that the transfer cost more than the bytes; false before the first one.
+    private(set) var hasSmallBodies = false
     /// Concurrent transfers, including cancelled ones until their end is confirmed.
     var running: Int32 = 0
     /// Number of them in classes below `high`.
@@ -82,7 +84,9 @@ struct OriginEntry {
         ceiling = max(limit, running)
     }
 
-    mutating func endTransfer(isHigh: Bool) {
+    /// - Parameter bodyBytes: length of the body; nil without a response.
+    mutating func endTransfer(isHigh: Bool, bodyBytes: Int?) {
+        if let bodyBytes { hasSmallBodies = bodyBytes <= CoreLimits.smallBodyBytes }
         running -= 1
         if !isHigh { lower -= 1 }
         ceiling = max(limit, running)

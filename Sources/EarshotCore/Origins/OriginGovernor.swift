@@ -236,9 +236,12 @@ struct OriginGovernor {
 
     /// Releases a transfer. The origin may admit another one.
     ///
+    /// - Parameter bodyBytes: length of the body; nil without a response.
     /// - Returns: the pool of an origin that was forgotten.
-    mutating func endTransfer(at origin: Handle<OriginEntry>, isHigh: Bool) -> Handle<WorkerPool>? {
-        origins[origin].endTransfer(isHigh: isHigh)
+    mutating func endTransfer(
+        at origin: Handle<OriginEntry>, isHigh: Bool, bodyBytes: Int? = nil
+    ) -> Handle<WorkerPool>? {
+        origins[origin].endTransfer(isHigh: isHigh, bodyBytes: bodyBytes)
         return forgetIfIdle(origin: origin)
     }
 

@@ -151,6 +151,12 @@ public struct CoreLimits: Equatable, Sendable {
     public var revalidationsPerPass = 16
     /// Time to connect to an origin.
     public var connectMilliseconds = 10_000
+    /// Number of free slots by which another worker must exceed the one with open connections to an origin to get its next
+    /// transfer. More than the transfers of an origin by default, so that their answers come in few, larger passes. Few
+    /// enough that many transfers of one origin are shared by all workers.
+    static let workerLead = 8
+    /// Length of a body that takes a worker about as long as the rest of its transfer, in bytes.
+    static let smallBodyBytes = 32 << 10
     /// Maximum number of pools: one for http and https, and one per scheme that users' own workers serve, or served
     /// within `poolAbsenceMilliseconds`.
     public var pools = 64

@@ -212,7 +212,7 @@ extension BrokerCore {
         _ completion: Completion, body: BodyID?, by worker: Handle<WorkerSession>, now: Tick
     ) {
         if let file = completion.file { outcomes.hold(file: file, bytes: completion.length) }
-        guard let lease = endLease(completion.attempt, at: worker) else {
+        guard let lease = endLease(completion.attempt, bodyBytes: completion.length, at: worker) else {
             if let body { actions.append(.spool(.releaseBody(body))) }
             if let file = completion.file { releaseFile(file) }
             return
@@ -421,9 +421,12 @@ extension BrokerCore {
 
     /// Ends the lease of a completed attempt.
     ///
+    /// - Parameter bodyBytes: length of the body; nil without a response.
     /// - Returns: the lease of a flight's current attempt or of an orphan; nil if the completion is stale or the
     ///   attempt was cancelled.
-    private mutating func endLease(_ attempt: AttemptID, at worker: Handle<WorkerSession>) -> WorkerLease? {
+    private mutating func endLease(
+        _ attempt: AttemptID, bodyBytes: Int? = nil, at worker: Handle<WorkerSession>
+    ) -> WorkerLease? {
         // A flight with tombstones alone cancels the attempt, or keeps the outcome for a request that rejoins it.
         if !handlers.purging.isEmpty { _ = settledFlight(of: attempt, at: worker) }
         let wasIsolated = workers[worker].isolation?.attempt == attempt
@@ -436,7 +439,7 @@ extension BrokerCore {
             if wasIsolated { flights[flight].isSuspect = false }
             adoption.attemptEnded(of: flight)
         }
-        endTransfer(at: lease.origin, isHigh: lease.isHigh)
+        endTransfer(at: lease.origin, isHigh: lease.isHigh, bodyBytes: bodyBytes)
         if !rates.isEmpty { rateEnded(attempt, now: clock) }
         keepPart(of: lease, attempt)
         if cluster != nil { cluster?.value.book.attemptEnded(attempt) }

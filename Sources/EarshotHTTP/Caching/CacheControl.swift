@@ -28,8 +28,12 @@ public struct CacheControl: Hashable, Sendable {
 
     /// Parses the fields of a response.
     public init(response fields: HeaderFields) {
-        guard !fields.isEmpty else { return }
-        for member in FieldList.members(fields.values(bytes: "cache-control")) {
+        self.init(values: fields.values(bytes: "cache-control"))
+    }
+
+    /// Parses the values of the fields `Cache-Control`.
+    init(values: [ArraySlice<UInt8>]) {
+        for member in FieldList.members(values) {
             if let directive = CacheDirective(member) { take(directive) }
         }
     }

@@ -12,7 +12,8 @@ extension CacheRule {
         of stored: StoredResponse, by304 fields: HeaderFields, to request: HTTPRequest, requestTime: Int64,
         responseTime: Int64
     ) -> Freshening {
-        let newer = Validator(response: fields, now: responseTime)
+        let fields = ParsedFields(fields)
+        let newer = Validator(fields, now: responseTime)
         switch (newer.entityTag, stored.validator.entityTag) {
         case (let tag?, let known?):
             guard tag.isWeaklyEqual(to: known) else { return .mismatch }
@@ -38,7 +39,8 @@ extension CacheRule {
     ) -> Freshening {
         guard status == 200 else { return .unrelated }
         guard stored.status == 200 else { return .mismatch }
-        var isConfirmed = stored.validator.isEmpty
+        let fields = ParsedFields(fields)
+        var isConfirmed = !stored.hasValidator
         for name in ["etag", "last-modified", "content-length"] where fields.contains(name) {
             guard let value = fields.agreed(name), value == stored.fields.agreed(name) else { return .mismatch }
             if name != "content-length" { isConfirmed = true }
@@ -48,16 +50,16 @@ extension CacheRule {
     }
 
     private func updated(
-        _ stored: StoredResponse, by fields: HeaderFields, to request: HTTPRequest, requestTime: Int64,
+        _ stored: StoredResponse, by fields: ParsedFields, to request: HTTPRequest, requestTime: Int64,
         responseTime: Int64
     ) -> Freshening {
-        let merged = stored.fields.updated(by: fields, keepsEntityTag: stored.validator.entityTag != nil)
-        let varyKey = VaryKey(response: merged, request: request.fields)
+        let merged = ParsedFields(stored.fields).updated(by: fields, keepsEntityTag: stored.validator.entityTag != nil)
+        let varyKey = VaryKey(values: merged.values("vary"), request: request.fields)
         let response = StoredResponse(
-            status: stored.status, fields: merged, requestTime: requestTime, responseTime: responseTime,
-            varyKey: varyKey ?? stored.varyKey)
+            status: stored.status, merged, CacheControl(values: merged.values("cache-control")),
+            requestTime: requestTime, responseTime: responseTime, varyKey: varyKey ?? stored.varyKey)
         let mayStay =
-            varyKey != nil && merged.bytes.count <= HTTPLimits.headerBytes
+            varyKey != nil && merged.fields.bytes.count <= HTTPLimits.headerBytes
             && (!response.control.noStore || response.control.mustUnderstand)
             && !CacheControl(request: request.fields).noStore
         return mayStay ? .update(response) : .useOnce(response)

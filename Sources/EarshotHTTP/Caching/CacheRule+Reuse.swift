@@ -9,12 +9,9 @@ extension CacheRule {
         guard request.method == .get || request.method == .head else { return nil }
         var chosen: (index: Int, rank: (Int64, Int64, Int64))?
         for (index, response) in stored.enumerated() {
-            guard let key = VaryKey(response: response.fields, request: request.fields), key == response.varyKey else {
-                continue
-            }
-            let rank: (Int64, Int64, Int64) = (
-                response.fields.contains("vary") ? 1 : 0, response.date, response.responseTime
-            )
+            let key = response.hasVary ? VaryKey(response: response.fields, request: request.fields) : .empty
+            guard let key, key == response.varyKey else { continue }
+            let rank: (Int64, Int64, Int64) = (response.hasVary ? 1 : 0, response.date, response.responseTime)
             if let best = chosen, best.rank >= rank { continue }
             chosen = (index, rank)
         }

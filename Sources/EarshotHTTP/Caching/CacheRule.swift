@@ -46,7 +46,8 @@ public struct CacheRule: Hashable, Sendable {
         guard request.method == .get else { return .refuse(.method) }
         guard mode != .noStore, !request.choosesItsAnswer else { return .refuse(.pastCache) }
         guard (200..<600).contains(status), !Self.unkeptStatuses.contains(status) else { return .refuse(.status) }
-        let control = CacheControl(response: response)
+        let response = ParsedFields(response)
+        let control = CacheControl(values: response.values("cache-control"))
         let isLasting = Self.heuristicStatuses.contains(status)
         let isTemporary = Self.temporaryStatuses.contains(status)
         // For an understood status, `must-understand` overrides `no-store` in the same response: section 5.2.2.3.
@@ -55,11 +56,13 @@ public struct CacheRule: Hashable, Sendable {
         guard !CacheControl(request: request.fields).noStore, !control.noStore || control.mustUnderstand else {
             return .refuse(.noStore)
         }
-        guard let varyKey = VaryKey(response: response, request: request.fields) else { return .refuse(.varies) }
-        let fields = response.storable
-        guard fields.bytes.count <= HTTPLimits.headerBytes else { return .refuse(.tooLarge) }
+        guard let varyKey = VaryKey(values: response.values("vary"), request: request.fields) else {
+            return .refuse(.varies)
+        }
+        let storable = response.storable
+        guard storable.fields.bytes.count <= HTTPLimits.headerBytes else { return .refuse(.tooLarge) }
         let stored = StoredResponse(
-            status: status, fields: fields, requestTime: requestTime, responseTime: responseTime, varyKey: varyKey)
+            status: status, storable, control, requestTime: requestTime, responseTime: responseTime, varyKey: varyKey)
         if isTemporary {
             guard stored.explicitLifetime != nil || control.allowsStoring else { return .refuse(.notAllowed) }
         } else if !isLasting {
@@ -73,7 +76,7 @@ public struct CacheRule: Hashable, Sendable {
     /// Returns whether a stored response can still be used in mode `default`. It must be fresh, be revalidatable, or be
     /// stale within the limits that the server permits (RFC 5861).
     public func isUsable(_ stored: StoredResponse, now: Int64) -> Bool {
-        if isFresh(stored, now: now) || !stored.conditions.isEmpty { return true }
+        if isFresh(stored, now: now) || stored.hasValidator { return true }
         let control = stored.control
         guard !control.noCache, !control.mustRevalidate else { return false }
         let allowed = max(control.staleWhileRevalidate ?? 0, control.staleIfError ?? 0)

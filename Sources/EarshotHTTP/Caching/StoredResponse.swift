@@ -16,6 +16,8 @@ public struct StoredResponse: Sendable {
 
     let control: CacheControl
     let validator: Validator
+    /// Whether there is a `Vary` field.
+    let hasVary: Bool
     /// Value of `Date`, or the time of receipt without a valid one: RFC 9110, section 6.6.1.
     let date: Int64
     /// Freshness lifetime in seconds from `max-age` or `Expires`; nil without either.
@@ -28,28 +30,38 @@ public struct StoredResponse: Sendable {
         status: Int, fields: HeaderFields, requestTime: Int64, responseTime: Int64, varyKey: VaryKey,
         isInvalidated: Bool = false
     ) {
+        let fields = ParsedFields(fields)
+        self.init(
+            status: status, fields, CacheControl(values: fields.values("cache-control")), requestTime: requestTime,
+            responseTime: responseTime, varyKey: varyKey, isInvalidated: isInvalidated)
+    }
+
+    /// - Parameter control: Directives of `fields`.
+    init(
+        status: Int, _ fields: ParsedFields, _ control: CacheControl, requestTime: Int64, responseTime: Int64,
+        varyKey: VaryKey, isInvalidated: Bool = false
+    ) {
         self.status = status
-        self.fields = fields
+        self.fields = fields.fields
         self.requestTime = requestTime
         self.responseTime = responseTime
         self.varyKey = varyKey
         self.isInvalidated = isInvalidated
-        control = CacheControl(response: fields)
-        validator = Validator(response: fields, now: responseTime)
-        date = Self.date("date", of: fields, now: responseTime) ?? responseTime
+        self.control = control
+        validator = Validator(fields, now: responseTime)
+        hasVary = fields.contains("vary")
+        date = validator.date ?? responseTime
         if let maxAge = control.maxAge {
             explicitLifetime = maxAge
         } else if fields.contains("expires") {
             // An invalid date, most often `0`, is in the past: RFC 9111, section 5.3.
-            explicitLifetime =
-                Self.date("expires", of: fields, now: responseTime).map {
-                    [date] in DeltaSeconds.between(date, $0)
-                } ?? 0
+            let end = fields.agreed("expires").flatMap { HTTPDate(bytes: $0.span, now: responseTime) }
+            explicitLifetime = end.map { [date] in DeltaSeconds.between(date, $0.secondsSince1970) } ?? 0
         } else {
             explicitLifetime = nil
         }
         // The first list member counts; an invalid number is ignored: RFC 9111, section 5.1.
-        let age = FieldList.members(fields.values(bytes: "age")).first.flatMap { DeltaSeconds.parse($0) } ?? 0
+        let age = FieldList.members(fields.values("age")).first.flatMap { DeltaSeconds.parse($0) } ?? 0
         let delay = DeltaSeconds.between(requestTime, responseTime)
         initialAge = max(DeltaSeconds.between(date, responseTime), DeltaSeconds.sum(age, delay))
     }
@@ -62,6 +74,9 @@ public struct StoredResponse: Sendable {
         return DeltaSeconds.sum(initialAge, DeltaSeconds.between(responseTime, now))
     }
 
+    /// Whether it can be revalidated.
+    public var hasValidator: Bool { !validator.isEmpty }
+
     /// Conditional request fields for revalidation; empty without a validator: RFC 9111, section 4.3.1.
     public var conditions: HeaderFields {
         var conditions = HeaderFields()
@@ -70,10 +85,6 @@ public struct StoredResponse: Sendable {
             conditions.add("if-modified-since".utf8, validator.lastModifiedText)
         }
         return conditions
-    }
-
-    private static func date(_ name: String, of fields: HeaderFields, now: Int64) -> Int64? {
-        fields.agreed(name).flatMap { HTTPDate(String(decoding: $0, as: UTF8.self), now: now)?.secondsSince1970 }
     }
 }
 

@@ -14,21 +14,23 @@ public struct Validator: Sendable {
     /// Whether there is an `ETag` field, valid or not.
     private let hasEntityTagField: Bool
 
-    /// `Date` in seconds since 1970.
-    private let date: Int64?
+    /// `Date` in seconds since 1970; nil under the same conditions as `entityTag`.
+    let date: Int64?
 
     /// Parses the fields of a response.
     ///
     /// - Parameter now: Seconds since 1970; determines the century of an obsolete date format.
     public init(response fields: HeaderFields, now: Int64) {
+        self.init(ParsedFields(fields), now: now)
+    }
+
+    init(_ fields: ParsedFields, now: Int64) {
         entityTag = fields.agreed("etag").flatMap { EntityTag(bytes: $0) ?? EntityTag(unquoted: $0) }
         hasEntityTagField = fields.contains("etag")
         let text = fields.agreed("last-modified")
-        lastModified = text.flatMap { HTTPDate(String(decoding: $0, as: UTF8.self), now: now)?.secondsSince1970 }
+        lastModified = text.flatMap { HTTPDate(bytes: $0.span, now: now)?.secondsSince1970 }
         lastModifiedText = lastModified == nil ? [] : text ?? []
-        date = fields.agreed("date").flatMap {
-            HTTPDate(String(decoding: $0, as: UTF8.self), now: now)?.secondsSince1970
-        }
+        date = fields.agreed("date").flatMap { HTTPDate(bytes: $0.span, now: now)?.secondsSince1970 }
     }
 
     /// Parses the result of `ifRange` of a strong validator.

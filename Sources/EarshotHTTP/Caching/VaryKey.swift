@@ -6,6 +6,9 @@ public struct VaryKey: Hashable, Sendable {
     /// It may contain credentials: never log it, and write only a digest of it to disk.
     public let canonical: [UInt8]
 
+    /// Key of a response without `Vary`.
+    static let empty = VaryKey(canonical: [])
+
     /// Restores a stored key. A value not created by `init(response:request:)` matches no request.
     public init(canonical: [UInt8]) {
         self.canonical = canonical
@@ -14,8 +17,17 @@ public struct VaryKey: Hashable, Sendable {
     /// Creates the key of a response to a request. Nil if no other request is known to have the same response: `Vary`
     /// contains `*`, an invalid field name, or more than `HTTPLimits.varyNames` names.
     public init?(response: HeaderFields, request: HeaderFields) {
+        self.init(values: response.values(bytes: "vary"), request: request)
+    }
+
+    /// Implements `init(response:request:)` for the values of the fields `Vary`.
+    init?(values: [ArraySlice<UInt8>], request: HeaderFields) {
+        guard !values.isEmpty else {
+            canonical = []
+            return
+        }
         var names: Set<[UInt8]> = []
-        for member in FieldList.members(response.values(bytes: "vary")) {
+        for member in FieldList.members(values) {
             guard member.allSatisfy(\.isToken), !member.elementsEqual("*".utf8) else { return nil }
             names.insert(member.map(\.lowercased))
             guard names.count <= HTTPLimits.varyNames else { return nil }

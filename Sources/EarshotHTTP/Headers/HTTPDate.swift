@@ -11,7 +11,11 @@ public struct HTTPDate: Hashable, Sendable {
     /// - Parameter now: Seconds since 1970; determines the century of an RFC 850 date, which is at most 50 years later.
     public init?(_ text: String, now: Int64) {
         let utf8 = text.utf8
-        let bytes = utf8.span
+        self.init(bytes: utf8.span, now: now)
+    }
+
+    /// Implements `init(_:now:)` for bytes.
+    init?(bytes: Span<UInt8>, now: Int64) {
         guard bytes.count >= 24, bytes.count <= 33 else { return nil }
         let year: Int
         let day: Int

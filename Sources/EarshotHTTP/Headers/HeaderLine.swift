@@ -1,10 +1,10 @@
 /// Position of a line in a block of header fields, and of its name and value.
 struct HeaderLine {
     /// Line without its LF.
-    let line: Range<Int>
-    let name: Range<Int>
+    private(set) var line: Range<Int>
+    private(set) var name: Range<Int>
     /// Value without leading and trailing blanks.
-    let value: Range<Int>
+    private(set) var value: Range<Int>
 
     /// Returns the first well-formed line at or after `start`; nil without one. Skips lines without a colon or with a
     /// name that is not a token.
@@ -41,5 +41,14 @@ struct HeaderLine {
         self.line = line
         name = line.lowerBound..<colon
         value = start..<end
+    }
+
+    /// Returns the position of the same line in a block where it begins `offset` bytes later.
+    func moved(by offset: Int) -> HeaderLine {
+        var moved = self
+        moved.line = line.lowerBound + offset..<line.upperBound + offset
+        moved.name = name.lowerBound + offset..<name.upperBound + offset
+        moved.value = value.lowerBound + offset..<value.upperBound + offset
+        return moved
     }
 }

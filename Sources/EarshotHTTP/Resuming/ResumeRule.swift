@@ -48,7 +48,8 @@ public struct ResumeRule: Hashable, Sendable {
     ///   - length: Length of the complete body in bytes.
     public func fields(of first: HeaderFields, completedBy latest: HeaderFields?, length: Int) -> HeaderFields {
         // The stored tag is the one with which the bytes were compared.
-        var whole = latest.map { first.updated(by: $0, keepsEntityTag: true) } ?? first
+        var whole =
+            latest.map { ParsedFields(first).updated(by: ParsedFields($0), keepsEntityTag: true).fields } ?? first
         whole.remove("content-range")
         whole.remove("content-length")
         whole.add("content-length".utf8, String(length).utf8)

@@ -264,6 +264,25 @@ struct CacheTests {
         #expect((before == cache.kept.values.joined().map(\.variant.entry)) == (mode == .noStore))
     }
 
+    @Test(arguments: [(4, "store"), (3, "invalidate"), (0, nil)] as [(Int, String?)])
+    mutating func `a reload replaces a stored response, or invalidates it if the cache has no room for the new one`(
+        size: Int, expected: String?
+    ) throws {
+        try keep(fresh)
+        let setting = try #require(SettingWords(["cache-size", "\(size)"]))
+        rig.say(.set(setting), by: client)
+        ask(url, as: .reload)
+        answer(try #require(rig.jobs.first), fresh)
+        let changes = rig.actions.compactMap { action -> String? in
+            switch action {
+            case .cache(.store): "store"
+            case .cache(.invalidate): "invalidate"
+            default: nil
+            }
+        }
+        #expect(changes == [expected].compactMap(\.self))
+    }
+
     @Test(arguments: ["range: bytes=0-1,3-4", "if-none-match: \"1\"", "accept-encoding: gzip"])
     mutating func `a request that chooses its answer goes past it`(field: String) throws {
         try keep(fresh)

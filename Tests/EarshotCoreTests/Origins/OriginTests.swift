@@ -125,6 +125,29 @@ struct OriginTests {
         }
     }
 
+    @Test(
+        arguments: [
+            (6, 1_024, 5...5), (6, 100_000, 0...1), (64, 1_024, 0...9), (200, 1_024, 0...9),
+        ] as [(Int, Int, ClosedRange<Int>)])
+    mutating func `few transfers of small bodies at one origin go to one worker, many or large ones to all`(
+        limit: Int, length: Int, difference: ClosedRange<Int>
+    ) {
+        rig = CoreRig(limits: Self.limits(["one": limit]))
+        _ = [rig.worker(1, slots: 64), rig.worker(2, slots: 64)]
+        let a = rig.client(1, window: nil)
+        ask(600, "one", by: a)
+        rig.pass()
+        var running = Array(zip(rig.jobs, workersOfJobs))
+        for _ in 0..<300 {
+            let (job, worker) = running.removeFirst()
+            rig.pass { $0.done(job, by: WorkerID(rawValue: worker), length: length) }
+            running += zip(rig.jobs, workersOfJobs)
+        }
+        let first = running.count { $0.1 == 1 }
+        #expect(difference.contains(abs(running.count - 2 * first)), "\(first) of \(running.count)")
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `a worker that is gone is not asked for, whoever has its number now`() {
         let first = rig.worker(1)
         _ = rig.worker(2, slots: 9)

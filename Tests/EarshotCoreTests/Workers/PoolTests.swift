@@ -50,6 +50,17 @@ struct PoolTests {
         #expect(rig.core.governor.origins.count == 0)
     }
 
+    @Test mutating func `own workers share the jobs evenly, however small the bodies`() {
+        let own = [rig.worker(1, schemes: ["thumb"]), rig.worker(2, schemes: ["thumb"])]
+        let a = rig.client(1)
+        rig.pass { rig in for n in 1...2 { rig.fetch("h", "\(n)", "thumb:\(n)", by: a) } }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: own[0]) }
+        rig.pass { $0.fetch("h", "3", "thumb:3", by: a) }
+        let workers = rig.actions.compactMap { if case .worker(.send(let id, .job)) = $0 { id } else { nil } }
+        #expect(workers == [own[0]])
+    }
+
     @Test mutating func `requests for one thumbnail are one job`() {
         let own = rig.worker(1, schemes: ["thumb"])
         let clients = (1...20).map { rig.client($0) }

@@ -220,18 +220,19 @@ struct WorkerFleetTests {
 
     @Test(
         arguments: [
-            ([1, 1, 1], 0, 0), ([1, 1, 1], 2, 1), ([1, 2, 2], 3, 2), ([1, 2, 2], 1, 1), ([2, 1, 0], 3, 0),
-            ([0, 0, 0], 1, nil),
-        ] as [([Int], UInt64, Handle<WorkerSession>?)])
-    func `the freest worker gets the next transfer, among equals the preferred one, else the first`(
-        free: [Int], preferred: UInt64, expected: Handle<WorkerSession>?
+            ([1, 1, 1], 0, 0, 0), ([1, 1, 1], 2, 0, 1), ([1, 2, 2], 3, 0, 2), ([1, 2, 2], 1, 0, 1),
+            ([2, 1, 0], 3, 0, 0), ([0, 0, 0], 1, 0, nil), ([1, 4, 4], 1, 3, 0), ([4, 4, 1], 3, 3, 2),
+            ([1, 4, 5], 1, 3, 2), ([5, 4, 1], 3, 3, 0), ([1, 0, 2], 2, 3, 2), ([1, 2, 2], 0, 3, 1),
+        ] as [([Int], UInt64, Int, Handle<WorkerSession>?)])
+    func `the preferred worker gets the next transfer up to the lead of others, else the freest, else the first`(
+        free: [Int], preferred: UInt64, lead: Int, expected: Handle<WorkerSession>?
     ) {
         var fleet = Self.fleet()
         for (number, slots) in free.enumerated() { fleet.add(UInt64(number + 1), slots: slots) }
         fleet.add(9, slots: 5, pools: [1])
-        let found = fleet.freestWorker(of: WorkerPool.web, preferring: WorkerID(rawValue: preferred))
+        let found = fleet.nextWorker(of: WorkerPool.web, preferring: WorkerID(rawValue: preferred), lead: lead)
         #expect(found == expected)
-        #expect(fleet.freestWorker(of: 1, preferring: nil) == 3)
+        #expect(fleet.nextWorker(of: 1, preferring: nil, lead: lead) == 3)
         #expect(fleet.slotCount(of: WorkerPool.web).free == free.reduce(0, +))
     }
 

@@ -34,6 +34,17 @@ import Testing
         }
     }
 
+    /// Whether everything derived from the fields of a stored response is the same after the fields were read from disk.
+    private static func isAsRead(_ stored: StoredResponse) -> Bool {
+        let read = StoredResponse(
+            status: stored.status, fields: stored.fields, requestTime: stored.requestTime,
+            responseTime: stored.responseTime, varyKey: stored.varyKey)
+        let (rule, now) = (CacheRule(), stored.responseTime)
+        return read.conditions == stored.conditions && read.hasValidator == stored.hasValidator
+            && read.age(now: now) == stored.age(now: now) && rule.lifetime(of: read) == rule.lifetime(of: stored)
+            && rule.isUsable(read, now: now) == rule.isUsable(stored, now: now)
+    }
+
     @Test(arguments: 0..<8 as Range<UInt64>)
     func `no answer and no clock makes the cache trap or forget what was said`(_ seed: UInt64) throws {
         var generator = SplitMix(seed: seed)
@@ -55,6 +66,7 @@ import Testing
             #expect(!control.noStore || control.mustUnderstand, "seed \(seed): \(response.bytes)")
             #expect(!stored.conditions.bytes.contains(0), "seed \(seed): \(response.bytes)")
             #expect(stored.fields.bytes.count <= HTTPLimits.headerBytes)
+            #expect(Self.isAsRead(stored), "seed \(seed): \(response.bytes)")
 
             let newer = Self.fields(&generator)
             switch rule.freshening(
@@ -65,6 +77,7 @@ import Testing
                 stored = updated
                 let kept = CacheControl(response: updated.fields)
                 #expect(!kept.noStore || kept.mustUnderstand)
+                #expect(Self.isAsRead(updated), "seed \(seed): \(newer.bytes)")
             case .useOnce, .mismatch, .unrelated: break
             }
             _ = rule.freshening(

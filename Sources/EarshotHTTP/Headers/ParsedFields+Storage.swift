@@ -1,15 +1,13 @@
-extension HeaderFields {
+extension ParsedFields {
     /// Fields of a response that may be stored: RFC 9111, section 3.1. Malformed lines are removed.
     ///
     /// A `Connection` field cannot remove the fields that control caching: RFC 9110, section 7.6.1, forbids that, and a
     /// sender could otherwise remove a `no-cache`.
-    var storable: HeaderFields {
-        let named = FieldList.members(values(bytes: "connection")).map { $0.map(\.lowercased) }.filter { name in
-            !Self.cachingNames.contains { name.elementsEqual($0.utf8) }
-        }
-        return selecting { field in
-            !Self.transientNames.contains { field.isNamed($0) }
-                && !named.contains { $0.elementsEqual(field.name.lazy.map(\.lowercased)) }
+    var storable: ParsedFields {
+        let named = FieldList.members(values("connection"))
+        return selecting { line in
+            !Self.transientNames.contains { isNamed(line, $0) }
+                && (!named.contains { isNamed(line, $0) } || Self.cachingNames.contains { isNamed(line, $0) })
         }
     }
 
@@ -21,16 +19,16 @@ extension HeaderFields {
     /// there, because they describe the response, not the body.
     ///
     /// - Parameter keepsEntityTag: Whether the stored tag stays even if the newer response has another.
-    func updated(by newer: HeaderFields, keepsEntityTag: Bool) -> HeaderFields {
-        let newer = newer.storable.selecting { field in
-            !Self.bodyNames.contains { field.isNamed($0) } && !(keepsEntityTag && field.isNamed("etag"))
+    func updated(by newer: ParsedFields, keepsEntityTag: Bool) -> ParsedFields {
+        let storable = newer.storable
+        let newer = storable.selecting { line in
+            !Self.bodyNames.contains { storable.isNamed(line, $0) }
+                && !(keepsEntityTag && storable.isNamed(line, "etag"))
         }
-        let replaced = Set(newer.map { $0.name.map(\.lowercased) })
-        let kept = selecting { field in
-            !field.isNamed("date") && !field.isNamed("age") && !replaced.contains(field.name.map(\.lowercased))
+        let kept = selecting { line in
+            !isNamed(line, "date") && !isNamed(line, "age") && !newer.hasName(of: line, in: self)
         }
-        if kept.isEmpty { return newer }
-        return newer.isEmpty ? kept : HeaderFields(lines: kept.bytes + [UInt8(ascii: "\n")] + newer.bytes)
+        return kept.adding(newer)
     }
 
     /// Connection-specific fields (RFC 9110, section 7.6.1), and fields for a proxy, which is not part of a `CacheKey`.
@@ -44,14 +42,4 @@ extension HeaderFields {
 
     /// Fields that describe the stored body.
     private static let bodyNames = ["content-encoding", "content-length", "content-range"]
-
-    /// Returns the well-formed fields that satisfy `isWanted`.
-    private func selecting(_ isWanted: (HeaderField) -> Bool) -> HeaderFields {
-        var lines: [UInt8] = []
-        for line in self.lines where isWanted(field(line)) {
-            if !lines.isEmpty { lines.append(UInt8(ascii: "\n")) }
-            lines += bytes[line.line]
-        }
-        return HeaderFields(lines: lines)
-    }
 }
