@@ -223,7 +223,11 @@ final class CacheKeeper: StoreKeeper {
                 }
             }
             changed(entries.count)
-        case .limit(let bytes): limit = bytes
+        case .limit(let bytes):
+            limit = bytes
+            evict()
+            // A command that empties the cache reads the index afterwards.
+            commit()
         }
     }
 
