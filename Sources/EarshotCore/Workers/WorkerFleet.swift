@@ -156,18 +156,15 @@ struct WorkerFleet {
     /// Returns the preferred worker of a pool, or the one with the most free slots if that has more than `lead` slots
     /// more than the preferred one, or the preferred one has none. O(workers).
     @inline(__always)
-    func nextWorker(
-        of pool: Handle<WorkerPool>, preferring preferred: WorkerID?, lead: Int
-    ) -> Handle<WorkerSession>? {
+    func nextWorker(of pool: Handle<WorkerPool>, preferring preferred: WorkerID?, lead: Int) -> Handle<WorkerSession>? {
         var best: Handle<WorkerSession>?
         var most = 0
         for place in 0..<workers.bound {
             guard let worker = workers.handle(at: place), serves(worker, pool) else { continue }
             let free = freeSlots(of: worker)
-            guard free > 0 else { continue }
-            let slots = workers[worker].id == preferred ? free + lead : free
-            // At `lead` the preferred worker still gets the job, wherever it is in the list.
-            guard slots > most || slots == most && workers[worker].id == preferred else { continue }
+            let isPreferred = workers[worker].id == preferred
+            let slots = isPreferred ? free + lead : free
+            guard free > 0, slots > most || slots == most && isPreferred else { continue }
             best = worker
             most = slots
         }
