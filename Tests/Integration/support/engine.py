@@ -201,7 +201,13 @@ class SentinelEngine(Tables):
         return eventually(find, "there is a primary", 30)
 
     def ask(self, *words):
-        return self.primary.ask(*words)
+        """Returns the reply of the present primary. One that was demoted meanwhile ends its connections."""
+        def answer():
+            try:
+                return [self.primary.ask(*words)]
+            except ConnectionResetError:
+                return None
+        return eventually(answer, "the primary answers", 30)[0]
 
 
 def redis(host, port, folder, prefix=(), password=None, words=()):
