@@ -26,8 +26,8 @@ final class CacheKeeper: StoreKeeper {
     /// Longest range of a file that becomes bytes in memory, like the bodies that workers send in a message.
     private static let inlineBytes = 64 << 10
 
-    /// Keys in one step of reading all keys. A step takes some 3 ms, in which lookups wait.
-    private static let keysAtOnce = 8_192
+    /// Keys in one step of reading all keys. A step takes some 4 ms, in which lookups wait.
+    private static let keysAtOnce = 2_048
 
     /// Reading of all keys after the start.
     private struct KeyReading {
