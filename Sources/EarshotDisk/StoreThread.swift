@@ -53,7 +53,7 @@ public final class StoreThread<Keeper: StoreKeeper>: Sendable {
         if isFirst { queue.async { [self] in work() } }
     }
 
-    /// Blocks until all submitted requests are executed, and what is left of earlier ones was tried.
+    /// Blocks until the keeper has executed all submitted requests and tried rejected changes again.
     public func finish() { queue.sync { work(goesOn: true) } }
 
     /// - Parameter goesOn: whether a keeper that is behind goes on without a pause.

@@ -1,4 +1,4 @@
-// Facts about the build of a program, its arguments, and replacements for data that its static libraries would add.
+// Facts about the build of a program, and its arguments.
 #ifndef EARSHOT_CBUILD_SHIM_H
 #define EARSHOT_CBUILD_SHIM_H
 

@@ -328,7 +328,7 @@ struct TOMLReader {
             place += count
         default:
             throw fault(
-                "an escape must be \\b, \\t, \\n, \\f, \\r, \\\", \\\\, \\uXXXX or \\UXXXXXXXX; write \\\\ for a backslash",
+                "an escape must be \\b, \\t, \\n, \\f, \\r, \\\", \\\\, \\uHHHH or \\UHHHHHHHH; write \\\\ for a backslash",
                 at: start)
         }
     }
