@@ -14,6 +14,7 @@ extension BrokerCore {
             timers.removeMin()
             switch timer.subject {
             case .deadline(let interest): deadlinePassed(interest, now: now)
+            case .progress(let interest): progressDue(interest, now: now)
             case .grace(let interest): gracePassed(interest)
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence, now: now)
             case .expired(let interest, _): if isLive(timer.subject) { expired(interest, now: now) }
@@ -85,7 +86,8 @@ extension BrokerCore {
     /// Whether a timer is not stale. Timers without a serial or subject count as live.
     func isLive(_ subject: Timer.Subject) -> Bool {
         switch subject {
-        case .deadline(let interest): interests.resolve(interest).map { interests[$0].phase == .open } ?? false
+        case .deadline(let interest), .progress(let interest):
+            interests.resolve(interest).map { interests[$0].phase == .open } ?? false
         case .grace(let interest): interests.resolve(interest).map { interests[$0].phase == .held } ?? false
         case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
         case .abandoned(let handler, let absence):

@@ -6,6 +6,8 @@ struct Timer: Comparable {
     enum Subject: Equatable {
         /// Deadline of a request.
         case deadline(GenerationalHandle<Interest>)
+        /// Time of a request's next PROGRESS.
+        case progress(GenerationalHandle<Interest>)
         /// End of the grace period of a held outcome.
         case grace(GenerationalHandle<Interest>)
         /// End of the grace period of a handler's own requests without a listener.

@@ -33,8 +33,13 @@ def shared_folder():
 
 def modes(*folders):
     """Returns the mode of each folder and of each entry below it, by its path."""
-    paths = [path for folder in folders for path in [folder, *folder.rglob("*")]]
-    return {str(path): stat.S_IMODE(path.lstat().st_mode) for path in paths}
+    found = {}
+    for path in [path for folder in folders for path in [folder, *folder.rglob("*")]]:
+        try:
+            found[str(path)] = stat.S_IMODE(path.lstat().st_mode)
+        except FileNotFoundError:
+            pass  # It was deleted meanwhile.
+    return found
 
 
 @unittest.skipUnless(os.geteuid() == 0, "clients of other users need root")

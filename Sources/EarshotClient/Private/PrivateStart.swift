@@ -11,6 +11,7 @@ public struct PrivateStart: Sendable {
     /// Folder of the cache; nil for no cache.
     public let cacheFolder: String?
 
+    /// Names the parameters as the properties do.
     public init(
         folder: RuntimeFolder, owner: Int32, readyDescriptor: Int32, mostWorkers: Int?, cacheFolder: String?
     ) {

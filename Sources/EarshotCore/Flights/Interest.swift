@@ -45,6 +45,8 @@ struct Interest: Generational {
         var limitRate: Int?
         var progressMilliseconds: Int?
         var lastProgress: Tick?
+        /// Time of the timer for the next PROGRESS; nil without one.
+        var progressTimer: Tick?
         /// Whether PROGRESS names the file in which the body grows.
         var streams: Bool
         /// Requested form of the body.

@@ -355,17 +355,41 @@ extension BrokerCore {
         }
     }
 
-    /// Sends the progress of an attempt to the subscribers of a request, at most once per requested interval.
+    /// Sends the progress of an attempt to the subscribers of a request, at most once per requested interval. A timer
+    /// sends what comes within the interval, because no more bytes may come.
     mutating func tellProgress(of interest: Handle<Interest>, _ lease: WorkerLease, now: Tick) {
         let record = interests[interest]
         guard let number = record.extras, let pause = extras[number].progressMilliseconds else { return }
-        if let last = extras[number].lastProgress, now.milliseconds(since: last) < pause { return }
+        if let due = extras[number].lastProgress?.advanced(byMilliseconds: pause), now < due {
+            guard extras[number].progressTimer != due else { return }
+            extras[number].progressTimer = due
+            setTimer(due, .progress(interests.reference(to: interest)))
+            return
+        }
         extras[number].lastProgress = now
         let progress = progress(of: interest, lease)
         for client in listeners(of: record.handler) where !clients[client].isRequestReply {
             say(.progress(pulls.isEmpty ? progress : pulled(progress, to: client)), to: client)
             clients[client].missedProgress.drop(interest)
         }
+    }
+
+    /// Sends the progress that came within the interval of the last one.
+    mutating func progressDue(_ reference: GenerationalHandle<Interest>, now: Tick) {
+        let interest = reference.record
+        guard isLive(.progress(reference)), let number = interests[interest].extras,
+            extras[number].progressTimer.map({ $0 <= now }) ?? false, let lease = runningLease(of: interest)
+        else { return }
+        extras[number].progressTimer = nil
+        tellProgress(of: interest, lease, now: now)
+    }
+
+    /// Returns the lease of a request's running transfer; nil without one, and for a request that is being removed.
+    private func runningLease(of interest: Handle<Interest>) -> WorkerLease? {
+        guard interests[interest].phase == .open, !isPurged(interest),
+            case .running(let worker) = flights[leaf(ofOpen: interest)].phase
+        else { return nil }
+        return workers[worker].leases[attempt(of: leaf(ofOpen: interest))]
     }
 
     /// Returns the progress of an attempt for the subscribers of a request.
@@ -403,10 +427,7 @@ extension BrokerCore {
         clients[client].missedProgress = [:]
         for (interest, generation) in missed {
             guard interests.contains(interest), interests[interest].generation == generation,
-                interests[interest].phase == .open, !isPurged(interest),
-                listeners(of: interests[interest].handler).contains(client),
-                case .running(let worker) = flights[leaf(ofOpen: interest)].phase,
-                let lease = workers[worker].leases[attempt(of: leaf(ofOpen: interest))]
+                listeners(of: interests[interest].handler).contains(client), let lease = runningLease(of: interest)
             else { continue }
             say(.progress(pulled(progress(of: interest, lease), to: client)), to: client)
         }

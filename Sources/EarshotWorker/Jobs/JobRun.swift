@@ -313,6 +313,13 @@ final class JobRun: TransferSink {
     /// Records that the broker has received the last PROGRESS.
     func progressTaken() { response.progressTaken() }
 
+    /// Notes the run again, because the connection did not take the last PROGRESS.
+    func progressRefused() {
+        guard !isProgressNoted else { return }
+        isProgressNoted = true
+        notes.progressed.append(self)
+    }
+
     /// Returns the HOLDS entry from which another broker continues this job.
     func held(_ now: LoopTime) -> HeldAttempt {
         var held = HeldAttempt(attempt: job.attempt, url: job.url)

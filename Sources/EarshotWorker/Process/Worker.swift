@@ -220,7 +220,7 @@ final class Worker {
         notes.progressed.removeAll(keepingCapacity: true)
         for run in noted where !run.isOver {
             if run.progressDue <= loop.now {
-                if link.sendNow(run.takeProgress()) { run.progressTaken() }
+                if link.sendNow(run.takeProgress()) { run.progressTaken() } else { run.progressRefused() }
             } else {
                 loop.setTimer(at: run.progressDue) { [weak self, attempt = run.job.attempt] in
                     if let self, let run = runs[attempt] { notes.progressed.append(run) }

@@ -253,6 +253,23 @@ extension CoreRig {
         #expect(progress(rig, to: other).map(\.received) == [10, 10])
     }
 
+    @Test func `progress within the interval is sent at its end, once`() throws {
+        var rig = CoreRig()
+        let client = rig.client(1)
+        let worker = rig.worker(3)
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.progressMilliseconds = 200 } }
+        let job = try #require(rig.jobs.first)
+        for received in [10, 20, 30] { tell(job, received, by: worker, &rig) }
+        rig.wait(milliseconds: 199)
+        #expect(progress(rig, to: client).isEmpty)
+        rig.wait(milliseconds: 1)
+        #expect(progress(rig, to: client).map(\.received) == [30])
+        rig.wait(milliseconds: 1_000)
+        #expect(progress(rig, to: client).isEmpty)
+        tell(job, 40, by: worker, &rig)
+        #expect(progress(rig, to: client).map(\.received) == [40])
+    }
+
     /// The running job, interrupted after 10 bytes, and the job that resumes them.
     private func brokenOff(by worker: WorkerID, _ rig: inout CoreRig) throws -> (Job, Job) {
         let first = try #require(rig.jobs.first)
