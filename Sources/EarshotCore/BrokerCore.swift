@@ -129,7 +129,7 @@ public struct BrokerCore {
         adoption = AdoptionBook(limits: AdoptionBook.Limits(limits))
         outcomes = OutcomeStore(limits: OutcomeStore.Limits(limits))
         durables = DurableBook(limits: DurableBook.Limits(limits))
-        quotas = QuotaBook(limits: QuotaBook.Limits(limits))
+        quotas = QuotaBook(limits: limits.userQuotas)
         settings = Settings(limits)
         self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)

@@ -365,7 +365,7 @@ victim = client(bodies="pull")
 victim.fetch("other", 1, here + "/bytes/10")
 say(victim.terminal().operands[2])
 """)).said()
-        self.assertEqual(said, [["queue-full"] * 30, 20, "queue-full"], "another session of the user has no quota of its own")
+        self.assertEqual(said, [["quota"] * 30, 20, "quota"], "another session of the user has no quota of its own")
         victim, _ = self.victim(bus)
         self.assertUndisturbed(victim)
 
@@ -416,10 +416,10 @@ c.hold()
 c.fetch("own", "growing", f"{here}/bytes/{20 * large}")
 say(c.terminal().operands[2])
 """)).said()
-        self.assertEqual(said, [["200", "200", "200", "spool-full"], "200", "spool-full"])
+        self.assertEqual(said, [["200", "200", "200", "quota"], "200", "quota"])
         # The bodies of a user who left count no more, and the other user had its own quota all the time.
-        self.assertEqual(self.visit(DAEMON, bus, self.code(fetch)).said(), [["200", "200", "200", "spool-full"]])
-        self.assertEqual(self.visit(NOBODY, bus, self.code(fetch)).said(), [["200", "200", "200", "spool-full"]])
+        self.assertEqual(self.visit(DAEMON, bus, self.code(fetch)).said(), [["200", "200", "200", "quota"]])
+        self.assertEqual(self.visit(NOBODY, bus, self.code(fetch)).said(), [["200", "200", "200", "quota"]])
 
 
 class FairnessTests(Case):

@@ -269,7 +269,7 @@ public final class BrokerProcess {
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
                 core.clientSaid(message, body: requestBody(body, of: message), by: ClientID(rawValue: peer), now: now)
-                if case .query(let query, _) = message, query.isOfTables { return StreamPort.itemsPerTurn }
+                return Self.weight(of: message)
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
             }
@@ -281,6 +281,17 @@ public final class BrokerProcess {
             core.clientLost(ClientID(rawValue: peer), now: now)
         }
         return 1
+    }
+
+    /// Number of messages that one counts as in its sender's turn, by its cost.
+    private static func weight(of message: ClientMessage) -> Int {
+        switch message {
+        case .query(let query, _) where query.isOfTables: StreamPort.itemsPerTurn
+        case .remove(.subtree): StreamPort.itemsPerTurn
+        // Each of its cookies takes some microseconds.
+        case .cookies(_, _, let fields): 1 + fields.count { $0 == UInt8(ascii: "\n") } / 4
+        default: 1
+        }
     }
 
     private func workEvent(_ event: PortEvent, now: Tick) {

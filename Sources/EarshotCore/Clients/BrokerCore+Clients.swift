@@ -197,17 +197,23 @@ extension BrokerCore {
             refuse(client, "too-many-handlers", "unsubscribe from some first", .subscribe(pattern))
             return
         }
+        guard mayShareSubscriptions(client) else {
+            refuse(client, "quota", Self.subscriptionQuotaDetail, .subscribe(pattern))
+            return
+        }
         switch pattern {
         case .handler(let id): subscribe(client, toHandler: handlerNumber(key(id, of: client)))
         case .subtree(let id):
             let key = key(id, of: client)
             guard handlers.subscribe(client, toSubtree: key) else { return }
+            countSubscriptions(1, of: client)
             for handler in handlers.matching(pattern, of: key.principal) { listenerCame(handler) }
         }
     }
 
     mutating func subscribe(_ client: Handle<ClientSession>, toHandler handler: Handle<HandlerEntry>) {
         guard handlers.subscribe(client, to: handler) else { return }
+        countSubscriptions(1, of: client)
         listenerCame(handler)
     }
 
@@ -223,6 +229,7 @@ extension BrokerCore {
 
     mutating func unsubscribe(_ client: Handle<ClientSession>, fromHandler handler: Handle<HandlerEntry>, now: Tick) {
         guard handlers.unsubscribe(client, from: handler) else { return }
+        countSubscriptions(-1, of: client)
         listenerLeft(handler, now: now)
         dropHandlerIfIdle(handler)
     }
@@ -232,6 +239,7 @@ extension BrokerCore {
     /// - Returns: number of handlers in it.
     mutating func unsubscribe(_ client: Handle<ClientSession>, fromSubtree key: HandlerKey, now: Tick) -> Int {
         guard handlers.unsubscribe(client, fromSubtree: key) else { return 0 }
+        countSubscriptions(-1, of: client)
         let matching = handlers.matching(.subtree(key.id), of: key.principal)
         for handler in matching { listenerLeft(handler, now: now) }
         return matching.count

@@ -375,7 +375,8 @@ extension BrokerCore {
                 request, redirect: shared.redirect, partition: nil, alone: flights.nextID, mode: shared.mode) : key
         let flight = beginFlight(
             request, redirect: shared.redirect, partition: nil, own, isAlone: isAlone, body: nil)
-        requestHeads.add(RequestHeads.counted(request), for: .flight(flight), of: RequestHeads.nobody)
+        holdHead(
+            of: request, for: .flight(flight), of: RequestHeads.nobody, by: PrincipalTable.administrator)
         askCache(for: flight, request)
         return flight
     }

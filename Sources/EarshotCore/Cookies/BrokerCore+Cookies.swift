@@ -6,16 +6,22 @@ internal import EarshotWire
 extension BrokerCore {
     /// Keeps the jar of a root whose last handler is removed.
     mutating func keepJar(of root: String) {
-        setTimer(cookieJars.rootRemoved(root, keepingMilliseconds: limits.cookieMilliseconds, now: clock))
+        setTimer(
+            cookieJars.rootRemoved(root, keepingMilliseconds: limits.cookieMilliseconds, now: clock, quotas: &quotas))
     }
 
     /// Removes expired idle jars: when the timer of the oldest fires, and when the setting has changed.
     mutating func expireJars(now: Tick) {
-        setTimer(cookieJars.expire(keepingMilliseconds: limits.cookieMilliseconds, now: now))
+        setTimer(cookieJars.expire(keepingMilliseconds: limits.cookieMilliseconds, now: now, quotas: &quotas))
     }
 
     private mutating func setTimer(_ expiry: CookieJars.Expiry?) {
         if let expiry { setTimer(expiry.end, .jars(serial: expiry.serial)) }
+    }
+
+    /// Gives a root of a principal a jar, if it has none and there is room.
+    mutating func hasRoomForJar(of root: String, by principal: Handle<Principal>) -> Bool {
+        cookieJars.open(root, of: principal, within: limits.cookieBytes, quotas: &quotas)
     }
 
     /// Adds the cookies of a root's jar to a request.
@@ -25,7 +31,10 @@ extension BrokerCore {
 
     /// Stores the cookies of a response in the jar of the root that requested it, if the root still exists.
     mutating func takeCookies(_ fields: HeaderFields, of request: HTTPRequest) {
-        cookieJars.store(fields, of: request, suffixes: facilities.publicSuffixes, seconds: calendarSeconds)
+        guard let root = request.jar else { return }
+        cookieJars.store(
+            fields, from: request.url, of: root, suffixes: facilities.publicSuffixes, seconds: calendarSeconds,
+            within: limits.cookieBytes, quotas: &quotas)
     }
 
     /// Handles COOKIES: stores cookies of the user in the jar of a root that has a handler.
@@ -38,12 +47,15 @@ extension BrokerCore {
             return refuse(client, "bad-message", "subscribe to the handler first", message)
         }
         let root = handlers.rootName(of: handler)
-        guard cookieJars.makeRoom(for: root, within: limits.cookieJars) else {
-            return refuse(client, "limit", "there is no room for another cookie jar", message)
+        let principal = handlers[handler].principal
+        guard hasRoomForJar(of: root, by: principal) else {
+            return principal == PrincipalTable.administrator
+                ? refuse(client, "limit", "there is no room for another cookie jar", message)
+                : refuse(client, "quota", Self.cookieQuotaDetail, message)
         }
-        cookieJars.load(
-            HeaderFields(lines: fields), from: url, of: root, suffixes: facilities.publicSuffixes,
-            seconds: calendarSeconds)
+        cookieJars.store(
+            HeaderFields(lines: fields), from: url, by: .user, of: root, suffixes: facilities.publicSuffixes,
+            seconds: calendarSeconds, within: limits.cookieBytes, quotas: &quotas)
     }
 
     /// Writes the cookies of a handler's root in the order of their creation. A page ends as that of a table. Cookies

@@ -8,7 +8,8 @@ internal import EarshotHTTP
 /// idle → none           (expired or evicted)
 /// ```
 ///
-/// A jar is *used* while a handler has its root, and *idle* afterwards.
+/// A jar is *used* while a handler has its root, and *idle* afterwards. The quotas count the bytes of all jars. A principal at
+/// its part loses idle jars, and then the least recently used cookies of the jar that grows.
 struct CookieJars {
     /// Timer that expires the oldest idle jar.
     struct Expiry: Equatable {
@@ -16,7 +17,7 @@ struct CookieJars {
         let serial: UInt64
     }
 
-    private var jars: [String: CookieJar] = [:]
+    private var jars: [String: OwnedJar] = [:]
     private var idle = IdleJars()
     /// Serial of the live timer; nil for none.
     private var timer: UInt64?
@@ -26,6 +27,11 @@ struct CookieJars {
     var used: some Collection<String> { jars.keys }
 
     var idleCount: Int { idle.count }
+
+    /// Counted bytes of each principal. O(jars).
+    var bytesByPrincipal: [Handle<Principal>: Int] {
+        (Array(jars.values) + Array(idle.all)).reduce(into: [:]) { $0[$1.principal, default: 0] += $1.countedBytes }
+    }
 
     /// Whether the timer with this serial is current.
     func isAwaited(_ serial: UInt64) -> Bool { timer == serial }
@@ -37,16 +43,22 @@ struct CookieJars {
     }
 
     /// Keeps the jar of a root whose last handler is removed, unless the jar is empty or is kept for no time.
-    mutating func rootRemoved(_ root: String, keepingMilliseconds: Int, now: Tick) -> Expiry? {
-        guard let jar = jars.drop(root), jar.count > 0, keepingMilliseconds > 0 else { return nil }
+    mutating func rootRemoved(
+        _ root: String, keepingMilliseconds: Int, now: Tick, quotas: inout QuotaBook
+    ) -> Expiry? {
+        guard let jar = jars.drop(root) else { return nil }
+        guard jar.jar.count > 0, keepingMilliseconds > 0 else {
+            Self.removed(jar, &quotas)
+            return nil
+        }
         idle.keep(jar, of: root, now: now)
         return nextExpiry(keepingMilliseconds)
     }
 
     /// Removes expired jars: when the timer fires, and when the time has changed.
-    mutating func expire(keepingMilliseconds: Int, now: Tick) -> Expiry? {
+    mutating func expire(keepingMilliseconds: Int, now: Tick, quotas: inout QuotaBook) -> Expiry? {
         timer = nil
-        idle.expire(after: keepingMilliseconds, now: now)
+        for jar in idle.expire(after: keepingMilliseconds, now: now) { Self.removed(jar, &quotas) }
         return nextExpiry(keepingMilliseconds)
     }
 
@@ -58,46 +70,91 @@ struct CookieJars {
         return Expiry(end: oldest.advanced(byMilliseconds: keptMilliseconds), serial: lastSerial)
     }
 
-    /// Whether a root has a jar or may have one. Evicts the oldest idle jar if that makes room.
-    mutating func makeRoom(for root: String, within limit: Int) -> Bool {
-        jars[root] != nil || jars.count + idle.count < limit || idle.evict()
+    // MARK: Room
+
+    /// Gives a root an empty jar if it has none.
+    ///
+    /// - Parameter bound: maximum bytes of all jars.
+    /// - Returns: false if its principal may have no more.
+    /// - Precondition: a handler has the root.
+    mutating func open(
+        _ root: String, of principal: Handle<Principal>, within bound: Int, quotas: inout QuotaBook
+    ) -> Bool {
+        guard jars[root] == nil else { return true }
+        while !quotas.admits(OwnedJar.emptyBytes, of: \.cookieBytes, for: principal, within: bound) {
+            guard evict(for: principal, within: bound, &quotas) else { return false }
+        }
+        jars[root] = OwnedJar(principal: principal)
+        recount(root, &quotas)
+        return true
     }
 
+    /// Evicts the oldest idle jar of a principal. If it has none and is within its own part, others use up the total, and the
+    /// heaviest of them loses one.
+    private mutating func evict(for principal: Handle<Principal>, within bound: Int, _ quotas: inout QuotaBook) -> Bool {
+        let isWithinPart = quotas.use(by: principal).cookieBytes < QuotaBook.part(of: bound)
+        for owner in [principal] + (isWithinPart ? quotas.heaviest(\.cookieBytes) : []) {
+            guard let jar = idle.evict(of: owner) else { continue }
+            Self.removed(jar, &quotas)
+            return true
+        }
+        return false
+    }
+
+    private static func removed(_ jar: OwnedJar, _ quotas: inout QuotaBook) {
+        quotas.share(-jar.countedBytes, of: \.cookieBytes, by: jar.principal)
+    }
+
+    /// Counts the present bytes of a used jar.
+    private mutating func recount(_ root: String, _ quotas: inout QuotaBook) {
+        guard let jar = jars[root] else { return }
+        let bytes = OwnedJar.emptyBytes + jar.jar.byteCount
+        quotas.share(bytes - jar.countedBytes, of: \.cookieBytes, by: jar.principal)
+        jars[root]?.countedBytes = bytes
+    }
+
+    // MARK: Cookies
+
     /// Adds the cookies of a root's jar to a request. A request with a `Cookie` field of its own does not take part.
-    ///
-    /// - Precondition: a handler has the root.
     mutating func withCookies(_ request: HTTPRequest, of root: String, seconds: Int64) -> HTTPRequest {
-        guard !request.fields.contains("cookie") else { return request }
-        var request = request.adding(jars[root, default: CookieJar()].cookieField(for: request.url, now: seconds))
+        guard !request.fields.contains("cookie"), let fields = jars[root]?.jar.cookieField(for: request.url, now: seconds)
+        else { return request }
+        var request = request.adding(fields)
         request.jar = root
         return request
     }
 
-    /// Stores the cookies of a response in the jar of its root, if that is still used.
-    mutating func store(
-        _ fields: HeaderFields, of request: HTTPRequest, suffixes: PublicSuffixes, seconds: Int64
-    ) {
-        guard let root = request.jar else { return }
-        jars[root]?.store(fields, from: request.url, suffixes: suffixes, now: seconds)
-    }
-
-    /// Stores cookies of the user, as if the server of a URL had set them.
+    /// Stores cookies in a used jar, of a response or of the user. Without such a jar they are dropped.
     ///
-    /// - Precondition: a handler has the root.
-    mutating func load(
-        _ fields: HeaderFields, from url: FetchURL, of root: String, suffixes: PublicSuffixes, seconds: Int64
+    /// - Parameter bound: maximum bytes of all jars.
+    mutating func store(
+        _ fields: HeaderFields, from url: FetchURL, by source: CookieJar.Source = .server, of root: String,
+        suffixes: PublicSuffixes, seconds: Int64, within bound: Int, quotas: inout QuotaBook
     ) {
-        jars[root, default: CookieJar()].store(fields, from: url, by: .user, suffixes: suffixes, now: seconds)
+        guard let principal = jars[root]?.principal else { return }
+        jars[root]?.jar.store(fields, from: url, by: source, suffixes: suffixes, now: seconds)
+        recount(root, &quotas)
+        while !quotas.admits(0, of: \.cookieBytes, for: principal, within: bound) {
+            if evict(for: principal, within: bound, &quotas) { continue }
+            guard let size = jars[root]?.jar.byteCount, size > 0 else { return }
+            // Half of it, so that the next cookies find room.
+            jars[root]?.jar.shrink(toBytes: size / 2)
+            recount(root, &quotas)
+        }
     }
 
     /// Returns the jar of a root, used or idle; nil without one.
-    func jar(of root: String) -> CookieJar? { jars[root] ?? idle[root] }
+    func jar(of root: String) -> CookieJar? { jars[root]?.jar ?? idle[root]?.jar }
 
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
         if idle.count > 0, timer == nil { faults.append("12: \(idle.count) idle jars have no timer") }
         if jars.keys.contains(where: { idle.contains($0) }) { faults.append("12: a jar is used and idle") }
+        let isCounted = (Array(jars.values) + Array(idle.all)).allSatisfy {
+            $0.countedBytes >= OwnedJar.emptyBytes + $0.jar.byteCount
+        }
+        if !isCounted { faults.append("11: the bytes of a jar are not counted") }
         return faults
     }
 }

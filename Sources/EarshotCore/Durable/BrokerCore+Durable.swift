@@ -61,7 +61,7 @@ extension BrokerCore {
             return
         }
         durables.stored(interest)
-        requestHeads.remove(.entering(interest))
+        releaseHead(of: .entering(interest))
         let askers = clients(of: entering)
         for client in askers {
             reply(.message(.accepted(fetch.handler, fetch.request)), to: client)
@@ -135,13 +135,13 @@ extension BrokerCore {
         kept.options.replacesHandler = false
         let head = ClientMessage.fetch(kept).encoded()
         guard hasRoomForDurable(head.count + Self.durableRowBytes, of: interest) else {
-            turnAway(interest, Refusal(code: .queueFull), telling: [client])
+            turnAway(interest, Refusal(code: .quota, detail: Self.durableQuotaDetail), telling: [client])
             return
         }
         let entering = DurableRecord.Entering(fetch, by: clients.reference(to: client))
         let id = durables.insert(interest, acceptedAt: interests[interest].askedAt, entering)
         interests[interest].enter(.entering)
-        requestHeads.add(RequestHeads.counted(request), for: .entering(interest), of: clients[client].id)
+        holdHead(of: request, for: .entering(interest), of: clients[client].id, by: principal(of: interest))
         chargeDurable(interest, request: head.count + Self.durableRowBytes)
         actions.append(
             .durable(
@@ -157,9 +157,10 @@ extension BrokerCore {
     ) throws(Refusal) -> HTTPRequest {
         guard facilities.isKeeping, settings[.durableSize] ?? 0 > 0 else { throw Refusal(code: .notStored) }
         guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { throw Refusal(code: .unsupportedMethod) }
-        if let code = refusal(of: interest) { throw Refusal(code: code) }
+        if let refusal = refusal(of: interest) { throw refusal }
         let request = try prepared(fetch, for: interests[interest].handler)
-        guard hasRoomForHead(RequestHeads.counted(request), of: client) else { throw Refusal(code: .queueFull) }
+        let bytes = RequestHeads.counted(request)
+        if let obstacle = obstacle(toHead: bytes, of: client, by: principal(of: interest)) { throw obstacle }
         return request
     }
 
@@ -427,7 +428,7 @@ extension BrokerCore {
 
     /// Removes the durable state of a request, with everything that it holds.
     private mutating func takeRecord(of interest: Handle<Interest>) -> DurableRecord? {
-        requestHeads.remove(.entering(interest))
+        releaseHead(of: .entering(interest))
         chargeDurable(interest, request: 0, result: 0)
         if interests[interest].phase == .resting { takeFromRest(interest) }
         guard let record = durables.remove(interest) else { return nil }

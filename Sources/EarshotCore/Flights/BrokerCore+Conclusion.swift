@@ -92,8 +92,8 @@ extension BrokerCore {
             next, redirect: record.redirect, partition: record.partition, isAlone: record.isAlone,
             body: next.method == record.method ? record.body : nil, mode: record.mode)
         if isNew {
-            let sender = requestHeads.client(of: flight) ?? RequestHeads.nobody
-            requestHeads.add(RequestHeads.counted(next), for: .flight(child), of: sender)
+            let sender = requestHeads[.flight(flight)]?.client ?? RequestHeads.nobody
+            holdHead(of: next, for: .flight(child), of: sender, by: firstPrincipal(of: flight))
         }
         guard flights.leaf(of: child) != flight else {
             fail(flight, .redirectLoop, now: now)

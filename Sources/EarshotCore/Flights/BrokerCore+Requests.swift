@@ -28,9 +28,12 @@ extension BrokerCore {
         settleRequests(named: fetch.request, key)
         let handler = handlerNumber(key)
         let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
-        guard isHeard || hasRoomToSubscribe(client) else {
+        if !isHeard, !hasRoomToSubscribe(client) || !mayShareSubscriptions(client) {
             dropHandlerIfIdle(handler)
-            refuse(client, "too-many-handlers", "unsubscribe from some first", .fetch(fetch))
+            let (code, detail) =
+                hasRoomToSubscribe(client)
+                ? ("quota", Self.subscriptionQuotaDetail) : ("too-many-handlers", "unsubscribe from some first")
+            refuse(client, code, detail, .fetch(fetch))
             return
         }
         let fingerprint = Fingerprint(of: fetch, body: body).value
@@ -53,7 +56,8 @@ extension BrokerCore {
             return
         }
         guard let refusal = join(interest, fetch, body, of: clients[client].id) else { return }
-        let isAbove = ledger.requests.pending > mostRequests || !quotas.admitsRequests(of: principal(of: interest))
+        let isAbove =
+            ledger.requests.pending > mostRequests(of: principal(of: interest)) || !quotas.admitsRequests(of: principal(of: interest))
         if isAbove, listeners(of: handler).isEmpty {
             // Above the limit no terminal is held for a later listener.
             orphan(interest)
@@ -159,16 +163,17 @@ extension BrokerCore {
     ) -> Refusal? {
         let isNode = cluster != nil && isNode(principal(of: interest))
         // A node that ends gives its bodies until then.
-        if let code = refusal(of: interest), code != .stopping || !isNode { return Refusal(code: code) }
+        if let refusal = refusal(of: interest), refusal.code != .stopping || !isNode { return refusal }
         if isNode { return deliverHeld(fetch, to: interest) }
         do throws(Refusal) {
             let request = try prepared(fetch, for: interests[interest].handler)
-            guard hasRoomForHead(RequestHeads.counted(request), of: client) else { return Refusal(code: .queueFull) }
+            let principal = principal(of: interest)
+            if let obstacle = obstacle(toHead: RequestHeads.counted(request), of: client, by: principal) {
+                return obstacle
+            }
             if let body {
-                guard requestBodies.byteCount + body.byteCount <= limits.requestBodyBytesOfAll,
-                    requestBodies.bytes(of: client) + body.byteCount <= limits.requestBodyBytesPerClient
-                else { return Refusal(code: .queueFull) }
-                requestBodies.add(body, of: client)
+                if let obstacle = obstacle(toBody: body.byteCount, of: client, by: principal) { return obstacle }
+                hold(body, of: client, by: principal)
             }
             wait(interest, for: request, fetch.options, body: body?.id, of: client)
             return nil
@@ -177,19 +182,31 @@ extension BrokerCore {
         }
     }
 
-    /// Failure code at a limit on the number of requests, or while the broker admits none; nil if the request is accepted.
+    /// Reason to refuse a request at a limit on the number of requests, or while the broker admits none; nil if the
+    /// request is accepted.
     @inline(__always)
-    func refusal(of interest: Handle<Interest>) -> FailureCode? {
-        guard !isDraining, limits.isAdmitting else { return .stopping }
-        guard ledger.requests.pending <= mostRequests else { return .queueFull }
+    func refusal(of interest: Handle<Interest>) -> Refusal? {
+        guard !isDraining, limits.isAdmitting else { return Refusal(code: .stopping) }
+        let handler = interests[interest].handler
+        let principal = handlers[handler].principal
+        guard ledger.requests.pending <= mostRequests(of: principal) else { return Refusal(code: .queueFull) }
         if let owner = interests[interest].owner,
             Int(clients[owner].owned.count) - clients[owner].purging > limits.requestsPerClient
         {
-            return .queueFull
+            return Refusal(code: .queueFull)
         }
-        let handler = interests[interest].handler
-        guard quotas.admitsRequests(of: handlers[handler].principal) else { return .queueFull }
-        return handlers[handler].requests.pending <= limits.requestsPerHandler ? nil : .queueFull
+        guard quotas.admitsRequests(of: principal) else {
+            return Refusal(code: .quota, detail: Self.requestQuotaDetail)
+        }
+        return handlers[handler].requests.pending <= limits.requestsPerHandler ? nil : Refusal(code: .queueFull)
+    }
+
+    /// Maximum number of open requests at which one of a principal is accepted. The administrator leaves the last quarter
+    /// to other users.
+    @inline(__always)
+    func mostRequests(of principal: Handle<Principal>) -> Int {
+        let most = mostRequests
+        return principal == PrincipalTable.administrator && quotas.hasOthers ? most - QuotaBook.part(of: most) : most
     }
 
     /// Reason why a request cannot be served at all.
@@ -237,16 +254,12 @@ extension BrokerCore {
         }
         guard fetch.options.usesCookies, url.isHTTP else { return request }
         let root = handlers.rootName(of: handler)
-        guard cookieJars.makeRoom(for: root, within: limits.cookieJars) else { throw Refusal(code: .queueFull) }
+        let principal = handlers[handler].principal
+        guard hasRoomForJar(of: root, by: principal) else {
+            throw principal == PrincipalTable.administrator
+                ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: Self.cookieQuotaDetail)
+        }
         return withCookies(request, of: root)
-    }
-
-    /// Whether the heads of a client may grow by this many counted bytes.
-    @inline(__always)
-    func hasRoomForHead(_ bytes: Int, of client: ClientID) -> Bool {
-        bytes == 0
-            || requestHeads.byteCount + bytes <= limits.requestHeadBytesOfAll
-                && requestHeads.bytes(of: client) + bytes <= limits.requestHeadBytesPerClient
     }
 
     /// Attaches a request to the flight for its content.
@@ -261,7 +274,9 @@ extension BrokerCore {
             in: pool(for: request.url, of: interest),
             partition: partition(of: interest, request, options), isAlone: !options.coalesces, body: body,
             mode: options.cache)
-        if flight.isNew { requestHeads.add(RequestHeads.counted(request), for: .flight(flight.number), of: client) }
+        if flight.isNew {
+            holdHead(of: request, for: .flight(flight.number), of: client, by: principal(of: interest))
+        }
         attach(interest, to: flight.number, options, joined: !flight.isNew)
     }
 
@@ -438,8 +453,8 @@ extension BrokerCore {
         dropCachePlan(of: flight)
         if cluster != nil { leaveCluster(flight) }
         probeEnded(flight, isAnswered: false)
-        if let body = flights[flight].body, requestBodies.release(body) { actions.append(.spool(.releaseBody(body))) }
-        requestHeads.remove(.flight(flight))
+        if let body = flights[flight].body { release(body) }
+        releaseHead(of: .flight(flight))
         let scope = flights[flight].scope
         flights.remove(flight)
         leave(governor.flightLeft(scope))

@@ -14,11 +14,13 @@ public struct RequestBody: Equatable, Sendable {
     }
 }
 
-/// Bodies of requests that flights will send, counted against two bounds: one in total, one per client.
+/// Bodies of requests that flights will send, counted against three bounds: in total, per client, and per principal.
 struct RequestBodies: Equatable {
-    private struct Entry: Equatable {
+    struct Entry: Equatable {
         let byteCount: Int
+        /// Client that sent it.
         let client: ClientID
+        let principal: Handle<Principal>
         /// Number of flights that hold it: that of its request, and those it was redirected to.
         var holders: Int
     }
@@ -27,6 +29,9 @@ struct RequestBodies: Equatable {
     /// Total number of bytes.
     private(set) var byteCount = 0
     private var byClient: [ClientID: Int] = [:]
+
+    /// All held bodies.
+    var all: some Collection<Entry> { entries.values }
 
     /// IDs of the held bodies.
     var ids: some Collection<BodyID> { entries.keys }
@@ -42,8 +47,8 @@ struct RequestBodies: Equatable {
     /// Adds a body from `client`, without holders.
     ///
     /// - Precondition: the caller retains it for a flight next; otherwise it is never released.
-    mutating func add(_ body: RequestBody, of client: ClientID) {
-        entries[body.id] = Entry(byteCount: body.byteCount, client: client, holders: 0)
+    mutating func add(_ body: RequestBody, of client: ClientID, by principal: Handle<Principal>) {
+        entries[body.id] = Entry(byteCount: body.byteCount, client: client, principal: principal, holders: 0)
         byteCount += body.byteCount
         byClient[client, default: 0] += body.byteCount
     }
@@ -54,15 +59,15 @@ struct RequestBodies: Equatable {
 
     /// Releases a body for one flight.
     ///
-    /// - Returns: whether that was its last holder.
-    mutating func release(_ id: BodyID) -> Bool {
-        guard var entry = entries[id] else { return false }
+    /// - Returns: the body if that was its last holder.
+    mutating func release(_ id: BodyID) -> Entry? {
+        guard var entry = entries[id] else { return nil }
         entry.holders -= 1
         entries[id] = entry.holders > 0 ? entry : nil
-        guard entry.holders == 0 else { return false }
+        guard entry.holders == 0 else { return nil }
         byteCount -= entry.byteCount
         let left = bytes(of: entry.client) - entry.byteCount
         byClient[entry.client] = left > 0 ? left : nil
-        return true
+        return entry
     }
 }

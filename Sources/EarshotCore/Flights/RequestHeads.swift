@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Long heads of requests that have not ended, counted against two bounds: one in total, one per client.
+/// Long heads of requests that have not ended, counted against three bounds: in total, per client, and per principal.
 ///
 /// A flight holds the head of the request that began it. A durable request holds its own head until it is on disk.
 struct RequestHeads: Equatable {
@@ -17,15 +17,20 @@ struct RequestHeads: Equatable {
     /// Placeholder for the sender of a head that no connected client sent.
     static let nobody = ClientID(rawValue: 0)
 
-    private struct Entry: Equatable {
+    struct Entry: Equatable {
         let byteCount: Int
+        /// Client that sent it.
         let client: ClientID
+        let principal: Handle<Principal>
     }
 
     private var entries: [Holder: Entry] = [:]
     /// Counted bytes of all heads.
     private(set) var byteCount = 0
     private var byClient: [ClientID: Int] = [:]
+
+    /// All counted heads.
+    var all: some Collection<Entry> { entries.values }
 
     /// Holders of counted heads.
     var holders: some Collection<Holder> { entries.keys }
@@ -40,22 +45,22 @@ struct RequestHeads: Equatable {
     /// Counted bytes of the heads that a client sent.
     func bytes(of client: ClientID) -> Int { byClient[client] ?? 0 }
 
-    /// Client that sent the head held by a flight; nil if the head is not counted.
-    func client(of flight: Handle<Flight>) -> ClientID? { entries[.flight(flight)]?.client }
+    /// The head of a holder; nil if it is not counted.
+    subscript(_ holder: Holder) -> Entry? { entries[holder] }
 
-    /// Adds a head. A head of at most `freeBytes` costs nothing.
-    mutating func add(_ bytes: Int, for holder: Holder, of client: ClientID) {
-        guard bytes > 0 else { return }
-        entries[holder] = Entry(byteCount: bytes, client: client)
-        byteCount += bytes
-        byClient[client, default: 0] += bytes
+    /// Adds a head, which is longer than `freeBytes`.
+    mutating func add(_ entry: Entry, for holder: Holder) {
+        entries[holder] = entry
+        byteCount += entry.byteCount
+        byClient[entry.client, default: 0] += entry.byteCount
     }
 
-    /// Removes the head of a holder, if it is counted.
-    mutating func remove(_ holder: Holder) {
-        guard !entries.isEmpty, let entry = entries.removeValue(forKey: holder) else { return }
+    /// Removes and returns the head of a holder, if it is counted.
+    mutating func remove(_ holder: Holder) -> Entry? {
+        guard !entries.isEmpty, let entry = entries.removeValue(forKey: holder) else { return nil }
         byteCount -= entry.byteCount
         let left = bytes(of: entry.client) - entry.byteCount
         byClient[entry.client] = left > 0 ? left : nil
+        return entry
     }
 }

@@ -9,6 +9,11 @@ extension BrokerCore {
         handlers[interests[interest].handler].principal
     }
 
+    /// Principal of the oldest request of a flight; the administrator for one without requests.
+    func firstPrincipal(of flight: Handle<Flight>) -> Handle<Principal> {
+        flights.interests(of: flight).first.map { principal(of: $0) } ?? PrincipalTable.administrator
+    }
+
     // MARK: Transfers
 
     /// Releases the bytes and the slot of a lease that has ended.
@@ -22,7 +27,7 @@ extension BrokerCore {
 
     /// Applies changed quotas.
     mutating func quotasChanged() {
-        for principal in quotas.setLimits(QuotaBook.Limits(limits)) { queue.quotaOpened(principal) }
+        for principal in quotas.setLimits(limits.userQuotas) { queue.quotaOpened(principal) }
     }
 
     // MARK: Bodies
@@ -59,7 +64,7 @@ extension BrokerCore {
         let bytes = response.length.multipliedReportingOverflow(by: receivers)
         guard bytes.overflow || !quotas.hasRoomInSpool(for: bytes.partialValue, of: principal) else { return outcome }
         return outcomes.insert(
-            outcomes[outcome].replaced(by: .spoolFull, detail: Self.spoolQuotaDetail))
+            outcomes[outcome].replaced(by: .quota, detail: Self.spoolQuotaDetail))
     }
 
     /// Whether a running transfer must end because its principal is at the quota of bytes. One that serves other
@@ -75,6 +80,87 @@ extension BrokerCore {
     /// Sentence of a failure at the quota of bytes.
     static let spoolQuotaDetail =
         "The bodies that this user has not acknowledged reach the setting spool-per-user; acknowledge some of them."
+
+    // MARK: What has a bound for all together
+
+    /// Returns why a request may not hold a head with this many counted bytes; nil if it may.
+    @inline(__always)
+    func obstacle(toHead bytes: Int, of client: ClientID, by principal: Handle<Principal>) -> Refusal? {
+        guard bytes > 0 else { return nil }
+        return obstacle(
+            bytes, besides: requestHeads.bytes(of: client), within: limits.requestHeadBytesPerClient, \.headBytes,
+            by: principal, all: limits.requestHeadBytesOfAll)
+    }
+
+    /// Returns why a request may not hold a body of this length; nil if it may.
+    func obstacle(toBody bytes: Int, of client: ClientID, by principal: Handle<Principal>) -> Refusal? {
+        obstacle(
+            bytes, besides: requestBodies.bytes(of: client), within: limits.requestBodyBytesPerClient, \.bodyBytes,
+            by: principal, all: limits.requestBodyBytesOfAll)
+    }
+
+    /// - Parameters:
+    ///   - own: bytes that the client has already, of at most `most`.
+    ///   - all: bound of all clients together.
+    private func obstacle(
+        _ bytes: Int, besides own: Int, within most: Int, _ kind: KeyPath<QuotaBook.Amounts, Int>,
+        by principal: Handle<Principal>, all: Int
+    ) -> Refusal? {
+        guard own + bytes <= most else { return Refusal(code: .queueFull) }
+        guard !quotas.admits(bytes, of: kind, for: principal, within: all) else { return nil }
+        return principal == PrincipalTable.administrator
+            ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: Self.messageQuotaDetail)
+    }
+
+    /// Counts the head of a request, if it is long. `releaseHead` ends that.
+    mutating func holdHead(
+        of request: HTTPRequest, for holder: RequestHeads.Holder, of client: ClientID, by principal: Handle<Principal>
+    ) {
+        let bytes = RequestHeads.counted(request)
+        guard bytes > 0 else { return }
+        requestHeads.add(RequestHeads.Entry(byteCount: bytes, client: client, principal: principal), for: holder)
+        quotas.share(bytes, of: \.headBytes, by: principal)
+    }
+
+    mutating func releaseHead(of holder: RequestHeads.Holder) {
+        guard let head = requestHeads.remove(holder) else { return }
+        quotas.share(-head.byteCount, of: \.headBytes, by: head.principal)
+    }
+
+    /// Counts the body of a request. The caller retains it for a flight next.
+    mutating func hold(_ body: RequestBody, of client: ClientID, by principal: Handle<Principal>) {
+        requestBodies.add(body, of: client, by: principal)
+        quotas.share(body.byteCount, of: \.bodyBytes, by: principal)
+    }
+
+    /// Releases the body of a flight's request.
+    mutating func release(_ body: BodyID) {
+        guard let released = requestBodies.release(body) else { return }
+        quotas.share(-released.byteCount, of: \.bodyBytes, by: released.principal)
+        actions.append(.spool(.releaseBody(body)))
+    }
+
+    /// Whether a client may have another subscription of those of all.
+    func mayShareSubscriptions(_ client: Handle<ClientSession>) -> Bool {
+        quotas.admits(
+            1, of: \.subscriptions, for: clients[client].principal, within: limits.subscriptions)
+    }
+
+    /// Counts subscriptions that a client has more. A negative number subtracts.
+    mutating func countSubscriptions(_ change: Int, of client: Handle<ClientSession>) {
+        quotas.share(change, of: \.subscriptions, by: clients[client].principal)
+    }
+
+    /// Sentences of refusals by `quota`.
+    static let messageQuotaDetail =
+        "The heads or bodies of this user's open requests take a quarter of their memory; wait for some of them."
+    static let requestQuotaDetail =
+        "This user has as many open requests as the setting requests-per-user permits; wait for some, or remove some."
+    static let durableQuotaDetail =
+        "This user's durable requests and results reach the setting durable-per-user; acknowledge some of them."
+    static let subscriptionQuotaDetail = "this user has a quarter of all subscriptions; unsubscribe from some first"
+    static let cookieQuotaDetail =
+        "the cookie jars of this user take a quarter of their memory; remove the handlers of a root, or wait for cookie-time"
 
     // MARK: Durable requests
 
@@ -110,8 +196,13 @@ extension BrokerCore {
             uses[charge.principal, default: .init()].transfers += 1
         }
         for client in clients.indices {
-            uses[clients[client].principal, default: .init()].spoolBytes += clients[client].deliveries.weight.bodies
+            let principal = clients[client].principal
+            uses[principal, default: .init()].spoolBytes += clients[client].deliveries.weight.bodies
+            uses[principal, default: .init()].subscriptions += handlers.subscriptionCount(of: client)
         }
+        for head in requestHeads.all { uses[head.principal, default: .init()].headBytes += head.byteCount }
+        for body in requestBodies.all { uses[body.principal, default: .init()].bodyBytes += body.byteCount }
+        for (principal, bytes) in cookieJars.bytesByPrincipal { uses[principal, default: .init()].cookieBytes += bytes }
         for interest in interests.indices {
             if interests[interest].phase == .held {
                 uses[principal(of: interest), default: .init()].spoolBytes += heldBytes(of: interest)

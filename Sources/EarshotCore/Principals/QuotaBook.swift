@@ -1,43 +1,41 @@
 /// Use of the bus by each principal (a user of the bus), and the quotas that bound it.
 ///
 /// The administrator has no quota, and its use is not counted, so on a bus of one user a check costs one comparison. A quota of 0 does
-/// not bound. At the quota of requests or bytes the broker refuses with a code; at that of transfers the queue parks the
+/// not bound. At a quota the broker refuses with the code `quota` or another of its code; at that of transfers the queue parks the
 /// principal's lanes.
+///
+/// *Shared amounts* have a bound for all together. A principal gets a quarter of it, and the administrator leaves the last
+/// quarter to the others.
 struct QuotaBook {
-    /// Quotas of each principal; 0 for none.
-    struct Limits: Equatable {
+    /// Amounts that principals use, or may use.
+    struct Amounts: Equatable {
         /// Open requests.
-        var requests: Int
-        /// Attempts that occupy a slot, including those being cancelled.
-        var transfers: Int
-        /// Bytes of bodies that are growing or not acknowledged.
-        var spoolBytes: Int
-        /// Bytes of durable requests and their results.
-        var durableBytes: Int
-
-        init(requests: Int = 0, transfers: Int = 0, spoolBytes: Int = 0, durableBytes: Int = 0) {
-            self.requests = requests
-            self.transfers = transfers
-            self.spoolBytes = spoolBytes
-            self.durableBytes = durableBytes
-        }
-
-        init(_ limits: CoreLimits) {
-            self.init(
-                requests: limits.requestsPerUser, transfers: limits.transfersPerUser,
-                spoolBytes: limits.spoolBytesPerUser, durableBytes: limits.durableBytesPerUser)
-        }
-    }
-
-    /// Use by one principal.
-    struct Use: Equatable {
         var requests = 0
+        /// Attempts that occupy a slot, including those being cancelled.
         var transfers = 0
+        /// Bytes of bodies that are growing or not acknowledged.
         var spoolBytes = 0
+        /// Bytes of durable requests and their results.
         var durableBytes = 0
+        /// Bytes of long heads of open requests. Shared.
+        var headBytes = 0
+        /// Bytes of bodies of open requests. Shared.
+        var bodyBytes = 0
+        /// Subscriptions of connections. Shared.
+        var subscriptions = 0
+        /// Bytes of cookie jars. Shared.
+        var cookieBytes = 0
 
-        var isEmpty: Bool { self == Use() }
+        var isEmpty: Bool { self == Amounts() }
     }
+
+    /// Quotas of each principal; 0 for none.
+    typealias Limits = Amounts
+    /// Use by one principal.
+    typealias Use = Amounts
+
+    /// One principal's part of a bound for all: a quarter.
+    static func part(of all: Int) -> Int { all == 0 ? 0 : max(1, all / 4) }
 
     /// Copy of the transfers for one search through the queue, which shares the storage of the table.
     struct Snapshot {
@@ -54,6 +52,12 @@ struct QuotaBook {
     private(set) var limits: Limits
     /// Use by principal. A principal without any has no entry.
     private(set) var uses: [Handle<Principal>: Use] = [:]
+
+    /// Whether users other than that of the bus may connect. Then the administrator leaves them the last part of each bound.
+    var hasOthers = false
+
+    /// Shared amounts of all principals together, with the administrator.
+    private(set) var total = Amounts()
 
     init(limits: Limits) { self.limits = limits }
 
@@ -127,6 +131,33 @@ struct QuotaBook {
         isUnbounded(limits.durableBytes, principal) || bytes <= limits.durableBytes - use(by: principal).durableBytes
     }
 
+    // MARK: Shared amounts
+
+    /// Whether a principal may use this much more of a shared amount, of which all together may use `bound`. The
+    /// administrator leaves the last part to the others, if there are any.
+    func admits(
+        _ amount: Int, of kind: KeyPath<Amounts, Int>, for principal: Handle<Principal>, within bound: Int
+    ) -> Bool {
+        let part = Self.part(of: bound)
+        guard principal != PrincipalTable.administrator else {
+            return total[keyPath: kind] + amount <= (hasOthers ? bound - part : bound)
+        }
+        return total[keyPath: kind] + amount <= bound && use(by: principal)[keyPath: kind] + amount <= part
+    }
+
+    /// Adds to a shared amount. A negative number subtracts.
+    mutating func share(_ change: Int, of kind: WritableKeyPath<Amounts, Int>, by principal: Handle<Principal>) {
+        guard change != 0 else { return }
+        total[keyPath: kind] += change
+        add(change, to: kind, of: principal)
+    }
+
+    /// Principals by their use of a shared amount, without the administrator, the heaviest first.
+    func heaviest(_ kind: KeyPath<Amounts, Int>) -> [Handle<Principal>] {
+        uses.filter { $0.value[keyPath: kind] > 0 }
+            .sorted { ($1.value[keyPath: kind], $0.key) < ($0.value[keyPath: kind], $1.key) }.map(\.key)
+    }
+
     // MARK: Limits
 
     /// Changes the quotas.
@@ -166,6 +197,13 @@ struct QuotaBook {
     /// - Parameter expected: the use that the tables of requests, leases, windows and durable requests show.
     func checkInvariants(expected: [Handle<Principal>: Use]) -> [String] {
         var faults: [String] = []
+        let sum = expected.values.reduce(into: Amounts()) {
+            $0.headBytes += $1.headBytes
+            $0.bodyBytes += $1.bodyBytes
+            $0.subscriptions += $1.subscriptions
+            $0.cookieBytes += $1.cookieBytes
+        }
+        if total != sum { faults.append("11: all principals together have \(total), not \(sum)") }
         for principal in Set(uses.keys).union(expected.keys).sorted() {
             let (own, right) = (use(by: principal), expected[principal] ?? Use())
             if principal == PrincipalTable.administrator, uses[principal] != nil {
@@ -176,5 +214,14 @@ struct QuotaBook {
             if uses[principal]?.isEmpty == true { faults.append("12: principal \(principal) has an empty entry") }
         }
         return faults
+    }
+}
+
+extension CoreLimits {
+    /// Quotas of each user.
+    var userQuotas: QuotaBook.Limits {
+        QuotaBook.Limits(
+            requests: requestsPerUser, transfers: transfersPerUser, spoolBytes: spoolBytesPerUser,
+            durableBytes: durableBytesPerUser)
     }
 }

@@ -31,6 +31,7 @@ extension BrokerCore {
 
     /// Applies the settings. A worker receives them before any job that depends on them.
     private mutating func settingsChanged(now: Tick) {
+        quotas.hasOthers = !settings[.users].isEmpty || !settings[.listen].isEmpty
         limitsChanged(settings.applied(to: limits), now: now)
         if facilities.isCaching, let bytes = settings[.cacheSize] { actions.append(.cache(.limit(bytes: bytes))) }
         if facilities.isKeeping, let bytes = settings[.durableSize] { actions.append(.durable(.limit(bytes: bytes))) }

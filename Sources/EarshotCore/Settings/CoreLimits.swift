@@ -10,14 +10,16 @@ public struct CoreLimits: Equatable, Sendable {
     public var requestsPerClient = 1_000_000
     /// Maximum open requests of one user: a quarter of those of all. 0 for no maximum, as for the other quotas.
     public var requestsPerUser = 500_000
-    /// Maximum transfers of one user. None by default, because users start transfers in turn.
+    /// Maximum transfers of one user. The settings make it a quarter of all slots.
     public var transfersPerUser = 0
-    /// Maximum bytes of bodies that one user has not acknowledged: half of the spool, so that no user fills it alone.
-    public var spoolBytesPerUser = 5 << 30
-    /// Maximum bytes of durable requests and results of one user: half of the store, for the same reason.
-    public var durableBytesPerUser = 512 << 20
+    /// Maximum bytes of bodies that one user has not acknowledged: a quarter of the spool, so that no user fills it alone.
+    public var spoolBytesPerUser = 2_560 << 20
+    /// Maximum bytes of durable requests and results of one user: a quarter of the store, for the same reason.
+    public var durableBytesPerUser = 256 << 20
     /// Maximum subscriptions of one client: ten times the design target for handlers.
     public var subscriptionsPerClient = 100_000
+    /// Maximum subscriptions of all clients together: some 250 MB. One user has a quarter, as many as one client.
+    public var subscriptions = 400_000
     /// Maximum open requests of one handler: the plan of one view, list or crawl.
     public var requestsPerHandler = 1_000_000
     /// Concurrency limits and spacing of origins.
@@ -51,9 +53,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of requests examined for one page of QUERY requests: a fraction of a millisecond's work even if
     /// the filter admits none of them.
     public var examinedRequests = 10_000
-    /// Maximum number of cookie jars, one per root that uses cookies. Each has up to 16 MiB, and few programs use any.
-    /// Beyond it the jar that has been without handlers for longest is evicted.
-    public var cookieJars = 100
+    /// Maximum bytes of all cookie jars, of which there is one per root that uses cookies. One user has a quarter, in which
+    /// the largest jar fits. Beyond it the jars that have been without handlers for longest are evicted.
+    public var cookieBytes = 64 << 20
     /// Time for which a jar without handlers is kept: until a script runs its next command, or a user types one.
     public var cookieMilliseconds = 600_000
     /// Maximum number of disconnected clients kept for their lease. Beyond it the one with the longest absence is

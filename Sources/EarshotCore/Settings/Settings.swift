@@ -100,11 +100,26 @@ public struct Settings: Equatable, Sendable {
             switch name.definition.use {
             case .core(let path): limits[keyPath: path] = value
             case .permission(let path): limits[keyPath: path] = value == 0
-            case .workers, .workersOptional, .supervisor, .lookedUp: break
+            case .quota, .workers, .workersOptional, .supervisor, .lookedUp: break
             }
+        }
+        for name in SettingName.allCases {
+            guard case .quota(let path) = name.definition.use else { continue }
+            limits[keyPath: path] = self[name] ?? QuotaBook.part(of: shared(name, limits))
         }
         limits.origins.rules = rules.mapValues(\.value)
         return limits
+    }
+
+    /// What all users share of that of which a setting bounds one user's part; 0 if that is unknown.
+    private func shared(_ quota: SettingName, _ limits: CoreLimits) -> Int {
+        switch quota {
+        case .requestsPerUser: limits.requests
+        case .transfersPerUser: (self[.workers] ?? 0) * (self[.slots] ?? 0)
+        case .spoolPerUser: limits.spoolBytes
+        case .durablePerUser: self[.durableSize] ?? 0
+        default: 0
+        }
     }
 
     /// Returns `limits` with the settings of workers.
@@ -114,7 +129,7 @@ public struct Settings: Equatable, Sendable {
             switch name.definition.use {
             case .workers(let path, _): limits[keyPath: path] = self[name] ?? limits[keyPath: path]
             case .workersOptional(let path, _): limits[keyPath: path] = self[name]
-            case .core, .permission, .supervisor, .lookedUp: break
+            case .core, .quota, .permission, .supervisor, .lookedUp: break
             }
         }
         limits.addressPolicy = addressPolicy

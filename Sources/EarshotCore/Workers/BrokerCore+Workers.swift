@@ -344,7 +344,7 @@ extension BrokerCore {
         guard hasRoom, isWithinQuota else {
             guard let flight = settledFlight(of: attempt, at: worker) else { return }
             cancelAttempt(of: flight, at: worker, isPartKept: false)
-            fail(flight, .spoolFull, detail: hasRoom ? Self.spoolQuotaDetail : nil, now: now)
+            fail(flight, hasRoom ? .quota : .spoolFull, detail: hasRoom ? Self.spoolQuotaDetail : nil, now: now)
             return
         }
         guard let present = workers[worker].leases[attempt] else { return }

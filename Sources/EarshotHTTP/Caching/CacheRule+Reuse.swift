@@ -131,7 +131,7 @@ extension FailureCode {
             .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .spoolFailed, .deadline,
             .digestMismatch,
-            .removed, .cancelled, .queueFull, .workerFailed, .poisonous, .notCached, .notStored,
+            .removed, .cancelled, .queueFull, .quota, .workerFailed, .poisonous, .notCached, .notStored,
             .expired, .stopping, .internalError:
             false
         }

@@ -21,6 +21,9 @@ public struct Cookie: Hashable, Sendable {
     /// Jar's logical clock at the last use, for LRU eviction.
     var used: UInt64
 
+    /// Bytes that it takes in memory, about.
+    public var byteCount: Int { 192 + name.count + value.count + domain.utf8.count + path.count }
+
     /// Whether name, value and path are UTF-8.
     public var isText: Bool {
         [name, value, path].allSatisfy { String(validating: $0, as: UTF8.self) != nil }

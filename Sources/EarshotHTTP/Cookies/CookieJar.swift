@@ -8,6 +8,12 @@ public struct CookieJar: Hashable, Sendable {
     /// Number of cookies in the jar, including expired ones not yet removed.
     public private(set) var count = 0
 
+    /// Bytes of these cookies: `Cookie.byteCount` each.
+    public private(set) var byteCount = 0
+
+    /// Number of secure cookies among them.
+    private var secureCount = 0
+
     /// Logical clock, advanced by each operation.
     private var clock: UInt64 = 0
 
@@ -132,9 +138,9 @@ public struct CookieJar: Hashable, Sendable {
     }
 
     /// Returns whether a cookie set without TLS would shadow a secure cookie: RFC 6265bis, section 5.7, step 16.
-    /// O(cookies).
+    /// O(cookies) in a jar with secure ones.
     private func hidesSecure(_ new: Cookie) -> Bool {
-        domains.contains { domain, cookies in
+        secureCount > 0 && domains.contains { domain, cookies in
             (Cookie.host(domain, matches: new.domain) || Cookie.host(new.domain, matches: domain))
                 && cookies.contains {
                     $0.isSecure && $0.name == new.name && Cookie.path(new.path, matches: $0.path)
@@ -149,33 +155,55 @@ public struct CookieJar: Hashable, Sendable {
         (new.created, new.used) = (clock, clock)
         var cookies = domains[new.domain] ?? []
         if let index = cookies.firstIndex(where: { $0.isReplaced(by: new) }) {
-            new.created = cookies.remove(at: index).created
-            count -= 1
+            let old = cookies.remove(at: index)
+            new.created = old.created
+            count(old, -1)
         }
         if !new.isExpired(now: now) {
             cookies.append(new)
-            count += 1
+            count(new, 1)
         }
         if cookies.count > HTTPLimits.cookiesPerDomain {
             // Cookies that are not secure are evicted first: RFC 6265bis, section 5.7.
             let open = cookies.indices.filter { !cookies[$0].isSecure }
             let among = open.isEmpty ? Array(cookies.indices) : open
             if let index = among.min(by: { cookies[$0].used < cookies[$1].used }) {
-                cookies.remove(at: index)
-                count -= 1
+                count(cookies.remove(at: index), -1)
             }
         }
         domains[new.domain] = cookies.isEmpty ? nil : cookies
-        if count > HTTPLimits.cookies { makeRoom(now: now) }
+        if count > HTTPLimits.cookies + HTTPLimits.surplusCookies { makeRoom(now: now) }
     }
 
-    /// Removes expired cookies. If the jar is still too full, evicts the least recently used one. O(cookies).
+    private mutating func count(_ cookie: Cookie, _ change: Int) {
+        count += change
+        byteCount += change * cookie.byteCount
+        if cookie.isSecure { secureCount += change }
+    }
+
+    /// Removes expired cookies. If the jar is still too full, evicts the least recently used ones. O(cookies · log cookies),
+    /// once for `HTTPLimits.surplusCookies` insertions.
     private mutating func makeRoom(now: Int64) {
         for domain in Array(domains.keys) { removeExpired(of: domain, now: now) }
-        guard count > HTTPLimits.cookies,
-            let oldest = domains.values.joined().min(by: { ($0.used, $0.created) < ($1.used, $1.created) })
-        else { return }
-        remove(of: oldest.domain) { $0 == oldest }
+        evict { $0.count > HTTPLimits.cookies }
+    }
+
+    /// Evicts the least recently used cookies until the others have at most this many bytes. O(cookies · log cookies).
+    public mutating func shrink(toBytes most: Int) { evict { $0.byteCount > most } }
+
+    /// Evicts the least recently used cookies while the jar is too full.
+    private mutating func evict(while isTooFull: (CookieJar) -> Bool) {
+        guard isTooFull(self) else { return }
+        var evicted: [String: Set<UInt64>] = [:]
+        for cookie in domains.values.joined().sorted(by: { ($0.used, $0.created) < ($1.used, $1.created) }) {
+            guard isTooFull(self) else { break }
+            count(cookie, -1)
+            evicted[cookie.domain, default: []].insert(cookie.created)
+        }
+        for (domain, created) in evicted {
+            domains[domain]?.removeAll { created.contains($0.created) }
+            if domains[domain]?.isEmpty == true { domains[domain] = nil }
+        }
     }
 
     private mutating func removeExpired(of domain: String, now: Int64) {
@@ -184,9 +212,8 @@ public struct CookieJar: Hashable, Sendable {
 
     private mutating func remove(of domain: String, where isUnwanted: (Cookie) -> Bool) {
         guard var cookies = domains[domain], cookies.contains(where: isUnwanted) else { return }
-        count -= cookies.count
+        for cookie in cookies where isUnwanted(cookie) { count(cookie, -1) }
         cookies.removeAll(where: isUnwanted)
-        count += cookies.count
         domains[domain] = cookies.isEmpty ? nil : cookies
     }
 }

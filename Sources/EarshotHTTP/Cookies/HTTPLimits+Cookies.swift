@@ -8,9 +8,12 @@ extension HTTPLimits {
     /// Maximum number of cookies per domain: the minimum that RFC 6265bis, section 6.1, requires.
     public static let cookiesPerDomain = 50
 
-    /// Maximum number of cookies in a jar: the minimum that RFC 6265bis, section 6.1, requires. At most 16 MiB with the
+    /// Number of cookies that a jar keeps: the minimum that RFC 6265bis, section 6.1, requires. At most 16 MiB with the
     /// limits above.
     public static let cookies = 3000
+
+    /// Number of cookies beyond `cookies` at which a jar evicts down to them, so that an insertion costs little.
+    public static let surplusCookies = 200
 
     /// Maximum number of `Set-Cookie` fields evaluated per response: no more can stay in one domain.
     public static let setCookieFields = 50

@@ -51,6 +51,8 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case removed
     case cancelled
     case queueFull = "queue-full"
+    /// The user of the request has reached its part of what all users of the bus share. The detail names it.
+    case quota
     /// The server's `Retry-After` exceeds the configured maximum.
     case originCooling = "origin-cooling"
     case workerLost = "worker-lost"
@@ -87,7 +89,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
             .redirectRefused,
             .unsupportedScheme,
             .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
-            .digestMismatch, .removed, .cancelled, .queueFull, .originCooling, .workerFailed, .poisonous,
+            .digestMismatch, .removed, .cancelled, .queueFull, .quota, .originCooling, .workerFailed, .poisonous,
             .notCached,
             .notStored, .expired, .stopping, .internalError:
             false
@@ -136,6 +138,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .removed: "The handler was removed."
         case .cancelled: "The request was cancelled."
         case .queueFull: "The queue is full."
+        case .quota: "The user of this request has reached a quota."
         case .originCooling: "The server requested a cool-down longer than permitted."
         case .workerLost: "The worker of this request died."
         case .workerFailed: "The worker for this scheme failed."

@@ -8,7 +8,9 @@ import Testing
 struct CookieJarsTests {
     private static let now = Tick(nanoseconds: 1_000_000_000)
     private static let later = now.advanced(byMilliseconds: 100)
+    private static let most = 1 << 20
     private var jars = CookieJars()
+    private var quotas = QuotaBook(limits: QuotaBook.Limits())
 
     enum Phase: CaseIterable {
         case none, used, idle
@@ -28,19 +30,37 @@ struct CookieJarsTests {
     }
 
     /// Jars of which that of the root "r" is in the given phase, with one cookie. Its idle time began at `now`.
-    private static func jars(_ phase: Phase) throws -> CookieJars {
-        var jars = CookieJars()
-        guard phase != .none else { return jars }
-        try fill(&jars, "r")
-        guard phase == .idle else { return jars }
-        _ = jars.rootRemoved("r", keepingMilliseconds: 100, now: now)
-        return jars
+    private static func jars(_ phase: Phase) throws -> Self {
+        var own = Self()
+        guard phase != .none else { return own }
+        try own.fill("r")
+        if phase == .idle { _ = own.remove("r") }
+        return own
     }
 
-    private static func fill(_ jars: inout CookieJars, _ root: String) throws {
-        _ = jars.withCookies(try request(), of: root, seconds: 0)
-        let fields = HeaderFields(lines: Array("set-cookie: \(root)=1\n".utf8))
-        jars.store(fields, of: try request(root), suffixes: .unknown, seconds: 0)
+    private mutating func fill(_ root: String, of principal: Handle<Principal> = PrincipalTable.administrator) throws {
+        _ = jars.open(root, of: principal, within: Self.most, quotas: &quotas)
+        try store("\(root)=1", of: root)
+    }
+
+    private mutating func store(_ cookie: String, of root: String, within most: Int = most) throws {
+        jars.store(
+            HeaderFields(lines: Array("set-cookie: \(cookie)\n".utf8)), from: try Self.request().url, of: root,
+            suffixes: .unknown, seconds: 0, within: most, quotas: &quotas)
+    }
+
+    private mutating func remove(_ root: String, now: Tick = now, keeping time: Int = 100) -> CookieJars.Expiry? {
+        jars.rootRemoved(root, keepingMilliseconds: time, now: now, quotas: &quotas)
+    }
+
+    private mutating func expire(now: Tick) -> CookieJars.Expiry? {
+        jars.expire(keepingMilliseconds: 100, now: now, quotas: &quotas)
+    }
+
+    /// Faults of the jars and of their counts.
+    private var faults: [String] {
+        let uses = jars.bytesByPrincipal.mapValues { QuotaBook.Use(cookieBytes: $0) }
+        return jars.checkInvariants() + quotas.checkInvariants(expected: uses)
     }
 
     private static func phase(of root: String, in jars: CookieJars) -> Phase {
@@ -66,57 +86,82 @@ struct CookieJarsTests {
     @Test(arguments: Event.allCases, Phase.allCases)
     func `each event in each phase leads where the diagram says`(event: Event, phase: Phase) throws {
         guard let expected = Self.expected(event, phase) else { return }
-        var jars = try Self.jars(phase)
-        #expect(Self.phase(of: "r", in: jars) == phase)
+        var own = try Self.jars(phase)
+        #expect(Self.phase(of: "r", in: own.jars) == phase)
         switch event {
-        case .rootAdded: jars.rootAdded("r")
-        case .rootRemoved: _ = jars.rootRemoved("r", keepingMilliseconds: 100, now: Self.now)
+        case .rootAdded: own.jars.rootAdded("r")
+        case .rootRemoved: _ = own.remove("r")
         case .rootRemovedKeepingNothing:
-            #expect(jars.rootRemoved("r", keepingMilliseconds: 0, now: Self.now) == nil)
-        case .expireEarly:
-            _ = jars.expire(keepingMilliseconds: 100, now: Self.now.advanced(byMilliseconds: 99))
-        case .expireLate: #expect(jars.expire(keepingMilliseconds: 100, now: Self.later) == nil)
-        case .evict: #expect(jars.makeRoom(for: "s", within: 0) == (phase == .idle))
+            let timer = own.remove("r", keeping: 0)
+            #expect(timer == nil)
+        case .expireEarly: _ = own.expire(now: Self.now.advanced(byMilliseconds: 99))
+        case .expireLate:
+            let timer = own.expire(now: Self.later)
+            #expect(timer == nil)
+        case .evict:
+            let isOpen = own.jars.open(
+                "s", of: PrincipalTable.administrator, within: OwnedJar.emptyBytes - 1, quotas: &own.quotas)
+            #expect(!isOpen)
         }
-        #expect(Self.phase(of: "r", in: jars) == expected)
-        #expect(jars.checkInvariants() == [])
+        #expect(Self.phase(of: "r", in: own.jars) == expected)
+        #expect(own.faults == [])
     }
 
     @Test mutating func `an empty jar is not kept`() throws {
-        _ = jars.withCookies(try Self.request(), of: "r", seconds: 0)
-        #expect(jars.used.contains("r"))
-        #expect(jars.rootRemoved("r", keepingMilliseconds: 100, now: Self.now) == nil)
-        #expect(Self.phase(of: "r", in: jars) == .none)
+        #expect(jars.open("r", of: PrincipalTable.administrator, within: Self.most, quotas: &quotas))
+        #expect(jars.used.contains("r") && quotas.total.cookieBytes == OwnedJar.emptyBytes)
+        let timer = remove("r")
+        #expect(timer == nil && Self.phase(of: "r", in: jars) == .none && quotas.total.cookieBytes == 0)
     }
 
     @Test mutating func `one timer serves all idle jars`() throws {
-        for root in ["r", "s"] { try Self.fill(&jars, root) }
-        let removed = jars.rootRemoved("r", keepingMilliseconds: 100, now: Self.now)
+        for root in ["r", "s"] { try fill(root) }
+        let removed = remove("r")
         let timer = try #require(removed)
         #expect(timer.end == Self.later && jars.isAwaited(timer.serial))
         let half = Self.now.advanced(byMilliseconds: 50)
-        #expect(jars.rootRemoved("s", keepingMilliseconds: 100, now: half) == nil)
-        let expired = jars.expire(keepingMilliseconds: 100, now: timer.end)
+        let second = remove("s", now: half)
+        #expect(second == nil)
+        let expired = expire(now: timer.end)
         let next = try #require(expired)
         #expect(next.end == half.advanced(byMilliseconds: 100))
         #expect(jars.isAwaited(next.serial) && !jars.isAwaited(timer.serial))
-        #expect(jars.idleCount == 1 && jars.checkInvariants() == [])
+        #expect(jars.idleCount == 1 && faults == [])
     }
 
-    @Test mutating func `at the limit the oldest idle jar makes room, and a root with a jar needs none`() throws {
-        for root in ["r", "s", "t"] { try Self.fill(&jars, root) }
-        #expect(jars.makeRoom(for: "u", within: 3) == false)
-        #expect(jars.makeRoom(for: "u", within: 4) == true)
-        #expect(jars.makeRoom(for: "t", within: 3) == true)
-        for root in ["r", "s"] { _ = jars.rootRemoved(root, keepingMilliseconds: 100, now: Self.now) }
-        #expect(jars.makeRoom(for: "u", within: 3) == true)
+    @Test mutating func `at the bound the oldest idle jar makes room, and a root with a jar needs none`() throws {
+        for root in ["r", "s", "t"] { try fill(root) }
+        let full = quotas.total.cookieBytes
+        func opens(_ root: String, within bound: Int, _ own: inout Self) -> Bool {
+            own.jars.open(root, of: PrincipalTable.administrator, within: bound, quotas: &own.quotas)
+        }
+        #expect(!opens("u", within: full, &self))
+        #expect(opens("t", within: full, &self))
+        for root in ["r", "s"] { _ = remove(root) }
+        #expect(opens("u", within: full, &self))
         jars.rootAdded("r")
         jars.rootAdded("s")
-        #expect(Array(jars.used).sorted() == ["s", "t"], "the jar of r was evicted")
+        #expect(Array(jars.used).sorted() == ["s", "t", "u"], "the jar of r was evicted")
+        #expect(faults == [])
+    }
+
+    @Test mutating func `a user at its part loses its own jars and cookies, and no other user does`() throws {
+        let (a, b) = (Handle<Principal>(1), Handle<Principal>(2))
+        let part = 4_096
+        try fill("b", of: b)
+        _ = remove("b")
+        for root in ["r", "s"] { try fill(root, of: a) }
+        _ = remove("r")
+        let value = String(repeating: "v", count: 1_000)
+        for number in 0..<4 { try store("c\(number)=\(value)", of: "s", within: 4 * part) }
+        #expect(quotas.use(by: a).cookieBytes <= part && jars.jar(of: "r") == nil)
+        #expect(jars.jar(of: "s")?.cookies(now: 0).contains { $0.name == Array("c3".utf8) } == true)
+        #expect(jars.jar(of: "b")?.count == 1)
+        #expect(faults == [])
     }
 
     @Test mutating func `a jar's cookies go into requests, unless they have a field of their own`() throws {
-        try Self.fill(&jars, "r")
+        try fill("r")
         let request = jars.withCookies(try Self.request(), of: "r", seconds: 0)
         #expect(request.jar == "r" && request.fields.first("cookie") == "r=1")
         let own = jars.withCookies(try Self.request(cookie: "x=2"), of: "r", seconds: 0)
@@ -124,9 +169,7 @@ struct CookieJarsTests {
     }
 
     @Test mutating func `cookies for a root without a used jar are dropped`() throws {
-        let fields = HeaderFields(lines: Array("set-cookie: a=1\n".utf8))
-        jars.store(fields, of: try Self.request("r"), suffixes: .unknown, seconds: 0)
-        jars.store(fields, of: try Self.request(), suffixes: .unknown, seconds: 0)
-        #expect(jars.used.isEmpty && jars.checkInvariants() == [])
+        try store("a=1", of: "r")
+        #expect(jars.used.isEmpty && faults == [])
     }
 }

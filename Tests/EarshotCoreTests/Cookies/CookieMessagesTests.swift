@@ -92,7 +92,7 @@ struct CookieMessagesTests {
     }
 
     @Test mutating func `cookies without a handler, an HTTP URL or room are refused`() {
-        rig.core.limits.cookieJars = 1
+        rig.core.limits.cookieBytes = 1_000
         rig.pass { rig in
             rig.say(.cookies(HandlerID("shop")!, url: "https://a.example/", fields: []), by: client)
             rig.say(.subscribe(HandlerPattern("shop")!), by: client)

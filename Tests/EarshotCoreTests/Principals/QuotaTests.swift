@@ -41,7 +41,7 @@ struct QuotaTests {
     @Test func `requests beyond the quota of a user are refused, and those of another are not`() {
         var (rig, worker) = Self.rig { $0.requestsPerUser = 2 }
         rig.pass { Self.ask(1...3, by: Self.a, &$0) }
-        #expect(rig.terminals(for: Self.a) == ["h 3 queue-full"])
+        #expect(rig.terminals(for: Self.a) == ["h 3 quota"])
         let jobs = rig.jobs
         rig.pass { Self.ask(1...2, by: Self.b, &$0) }
         #expect(rig.terminals(for: Self.b) == [] && rig.jobs.count == 2)
@@ -55,7 +55,7 @@ struct QuotaTests {
             rig.remove("h", by: Self.a)
             Self.ask(5...7, by: Self.a, &rig)
         }
-        #expect(rig.terminals(for: Self.a) == ["h 7 queue-full"])
+        #expect(rig.terminals(for: Self.a) == ["h 7 quota"])
         Self.expectSound(rig)
         let administrator = rig.client(3)
         rig.pass { rig in
@@ -169,7 +169,7 @@ struct QuotaTests {
         done(try #require(jobs["http://u1/h/1"]), "one", length: 600, by: worker, &rig)
         #expect(rig.terminals(for: Self.a) == ["h 1 200"])
         done(try #require(jobs["http://u1/h/2"]), "two", length: 401, by: worker, &rig)
-        #expect(rig.terminals(for: Self.a) == ["h 2 spool-full"])
+        #expect(rig.terminals(for: Self.a) == ["h 2 quota"])
         #expect(rig.details(for: Self.a) == [BrokerCore.spoolQuotaDetail])
         #expect(rig.actions.contains(.spool(.releaseFile("two"))))
         done(try #require(jobs["http://u2/h/1"]), "three", length: 1_000, by: worker, &rig)
@@ -195,7 +195,7 @@ struct QuotaTests {
                 $0.core.workerSaid(
                     .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, by: worker, now: $0.now)
             }
-            #expect(rig.terminals(for: Self.a) == (isWithin ? [] : ["h 1 spool-full"]))
+            #expect(rig.terminals(for: Self.a) == (isWithin ? [] : ["h 1 quota"]))
             Self.expectSound(rig)
         }
         #expect(rig.cancellations == [job.attempt])
@@ -210,7 +210,7 @@ struct QuotaTests {
         done(jobs[1], "two", length: 900, by: worker, &rig)
         Self.expectSound(rig)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: Self.a) }
-        #expect(rig.terminals(for: Self.a) == ["h 1 200", "h 2 spool-full"])
+        #expect(rig.terminals(for: Self.a) == ["h 1 200", "h 2 quota"])
         Self.expectSound(rig)
     }
 
@@ -228,7 +228,7 @@ struct QuotaTests {
         bed.finishJobs(worker)
         #expect(bed.rig.core.quotas.use(by: 1).durableBytes > bytes + 3, "the result counts")
         bed.pass { Self.ask(2...9, by: Self.a, &$0, durable) }
-        #expect(bed.rig.terminals(for: Self.a).contains("h 9 queue-full"))
+        #expect(bed.rig.terminals(for: Self.a).contains("h 9 quota"))
         bed.pass { rig in
             for request in 1...9 { rig.fetch("h", "\(request)", "http://u3/\(request)", by: administrator, durable) }
         }

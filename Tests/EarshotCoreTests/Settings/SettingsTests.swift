@@ -77,6 +77,23 @@ struct SettingsTests {
         #expect(settings[.workers] == nil && settings[.slots] == nil)
     }
 
+    @Test func `a quota of one user is a quarter of what all share, or as set`() throws {
+        var settings = Settings()
+        func quotas() -> QuotaBook.Limits { settings.applied(to: CoreLimits()).userQuotas }
+        #expect(quotas().requests == 500_000 && quotas().spoolBytes == 2_560 << 20 && quotas().durableBytes == 256 << 20)
+        #expect(quotas().transfers == 0, "without a supervisor the number of slots is unknown")
+        for (name, value) in [
+            (.workers, 2), (.slots, 64), (.requests, 1_000), (.spoolSize, 4 << 20), (.durableSize, 8_000),
+        ] as [(SettingName, Int)] {
+            try settings.apply(.number(name, value), source: Settings.Source.set)
+        }
+        let quarters = QuotaBook.Limits(requests: 250, transfers: 32, spoolBytes: 1 << 20, durableBytes: 2_000)
+        #expect(quotas() == quarters)
+        try settings.apply(.number(.transfersPerUser, 0), source: Settings.Source.set)
+        try settings.apply(.number(.requestsPerUser, 7), source: Settings.Source.set)
+        #expect(quotas().transfers == 0 && quotas().requests == 7)
+    }
+
     @Test func `each setting changes one limit and no other setting's, unless code looks it up`() throws {
         let defaults = Settings()
         let (core, workers) = (defaults.applied(to: CoreLimits()), defaults.applied(to: Self.workerLimits))
@@ -88,7 +105,8 @@ struct SettingsTests {
             let found = (settings.applied(to: CoreLimits()), settings.applied(to: Self.workerLimits))
             switch name.definition.use {
             // Rules for addresses reach the workers with the policy.
-            case .supervisor where name != .addressPolicy, .lookedUp where name != .addressPolicy:
+            case .supervisor where name != .addressPolicy,
+                .lookedUp where name != .addressPolicy && name != .durableSize:
                 #expect(found == (core, workers), "\(name)")
             default:
                 #expect(found != (core, workers), "\(name)")

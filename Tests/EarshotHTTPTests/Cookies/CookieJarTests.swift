@@ -262,10 +262,19 @@ import Testing
         func has(_ host: Int) -> Int {
             jar.cookies(now: Self.now + 10).filter { $0.domain == "h\(host).example" }.count
         }
+        func fill(_ hosts: Range<Int>) throws {
+            for host in hosts {
+                try set((0..<50).map { "c\($0)=1" }, from: "http://n\(host).example/", in: &jar, at: Self.now + 10)
+            }
+        }
+        try fill(0..<4)
+        #expect(jar.count == HTTPLimits.cookies + HTTPLimits.surplusCookies && has(0) == 50)
         try set(["a=b"], from: "http://new.example/", in: &jar, at: Self.now + 10)
-        #expect(jar.count == HTTPLimits.cookies - 49 && has(0) == 50 && has(30) == 0)
-        try set((0..<50).map { "c\($0)=1" }, from: "http://more.example/", in: &jar, at: Self.now + 10)
-        #expect(jar.count == HTTPLimits.cookies && has(0) == 49, "the one that was not used for longest went")
+        #expect(jar.count == HTTPLimits.cookies && has(30) == 0, "the ended ones go first")
+        #expect((has(0), has(2), has(3), has(4)) == (0, 0, 49, 50), "then those that were not used for longest")
+        #expect(jar.byteCount == jar.cookies(now: Self.now + 10).reduce(0) { $0 + $1.byteCount })
+        jar.shrink(toBytes: 10_000)
+        #expect((1...10_000).contains(jar.byteCount) && jar.cookies(now: Self.now).contains { $0.domain == "new.example" })
     }
 
     @Test func `neither a response nor a field has no end`() throws {

@@ -180,7 +180,7 @@ import Testing
             "99999999999999999999", "\netag: ", "\"a\"", "W/", "\ncontent-length: 600", "\n", "\u{0}", "é",
         ].map { Array($0.utf8) }
         var joined = 0
-        for _ in 0..<20_000 {
+        for _ in 0..<5_000 {
             var lines = Array("content-range: bytes 400-999/1000\netag: \"a\"".utf8)
             for _ in 0..<Int.random(in: 0...3, using: &generator) {
                 let start = Int.random(in: 0...lines.count, using: &generator)
@@ -195,7 +195,7 @@ import Testing
             joined += 1
             #expect(from == 400 && to > from && to <= whole ?? .max, "seed \(seed): \(lines)")
         }
-        #expect(joined > 1000, "the generator makes too few answers that fit")
+        #expect(joined > 250, "the generator makes too few answers that fit")
     }
 
     @Test func `a beginning is kept by a strong validator, without a coding, of a plain GET`() throws {

@@ -7,7 +7,7 @@ import Testing
             http-status connect-refused connect-failed address-refused unknown-host dns-failed timeout connect-timeout \
             proxy-refused proxy-unavailable too-large too-compressed tls redirect-loop too-many-redirects redirect-refused truncated reset unsupported-scheme \
             malformed-url bad-header unsupported-method protocol-error encoding-error spool-full spool-failed \
-            deadline digest-mismatch removed cancelled queue-full origin-cooling worker-lost \
+            deadline digest-mismatch removed cancelled queue-full quota origin-cooling worker-lost \
             worker-failed poisonous not-cached not-stored expired stopping internal
             """
         #expect(FailureCode.allCases.map(\.rawValue) == words.split(separator: " ").map(String.init))
