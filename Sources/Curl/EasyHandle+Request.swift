@@ -19,6 +19,10 @@ extension EasyHandle {
         try set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds: request.connectTimeout)
         try set(CURLOPT_TIMEOUT_MS, milliseconds: request.totalTimeout)
         if request.hasOwnLines { try setHeaderFields(try request.headerLines()) }
+        if request.ownsConnection {
+            forbidReuse()
+            closeAfterTransfer()
+        }
     }
 
     private func configureLasting(_ request: TransferRequest) throws(CurlError) {
@@ -102,7 +106,7 @@ extension EasyHandle {
             // Without a passphrase, OpenSSL prompts for that of an encrypted key on the terminal.
             try set(CURLOPT_KEYPASSWD, "")
         }
-        switch request.version {
+        switch request.ownsConnection ? .http1 : request.version {
         case .http1:
             try set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
         case .http2OverTLS:
@@ -125,7 +129,7 @@ extension TransferRequest {
     /// affect another request.
     fileprivate var lastingOptions: LastingOptions? {
         guard method == .get, body == nil, proxy.isEmpty, caFile == nil, caCertificates == nil,
-            clientCertificate == nil, verifiesServer, hasUsualURL
+            clientCertificate == nil, verifiesServer, hasUsualURL, !ownsConnection
         else { return nil }
         let namesCodings = hasField("accept-encoding")
         return LastingOptions(

@@ -92,7 +92,7 @@ internal import CLibCurl
             let easy = if let used = idle.popLast() { used } else { try EasyHandle.make() }
             let transfer = Transfer(
                 easy: easy, notes: notes, sink: sink, names: use, turn: turns,
-                allowsHTTP2: request.version == .http2OverTLS)
+                allowsHTTP2: request.version == .http2OverTLS && !request.ownsConnection)
             try easy.configure(request)
             if !lines.isEmpty { try easy.setResolve(lines) }
             if notes.isCrowded { easy.closeIdleConnections(afterSeconds: crowdedIdleSeconds) }

@@ -68,6 +68,9 @@ public struct TransferRequest: Sendable {
     /// only for requests with the same value. A proxy's certificate is always verified.
     public var verifiesServer = true
     public var version = Version.http1
+    /// Whether the request has a connection that serves no other request before or after it. Then it uses HTTP/1.1,
+    /// because other requests could join a connection of HTTP/2.
+    public var ownsConnection = false
 }
 
 extension TransferRequest {
@@ -80,12 +83,13 @@ extension TransferRequest {
     public init(
         url: String, method: Method, body: [UInt8]?, headerFields: [HeaderField], userAgent: String,
         acceptEncoding: String, proxy: String, caFile: String?, caCertificates: [UInt8]?,
-        clientCertificate: [UInt8]?, clientKey: [UInt8]?, verifiesServer: Bool, version: Version
+        clientCertificate: [UInt8]?, clientKey: [UInt8]?, verifiesServer: Bool, version: Version,
+        ownsConnection: Bool = false
     ) {
         self.init(
             url: url, method: method, body: body, headerFields: headerFields, resolve: [], userAgent: userAgent,
             acceptEncoding: acceptEncoding, proxy: proxy, caFile: caFile, caCertificates: caCertificates,
             clientCertificate: clientCertificate, clientKey: clientKey, verifiesServer: verifiesServer,
-            version: version)
+            version: version, ownsConnection: ownsConnection)
     }
 }

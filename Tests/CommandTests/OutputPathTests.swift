@@ -37,11 +37,14 @@ import Testing
         #expect(try OutputPath(link("relative", to: "target")) == .file(target))
         #expect(try OutputPath(link("second", to: "relative")) == .file(target))
         #expect(try OutputPath(link("own", to: "/proc/self/fd/17")) == .descriptor(17))
-        #expect(try OutputPath(link("folder", to: "/dev/fd")) == .existing, "a directory")
+        #expect(try OutputPath(link("folder", to: "/dev/fd")) == .existing("/proc/self/fd"), "a directory")
         #expect(try OutputPath(folder.path + "/folder/17") == .descriptor(17))
         #expect(try OutputPath(link("thread", to: "/proc/thread-self/fd/3")) == .descriptor(3))
-        #expect(try OutputPath("/proc/\(getppid())/fd/0") == .existing)
-        #expect(try OutputPath(pipe("pipe")) == .existing)
+        let foreign = "/proc/\(getppid())/fd/0"
+        #expect(try OutputPath(foreign) == .existing(foreign))
+        let pipe = try pipe("pipe")
+        #expect(try OutputPath(pipe) == .existing(pipe))
+        #expect(try OutputPath(link("piped", to: "pipe")) == .existing(pipe))
         #expect(throws: Destination.Failure.self) { try OutputPath(link("loop", to: "loop")) }
     }
 

@@ -1,6 +1,8 @@
 """Requests with a credential are isolated from all others: both responses and refusals."""
 
+import http.server
 import json
+import threading
 import urllib.parse
 
 from support.harness import Bus, TestCase
@@ -69,3 +71,55 @@ class CredentialTests(TestCase):
                          [("authorization", "Bearer one")], cookies="yes")
             headers = json.loads(client.terminal().content())["headers"]
             self.assertEqual((headers.get("authorization"), headers.get("cookie")), seen)
+
+
+class CountingHandler(http.server.BaseHTTPRequestHandler):
+    """Handler of one connection, which records its number and the path of each request."""
+
+    protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        self.server.connections += 1
+        self.number = self.server.connections
+
+    def do_GET(self):
+        self.server.asked.append((self.number, self.path))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *_):
+        pass
+
+
+class ConnectionTests(TestCase):
+    """Credentials that authenticate a connection: it serves no other request."""
+
+    OWN = ("Negotiate YII=", "NTLM TlRM", "negotiate YII=")
+
+    def setUp(self):
+        self.server = self.enterContext(http.server.ThreadingHTTPServer(("127.0.0.1", 0), CountingHandler))
+        self.server.connections, self.server.asked, self.server.daemon_threads = 0, [], True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.addCleanup(self.server.shutdown)
+        self.client = self.enterContext(Bus(workers=1)).client()
+
+    def fetch(self, request, field=None):
+        self.client.fetch("h", request, f"http://127.0.0.1:{self.server.server_port}/{request}",
+                          [field] if field else [])
+        self.assertEqual(self.client.terminal().verb, "RESULT")
+
+    def test_a_request_with_such_a_credential_has_a_connection_of_its_own(self):
+        for turn in range(5):
+            self.fetch(f"plain-{turn}")
+            for number, value in enumerate(self.OWN):
+                self.fetch(f"own-{turn}-{number}", ("authorization", value))
+            self.fetch(f"proxy-own-{turn}", ("proxy-authorization", "Negotiate YII="))
+            self.fetch(f"bearer-{turn}", ("authorization", "Bearer one"))
+        shared = {number for number, path in self.server.asked if "own" not in path}
+        own = [number for number, path in self.server.asked if "own" in path]
+        self.assertEqual(len(shared), 1, "the others share one")
+        self.assertEqual(len(own), 20)
+        self.assertEqual(len({*own, *shared}), 21, "each has one")

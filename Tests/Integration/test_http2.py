@@ -75,6 +75,20 @@ class EndingTests(Case):
                         self.check("whole" if message.operands[1].startswith("good") else name, message)
             self.assertLess(origin.accepted, len(origin.asked) / 4)
 
+    def test_a_request_that_authenticates_its_connection_does_not_share_one(self):
+        origin = self.origin()
+        with Bus(workers=1) as bus:
+            client = bus.client()
+            self.assertResult(self.fetch(client, 1, f"{origin.url}/whole?1"), CONTENT)
+            for number in (2, 3):
+                client.fetch("h", number, f"{origin.url}/whole?{number}", [("authorization", "Negotiate YII=")],
+                             ca_file=self.certificate[0], retries=0)
+                self.assertResult(client.terminal(), CONTENT)
+            self.assertResult(self.fetch(client, 4, f"{origin.url}/whole?4"), CONTENT)
+            by_http1 = [path for connection, path in origin.asked if connection == 0]
+            self.assertEqual(by_http1, ["/whole?2", "/whole?3"])
+            self.assertEqual(origin.accepted, 3, "the other two share one")
+
     def test_no_content_is_whole(self):
         origin = self.origin()
         with Bus(workers=1) as bus:

@@ -36,6 +36,22 @@ public struct CredentialRule: Hashable, Sendable {
         return TrustScope(material: material)
     }
 
+    /// Schemes that authenticate a connection and not only one request, contrary to RFC 9110, section 11.1. See RFC 4559,
+    /// section 6.
+    private static let connectionSchemes: Set = ["negotiate", "ntlm", "kerberos", "nego2"]
+
+    /// Returns whether a server or proxy may take later requests on the same connection as those of this user.
+    public static func authenticatesConnection(_ fields: HeaderFields) -> Bool {
+        fields.contains { field in
+            guard field.isNamed("authorization") || field.isNamed("proxy-authorization") else { return false }
+            // Only one scheme is permitted, but a server may look for it in a list.
+            return field.value.split(separator: UInt8(ascii: ",")).contains { credentials in
+                let scheme = credentials.drop(while: \.isBlank).prefix { $0.isToken }
+                return connectionSchemes.contains(String(decoding: scheme.map(\.lowercased), as: UTF8.self))
+            }
+        }
+    }
+
     /// Names of fields that choose a representation and identify no user.
     private static let anonymousNames = [
         "accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "pragma", "range",

@@ -81,7 +81,8 @@ struct TransferPlan {
             proxy: proxy?.url(for: url) ?? "",
             caFile: options.caFile, caCertificates: certificates.authorities, clientCertificate: certificates.client,
             clientKey: certificates.clientKey, verifiesServer: route.verifiesServer,
-            version: usesHTTP2 ? .http2OverTLS : .http1)
+            version: usesHTTP2 ? .http2OverTLS : .http1,
+            ownsConnection: CredentialRule.authenticatesConnection(fields))
     }
 
     private static func transferMethod(_ method: HTTPMethod) -> TransferRequest.Method {

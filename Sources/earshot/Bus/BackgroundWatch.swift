@@ -34,7 +34,7 @@ struct BackgroundWatch {
         directory = record.directory
         _ = try Destination.folder(directory, interrupt: -1)
         let path = record.log.isEmpty ? "/dev/null" : record.log
-        let opened = unsafe open(ByteText.path(path), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        let opened = try Self.opened(path)
         // A child's streams must be other descriptors than 0, 1 and 2, which may be closed here.
         self.log = opened < 0 ? opened : fcntl(opened, F_DUPFD_CLOEXEC, 3)
         guard self.log >= 0 else {
@@ -47,6 +47,21 @@ struct BackgroundWatch {
                 "earshot", "watch", "--until-done", "--keep-failures", "--json", "--directory=\(directory)",
                 "--noted-log=\(record.log)",
             ] + record.bus + (record.exec.isEmpty ? [] : ["--exec=\(record.exec)"]) + ["--", record.handler]
+    }
+
+    /// Opens the log; -1 on failure, with the reason in `errno`.
+    private static func opened(_ path: String) throws(Complaint) -> Int32 {
+        do throws(Destination.Failure) {
+            let flags = O_WRONLY | O_APPEND
+            switch try OutputPath(path) {
+            case .descriptor(let number): return fcntl(number, F_DUPFD_CLOEXEC, 0)
+            case .file(let file): return try OutputEntry(file, given: path).open(flags | O_CREAT, mode: 0o600)
+            case .existing(let file): return try OutputEntry(file, given: path).open(flags)
+            }
+        } catch {
+            guard case .cannotWrite(let sentence) = error else { throw Complaint(.interrupted) }
+            throw Complaint(.cannotWrite, "\(sentence); give another --log FILE")
+        }
     }
 
     /// Starts the process. It has a process group of its own, so the end of the shell does not reach it.

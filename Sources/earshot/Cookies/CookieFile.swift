@@ -43,7 +43,7 @@ enum CookieFile {
     /// Replaces the file at `path`, which only its owner can then read.
     static func write(_ cookies: [FileCookie], to path: String) throws(Complaint) {
         do throws(Destination.Failure) {
-            guard let target = Destination.replaced(path) else {
+            guard case .file(let target) = try OutputPath(path) else {
                 throw .cannotWrite("cannot write \(path): it is not a regular file")
             }
             let file = try NewFile(for: target, isPrivate: true)

@@ -68,9 +68,10 @@ extension Destination {
         let descriptor: Int32
         if case .folder(_, let opened) = place, let relative = item.name {
             let (parent, name) = try folder(of: relative, below: opened, partial.path)
-            descriptor = unsafe openat(parent.descriptor, ByteText.path(name), O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+            descriptor = try OutputEntry(name, in: parent, at: partial.path).open(O_RDWR)
         } else {
-            descriptor = unsafe Glibc.open(ByteText.path(partial.path), O_RDWR | O_CLOEXEC)
+            let file = Destination.replaced(partial.path) ?? partial.path
+            descriptor = try OutputEntry(file, given: partial.path).open(O_RDWR)
         }
         guard descriptor >= 0 else { throw Destination.cannot("open", partial.path) }
         var status = stat()

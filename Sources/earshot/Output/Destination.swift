@@ -66,16 +66,12 @@ struct Destination {
     static func folder(
         _ path: String, names: OutputNames = OutputNames(), interrupt: Int32
     ) throws(Complaint) -> Destination {
-        do throws(ClientError) {
-            try Folder.make(path, mode: 0o777)
-        } catch {
-            throw Complaint(.cannotWrite, "\(error.description); give another -d DIR")
-        }
-        do throws(SystemError) {
-            let place = Place.folder(path, try OpenFolder(path))
+        do throws(Failure) {
+            let place = Place.folder(path, try OutputEntry.folder(path, given: path, creates: true))
             return Destination(place: place, interrupt: interrupt, mover: FileMover(into: path), names: names)
         } catch {
-            throw Complaint(.cannotWrite, "cannot open \(path): \(error); give another -d DIR")
+            guard case .cannotWrite(let sentence) = error else { throw Complaint(.interrupted) }
+            throw Complaint(.cannotWrite, "\(sentence); give another -d DIR")
         }
     }
 
@@ -139,7 +135,8 @@ struct Destination {
             let name = names.path(ListEntry(url: url), index: 1, nil)
             let path = "\(folder)/\(name)"
             if opened.has(ByteText.path(name)) {
-                guard let sha256, opened.sha256(of: name, length: source.length) == sha256 else { continue }
+                let isUsable = (try? OutputEntry(name, in: opened, at: path).status()) != nil
+                guard isUsable, let sha256, opened.sha256(of: name, length: source.length) == sha256 else { continue }
                 return path
             }
             let file = try NewFile(in: opened, named: name, at: path)
@@ -175,7 +172,8 @@ struct Destination {
             let relative = item.name ?? names.path(item.entry, index: item.index, response)
             let path = "\(folder)/\(relative)"
             let (parent, name) = try self.folder(of: relative, below: opened, path)
-            let isThere = source.isOwn && mover != nil && parent.has(ByteText.path(name))
+            let mayMove = source.isOwn && mover != nil
+            let isThere = mayMove ? try OutputEntry(name, in: parent, at: path).status() != nil : false
             let old = isThere ? FilePermissions(of: ByteText.path(name), in: parent.descriptor) : nil
             // A rename cannot give the file to another owner or group.
             if old?.belongsToThisProcess ?? true,
@@ -215,8 +213,11 @@ struct Destination {
         switch place {
         case .nowhere, .standardOutput: return nil
         case .file(let path):
-            guard unsafe stat(ByteText.path(path), &status) == 0 else { return nil }
-            return ExistingFile(path, status, recordAt: Destination.replaced(path) ?? path)
+            // The write reports the reason why a path cannot be used.
+            guard let target = try? OutputPath(path), unsafe stat(ByteText.path(path), &status) == 0 else { return nil }
+            guard case .file(let file) = target else { return ExistingFile(path, status) }
+            guard unsafe lstat(ByteText.path(file), &status) == 0 else { return nil }
+            return ExistingFile(path, status, recordAt: file)
         case .folder(let folder, let opened):
             guard let name else { return nil }
             var parts = name.utf8.split(separator: UInt8(ascii: "/")).map { String(Substring($0)) }
@@ -227,9 +228,9 @@ struct Destination {
                 guard let next = OpenFolder(existing: part, in: parent) else { return nil }
                 parent = next
             }
-            let found = unsafe fstatat(parent.descriptor, ByteText.path(last), &status, AT_SYMLINK_NOFOLLOW)
-            guard found == 0 else { return nil }
-            return ExistingFile("\(folder)/\(name)", status)
+            let path = "\(folder)/\(name)"
+            guard let status = try? OutputEntry(last, in: parent, at: path).status() else { return nil }
+            return ExistingFile(path, status)
         }
     }
 

@@ -16,8 +16,7 @@ final class NewFile {
 
     /// Output for the content.
     let output: Output
-    /// Directory of relative names; nil for the current directory.
-    private let folder: OpenFolder?
+    private let entry: OutputEntry
     private let name: [CChar]
     /// Path for messages.
     private let path: String
@@ -29,6 +28,8 @@ final class NewFile {
     private let isApart: Bool
     /// Whether only the owner may read the file.
     private let isPrivate: Bool
+    /// Whether the file has the permissions of the file that it replaces already.
+    private let hasPermissions: Bool
     private var time: Int64?
     /// Version of the body; nil if the file has no record.
     private var record: BodyRecord?
@@ -39,47 +40,49 @@ final class NewFile {
     /// Temporary name of all files in a directory. A constant name stays in the directory cache of the kernel.
     private static let usualTemporary = ".earshot-\(writer).part"
 
-    /// Begins a file that will create or replace `path`.
+    /// Folder for system calls with a folder argument.
+    private var base: Int32 { entry.folder.descriptor }
+
+    /// Begins a file that will create or replace `path`. A link with this name is replaced, not followed.
     ///
     /// - Parameter isPrivate: whether only the owner may read the file.
     convenience init(for path: String, isPrivate: Bool = false) throws(Destination.Failure) {
-        let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path.index(after: $0) } ?? path.startIndex
-        let name = path[slash...]
+        let entry = try OutputEntry(path)
+        _ = try entry.status()
         // A file name has at most 255 bytes.
-        let shown = name.utf8.count <= 200 ? name : "long"
-        let old = FilePermissions(of: path)
+        let shown = entry.name.utf8.count <= 200 ? entry.name : "long"
+        let old = FilePermissions(of: ByteText.path(entry.name), in: entry.folder.descriptor)
         let permissions = isPrivate ? old?.asSecret ?? .secret : old
         // A file with a name is closed to others until it has its permissions.
         try self.init(
-            nil, path, at: path, "\(path[..<slash]).\(shown).\(NewFile.writer).part",
-            mode: permissions == nil ? 0o666 : 0o600, isPrivate: isPrivate)
+            entry, ".\(shown).\(NewFile.writer).part", mode: permissions == nil ? 0o666 : 0o600,
+            isPrivate: isPrivate, hasPermissions: true)
         if let permissions, !isApart, !permissions.apply(to: descriptor) { throw Destination.cannot("write", path) }
     }
 
     /// Begins a file that will create or replace `name` in an open directory. At most one exists at a time.
     convenience init(in folder: OpenFolder, named name: String, at path: String) throws(Destination.Failure) {
-        try self.init(folder, name, at: path, NewFile.usualTemporary)
+        try self.init(OutputEntry(name, in: folder, at: path), NewFile.usualTemporary)
     }
 
     private init(
-        _ folder: OpenFolder?, _ name: String, at path: String, _ temporary: String, mode: mode_t = 0o666,
-        isPrivate: Bool = false
+        _ entry: OutputEntry, _ temporary: String, mode: mode_t = 0o666, isPrivate: Bool = false,
+        hasPermissions: Bool = false
     ) throws(Destination.Failure) {
-        self.folder = folder
-        self.name = ByteText.path(name)
-        self.path = path
+        self.entry = entry
+        self.name = ByteText.path(entry.name)
+        self.path = entry.path
         self.temporary = ByteText.path(temporary)
         self.isPrivate = isPrivate
-        let slash = folder == nil ? name.utf8.lastIndex(of: UInt8(ascii: "/")) : nil
-        let parent = slash.map { String(name[...$0]) } ?? "."
-        let base = folder?.descriptor ?? AT_FDCWD
-        if let unnamed = UnnamedFile.open(in: parent, of: base) {
+        self.hasPermissions = hasPermissions
+        let base = entry.folder.descriptor
+        if let unnamed = UnnamedFile.open(in: ".", of: base) {
             (descriptor, isNamed, isApart) = (unnamed, false, false)
         } else {
             let beside = unsafe openat(
                 base, self.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode)
             let number = errno
-            isApart = beside < 0 && Self.obstacles.contains(number) && Self.isWritable(self.name, in: base)
+            isApart = beside < 0 && Self.obstacles.contains(number) && Self.isWritable(entry)
             descriptor = isApart ? UnnamedFile.openPrivate(in: Environment.value("TMPDIR") ?? P_tmpdir) ?? -1 : beside
             isNamed = beside >= 0
             if !isApart { errno = number }
@@ -90,7 +93,7 @@ final class NewFile {
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
-        if isNamed { unsafe unlinkat(folder?.descriptor ?? AT_FDCWD, temporary, 0) }
+        if isNamed { unsafe unlinkat(base, temporary, 0) }
     }
 
     /// Sets the time of the last change, in seconds since 1970.
@@ -126,11 +129,9 @@ final class NewFile {
     ///
     /// - Returns: false if the name is taken.
     func commitNew() throws(Destination.Failure) -> Bool {
-        let folder = folder?.descriptor ?? AT_FDCWD
         // The temporary name is removed with this object.
         let isLinked =
-            isNamed
-            ? unsafe linkat(folder, temporary, folder, name, 0) == 0 : UnnamedFile.name(descriptor, name, in: folder)
+            isNamed ? unsafe linkat(base, temporary, base, name, 0) == 0 : UnnamedFile.name(descriptor, name, in: base)
         if isLinked { return true }
         if errno == EEXIST { return false }
         // A file system without hard links. The caller has checked the name.
@@ -140,37 +141,39 @@ final class NewFile {
 
     /// Names the complete file.
     ///
-    /// - Returns: whether it replaced another file of its directory; false without an open directory.
+    /// - Returns: whether it replaced another file of its directory.
+    /// - Throws: `Destination.Failure` also if the other file is that of another user in a shared sticky folder.
     @discardableResult
     func commit() throws(Destination.Failure) -> Bool {
-        let base = self.folder?.descriptor ?? AT_FDCWD
-        guard !isApart else { return try overwrite(in: base) }
-        // The rename of a temporary name does not report whether it replaced a file.
-        let isThere = isNamed && self.folder?.has(name) == true
+        guard !isApart else { return try overwrite() }
         if !isNamed, UnnamedFile.name(descriptor, name, in: base) { return false }
+        let number = errno
+        // The rename of a temporary name does not report whether it replaced a file.
+        let isThere = try entry.status() != nil
         // Only a rename can replace a file.
+        errno = number
         guard isNamed || errno == EEXIST && UnnamedFile.name(descriptor, temporary, in: base) else {
             throw Destination.cannot("write", path)
         }
         let replaces = isThere || !isNamed
         isNamed = true
-        if replaces, folder != nil, let old = FilePermissions(of: name, in: base), !old.apply(to: descriptor) {
+        if replaces, !hasPermissions, let old = FilePermissions(of: name, in: base), !old.apply(to: descriptor) {
             throw Destination.cannot("write", path)
         }
         if unsafe renameat(base, temporary, base, name) == 0 {
             isNamed = false
             return replaces
         }
-        let number = errno
-        if Self.obstacles.contains(number), Self.isWritable(name, in: base) { return try overwrite(in: base) }
-        errno = number
+        let renameNumber = errno
+        if Self.obstacles.contains(renameNumber), Self.isWritable(entry) { return try overwrite() }
+        errno = renameNumber
         throw Destination.cannot("write", path, directoryStep: "remove that directory, or give another name")
     }
 
     /// Copies the content into the existing file.
-    private func overwrite(in folder: Int32) throws(Destination.Failure) -> Bool {
+    private func overwrite() throws(Destination.Failure) -> Bool {
         let source = unsafe open("/proc/self/fd/\(descriptor)", O_RDONLY | O_CLOEXEC)
-        let target = Self.existing(name, in: folder)
+        let target = Self.existing(entry)
         defer { for opened in [source, target] where opened >= 0 { close(opened) } }
         var status = stat()
         guard source >= 0, target >= 0, unsafe fstat(source, &status) == 0, !isPrivate || fchmod(target, 0o600) == 0
@@ -183,9 +186,9 @@ final class NewFile {
         return true
     }
 
-    /// Opens an existing regular file for writing; -1 if there is none. A link is not followed.
-    private static func existing(_ name: [CChar], in folder: Int32) -> Int32 {
-        let opened = unsafe openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    /// Opens an existing regular file for writing; -1 if there is none that may be written. A link is not followed.
+    private static func existing(_ entry: OutputEntry) -> Int32 {
+        let opened = (try? entry.open(O_WRONLY | O_NONBLOCK)) ?? -1
         var status = stat()
         if opened < 0 { return opened }
         if unsafe fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG { return opened }
@@ -194,8 +197,8 @@ final class NewFile {
         return -1
     }
 
-    private static func isWritable(_ name: [CChar], in folder: Int32) -> Bool {
-        let opened = existing(name, in: folder)
+    private static func isWritable(_ entry: OutputEntry) -> Bool {
+        let opened = existing(entry)
         if opened >= 0 { close(opened) }
         return opened >= 0
     }

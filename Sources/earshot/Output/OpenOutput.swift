@@ -40,10 +40,10 @@ final class OpenOutput {
             descriptor = -1
             opened = number
         case .file(let file):
-            descriptor = unsafe open(ByteText.path(file), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
+            descriptor = try OutputEntry(file, given: path).open(O_WRONLY | O_CREAT | O_TRUNC, mode: 0o666)
             opened = descriptor
-        case .existing:
-            descriptor = try Self.openExisting(path, interrupt: interrupt)
+        case .existing(let file):
+            descriptor = try Self.openExisting(OutputEntry(file, given: path), interrupt: interrupt)
             opened = descriptor
         }
         let number = errno
@@ -56,13 +56,14 @@ final class OpenOutput {
     deinit { if descriptor >= 0 { close(descriptor) } }
 
     /// Opens a file that is not replaced; -1 on failure, with the reason in `errno`.
-    private static func openExisting(_ path: String, interrupt: Int32) throws(Destination.Failure) -> Int32 {
-        var status = stat()
-        let kind = unsafe stat(ByteText.path(path), &status) == 0 ? status.st_mode & S_IFMT : 0
+    private static func openExisting(
+        _ entry: OutputEntry, interrupt: Int32
+    ) throws(Destination.Failure) -> Int32 {
+        let kind = try entry.status(opened: true).map { $0.st_mode & S_IFMT }
         // Without a reader, a blocking open of a named pipe would not notice the interrupt.
         let flags = kind == S_IFIFO ? O_NONBLOCK : kind == S_IFREG ? O_APPEND : 0
         while true {
-            let descriptor = unsafe open(ByteText.path(path), O_WRONLY | O_NOCTTY | O_CLOEXEC | flags)
+            let descriptor = try entry.open(O_WRONLY | O_NOCTTY | flags)
             guard descriptor < 0, kind == S_IFIFO, errno == ENXIO else { return descriptor }
             var entry = pollfd(fd: interrupt, events: Int16(POLLIN), revents: 0)
             if unsafe poll(&entry, 1, attemptInterval) > 0 { throw .interrupted }

@@ -27,7 +27,13 @@ enum SecretFile {
     /// - Parameter option: option that names the file, for the message.
     /// - Throws: `Complaint` if it exists or cannot be written.
     static func create(_ path: String, with text: String, option: String = "--out") throws(Complaint) {
-        let descriptor = unsafe open(ByteText.path(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        let descriptor: Int32
+        do throws(Destination.Failure) {
+            descriptor = try OutputEntry(path).open(O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        } catch {
+            guard case .cannotWrite(let sentence) = error else { throw unwritable(path) }
+            throw Complaint(.cannotWrite, sentence)
+        }
         guard descriptor >= 0 else {
             throw errno == EEXIST
                 ? Complaint(.cannotWrite, "\(path) exists; give another file with \(option)")

@@ -14,6 +14,20 @@ import Testing
         #expect(try scope("accept: authorization\nx-cookie: 1") == .shared)
     }
 
+    @Test(
+        "schemes that authenticate a connection",
+        arguments: [
+            ("authorization: Negotiate YII=", true), ("Authorization: NTLM TlRM", true),
+            ("AUTHORIZATION:\tnegotiate", true), ("proxy-authorization: ntlm x", true),
+            ("authorization: Basic eA==, Negotiate x", true), ("authorization: Kerberos x", true),
+            ("authorization: Bearer Negotiate", false), ("authorization: NegotiateX y", false),
+            ("authorization: Basic eA==", false), ("authorization: Digest a=b, c=\"NTLM\"", false),
+            ("x-authorization: Negotiate x", false), ("authorization:", false), ("", false),
+        ])
+    func authenticatesConnection(line: String, expected: Bool) {
+        #expect(CredentialRule.authenticatesConnection(HeaderFields(lines: Array(line.utf8))) == expected)
+    }
+
     @Test func `a body that is not decoded needs no scope of its own`() throws {
         var request = HTTPRequest(url: try FetchURL("https://h/"))
         request.route.decodes = false
