@@ -69,7 +69,7 @@ public struct CacheReport {
         return numbers ?? Numbers()
     }
 
-    /// Calls `body` for each stored response, most recently used first.
+    /// Calls `body` for each stored response: by user, the most recently used first.
     public func forEachLine(now: Int64, _ body: (Line) throws -> Void) throws {
         try index?.forEachItem { item in
             try body(
@@ -85,8 +85,11 @@ public struct CacheReport {
         guard let index else { return [] }
         var faults = try index.database.all("PRAGMA integrity_check") { row in row.text(0) ?? "" }
             .filter { $0 != "ok" }.map { "the index: \($0)" }
-        let counts = "(SELECT rows FROM totals) = count(*) AND (SELECT cost FROM totals) = coalesce(sum(cost), 0)"
-        if try index.database.integer("SELECT \(counts) FROM response") != 1 {
+        var counts = CacheTotals()
+        try index.database.forEach("SELECT owner, count(*), sum(cost) FROM response GROUP BY owner") { row in
+            counts.add(CacheTotals.Part(rows: row.number(1), cost: row.number(2)), to: row.text(0) ?? "")
+        }
+        if try index.totals() != counts {
             faults.append("the index: its totals are not those of its answers")
         }
         let entries = try index.database.all("SELECT entry FROM response") { UInt64(bitPattern: $0.integer(0)) }
