@@ -7,7 +7,7 @@ struct CacheIndex {
     static let variants = 8
     /// Maximum number of rows of any size, because the broker keeps their keys in memory.
     static let rows = 1 << 20
-    private static let version = 2
+    private static let version = 3
 
     /// Connection, for transactions and for statements that only one caller needs.
     let database: Database
@@ -26,10 +26,9 @@ struct CacheIndex {
         try database.execute("PRAGMA busy_timeout = 0")
     }
 
-    /// `totals` has one row, because a sum over the responses takes long for very many.
+    /// `totals` has one row for each owner, because a sum over the responses takes long for very many.
     private static let schema = """
-        CREATE TABLE totals (rows INTEGER NOT NULL, cost INTEGER NOT NULL);
-        INSERT INTO totals VALUES (0, 0);
+        CREATE TABLE totals (owner TEXT PRIMARY KEY, rows INTEGER NOT NULL, cost INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE response (
             entry INTEGER PRIMARY KEY,
             key BLOB NOT NULL,
@@ -44,11 +43,12 @@ struct CacheIndex {
             length INTEGER NOT NULL,
             sha256 TEXT,
             body BLOB,
+            owner TEXT NOT NULL,
             cost INTEGER NOT NULL,
             used INTEGER NOT NULL,
             UNIQUE (key, variant));
         CREATE INDEX response_url ON response (url);
-        CREATE INDEX response_used ON response (used);
+        CREATE INDEX response_used ON response (owner, used);
         CREATE INDEX response_sha256 ON response (sha256) WHERE body IS NULL AND length > 0;
         """
 
@@ -56,7 +56,7 @@ struct CacheIndex {
 
     /// Columns of a response as `item` reads them, without and with its body.
     private static let columns = """
-        entry, key, variant, url, private, status, fields, asked, answered, invalid, length, sha256
+        entry, key, variant, url, private, status, fields, asked, answered, invalid, length, sha256, owner
         """
 
     func items(of key: CacheDigest) throws -> [CacheItem] {
@@ -65,9 +65,9 @@ struct CacheIndex {
         }
     }
 
-    /// Calls `body` for each response, without its body, the most recently used first.
+    /// Calls `body` for each response, without its body: by owner, the most recently used first.
     func forEachItem(_ body: (CacheItem) throws -> Void) throws {
-        try database.forEach("SELECT \(Self.columns), NULL FROM response ORDER BY used DESC, url") { row in
+        try database.forEach("SELECT \(Self.columns), NULL FROM response ORDER BY owner DESC, used DESC, url") { row in
             try body(Self.item(row))
         }
     }
@@ -80,7 +80,8 @@ struct CacheIndex {
         return CacheItem(
             entry: UInt64(bitPattern: row.integer(0)), key: CacheDigest(bytes: row.bytes(1) ?? []),
             url: row.text(3) ?? "", isPrivate: row.flag(4), variant: variant, response: response,
-            length: row.number(10), sha256: row.text(11), body: row.bytes(12))
+            length: row.number(10), sha256: row.text(11), body: row.bytes(13),
+            owner: row.text(12) ?? "")
     }
 
     /// Returns the body of a response, or the digest of its file; nil if there is no such response.
@@ -110,13 +111,18 @@ struct CacheIndex {
 
     /// Returns the totals as they were written last.
     func totals() throws -> CacheTotals {
-        try database.first("SELECT rows, cost FROM totals") { row in
-            CacheTotals(rows: row.number(0), cost: row.number(1))
-        } ?? CacheTotals()
+        var totals = CacheTotals()
+        try database.forEach("SELECT owner, rows, cost FROM totals") { row in
+            totals.add(CacheTotals.Part(rows: row.number(1), cost: row.number(2)), to: row.text(0) ?? "")
+        }
+        return totals
     }
 
-    /// Returns the turn of the latest use; 0 without rows.
-    func latestTurn() throws -> Int64 { Int64(try database.integer("SELECT max(used) FROM response") ?? 0) }
+    /// Returns the turn of the latest use; 0 without rows. O(owners · log(rows)).
+    func latestTurn() throws -> Int64 {
+        let latest = "(SELECT max(used) FROM response WHERE response.owner = totals.owner)"
+        return Int64(try database.integer("SELECT max(\(latest)) FROM totals") ?? 0)
+    }
 
     /// Returns the first keys after another one, in their order and each once.
     func keys(after key: [UInt8], limit: Int) throws -> [[UInt8]] {
@@ -124,9 +130,10 @@ struct CacheIndex {
         return try database.all(sql, [.bytes(key), .integer(limit)]) { row in row.bytes(0) ?? [] }
     }
 
-    /// Returns the least recently used rows, at most 256.
-    func oldest() throws -> [(entry: UInt64, cost: Int)] {
-        try database.all("SELECT entry, cost FROM response ORDER BY used LIMIT 256") { row in
+    /// Returns the least recently used rows of an owner, at most 16.
+    func oldest(of owner: String) throws -> [(entry: UInt64, cost: Int)] {
+        let sql = "SELECT entry, cost FROM response WHERE owner = ? ORDER BY used LIMIT 16"
+        return try database.all(sql, [.text(owner)]) { row in
             (UInt64(bitPattern: row.integer(0)), row.number(1))
         }
     }
@@ -138,15 +145,15 @@ struct CacheIndex {
     func insert(_ item: CacheItem, turn: Int64) throws -> Bool {
         try database.run(
             """
-            INSERT INTO response (\(Self.columns), body, cost, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            INSERT INTO response (\(Self.columns), body, cost, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 ON CONFLICT (entry) DO NOTHING
             """,
             [
                 .entry(item.entry), .bytes(item.key.bytes), .bytes(item.variant), .text(item.url),
                 .integer(item.isPrivate), .integer(item.response.status), .bytes(item.response.fields.bytes),
                 .integer(item.response.requestTime), .integer(item.response.responseTime),
-                .integer(item.response.isInvalidated), .integer(item.length), .text(item.sha256), .bytes(item.body),
-                .integer(item.cost), .integer(turn),
+                .integer(item.response.isInvalidated), .integer(item.length), .text(item.sha256), .text(item.owner),
+                .bytes(item.body), .integer(item.cost), .integer(turn),
             ])
         return database.changes == 1
     }
@@ -168,8 +175,15 @@ struct CacheIndex {
         return replaced
     }
 
-    func set(_ totals: CacheTotals) throws {
-        try database.run("UPDATE totals SET rows = ?, cost = ?", [.integer(totals.rows), .integer(totals.cost)])
+    /// Writes the parts of totals that differ from the totals of the index.
+    func set(_ totals: CacheTotals, before: CacheTotals) throws {
+        for (owner, part) in totals.parts where before.parts[owner] != part {
+            try database.run(
+                "REPLACE INTO totals VALUES (?, ?, ?)", [.text(owner), .integer(part.rows), .integer(part.cost)])
+        }
+        for owner in before.parts.keys where totals.parts[owner] == nil {
+            try database.run("DELETE FROM totals WHERE owner = ?", [.text(owner)])
+        }
     }
 
     func invalidate(_ url: String) throws {
@@ -185,6 +199,7 @@ struct CacheIndex {
         var key: CacheDigest
         /// Digest of its body file; nil without one.
         var file: String?
+        var owner: String
         var cost: Int
     }
 
@@ -209,18 +224,14 @@ struct CacheIndex {
     private func remove(where condition: String, _ values: [Value]) throws -> [Removed] {
         let sql = """
             DELETE FROM response WHERE \(condition)
-            RETURNING key, cost, iif(body IS NULL AND length > 0, sha256, NULL)
+            RETURNING key, cost, iif(body IS NULL AND length > 0, sha256, NULL), owner
             """
         return try database.all(sql, values) { row in
-            Removed(key: CacheDigest(bytes: row.bytes(0) ?? []), file: row.text(2), cost: row.number(1))
+            Removed(
+                key: CacheDigest(bytes: row.bytes(0) ?? []), file: row.text(2), owner: row.text(3) ?? "",
+                cost: row.number(1))
         }
     }
-}
-
-/// Number of the stored responses, and their total size as counted toward the limit in bytes.
-struct CacheTotals: Equatable {
-    var rows = 0
-    var cost = 0
 }
 
 extension Value {

@@ -19,10 +19,12 @@ public struct CacheItem: Sendable {
     public var sha256: String?
     /// Body, if it is stored in the index.
     public var body: [UInt8]?
+    /// Principal whose part of the cache it takes; empty for the administrator.
+    public var owner: String
 
     public init(
         entry: UInt64, key: CacheDigest, url: String, isPrivate: Bool, variant: [UInt8], response: StoredResponse,
-        length: Int, sha256: String?, body: [UInt8]?
+        length: Int, sha256: String?, body: [UInt8]?, owner: String = ""
     ) {
         self.entry = entry
         self.key = key
@@ -33,6 +35,7 @@ public struct CacheItem: Sendable {
         self.length = length
         self.sha256 = sha256
         self.body = body
+        self.owner = owner
     }
 
     /// Size counted toward the limit in bytes: its content, and an estimate of the row's overhead.

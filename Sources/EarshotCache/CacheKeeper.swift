@@ -252,7 +252,7 @@ final class CacheKeeper: StoreKeeper {
     private func commit() {
         guard transaction != nil, let index else { return }
         do {
-            if totals != transaction?.before { try index.set(totals) }
+            if let before = transaction?.before, totals != before { try index.set(totals, before: before) }
             try index.database.commit()
         } catch {
             return rollBack(after: error)
@@ -363,8 +363,7 @@ final class CacheKeeper: StoreKeeper {
         turn += 1
         let isKept = attempt { try $0.insert(item, turn: turn) } ?? false
         if isKept {
-            totals.cost += item.cost
-            totals.rows += 1
+            totals.add(CacheTotals.Part(rows: 1, cost: item.cost), to: item.owner)
             reading?.prefixes.insert(item.key.prefix)
         }
         changed()
@@ -377,8 +376,7 @@ final class CacheKeeper: StoreKeeper {
     /// Subtracts removed rows from the totals, and releases their files.
     private func forget(_ removed: [CacheIndex.Removed]) {
         guard !removed.isEmpty, transaction != nil else { return }
-        for row in removed { totals.cost -= row.cost }
-        totals.rows -= removed.count
+        for row in removed { totals.add(CacheTotals.Part(rows: -1, cost: -row.cost), to: row.owner) }
         changed(removed.count)
         transaction?.released += removed.compactMap(\.file)
         let gone = attempt { index in try Set(removed.map(\.key)).filter { try !index.has($0) } }
@@ -393,14 +391,19 @@ final class CacheKeeper: StoreKeeper {
         for sum in Set(sums) where (try? index?.names(sum)) == false { bodies?.remove(sum) }
     }
 
-    /// Removes the least recently used rows until the total is within the limit.
+    /// Removes the least recently used rows of the owner with the largest part, until the total is within the limit. So
+    /// no owner removes those of a smaller one. O(owners + log(rows)) for each row.
     private func evict() {
-        while totals.cost > limit || totals.rows > CacheIndex.rows {
-            let excess = totals.cost - limit
+        while totals.all.cost > limit || totals.all.rows > CacheIndex.rows {
+            let isFull = totals.all.cost > limit
+            guard let heaviest = totals.heaviest(by: isFull ? \.cost : \.rows) else { return }
+            // A large excess is removed in larger steps, also if two owners are equal.
+            let excess = isFull ? totals.all.cost - limit : 0
+            let most = min(excess, max(heaviest.lead, excess / 16))
             let removed = attempt { index in
                 var removed: [CacheIndex.Removed] = []
                 var sum = 0
-                for row in try index.oldest() where removed.isEmpty || sum < excess {
+                for row in try index.oldest(of: heaviest.owner) where removed.isEmpty || sum < most {
                     removed += try index.remove(row.entry)
                     sum += row.cost
                 }
@@ -408,7 +411,7 @@ final class CacheKeeper: StoreKeeper {
             }
             guard let removed else { return }
             // Totals that do not match the rows would make this loop endless.
-            if removed.isEmpty { totals = CacheTotals() }
+            if removed.isEmpty { totals.remove(heaviest.owner) }
             forget(removed)
             if let transaction, transaction.changes >= Self.transactionRows { commit() }
         }

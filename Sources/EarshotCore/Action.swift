@@ -105,8 +105,9 @@ public enum Action: Equatable, Sendable {
         case lookUp(FlightName, CacheKey, HTTPRequest)
         /// Reads the body of a stored answer, or a range of it. The shell reports it by `BrokerCore.cacheRead`.
         case read(FlightName, CacheEntryID, range: Range<Int>?)
-        /// Stores an answer in place of one for the same requests. Its body is in memory or a spool file.
-        case store(CacheKey, CacheVariant, BodyID?, file: String?)
+        /// Stores an answer in place of one for the same requests. Its body is in memory or a spool file. It takes a part
+        /// of the owner's room; nil is the administrator.
+        case store(CacheKey, CacheVariant, BodyID?, file: String?, owner: PrincipalName?)
         /// Updates the fields of an answer that a revalidation found unchanged.
         case refresh(CacheKey, CacheEntryID, StoredResponse)
         case discard(CacheKey, CacheEntryID)

@@ -151,7 +151,9 @@ final class CacheCrashTests {
         }
         try index.database.transaction {
             for item in items { _ = try index.insert(item, turn: Int64(item.entry)) }
-            try index.set(CacheTotals(rows: items.count, cost: items.reduce(0) { $0 + $1.cost }))
+            var totals = CacheTotals()
+            for item in items { totals.add(CacheTotals.Part(rows: 1, cost: item.cost), to: item.owner) }
+            try index.set(totals, before: CacheTotals())
         }
         let store = try CacheStore(folder, lock: try folder.take(), spool: root, limit: 1 << 30)
         let new = try item(20_001)

@@ -352,6 +352,44 @@ class LifeTests(CacheTestCase):
         self.assertEqual(self.verify(), 0)
         self.balance(self.client)
 
+    def user(self, number):
+        """A client that acts for another user."""
+        client = self.bus.client(hello=False)
+        client.say("HELLO EAR/1", principal=f"uid:{number}", bodies="pull", window="256")
+        self.assertEqual(client.receive().verb, "WELCOME")
+        return client
+
+    def test_a_user_who_fills_it_evicts_its_own(self):
+        def fill(user, name, count):
+            for number in range(count):
+                self.get(self.url(f"{name}-{number}", cc="max-age=1000", bytes=20_000), client=user)
+
+        def assert_kept(user, name):
+            for number in range(5):
+                message = self.get(self.url(f"{name}-{number}", cc="max-age=1000", bytes=20_000), client=user)
+                self.assertFrom("cache", message, f"{name}-{number}", 20_000)
+
+        self.client.set("cache-size 1000000")
+        victim, flood = self.user(1001), self.user(1002)
+        fill(victim, "victim", 5), fill(self.client, "own", 5)
+        fill(flood, "first", 100)
+        assert_kept(victim, "victim"), assert_kept(self.client, "own")
+        self.next_broker()
+        victim, flood = self.user(1001), self.user(1002)
+        fill(flood, "second", 100)
+        assert_kept(victim, "victim"), assert_kept(self.client, "own")
+        self.assertEqual(self.verify(), 0)
+
+    def test_users_share_what_a_shared_cache_may_keep(self):
+        self.client.set("share-between-users on")
+        first, second = self.user(1001), self.user(1002)
+        for number, (control, source) in enumerate([
+                ("max-age=1000", "cache"), ("max-age=0, s-maxage=1000", "cache"), ("max-age=1000, s-maxage=0", "revalidated"),
+                ("private, max-age=1000", "network"), ("no-store", "network")]):
+            url = self.url(f"shared-{number}", cc=control)
+            self.assertFrom("network", self.get(url, client=first), f"shared-{number}")
+            self.assertFrom(source, self.get(url, client=second), f"shared-{number}")
+
     def test_a_size_of_0_empties_it(self):
         url = self.url("a", cc="max-age=1000")
         self.get(url)

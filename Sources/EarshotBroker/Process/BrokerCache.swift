@@ -3,6 +3,7 @@ internal import EarshotCore
 internal import EarshotDisk
 internal import EarshotHTTP
 internal import EarshotLoop
+internal import EarshotWire
 internal import Glibc
 
 /// The broker's side of the cache: responses in memory, and outstanding requests to the cache's thread.
@@ -112,8 +113,10 @@ final class BrokerCache {
 
     /// Stores a response, unless too many are on their way to the thread.
     ///
-    /// - Parameter file: Descriptor of the body's file, if it has one. Ownership passes to this method.
-    func store(_ key: CacheKey, _ variant: CacheVariant, _ body: [UInt8]?, file: Int32?) {
+    /// - Parameters:
+    ///   - file: Descriptor of the body's file, if it has one. Ownership passes to this method.
+    ///   - owner: Principal whose room it takes; nil for the administrator.
+    func store(_ key: CacheKey, _ variant: CacheVariant, _ body: [UInt8]?, file: Int32?, owner: PrincipalName?) {
         let digest = CacheDigest(key, salt: salt)
         let isWhole = variant.length == 0 || body != nil || file != nil
         let size = file == nil ? variant.length : 0
@@ -140,7 +143,7 @@ final class BrokerCache {
         let item = CacheItem(
             entry: variant.entry.rawValue, key: digest, url: key.url.description, isPrivate: !key.scope.isShared,
             variant: answer.digest, response: variant.response, length: variant.length, sha256: variant.sha256,
-            body: file == nil ? body ?? [] : nil)
+            body: file == nil ? body ?? [] : nil, owner: owner?.description ?? "")
         store.ask(.store(item, file: file))
     }
 

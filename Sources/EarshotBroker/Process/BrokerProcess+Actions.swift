@@ -61,8 +61,8 @@ extension BrokerProcess {
         case .spool(.sweep): spool.sweepParts { core.isHeld($0) }
         case .cache(.lookUp(let flight, let key, let request)): lookUp(flight, key, request)
         case .cache(.read(let flight, let entry, let range)): read(flight, entry, range)
-        case .cache(.store(let key, let variant, let body, let file)):
-            cache?.store(key, variant, body.flatMap { bodies[$0] }, file: file.flatMap(spool.open))
+        case .cache(.store(let key, let variant, let body, let file, let owner)):
+            cache?.store(key, variant, body.flatMap { bodies[$0] }, file: file.flatMap(spool.open), owner: owner)
         case .cache(.refresh(let key, let entry, let response)): cache?.refresh(key, entry, response)
         case .cache(.discard(let key, let entry)): cache?.discard(key, entry)
         case .cache(.invalidate(let urls)): cache?.invalidate(urls.map(\.description))

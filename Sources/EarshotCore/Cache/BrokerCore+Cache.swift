@@ -14,7 +14,7 @@ extension BrokerCore {
             return
         }
         let record = flights[flight]
-        let decision = CacheRule().decision(
+        let decision = cacheRule(for: flight).decision(
             for: record.request, mode: record.mode, stored: variants.map(\.response), now: calendarSeconds)
         switch decision {
         case .use(let index, let range): use(variants[index], range, for: flight, as: .cache, now: now)
@@ -101,7 +101,7 @@ extension BrokerCore {
 
     /// Queues a flight as if nothing were stored for it.
     private mutating func fetchAnew(_ flight: Handle<Flight>) {
-        cachePlans[flight] = nil
+        cachePlans[flight] = cachePlans[flight]?.owner.map { CachePlan(owner: $0) }
         planFields(of: flight)
         enqueue(flight: flight, first: true)
     }
@@ -111,7 +111,7 @@ extension BrokerCore {
         let record = flights[flight]
         let decision = CacheRule().decision(for: record.request, mode: record.mode, stored: [], now: calendarSeconds)
         guard case .fetch(let adding, _) = decision, !adding.isEmpty else { return }
-        cachePlans[flight] = CachePlan(adding: adding)
+        cachePlans[flight, default: CachePlan()].adding = adding
     }
 
     /// Request fields for a flight's JOB.
@@ -190,7 +190,7 @@ extension BrokerCore {
             plan.reading == nil, let stored = plan.stored
         else { return false }
         let record = flights[flight]
-        let isAllowed = CacheRule().mayUseStale(
+        let isAllowed = cacheRule(for: flight).mayUseStale(
             stored.response, for: record.request, mode: record.mode, after: failure, status: outcome.response?.status,
             now: calendarSeconds)
         guard isAllowed else { return false }
@@ -250,7 +250,7 @@ extension BrokerCore {
     private mutating func validated(
         _ flight: Handle<Flight>, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64, now: Tick
     ) {
-        let freshening = CacheRule().freshening(
+        let freshening = cacheRule(for: flight).freshening(
             of: stored.response, by304: fields, to: flights[flight].request, requestTime: requestTime,
             responseTime: calendarSeconds)
         let key = cacheKey(of: flight)
@@ -278,7 +278,7 @@ extension BrokerCore {
     ) {
         let key = cacheKey(of: flight)
         guard flights[flight].method == .get else {
-            let freshening = CacheRule().freshening(
+            let freshening = cacheRule(for: flight).freshening(
                 of: stored.response, byHead: response.status, fields, to: flights[flight].request,
                 requestTime: requestTime, responseTime: calendarSeconds)
             switch freshening {
@@ -304,7 +304,7 @@ extension BrokerCore {
         let limit = settings[.cacheSize] ?? .max
         guard limit > 0 else { return nil }
         let mode = flights[flight].mode
-        let rule = CacheRule()
+        let rule = cacheRule(for: flight)
         // The attempt of an earlier broker may have ended some time ago.
         let age = Int64(clock.milliseconds(since: response.endedAt) / 1_000)
         // The cache would evict a response larger than its limit at once.
@@ -326,7 +326,9 @@ extension BrokerCore {
         let entry = nextCacheEntry()
         let variant = CacheVariant(
             entry: entry, response: stored, length: response.length, sha256: sha256.isEmpty ? nil : sha256)
-        actions.append(.cache(.store(cacheKey(of: flight), variant, response.body, file: response.file)))
+        let owner = cacheOwner(of: flight)
+        actions.append(
+            .cache(.store(cacheKey(of: flight), variant, response.body, file: response.file, owner: owner)))
         return stored
     }
 
@@ -371,7 +373,7 @@ extension BrokerCore {
             record.request, redirect: record.redirect, partition: record.partition, key, isAlone: false, body: nil)
         flights[behind].isRevalidation = true
         flights[behind].timeoutMilliseconds = record.timeoutMilliseconds
-        cachePlans[behind] = CachePlan(adding: adding, stored: stored)
+        cachePlans[behind] = CachePlan(adding: adding, stored: stored, owner: cacheOwner(of: flight))
         guard !adopts(behind) else { return }
         revalidations.append(flights.name(of: behind))
     }

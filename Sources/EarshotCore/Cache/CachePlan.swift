@@ -14,6 +14,8 @@ struct CachePlan {
     var range: RequestedRange?
     /// Failure of the origin, while a stale response is read to replace it.
     var fallback: Outcome?
+    /// Principal whose use of a stale response began a revalidation; nil for the administrator.
+    var owner: PrincipalName?
 }
 
 extension CacheMode {

@@ -65,6 +65,12 @@ extension BrokerCore {
         release(outcome)
     }
 
+    /// Gives up the claim of a flight whose response other nodes may not have. They fetch it themselves.
+    mutating func withhold(_ flight: Handle<Flight>) {
+        guard let (local, claim) = openClaim(of: flight), claim.want.lane == .shared else { return }
+        cluster?.value.book.drop(local)
+    }
+
     /// Ends a flight without local requests, which served other nodes only.
     ///
     /// - Returns: whether it has ended.

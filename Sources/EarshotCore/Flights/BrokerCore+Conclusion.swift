@@ -34,6 +34,7 @@ extension BrokerCore {
             return
         }
         let attempts = Int(flights[flight].attempts)
+        separateUsers(of: flight, fields)
         switch redirect(of: flight, response.status, fields) {
         case .follow(let next):
             if cluster != nil { publish(flight, withoutBody: response) }

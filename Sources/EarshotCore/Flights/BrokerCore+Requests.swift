@@ -335,7 +335,7 @@ extension BrokerCore {
     }
 
     /// Adds an interest to a flight: into the queue, or to its running attempt.
-    private mutating func attach(
+    mutating func attach(
         _ interest: Handle<Interest>, to flight: Handle<Flight>, _ options: Fetch.Options, joined: Bool
     ) {
         interests[interest].flight = flight

@@ -69,7 +69,7 @@ struct Flight {
     /// nil for a plain GET.
     private var particulars: Particulars?
     /// Hash of its key.
-    let keyHash: UInt32
+    private(set) var keyHash: UInt32
     /// Its origin, separately for each set of credentials.
     var scope: Handle<OriginScope>
     /// Requests that wait for it directly.
@@ -162,6 +162,13 @@ struct Flight {
     /// Takes the mode of a key that is otherwise equal.
     mutating func takeMode(of key: FlightKey) {
         particulars = Particulars(request, redirect, key, partition, isAlone: isAlone, body: body)
+    }
+
+    /// Takes a key that no request has, in another partition.
+    mutating func isolate(in partition: String) {
+        let key = FlightKey(request, redirect: redirect, partition: partition, alone: id, mode: mode)
+        particulars = Particulars(request, redirect, key, partition, isAlone: isAlone, body: body)
+        keyHash = key.hash
     }
 
     var variant: String { particulars?.variant ?? "" }

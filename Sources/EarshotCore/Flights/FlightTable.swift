@@ -206,6 +206,14 @@ struct FlightTable {
         modedCount += 1
     }
 
+    /// Moves a flight, and those redirected to it, into another partition, where no request can join them.
+    mutating func isolate(_ flight: Handle<Flight>, in partition: String) {
+        numbers.remove(flight, flights[flight].keyHash)
+        flights[flight].isolate(in: partition)
+        numbers.insert(flight, flights[flight].keyHash)
+        for parent in parents(of: flight) { isolate(parent, in: partition) }
+    }
+
     // MARK: Requests and redirects
 
     /// Adds a request that waits for a flight.

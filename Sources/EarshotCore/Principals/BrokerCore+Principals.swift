@@ -1,4 +1,3 @@
-internal import EarshotHTTP
 public import EarshotWire
 
 /// Principals: the authenticated identities of clients and of workers.
@@ -55,29 +54,6 @@ extension BrokerCore {
         return clients.indices.reduce(into: others.union([PrincipalTable.administrator])) {
             $0.formUnion([clients[$1].user, clients[$1].principal])
         }
-    }
-
-    /// Partition of flights and stored responses to which a request belongs: the key of its FETCH, after the principal and
-    /// a space unless the principal is the administrator. Only requests of one partition share a fetch or a response.
-    /// No key contains a space.
-    @inline(__always)
-    func partition(of interest: Handle<Interest>, _ request: HTTPRequest, _ options: Fetch.Options) -> String? {
-        let principal = handlers[interests[interest].handler].principal
-        guard principal != PrincipalTable.administrator else { return options.key }
-        return Self.partition(
-            of: principals.name(of: principal), request, options, sharing: settings[.shareBetweenUsers] == 1)
-    }
-
-    /// - Parameter isSharing: whether anonymous requests of all principals share.
-    @inline(never)
-    private static func partition(
-        of principal: PrincipalName?, _ request: HTTPRequest, _ options: Fetch.Options, sharing isSharing: Bool
-    ) -> String? {
-        let mayShare =
-            isSharing && options.key == nil && options.coalesces && request.method.canCoalesce
-            && CredentialRule.standard.isAnonymous(request)
-        guard let principal, !mayShare else { return options.key }
-        return "\(principal) \(options.key ?? "")"
     }
 
     /// Detail of the refusal of a message that is reserved for the administrator: a change of settings, a question about

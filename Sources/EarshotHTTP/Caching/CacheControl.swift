@@ -1,13 +1,14 @@
-/// Directives of `Cache-Control` for a private cache, in a request or response: RFC 9111, section 5.2.
+/// Directives of `Cache-Control`, in a request or response: RFC 9111, section 5.2.
 ///
 /// Names are case-insensitive. Arguments are tokens or quoted strings, durations 0 to 2^31 seconds. An invalid
-/// duration, or a repeated one with different values, counts as the strictest value (section 4.2.1). `no-cache` with
-/// field names counts as `no-cache`, as section 5.2.2.4 allows. Directives for shared caches or transformations
-/// (`s-maxage`, `proxy-revalidate`, `no-transform`) and unknown ones are ignored; `private` does not restrict a private
-/// cache.
+/// duration, or a repeated one with different values, counts as the strictest value (section 4.2.1). `no-cache` and
+/// `private` with field names count as those without, as sections 5.2.2.4 and 5.2.2.7 allow. `no-transform` and unknown
+/// directives are ignored.
 public struct CacheControl: Hashable, Sendable {
     /// Freshness lifetime of a response in seconds; in a request, the maximum acceptable age.
     public private(set) var maxAge: Int64?
+    /// Freshness lifetime of a response in a shared cache, in seconds: `s-maxage`.
+    public private(set) var sharedMaxAge: Int64?
     /// Staleness that a request accepts, in seconds; 2^31 for `max-stale` without a number.
     public private(set) var maxStale: Int64?
     /// Remaining freshness that a request requires, in seconds.
@@ -19,6 +20,10 @@ public struct CacheControl: Hashable, Sendable {
     public private(set) var noCache = false
     public private(set) var noStore = false
     public private(set) var mustRevalidate = false
+    /// Whether a shared cache must revalidate a stale response: `proxy-revalidate`, or `s-maxage`, which implies it.
+    public private(set) var mustRevalidateShared = false
+    /// Whether a response is for one user.
+    public private(set) var isPrivate = false
     public private(set) var mustUnderstand = false
     public private(set) var onlyIfCached = false
     /// Whether a response does not change while it is fresh: RFC 8246.
@@ -51,6 +56,9 @@ public struct CacheControl: Hashable, Sendable {
     private mutating func take(_ directive: CacheDirective) {
         switch String(decoding: directive.name, as: UTF8.self) {
         case "max-age": Self.merge(directive.seconds, into: &maxAge, strictest: 0)
+        case "s-maxage":
+            Self.merge(directive.seconds, into: &sharedMaxAge, strictest: 0)
+            mustRevalidateShared = true
         case "min-fresh": Self.merge(directive.seconds, into: &minFresh, strictest: DeltaSeconds.longest)
         case "max-stale":
             if case .none = directive.argument {
@@ -63,10 +71,14 @@ public struct CacheControl: Hashable, Sendable {
         case "no-cache": noCache = true
         case "no-store": noStore = true
         case "must-revalidate": mustRevalidate = true
+        case "proxy-revalidate": mustRevalidateShared = true
         case "must-understand": mustUnderstand = true
         case "only-if-cached": onlyIfCached = true
         case "immutable": isImmutable = true
-        case "public", "private": allowsStoring = true
+        case "public": allowsStoring = true
+        case "private":
+            allowsStoring = true
+            isPrivate = true
         default: break
         }
     }

@@ -59,7 +59,7 @@ extension CacheRule {
             status: stored.status, merged, CacheControl(values: merged.values("cache-control")),
             requestTime: requestTime, responseTime: responseTime, varyKey: varyKey ?? stored.varyKey)
         let mayStay =
-            varyKey != nil && merged.fields.bytes.count <= HTTPLimits.headerBytes
+            varyKey != nil && (!isShared || !response.isPersonal) && merged.fields.bytes.count <= HTTPLimits.headerBytes
             && (!response.control.noStore || response.control.mustUnderstand)
             && !CacheControl(request: request.fields).noStore
         return mayStay ? .update(response) : .useOnce(response)

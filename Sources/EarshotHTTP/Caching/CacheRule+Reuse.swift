@@ -4,13 +4,14 @@ extension CacheRule {
     /// Selects the variant for a request among the responses stored under its key; nil without a match: RFC 9111,
     /// section 4.1.
     ///
-    /// A response with `Vary` is preferred to one without, which may only lack it by mistake; then the newest one.
+    /// A response with `Vary` is preferred to one without, which may only lack it by mistake; then the newest one. A shared
+    /// cache may hold responses for one user, from the time when it was private.
     public func selection(for request: HTTPRequest, from stored: [StoredResponse]) -> Int? {
         guard request.method == .get || request.method == .head else { return nil }
         var chosen: (index: Int, rank: (Int64, Int64, Int64))?
         for (index, response) in stored.enumerated() {
             let key = response.hasVary ? VaryKey(response: response.fields, request: request.fields) : .empty
-            guard let key, key == response.varyKey else { continue }
+            guard let key, key == response.varyKey, !isShared || !response.isPersonal else { continue }
             let rank: (Int64, Int64, Int64) = (response.hasVary ? 1 : 0, response.date, response.responseTime)
             if let best = chosen, best.rank >= rank { continue }
             chosen = (index, rank)
@@ -69,7 +70,7 @@ extension CacheRule {
     ) -> Bool {
         let asked = CacheControl(request: request.fields)
         guard mode == .default || mode == .explicit, !asked.noCache, !request.choosesItsAnswer,
-            !stored.isInvalidated, !stored.control.noCache, !stored.control.mustRevalidate,
+            !stored.isInvalidated, !stored.control.noCache, !mustRevalidate(stored),
             failure.isServersTrouble(status: status)
         else { return false }
         guard let allowed = [stored.control.staleIfError, asked.staleIfError].compactMap(\.self).max() else {
@@ -94,7 +95,7 @@ extension CacheRule {
         if mode == .noCache || age > asked.maxAge ?? .max, !isSpared { return .afterValidation }
         if DeltaSeconds.sum(age, asked.minFresh ?? 0) > lifetime, asked.minFresh != nil { return .afterValidation }
         if isFresh { return .asItIs }
-        guard !response.control.mustRevalidate else { return .afterValidation }
+        guard !mustRevalidate(response) else { return .afterValidation }
         let staleness = age - lifetime
         if let allowed = asked.maxStale, staleness <= allowed { return .asItIs }
         if let allowed = response.control.staleWhileRevalidate, staleness <= allowed { return .whileValidating }

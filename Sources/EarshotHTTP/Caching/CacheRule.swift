@@ -1,9 +1,10 @@
 public import EarshotWire
 
-/// Policy of a private cache: storage, freshness and validation of responses. RFC 9111.
+/// Policy of a cache: storage, freshness and validation of responses. RFC 9111.
 ///
-/// `private`, Authorization and Set-Cookie do not prevent storage, because each response belongs to one trust scope
-/// (`CacheKey`). All times are seconds since 1970.
+/// In a private cache `private`, Authorization and Set-Cookie do not prevent storage, because each response belongs to
+/// one trust scope (`CacheKey`). A shared cache serves several users, but only their requests without credentials. All
+/// times are seconds since 1970.
 public struct CacheRule: Hashable, Sendable {
     /// Heuristic freshness without explicit lifetime: percentage of the time since the last modification, 0 to 100.
     public let heuristicPercent: Int64
@@ -11,13 +12,17 @@ public struct CacheRule: Hashable, Sendable {
     /// Maximum heuristic freshness lifetime in seconds.
     public let heuristicSeconds: Int64
 
-    /// Creates a policy. Defaults: 10 percent, as RFC 9111, section 4.2.2, suggests, and one day.
-    public init(heuristicPercent: Int64 = 10, heuristicSeconds: Int64 = 86_400) {
+    /// Whether the cache serves several users.
+    public let isShared: Bool
+
+    /// Creates a policy. Defaults: 10 percent, as RFC 9111, section 4.2.2, suggests, and one day; a private cache.
+    public init(heuristicPercent: Int64 = 10, heuristicSeconds: Int64 = 86_400, isShared: Bool = false) {
         precondition(
             (0...100).contains(heuristicPercent) && heuristicSeconds >= 0,
             "impossible heuristic: \(heuristicPercent) %, \(heuristicSeconds) s")
         self.heuristicPercent = heuristicPercent
         self.heuristicSeconds = min(heuristicSeconds, DeltaSeconds.longest)
+        self.isShared = isShared
     }
 
     /// "Heuristically cacheable" statuses of RFC 9110, section 15.1, except 206 and errors that may be temporary.
@@ -48,6 +53,7 @@ public struct CacheRule: Hashable, Sendable {
         guard (200..<600).contains(status), !Self.unkeptStatuses.contains(status) else { return .refuse(.status) }
         let response = ParsedFields(response)
         let control = CacheControl(values: response.values("cache-control"))
+        guard !isShared || !Self.isPersonal(response, control) else { return .refuse(.personal) }
         let isLasting = Self.heuristicStatuses.contains(status)
         let isTemporary = Self.temporaryStatuses.contains(status)
         // For an understood status, `must-understand` overrides `no-store` in the same response: section 5.2.2.3.
@@ -64,13 +70,29 @@ public struct CacheRule: Hashable, Sendable {
         let stored = StoredResponse(
             status: status, storable, control, requestTime: requestTime, responseTime: responseTime, varyKey: varyKey)
         if isTemporary {
-            guard stored.explicitLifetime != nil || control.allowsStoring else { return .refuse(.notAllowed) }
+            guard explicitLifetime(of: stored) != nil || control.allowsStoring else { return .refuse(.notAllowed) }
         } else if !isLasting {
-            guard let lifetime = stored.explicitLifetime, lifetime > stored.age(now: responseTime) else {
+            guard let lifetime = explicitLifetime(of: stored), lifetime > stored.age(now: responseTime) else {
                 return .refuse(.notAllowed)
             }
         }
         return .store(stored)
+    }
+
+    /// Returns whether several users may share a response to a request without credentials, stored or on its way: RFC 9111,
+    /// section 3.
+    ///
+    /// Section 7.3 permits a shared cache to store Set-Cookie. This one refuses it, as others do by default: the cookie of
+    /// an anonymous request is a new session. The status is no reason: an error that several requests wait for is theirs.
+    public static func mayBeShared(_ response: HeaderFields) -> Bool {
+        let response = ParsedFields(response)
+        let control = CacheControl(values: response.values("cache-control"))
+        let variesByRequest = FieldList.members(response.values("vary")).contains { $0.elementsEqual("*".utf8) }
+        return !isPersonal(response, control) && (!control.noStore || control.mustUnderstand) && !variesByRequest
+    }
+
+    static func isPersonal(_ response: ParsedFields, _ control: CacheControl) -> Bool {
+        control.isPrivate || response.contains("set-cookie")
     }
 
     /// Returns whether a stored response can still be used in mode `default`. It must be fresh, be revalidatable, or be
@@ -78,14 +100,14 @@ public struct CacheRule: Hashable, Sendable {
     public func isUsable(_ stored: StoredResponse, now: Int64) -> Bool {
         if isFresh(stored, now: now) || stored.hasValidator { return true }
         let control = stored.control
-        guard !control.noCache, !control.mustRevalidate else { return false }
+        guard !control.noCache, !mustRevalidate(stored) else { return false }
         let allowed = max(control.staleWhileRevalidate ?? 0, control.staleIfError ?? 0)
         return allowed > 0 && stored.age(now: now) <= DeltaSeconds.sum(lifetime(of: stored), allowed)
     }
 
     /// Returns the freshness lifetime in seconds for a request of this mode, 0 to 2^31: RFC 9111, section 4.2.1.
     public func lifetime(of stored: StoredResponse, mode: CacheMode = .default) -> Int64 {
-        if let explicit = stored.explicitLifetime { return explicit }
+        if let explicit = explicitLifetime(of: stored) { return explicit }
         guard
             mode != .explicit,
             Self.heuristicStatuses.contains(stored.status)
@@ -94,6 +116,17 @@ public struct CacheRule: Hashable, Sendable {
         else { return 0 }
         // No overflow: the product is at most 2^31 × 100.
         return min(DeltaSeconds.between(modified, stored.date) * heuristicPercent / 100, heuristicSeconds)
+    }
+
+    /// Lifetime that the server states; nil without one. `s-maxage` overrides the others in a shared cache.
+    private func explicitLifetime(of stored: StoredResponse) -> Int64? {
+        if isShared, let seconds = stored.control.sharedMaxAge { return seconds }
+        return stored.explicitLifetime
+    }
+
+    /// Returns whether `stored` must not be used stale.
+    func mustRevalidate(_ stored: StoredResponse) -> Bool {
+        stored.control.mustRevalidate || isShared && stored.control.mustRevalidateShared
     }
 
     /// Returns whether `stored` can be used without revalidation.

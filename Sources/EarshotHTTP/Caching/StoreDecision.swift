@@ -15,6 +15,8 @@ public enum StoreDecision: Equatable, Sendable {
         case noStore
         /// Status that is never stored, such as 206, 304 and 429; or an unknown one with `must-understand`.
         case status
+        /// `private` or Set-Cookie, in a shared cache.
+        case personal
         /// The status requires an explicit permission to store, which is absent.
         case notAllowed
         /// `Vary: *`: no other request is known to have the same response.

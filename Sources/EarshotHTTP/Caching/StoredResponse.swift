@@ -74,6 +74,9 @@ public struct StoredResponse: Sendable {
         return DeltaSeconds.sum(initialAge, DeltaSeconds.between(responseTime, now))
     }
 
+    /// Whether it is for one user. Computed, because private caches do not ask.
+    var isPersonal: Bool { CacheRule.isPersonal(ParsedFields(fields), control) }
+
     /// Whether it can be revalidated.
     public var hasValidator: Bool { !validator.isEmpty }
 

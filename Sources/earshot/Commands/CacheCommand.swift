@@ -70,7 +70,7 @@ struct CacheCommand: ParsableCommand {
 
     struct List: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "List the stored responses, the most recently used first.",
+            abstract: "List the stored responses by user, the most recently used first.",
             discussion: """
                 Columns: state (fresh, stale, or doubtful after an unsafe request), HTTP status, bytes, private or -, URL. \
                 A private response was requested with credentials. --json and --verbose show complete URLs.

@@ -461,7 +461,8 @@ struct AdoptionTests {
             rig.actions.compactMap { if case .cache(.lookUp(let name, _, _)) = $0 { name } else { nil } }.first)
         rig.pass { $0.core.cacheAnswered(lookUp, [], now: $0.now) }
         let stored = try #require(
-            rig.actions.compactMap { if case .cache(.store(_, let variant, _, _)) = $0 { variant } else { nil } }.first)
+            rig.actions.compactMap { if case .cache(.store(_, let variant, _, _, _)) = $0 { variant } else { nil } }
+                .first)
         #expect(stored.response.responseTime == 1_000_000 - 7)
         #expect(rig.jobs.isEmpty)
         let again = try #require(

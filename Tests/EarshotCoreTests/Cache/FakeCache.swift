@@ -8,6 +8,7 @@ struct FakeCache {
     struct Kept {
         var variant: CacheVariant
         var content: String
+        var owner: PrincipalName?
     }
 
     private(set) var kept: [CacheKey: [Kept]] = [:]
@@ -30,10 +31,10 @@ struct FakeCache {
             let body = read(entry, range)
             let sha256 = range.map { "\($0.lowerBound)-\($0.upperBound)" }
             return { core, now in core.cacheRead(flight, body, sha256: sha256, now: now) }
-        case .store(let key, let variant, let body, _):
+        case .store(let key, let variant, let body, _, let owner):
             kept[key, default: []].removeAll { $0.variant.response.varyKey == variant.response.varyKey }
             let content = body.flatMap { contents[$0] } ?? ""
-            kept[key, default: []].append(Kept(variant: variant, content: content))
+            kept[key, default: []].append(Kept(variant: variant, content: content, owner: owner))
         case .refresh(let key, let entry, let response):
             guard let index = kept[key, default: []].firstIndex(where: { $0.variant.entry == entry }) else {
                 return nil

@@ -174,7 +174,7 @@ import Testing
         test.ask(by: client) { $0.options.cache = .reload }
         let file = test.done(try #require(test.rig.jobs.first), fields: fields)
         let stored = test.rig.actions.compactMap {
-            if case .cache(.store(_, _, _, let file)) = $0 { file } else { nil }
+            if case .cache(.store(_, _, _, let file, _)) = $0 { file } else { nil }
         }
         #expect(stored == (fields.hasPrefix("etag") ? [file] : []))
         #expect(test.isOwn(client) == stored.isEmpty)
