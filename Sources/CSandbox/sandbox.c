@@ -175,8 +175,9 @@ static void add_process_rules(struct program *program, unsigned own) {
 static void add_socket_rules(struct program *program, int uses) {
     if (!(uses & SANDBOX_LISTENS))
         ADD(SKIP_IF(SYS_listen, 3), SKIP_IF(SYS_bind, 2), SKIP_IF(SYS_accept4, 1), SKIP_UNLESS(SYS_accept, 1), FAIL(EPERM));
-    ADD(SKIP_UNLESS(SYS_socketpair, 4), ARGUMENT(0), SKIP_UNLESS(AF_UNIX, 1), ALLOW, FAIL(EAFNOSUPPORT));
-    // Streams only, because datagrams reach the system's log and service managers.
+    // Of Unix sockets streams only, because datagrams reach the system's log and service managers.
+    ADD(SKIP_UNLESS(SYS_socketpair, 8), ARGUMENT(0), SKIP_IF(AF_UNIX, 1), FAIL(EAFNOSUPPORT), ARGUMENT(1),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SOCKET_TYPE), SKIP_UNLESS(SOCK_STREAM, 1), ALLOW, FAIL(EPERM));
     ADD(SKIP_UNLESS(SYS_socket, 21), ARGUMENT(0), SKIP_UNLESS(AF_UNIX, 5), ARGUMENT(1),
         BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SOCKET_TYPE), SKIP_UNLESS(SOCK_STREAM, 1), ALLOW, FAIL(EPERM));
     ADD(SKIP_IF(AF_INET, 2), SKIP_IF(AF_INET6, 1), FAIL(EAFNOSUPPORT));

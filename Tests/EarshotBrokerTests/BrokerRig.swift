@@ -152,13 +152,19 @@ final class BrokerRig {
 
     /// A worker that fetches `http` and `https`, or schemes of its own.
     func worker(slots: Int = 4, schemes: [String] = ["http", "https"]) throws -> FakeWorker {
-        let worker = try FakeWorker(folder + "/run/work", broker.loop)
-        peers.append(worker)
+        let worker = try unready()
         try #require(try reaches { worker.stream.isOpen })
         var ready = Ready(slots: slots)
         ready.schemes = schemes
         worker.say(.ready(ready))
         try #require(try reaches { !worker.messages.isEmpty })
+        return worker
+    }
+
+    /// A worker before its READY.
+    func unready() throws -> FakeWorker {
+        let worker = try FakeWorker(folder + "/run/work", broker.loop)
+        peers.append(worker)
         return worker
     }
 

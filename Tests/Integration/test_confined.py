@@ -130,6 +130,7 @@ def socket_tries(is_gateway):
         yield "other family", "socket", (family, datagram, 0), CLOSED
     yield "Unix datagrams", "socket", (socket.AF_UNIX, datagram, 0), CLOSED
     yield "Unix packets", "socket", (socket.AF_UNIX, socket.SOCK_SEQPACKET, 0), CLOSED
+    yield "Unix datagrams", "socketpair", (socket.AF_UNIX, datagram, 0, bytes(8)), CLOSED
     yield "pair of another family", "socketpair", (30, stream, 0, bytes(8)), CLOSED
     if not is_gateway:
         for name in ("listen", "accept", "accept4"):
