@@ -77,6 +77,33 @@ struct BrokerProcessTests {
         #expect(try rig.reaches { client.messages.last == .answer(.status) })
     }
 
+    // MARK: Workers in sandboxes
+
+    @Test func `a process in a sandbox is one worker`() throws {
+        let rig = try BrokerRig()
+        let worker = try rig.worker()
+        var parts = SandboxParts()
+        parts.filtersCalls = true
+        worker.say(.sandbox(parts))
+        let second = try rig.unready()
+        #expect(try rig.reaches { second.isEnded })
+        #expect(second.messages.isEmpty)
+        worker.say(.slots(3))
+        #expect(try rig.reaches { rig.broker.core.workersTakenIn == 1 })
+    }
+
+    @Test func `a worker in a sandbox serves no further schemes, also with a later broker`() throws {
+        let rig = try BrokerRig { $0.workerPids = [ProcessInfo.processInfo.processIdentifier] }
+        let worker = try rig.unready()
+        var ready = Ready(slots: 1)
+        ready.schemes = ["gpu"]
+        worker.say(.ready(ready))
+        #expect(try rig.reaches { worker.isEnded })
+        #expect(worker.messages.isEmpty)
+        let usual = try rig.worker()
+        #expect(!usual.messages.isEmpty)
+    }
+
     // MARK: Files
 
     @Test func `a worker's file gets the name of its content, and goes with the acknowledgement`() throws {

@@ -152,13 +152,19 @@ final class BrokerRig {
 
     /// A worker that fetches `http` and `https`, or schemes of its own.
     func worker(slots: Int = 4, schemes: [String] = ["http", "https"]) throws -> FakeWorker {
-        let worker = try FakeWorker(folder + "/run/work", broker.loop)
-        peers.append(worker)
+        let worker = try unready()
         try #require(try reaches { worker.stream.isOpen })
         var ready = Ready(slots: slots)
         ready.schemes = schemes
         worker.say(.ready(ready))
         try #require(try reaches { !worker.messages.isEmpty })
+        return worker
+    }
+
+    /// A worker before its READY.
+    func unready() throws -> FakeWorker {
+        let worker = try FakeWorker(folder + "/run/work", broker.loop)
+        peers.append(worker)
         return worker
     }
 
@@ -184,13 +190,14 @@ final class BrokerRig {
 
     /// The names of the files of bodies, in order.
     var spool: [String] {
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder + "/spool")) ?? []
-        return names.filter { $0 != "broker.lock" }.sorted()
+        let paths = (try? FileManager.default.subpathsOfDirectory(atPath: folder + "/spool")) ?? []
+        return paths.map { URL(filePath: $0).lastPathComponent }
+            .filter { $0 != "broker.lock" && SpoolName.worker(ofFolder: $0) == nil }.sorted()
     }
 
-    /// Writes a file of the spool.
+    /// Writes a file of the spool, in its worker's folder if it is unfinished.
     func write(_ text: String, _ name: String) throws {
-        try Data(text.utf8).write(to: URL(filePath: "\(folder)/spool/\(name)"))
+        try Data(text.utf8).write(to: URL(filePath: "\(folder)/spool/\(SpoolName.path(name))"))
     }
 
     /// The name under which a worker of this process writes an attempt's body.

@@ -16,12 +16,15 @@ import Testing
     deinit { try? FileManager.default.removeItem(at: folder) }
 
     private var parts: Set<String> {
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
-        return Set(names.filter { $0.hasSuffix(".part") })
+        let paths = (try? FileManager.default.subpathsOfDirectory(atPath: folder.path)) ?? []
+        return Set(paths.map { URL(filePath: $0).lastPathComponent }.filter { $0.hasSuffix(".part") })
     }
 
     private func write(_ names: String...) throws {
-        for name in names { try Data("body".utf8).write(to: folder.appending(path: name)) }
+        for name in names {
+            if let pid = SpoolName.writer(of: name)?.pid { _ = spool.makeFolder(of: pid) }
+            try Data("body".utf8).write(to: folder.appending(path: SpoolName.path(name)))
+        }
     }
 
     /// Returns the process ID of a process that has ended.
@@ -98,9 +101,63 @@ import Testing
         try write(name)
         #expect(!spool.adopt(name, as: content, length: 5))
         try FileManager.default.linkItem(
-            at: folder.appending(path: name), to: folder.appending(path: "\(getpid())-second.part"))
+            at: folder.appending(path: SpoolName.path(name)), to: folder.appending(path: "\(getpid())-second.part"))
         #expect(!spool.adopt(name, as: content, length: 4))
         #expect(spool.adopt(name, as: content, length: 4, isLinked: true))
         #expect(spool.length(of: content) == 4)
+    }
+
+    @Test(arguments: [S_ISUID, S_ISGID]) func `a file that would run with the rights of its owner is not adopted`(
+        bit: mode_t
+    ) throws {
+        let name = SpoolName.part(of: attempt, pid: getpid())
+        try write(name)
+        #expect(unsafe chmod(folder.appending(path: SpoolName.path(name)).path, 0o700 | bit) == 0)
+        #expect(!spool.adopt(name, as: String(repeating: "a", count: 64), length: 4))
+        #expect(spool.keep(name, as: SpoolName.kept(of: attempt)) == nil)
+    }
+
+    @Test func `a worker's file is in its folder until the broker takes it`() throws {
+        let name = SpoolName.part(of: attempt, pid: getpid())
+        let kept = SpoolName.kept(of: attempt)
+        let workerFolder = spool.makeFolder(of: getpid())
+        #expect(workerFolder == folder.path + "/worker-\(getpid())")
+        try write(name)
+        let place = "\(workerFolder)/\(name)"
+        #expect(FileManager.default.fileExists(atPath: place))
+        #expect(spool.keep(name, as: kept) == 4)
+        #expect(!FileManager.default.fileExists(atPath: place))
+        #expect(FileManager.default.fileExists(atPath: folder.appending(path: kept).path))
+        #expect(spool.rename(kept, to: name))
+        #expect(FileManager.default.fileExists(atPath: place))
+    }
+
+    @Test func `an ended worker's folder is removed with all its files but held ones`() throws {
+        let dead = try endedProcess()
+        let held = SpoolName.part(of: attempt, pid: dead)
+        let workerFolder = spool.makeFolder(of: dead)
+        try write(held)
+        try Data("any".utf8).write(to: URL(filePath: workerFolder + "/other"))
+        spool.sweepEndedParts { $0 == attempt }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: workerFolder) == [held])
+        spool.sweepEndedParts { _ in false }
+        #expect(!FileManager.default.fileExists(atPath: workerFolder))
+        #expect(spool.isInPlace)
+    }
+
+    @Test func `a removed folder of a worker is a fault, and is created again`() throws {
+        let workerFolder = spool.makeFolder(of: getpid())
+        #expect(spool.isInPlace)
+        try FileManager.default.removeItem(atPath: workerFolder)
+        #expect(!spool.isInPlace)
+        try spool.openAgain()
+        #expect(spool.isInPlace && FileManager.default.fileExists(atPath: workerFolder))
+    }
+
+    @Test func `an unfinished file of an earlier version is removed with its process`() throws {
+        let name = SpoolName.part(of: attempt, pid: try endedProcess())
+        try Data("body".utf8).write(to: folder.appending(path: name))
+        spool.sweepEndedParts { _ in false }
+        #expect(parts == [])
     }
 }

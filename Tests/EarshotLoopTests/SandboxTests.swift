@@ -78,6 +78,9 @@ import Testing
                 ("move in", { unsafe Int(rename(other + "/secret", mine + "/secret")) }),
                 ("link in", { unsafe Int(link(other + "/secret", mine + "/secret")) }),
                 ("symbolic link", { unsafe Int(symlink(other + "/secret", mine + "/link")) }),
+                ("move within", { unsafe Int(rename(mine + "/a", mine + "/b")) }),
+                ("second name", { unsafe Int(link(mine + "/a", mine + "/b")) }),
+                ("folder", { unsafe Int(mkdir(mine + "/folder", 0o700)) }),
                 ("environment of init", opening("/proc/1/environ", O_RDONLY)),
             ])
         #expect(found.report.landlock ?? 0 >= 1)
@@ -86,10 +89,10 @@ import Testing
         }
         for name in [
             "write single", "read other", "write other", "create elsewhere", "remove elsewhere", "list elsewhere",
-            "symbolic link", "environment of init",
+            "environment of init",
         ] { #expect(found.codes[name] == EACCES, "\(name)") }
-        for name in ["move out", "move in", "link in"] {
-            #expect([EACCES, EXDEV].contains(found.codes[name]), "\(name)")
+        for name in ["move out", "move in", "link in", "symbolic link", "move within", "second name", "folder"] {
+            #expect(found.codes[name] == EPERM, "\(name)")
         }
         #expect(FileManager.default.fileExists(atPath: other + "/secret"))
     }
@@ -111,17 +114,41 @@ import Testing
                 ("kill itself", { Int(kill(getpid(), 0)) }), ("chmod", { unsafe Int(chmod(path, 0o777)) }),
                 ("bpf", call(SystemCall.bpf)), ("packet socket", { Int(socket(AF_PACKET, 3, 0)) }),
                 ("raw socket", { Int(socket(AF_INET, 3, 1)) }),
+                ("multipath", { Int(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 262)) }),
+                ("datagrams of Unix", { Int(socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0)) }),
                 ("socket", { Int(close(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0))) }),
-                ("listen", { Self.listening() }),
+                ("bind", { Self.binding() }), ("listen", { Self.listening() }),
+                ("core limit", { Self.limiting(__rlimit_resource_t(RLIMIT_CORE.rawValue)) }),
+                ("new session", { Int(setsid()) }),
+                ("owner of signals", { Int(fcntl(0, F_SETOWN, parent)) }),
             ])
         #expect(found.report.hasFilter)
-        for name in ["execve", "fork", "ptrace", "unshare", "setuid", "kill", "chmod", "bpf", "raw socket"] {
+        for name in [
+            "execve", "fork", "ptrace", "unshare", "setuid", "kill", "chmod", "bpf", "raw socket", "datagrams of Unix",
+            "bind",
+            "listen", "core limit", "new session", "owner of signals",
+        ] {
             #expect(found.codes[name] == EPERM, "\(name)")
         }
         #expect(found.codes["clone3"] == ENOSYS)
         #expect(found.codes["packet socket"] == EAFNOSUPPORT)
+        #expect(found.codes["multipath"] == EPROTONOSUPPORT)
         for name in ["kill itself", "socket"] { #expect(found.codes[name] == 0, "\(name)") }
-        if found.report.landlock ?? 0 >= 4 { #expect(found.codes["listen"] == EACCES) }
+    }
+
+    @Test func `a process that listens and does not connect has no sockets of TCP and UDP`() throws {
+        var sandbox = Sandbox()
+        sandbox.mayConnect = false
+        sandbox.mayListen = true
+        let name = "\0earshot-\(UUID().uuidString)"
+        let found = try results(
+            sandbox,
+            [
+                ("TCP", { Int(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }),
+                ("UDP", { Int(socket(AF_INET6, Int32(SOCK_DGRAM.rawValue), 0)) }),
+                ("Unix", { Self.listening(name) }),
+            ])
+        #expect(found.codes == ["TCP": EPERM, "UDP": EPERM, "Unix": 0])
     }
 
     @Test func `a sandboxed thread starts threads, and those are sandboxed as well`() throws {
@@ -159,8 +186,38 @@ import Testing
         #expect(report.obstacle == "the process has other threads")
     }
 
-    /// Binds a socket to a free port of loopback.
+    /// Listens on a free port that the kernel chooses.
     private static func listening() -> Int {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        return Int(listen(descriptor, 1))
+    }
+
+    /// Listens at an abstract name.
+    private static func listening(_ name: String) -> Int {
+        let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: name.utf8) }
+        let length = MemoryLayout<sa_family_t>.size + name.utf8.count
+        let isBound = unsafe withUnsafePointer(to: &address) { place in
+            unsafe place.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe bind(descriptor, $0, socklen_t(length)) == 0
+            }
+        }
+        return isBound ? Int(listen(descriptor, 1)) : -1
+    }
+
+    /// Sets a limit of this process to its present value.
+    private static func limiting(_ resource: __rlimit_resource_t) -> Int {
+        var limit = rlimit()
+        guard unsafe getrlimit(resource, &limit) == 0 else { return 0 }
+        return unsafe Int(setrlimit(resource, &limit))
+    }
+
+    /// Binds a socket to a free port of loopback.
+    private static func binding() -> Int {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         defer { close(descriptor) }
         var address = sockaddr_in()

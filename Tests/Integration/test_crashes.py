@@ -113,8 +113,7 @@ class WorkerDeathTests(TestCase):
 
         def files(bus):
             """Returns the files in the spool except its lock."""
-            found = [p for p in bus.spool.rglob("*") if p.is_file() and p.suffix != ".lock"]
-            return sorted(str(p.relative_to(bus.spool)) for p in found)
+            return sorted(str(p.relative_to(bus.spool)) for p in bus.spooled())
 
         with Origin() as origin:
             with Bus(workers=1, folder=folder) as bus:

@@ -59,7 +59,7 @@ class SpoolTests(Case):
             client = bus.client()
             origin.publish("slow", LARGE, plan=lambda n, start: {"held": LARGE // 2} if n == 0 else {})
             client.fetch("slow", 1, f"{origin.url}/parts/slow")
-            eventually(lambda: [p for p in bus.spool.iterdir() if p.suffix == ".part"], "the body is a file")
+            eventually(lambda: bus.spooled(".part"), "the body is a file")
             remove_folder(bus.spool)
             self.await_fault(client, "spool", "restored")
             origin.open_gate("slow")

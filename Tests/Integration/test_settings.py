@@ -165,7 +165,7 @@ class SlotsTests(TestCase):
     @staticmethod
     def bodies(bus):
         """Returns the files in the spool except its lock."""
-        return [path.name for path in bus.spool.iterdir() if path.suffix != ".lock"]
+        return bus.spooled()
 
 
 def running_at_start(requests):

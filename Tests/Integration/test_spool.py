@@ -33,7 +33,7 @@ class SpoolTests(TestCase):
             client.fetch("file", 1, f"{origin.url}/parts/endless")
             self.assertFailed(client.terminal(), "spool-full")
             origin.await_aborts("/parts/endless")
-            eventually(lambda: not [p for p in bus.spool.iterdir() if p.suffix == ".kept"], "nothing of it is kept")
+            eventually(lambda: not bus.spooled(".part", ".kept"), "nothing of it is kept")
             client.fetch("file", 2, f"{origin.url}/bytes/{MIB}")
             self.assertResult(client.terminal(), body(MIB))
 
@@ -97,4 +97,4 @@ class SpoolTests(TestCase):
             self.assertFailed(client.terminal(), "too-large")
             origin.await_aborts(path)
             self.assertLess(most_memory(worker) - before, 32 * MIB)
-            self.assertEqual([p.name for p in bus.spool.iterdir() if p.suffix in (".part", ".kept")], [])
+            self.assertEqual(bus.spooled(".part", ".kept"), [])

@@ -42,7 +42,7 @@ class TakenTests(TestCase):
 
     def spooled(self):
         """Returns the names of bodies in the spool."""
-        return {path.name for path in self.bus.spool.iterdir()} - {"broker.lock"}
+        return {path.name for path in self.bus.spooled()}
 
     def await_empty_spool(self):
         eventually(lambda: not self.spooled(), lambda: f"an empty spool: {self.spooled()}")

@@ -35,7 +35,16 @@ int sandbox_grant(int rules, int descriptor, uint64_t rights);
 /// Applies a rule set to the calling thread and threads that it starts later. Needs PR_SET_NO_NEW_PRIVS.
 int sandbox_apply_rules(int rules);
 
-/// Installs the filter of system calls for the calling thread and threads that it starts later. Needs PR_SET_NO_NEW_PRIVS.
-int sandbox_filter_calls(void);
+/// Uses of sockets that the filter of system calls permits, besides connections of Unix sockets.
+enum {
+    /// Sockets of TCP and UDP.
+    SANDBOX_INTERNET = 1 << 0,
+    /// bind, listen and accept.
+    SANDBOX_LISTENS = 1 << 1,
+};
+
+/// Drops all capabilities and installs the filter of system calls, for the calling thread and threads that it starts later. Needs
+/// PR_SET_NO_NEW_PRIVS.
+int sandbox_filter_calls(int uses);
 
 #endif

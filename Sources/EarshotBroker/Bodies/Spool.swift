@@ -8,8 +8,9 @@ internal import ZMTP
 
 /// Folder of body files: one file for each content, named by its SHA-256.
 ///
-/// Workers write unfinished files. Only this type renames and removes files, so that the two never race. `SpoolName` has
-/// the names. They are used relative to an opened folder, without following links.
+/// Workers write unfinished files, each in a folder of its own: the sandbox of a worker permits no other one, so it cannot read
+/// or change bodies of other workers, nor finished ones. Only this type renames files, so that the two never race.
+/// `SpoolName` has the names. They are used relative to an opened folder, without following links.
 final class Spool {
     /// Closes descriptors on a thread.
     private final class Closer: StoreKeeper {
@@ -27,6 +28,8 @@ final class Spool {
     let path: String
     private var folder: Int32
     private var lock: LockFile
+    /// Processes that have a folder for their files.
+    private var workers: Set<Int32> = []
     private lazy var closing = StoreThread("spool") { Closer() }
     /// Whether this folder replaced an earlier one. Attempts that started before wrote to the earlier folder.
     private var isReplaced = false
@@ -45,8 +48,21 @@ final class Spool {
     /// Path of the lock file. It is watched, because removing the folder removes it first.
     var lockPath: String { "\(path)/\(Self.lockName)" }
 
-    /// Whether the path still refers to the open folder and this process still holds its lock.
-    var isInPlace: Bool { FileIdentity(path: path) == FileIdentity(descriptor: folder) && lock.isAt(lockPath) }
+    /// Whether the path still refers to the open folder, this process still holds its lock, and no folder of a worker is missing.
+    var isInPlace: Bool {
+        FileIdentity(path: path) == FileIdentity(descriptor: folder) && lock.isAt(lockPath)
+            && workers.allSatisfy { unsafe faccessat(folder, SpoolName.folder(of: $0), F_OK, 0) == 0 }
+    }
+
+    /// Creates the folder in which a worker's process writes, unless it exists.
+    ///
+    /// - Returns: Its path, even if it cannot be created: the worker then reports the reason.
+    func makeFolder(of pid: Int32) -> String {
+        workers.insert(pid)
+        let name = SpoolName.folder(of: pid)
+        unsafe mkdirat(folder, name, 0o700)
+        return "\(path)/\(name)"
+    }
 
     /// Reason why workers cannot create files here, such as a file system that became read-only; nil if they can.
     var obstacle: String? {
@@ -72,6 +88,7 @@ final class Spool {
         close(self.folder)
         self.folder = folder
         self.lock = lock
+        for pid in workers { _ = makeFolder(of: pid) }
         guard !isSame else { return }
         isReplaced = true
         try sweep(keeping: [])
@@ -109,9 +126,7 @@ final class Spool {
     /// - Returns: false if the file is missing, has another length, or is a link.
     func adopt(_ name: String, as other: String, length: Int, isLinked: Bool = false) -> Bool {
         var status = stat()
-        guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
-            status.st_uid == getuid(), status.st_size == length, isLinked || status.st_nlink == 1
-        else { return false }
+        guard isOwnFile(name, &status), status.st_size == length, isLinked || status.st_nlink == 1 else { return false }
         guard rename(name, to: other) else { return false }
         // rename(2) does nothing for two links to one file, so the old name is removed.
         if isLinked { remove(name) }
@@ -123,16 +138,14 @@ final class Spool {
     /// - Returns: Its length in bytes; nil unless it is a non-empty regular file of this user with one link.
     func keep(_ name: String, as kept: String) -> Int? {
         var status = stat()
-        guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
-            status.st_uid == getuid(), status.st_nlink == 1, status.st_size > 0
-        else { return nil }
+        guard isOwnFile(name, &status), status.st_nlink == 1, status.st_size > 0 else { return nil }
         return rename(name, to: kept) ? status.st_size : nil
     }
 
     /// - Returns: Whether the file existed.
     @discardableResult
     func rename(_ name: String, to other: String) -> Bool {
-        unsafe renameat(folder, name, folder, other) == 0
+        unsafe renameat(folder, SpoolName.path(name), folder, SpoolName.path(other)) == 0
     }
 
     /// Writes a file under the name of its content.
@@ -222,26 +235,33 @@ final class Spool {
 
     /// Opens a file for reading; nil if it is missing. The caller must close it.
     func open(_ name: String) -> Int32? {
-        let file = unsafe openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        let file = unsafe openat(folder, SpoolName.path(name), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         return file >= 0 ? file : nil
     }
 
     /// Length in bytes of a regular file of this user; nil if there is none.
     func length(of name: String) -> Int? {
         var status = stat()
-        guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG,
-            status.st_uid == getuid()
-        else { return nil }
-        return status.st_size
+        return isOwnFile(name, &status) ? status.st_size : nil
+    }
+
+    /// Reads the status of a file.
+    ///
+    /// - Returns: Whether it is a regular file of this user, which runs with the rights of nobody else.
+    private func isOwnFile(_ name: String, _ status: inout stat) -> Bool {
+        unsafe fstatat(folder, SpoolName.path(name), &status, AT_SYMLINK_NOFOLLOW) == 0
+            && status.st_mode & S_IFMT == S_IFREG && status.st_mode & (S_ISUID | S_ISGID) == 0
+            && status.st_uid == getuid()
     }
 
     /// Removes a file. The last close of a large file frees its blocks, so a thread closes it.
     func remove(_ name: String) {
+        let path = SpoolName.path(name)
         var status = stat()
         // A file that a client took is no longer here.
-        guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return }
+        guard unsafe fstatat(folder, path, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return }
         let file = status.st_size >= Self.largeBytes ? open(name) : nil
-        unsafe unlinkat(folder, name, 0)
+        unsafe unlinkat(folder, path, 0)
         if let file { closing.ask(file) }
     }
 
@@ -249,42 +269,57 @@ final class Spool {
     ///
     /// A held attempt's file stays even if its worker is dead, because the worker's last messages may be unread.
     func sweepParts(held: (AttemptID) -> Bool) {
-        for (name, pid, attempt) in parts() where attempt.map({ !held($0) }) ?? ProcessDescriptor.hasEnded(pid: pid) {
-            remove(name)
+        for part in parts() where part.attempt.map({ !held($0) }) ?? ProcessDescriptor.hasEnded(pid: part.pid) {
+            remove(part.path)
         }
+        removeFolders()
     }
 
     /// Removes files of ended processes, except files of `held` attempts. Those are taken back when the end of their
     /// worker is reported.
     func sweepEndedParts(held: (AttemptID) -> Bool) {
-        for (name, pid, attempt) in parts() where ProcessDescriptor.hasEnded(pid: pid) && !(attempt.map(held) ?? false)
-        { remove(name) }
+        for part in parts()
+        where ProcessDescriptor.hasEnded(pid: part.pid) && !(part.attempt.map(held) ?? false) { remove(part.path) }
+        removeFolders()
+    }
+
+    /// Removes the empty folders of ended processes.
+    private func removeFolders() {
+        for name in (try? names()) ?? [] {
+            guard let pid = SpoolName.worker(ofFolder: name), ProcessDescriptor.hasEnded(pid: pid) else { continue }
+            workers.remove(pid)
+            unsafe unlinkat(folder, name, AT_REMOVEDIR)
+        }
     }
 
     /// Number of living processes that have unfinished files here. O(files).
     func writers() -> Int { Set(parts().map(\.pid)).count { !ProcessDescriptor.hasEnded(pid: $0) } }
 
-    /// Unfinished files, each with its process and attempt; without an attempt for files of the broker's own.
-    private func parts() -> [(name: String, pid: Int32, attempt: AttemptID?)] {
-        ((try? names()) ?? []).compactMap { name in
-            SpoolName.writer(of: name).map { (name, $0.pid, $0.attempt) }
+    /// Unfinished files by their paths, each with its process and attempt; without an attempt for files of the broker's own,
+    /// and for others in the folders of workers.
+    private func parts() -> [(path: String, pid: Int32, attempt: AttemptID?)] {
+        ((try? names()) ?? []).flatMap { name -> [(path: String, pid: Int32, attempt: AttemptID?)] in
+            guard let pid = SpoolName.worker(ofFolder: name) else {
+                // A worker of an earlier version wrote here.
+                return SpoolName.writer(of: name).map { [("./\(name)", $0.pid, $0.attempt)] } ?? []
+            }
+            return ((try? names(in: name)) ?? []).map { ("\(name)/\($0)", pid, SpoolName.writer(of: $0)?.attempt) }
         }
     }
 
-    private func names() throws -> [String] {
-        let copy = dup(folder)
-        guard let stream = unsafe fdopendir(copy) else {
-            if copy >= 0 { close(copy) }
+    private func names(in path: String = ".") throws -> [String] {
+        let opened = unsafe openat(folder, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard let stream = unsafe fdopendir(opened) else {
+            if opened >= 0 { close(opened) }
             throw SystemError("read the spool", number: errno)
         }
         defer { unsafe closedir(stream) }
-        unsafe rewinddir(stream)
         var names: [String] = []
         while let entry = unsafe readdir(stream) {
-            names.append(
-                unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
-                    unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-                })
+            let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != ".", name != ".." { names.append(name) }
         }
         return names
     }

@@ -1,9 +1,10 @@
 internal import EarshotLoop
 
-/// Workers in a sandbox, which may not be clients: the kernel does not forbid them to connect to named Unix sockets.
+/// Workers in a sandbox, which may neither be clients nor connect twice: the kernel does not forbid them to connect to named Unix
+/// sockets.
 ///
-/// A worker that executes code of a server could otherwise request the content of any file of the user as a certificate. It
-/// cannot start a process with another ID, because its sandbox forbids that.
+/// A worker that executes code of a server could otherwise request the content of any file of the user as a certificate, or take
+/// the work of other workers. It cannot start a process with another ID, because its sandbox forbids that.
 struct SandboxedProcesses {
     private var processes: [Int32: ProcessDescriptor] = [:]
 

@@ -87,8 +87,9 @@ final class StreamPort {
     /// Whether the timer for incomplete messages is set. One timer serves all shortages of memory.
     private var checksFrames = false
     private var lastNumber: UInt64 = 0
-    /// Processes that may not connect.
+    /// Processes that may have `barredConnections` connections at most.
     var barred = SandboxedProcesses()
+    var barredConnections = 0
     private var refused = 0
     private var nextWarning = LoopTime(nanoseconds: 0)
     /// Number of messages taken since the caller last reset it.
@@ -317,9 +318,11 @@ final class StreamPort {
 
     private func admit(_ descriptor: Int32) throws(SystemError) {
         guard let credentials = UnixSocket.credentials(of: descriptor) else { return UnixSocket.close(descriptor) }
-        guard !barred.contains(credentials.pid) else {
+        if barred.contains(credentials.pid),
+            peers.values.count(where: { $0.pid == credentials.pid }) >= barredConnections
+        {
             UnixSocket.close(descriptor)
-            refuse("a worker may not be a client")
+            refuse(barredConnections == 0 ? "a worker may not be a client" : "a worker may connect only once")
             return
         }
         let isRefused = !users.permits(credentials.uid, now: loop.now)

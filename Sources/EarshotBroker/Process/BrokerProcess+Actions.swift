@@ -41,6 +41,7 @@ extension BrokerProcess {
         case .client(.close(let client, let reason)):
             tell(client, BrokerMessage.goodbye(reason: reason).encoded())
             bus.close(client.rawValue)
+        case .worker(.send(let worker, .limits(let limits))): send(limits, to: worker)
         case .worker(.send(let worker, let message)):
             if case .job(let job) = message { sendFiles(of: job.route, to: worker) }
             // A worker that is full or gone loses its jobs with its connection.
@@ -103,6 +104,15 @@ extension BrokerProcess {
     private func send(_ head: [UInt8], _ body: [UInt8]?, to worker: WorkerID) {
         let kind: StreamPort.Kind = remoteWorkers.contains(worker.rawValue) ? .data : .reply
         if work.send(head, body, to: worker.rawValue, as: kind) == .wouldBlock { blocked(worker) }
+    }
+
+    /// Sends a worker its limits, with a folder of its own in the spool. A process of another PID namespace has no ID here, and no
+    /// file.
+    private func send(_ limits: WorkerLimits, to worker: WorkerID) {
+        var limits = limits
+        let pid = work.pid(of: worker.rawValue)
+        if !limits.spool.isEmpty, pid > 0 { limits.spool = spool.makeFolder(of: pid) }
+        send(PoolMessage.limits(limits).encoded(), nil, to: worker)
     }
 
     private func disconnect(_ worker: WorkerID) {

@@ -29,9 +29,9 @@ extension BrokerProcess {
         }
     }
 
-    /// Bars a worker in a sandbox from the clients' socket, and logs the first sandbox that lacks a part.
+    /// Bars a worker in a sandbox from further connections, and logs the first sandbox that lacks a part.
     func sandboxed(_ worker: UInt64, _ parts: SandboxParts) {
-        if parts.filtersCalls, let process = work.process(of: worker) { bus.barred.insert(process) }
+        if parts.filtersCalls, let process = work.process(of: worker) { bar(process) }
         guard !parts.isComplete, !hasLoggedSandbox else { return }
         hasLoggedSandbox = true
         logger.warning(

@@ -1,11 +1,14 @@
 internal import EarshotCore
 internal import EarshotLoop
+internal import EarshotWire
 internal import Glibc
 internal import Logging
 
-/// Ends of workers. The supervisor, their parent, reports how they ended; this process notices them itself, before or after
+/// Workers in sandboxes, and ends of workers. The supervisor, their parent, reports how they ended; this process notices them itself, before or after
 /// that.
 extension BrokerProcess {
+    /// Schemes of the workers that the supervisor starts; the last one is that of bodies of other nodes.
+    private static let sandboxedSchemes: Set<String> = ["http", "https", "earshot-node"]
     /// Time for the supervisor's report about the end of a worker. It comes within milliseconds, unless the supervisor
     /// hangs.
     private static let reportMilliseconds = 1_000
@@ -23,6 +26,21 @@ extension BrokerProcess {
         var reports: [Int32: WorkerEnd] = [:]
         /// Processes that this broker has killed.
         var killed: Set<Int32> = []
+    }
+
+    /// Bars a worker in a sandbox from the clients' socket, and from a second connection as a worker.
+    func bar(_ process: ProcessDescriptor) {
+        bus.barred.insert(process)
+        work.barred.insert(process)
+    }
+
+    /// Whether a worker may serve these schemes. One in a sandbox may have been taken over since its first READY, so it serves
+    /// no other schemes than then.
+    func isPermitted(_ ready: Ready, by worker: UInt64) -> Bool {
+        let pid = work.pid(of: worker)
+        guard work.barred.contains(pid), !Set(ready.schemes).isSubset(of: Self.sandboxedSchemes) else { return true }
+        logger.warning("refused a worker in a sandbox that would serve further schemes", metadata: ["pid": "\(pid)"])
+        return false
     }
 
     /// Kills a worker's process. If its connection is lost, the process has a moment to end by itself, and its end is

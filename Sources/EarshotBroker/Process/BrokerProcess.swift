@@ -164,7 +164,8 @@ public final class BrokerProcess {
         applyLogSettings()
         try applyUsers()
         if let cache { try listen(to: cache) }
-        for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map { bus.barred.insert($0) } }
+        work.barredConnections = 1
+        for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map(bar) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
         // Processes that write to the spool are workers of an earlier broker, with or without a supervisor.
@@ -304,6 +305,7 @@ public final class BrokerProcess {
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _, _, _) = message { places?.look() }
                 if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _, _) = message { checkFreeSpace() }
                 if case .ready(let ready) = message {
+                    guard isPermitted(ready, by: peer) else { return work.close(peer) }
                     hasWorkerNews = true
                     if ready.principal != nil {
                         remoteWorkers.insert(peer)

@@ -401,7 +401,7 @@ extension BrokerCore {
         if let number = record.extras, extras[number].streams, let part = lease.part,
             !isToBeGiven(to: interest, lease.totalBytes)
         {
-            progress.file = workerLimits.spool + "/" + part.file
+            progress.file = workerLimits.spool + "/" + SpoolName.path(part.file)
             progress.generation = Generation(part.generation)
             if !part.fields.isEmpty {
                 progress.status = part.status ?? 200

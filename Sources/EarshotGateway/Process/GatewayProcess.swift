@@ -35,6 +35,8 @@ public final class GatewayProcess {
             return 0
         }
         try ResourceLimits.limitMemory(of: getpid(), bytes: Self.memoryBytes)
+        // In the sandbox no limit can be changed.
+        try ResourceLimits.raiseDescriptorLimit()
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let loop = try EventLoop()
         // Loads libzmq, whose files the sandbox would hide.
@@ -83,6 +85,8 @@ public final class GatewayProcess {
     private func enterSandbox() {
         var sandbox = Sandbox()
         sandbox.mayConnect = false
+        // The TCP sockets listen already. libzmq gets each connection over a Unix socket of this process.
+        sandbox.mayListen = true
         sandbox.allow(.read, options.keysFolder)
         let report = sandbox.enter()
         if let obstacle = report.obstacle {

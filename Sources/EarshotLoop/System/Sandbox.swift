@@ -5,9 +5,10 @@ internal import Glibc
 /// Irrevocable restriction of a process to listed files, and to system calls that concern the process itself.
 ///
 /// Landlock restricts files, TCP ports, abstract sockets and signals; a seccomp filter restricts system calls. Each part takes
-/// effect as far as the kernel supports it. Both concern later calls only, so open descriptors stay usable.
+/// effect as far as the kernel supports it. Both concern later calls only, so open descriptors stay usable. The process also
+/// loses its capabilities, and can no longer change its resource limits or the signal of its parent's end.
 ///
-/// Not restricted: connecting to named Unix sockets, and reading the metadata of files.
+/// Not restricted: connecting to named Unix sockets, the addresses of TCP and UDP, and reading the metadata of files.
 public struct Sandbox: Sendable {
     /// Rights to a file, or to all files below a directory.
     public enum Access: Sendable {
@@ -29,9 +30,10 @@ public struct Sandbox: Sendable {
     ]
 
     private var rules = Self.usual
-    /// Whether the process may listen on TCP ports.
+    /// Whether the process may listen on Unix sockets, and accept connections of sockets that listen already. No process may
+    /// listen on further TCP ports.
     public var mayListen = false
-    /// Whether the process may connect to TCP ports.
+    /// Whether the process may create sockets of TCP and UDP, and connect them.
     public var mayConnect = true
 
     public init() {}
@@ -59,7 +61,8 @@ public struct Sandbox: Sendable {
         var landlock: Int?
         do throws(SystemError) { landlock = try restrictFiles() } catch { obstacles.append(error.description) }
         // Comes second: it would forbid nothing that the first part needs, but a failure of the first is then known.
-        let hasFilter = sandbox_filter_calls() == 0
+        let uses = (mayConnect ? SANDBOX_INTERNET : 0) | (mayListen ? SANDBOX_LISTENS : 0)
+        let hasFilter = sandbox_filter_calls(Int32(uses)) == 0
         if !hasFilter { obstacles.append("\(SystemError("seccomp"))") }
         return Report(
             landlock: landlock, hasFilter: hasFilter,
@@ -70,7 +73,7 @@ public struct Sandbox: Sendable {
     private func restrictFiles() throws(SystemError) -> Int {
         let version = sandbox_landlock_version()
         guard version > 0 else { throw SystemError("landlock") }
-        let ports = (mayListen ? 0 : SANDBOX_NET_BIND) | (mayConnect ? 0 : SANDBOX_NET_CONNECT)
+        let ports = SANDBOX_NET_BIND | (mayConnect ? 0 : SANDBOX_NET_CONNECT)
         let set = sandbox_make_rules(version, UInt64(ports))
         guard set >= 0 else { throw SystemError("landlock_create_ruleset") }
         defer { close(set) }

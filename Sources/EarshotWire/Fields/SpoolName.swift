@@ -10,11 +10,27 @@
 /// | `SHA-256.waiting` | a body that the broker moved from memory, while its terminal waits |
 /// | `PID-copy.part`, `PID-waiting.part` | a body or terminals, while the broker writes them |
 /// | `PID-cache.N.part`, `PID-durable.N.part` | a stored body that `EarshotCache` or `EarshotDurable` has linked |
+/// | `worker-PID` | folder of the unfinished bodies of one worker's process, the only one that its sandbox permits |
 public enum SpoolName {
     private static let partSuffix = ".part"
     private static let keptSuffix = ".kept"
     private static let takenSuffix = ".taken"
     private static let waitingSuffix = ".waiting"
+    private static let folderPrefix = "worker-"
+
+    /// Returns the name of the folder in which a worker's process writes.
+    public static func folder(of pid: Int32) -> String { folderPrefix + String(pid) }
+
+    /// Returns the process that writes in a folder of this name; nil for other names.
+    public static func worker(ofFolder name: String) -> Int32? {
+        name.hasPrefix(folderPrefix) ? Int32(name.dropFirst(folderPrefix.utf8.count)) : nil
+    }
+
+    /// Returns the path of a file below the spool: an unfinished body is in the folder of its worker.
+    public static func path(_ name: String) -> String {
+        guard let writer = writer(of: name), writer.attempt != nil else { return name }
+        return "\(folder(of: writer.pid))/\(name)"
+    }
 
     /// Returns the name of a body while a process writes it.
     ///

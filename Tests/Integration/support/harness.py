@@ -144,6 +144,11 @@ class Bus(Commands):
         self._crashes = crashes
         self.program = None
 
+    def spooled(self, *suffixes):
+        """Returns the files in the spool and in the folders of workers, except the lock; with suffixes only theirs."""
+        paths = [pathlib.Path(folder, name) for folder, _, names in os.walk(self.spool) for name in names]
+        return [path for path in paths if path.suffix != ".lock" and (not suffixes or path.suffix in suffixes)]
+
     def __enter__(self):
         limit = ["prlimit", f"--nofile={self._descriptors}:{self._descriptors}"] if self._descriptors else []
         serve = [binary(), "serve", "--runtime", self.runtime, "--spool", self.spool, *self._options]

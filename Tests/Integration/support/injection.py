@@ -8,12 +8,25 @@ import struct
 
 #: Numbers of system calls, by name.
 NUMBERS = {
-    "open": 2, "close": 3, "mmap": 9, "ioctl": 16, "socket": 41, "connect": 42, "bind": 49, "listen": 50, "clone": 56, "fork": 57,
-    "execve": 59, "kill": 62, "truncate": 76, "rename": 82, "mkdir": 83, "link": 86, "unlink": 87, "symlink": 88, "chmod": 90,
-    "chown": 92, "ptrace": 101, "setuid": 105, "mount": 165, "setxattr": 188, "utimensat": 280, "perf_event_open": 298,
-    "name_to_handle_at": 303, "open_by_handle_at": 304, "setns": 308, "process_vm_readv": 310, "kexec_load": 246, "keyctl": 250,
-    "unshare": 272, "prlimit64": 302, "memfd_create": 319, "bpf": 321, "userfaultfd": 323, "pidfd_send_signal": 424,
-    "io_uring_setup": 425, "pidfd_open": 434, "clone3": 435, "pidfd_getfd": 438,
+    "open": 2, "close": 3, "mmap": 9, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "accept": 43,
+    "sendto": 44, "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "fork": 57, "vfork": 58, "execve": 59, "kill": 62,
+    "semget": 64, "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "fcntl": 72, "truncate": 76,
+    "rename": 82, "mkdir": 83, "rmdir": 84, "creat": 85, "link": 86, "unlink": 87, "symlink": 88, "chmod": 90, "fchmod": 91,
+    "chown": 92, "fchown": 93, "ptrace": 101, "syslog": 103, "setuid": 105, "setgid": 106, "setpgid": 109, "setsid": 112,
+    "setreuid": 113, "setgroups": 116, "setresuid": 117, "setfsuid": 122, "capset": 126, "rt_sigqueueinfo": 129, "mknod": 133,
+    "personality": 135, "setpriority": 141, "sched_setscheduler": 144, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
+    "prctl": 157, "adjtimex": 159, "setrlimit": 160, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,
+    "swapon": 167, "reboot": 169, "sethostname": 170, "iopl": 172, "ioperm": 173, "init_module": 175, "delete_module": 176,
+    "quotactl": 179, "setxattr": 188, "fsetxattr": 190, "removexattr": 197, "fremovexattr": 199, "tkill": 200,
+    "sched_setaffinity": 203, "clock_settime": 227, "tgkill": 234, "mq_open": 240, "mq_unlink": 241, "kexec_load": 246,
+    "add_key": 248, "request_key": 249, "keyctl": 250, "ioprio_set": 251, "inotify_add_watch": 254, "migrate_pages": 256,
+    "openat": 257, "mkdirat": 258, "renameat": 264, "linkat": 265, "symlinkat": 266, "unshare": 272, "move_pages": 279,
+    "utimensat": 280, "accept4": 288, "rt_tgsigqueueinfo": 297, "perf_event_open": 298, "fanotify_init": 300, "prlimit64": 302,
+    "name_to_handle_at": 303, "open_by_handle_at": 304, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
+    "finit_module": 313, "sched_setattr": 314, "renameat2": 316, "memfd_create": 319, "bpf": 321, "execveat": 322,
+    "userfaultfd": 323, "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
+    "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432, "pidfd_open": 434, "clone3": 435, "openat2": 437,
+    "pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "process_mrelease": 448,
 }
 IS_SUPPORTED = platform.machine() == "x86_64"
 
@@ -73,7 +86,7 @@ class Injected:
             result = self.call(name, *arguments)
         except OSError as error:
             return errno.errorcode[error.errno]
-        if name in ("open", "socket", "pidfd_open", "open_by_handle_at", "bpf", "userfaultfd", "io_uring_setup"):
+        if name in ("open", "socket", "pidfd_open", "open_by_handle_at", "bpf", "userfaultfd", "io_uring_setup", "openat", "memfd_create"):
             self.call("close", result)
         return None
 

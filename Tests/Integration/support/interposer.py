@@ -87,8 +87,9 @@ class _Server:
         self.context = zmq.Context()
         self.context.set(zmq.MAX_SOCKETS, 60_000)
         self.counts = collections.Counter()
-        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._door.bind(path)
+        self._door.listen(1024)
         os.chmod(path, 0o666)
         self._poller = select.epoll()
         self._poller.register(self._door, select.EPOLLIN)
@@ -111,7 +112,8 @@ class _Server:
                     waiting[link] = None
 
     def _admit(self):
-        path, descriptors, _, _ = socket.recv_fds(self._door, 4096, 2)
+        with self._door.accept()[0] as caller:
+            path, descriptors, _, _ = socket.recv_fds(caller, 4096, 2)
         broker, program = descriptors
         self.counts[path.decode().rpartition("/")[2] + " connections"] += 1
         link = _Link(self, broker, program)
