@@ -139,6 +139,7 @@ final class StreamPort {
     func permit(_ others: UserList) throws(SystemError) {
         guard others != users.others else { return }
         users = PermittedUsers(others: others)
+        memory.isShared = users.isShared
         try UnixSocket.setOpen(users.isShared, path)
         for peer in peers.values where !peer.isRefused && !users.permits(peer.uid, now: loop.now) {
             closeLater(peer.number)
@@ -150,8 +151,10 @@ final class StreamPort {
 
     /// User ID of a peer; nil for this user, for root, and for a lost peer.
     func otherUser(of number: UInt64) -> UInt32? {
-        peers[number].flatMap { $0.uid == 0 || $0.uid == getuid() ? nil : $0.uid }
+        peers[number].flatMap { Self.otherUser($0.uid) }
     }
+
+    private static func otherUser(_ uid: UInt32) -> UInt32? { uid == 0 || uid == getuid() ? nil : uid }
 
     /// Process ID of a peer according to the kernel; 0 if unknown.
     func pid(of number: UInt64) -> Int32 { peers[number]?.pid ?? 0 }
@@ -336,8 +339,8 @@ final class StreamPort {
         let number = lastNumber
         let stream = try MessageStream(
             descriptor, as: .router, frameBytes: isRefused ? RefusedPeers.frameBytes : frameBytes,
-            mostMessages: bounds.messages, memory: isRefused ? refusals.memory : memory, owner: credentials.pid,
-            loop: loop
+            mostMessages: bounds.messages, memory: isRefused ? refusals.memory : memory,
+            owner: .init(process: credentials.pid, user: Self.otherUser(credentials.uid)), loop: loop
         ) { [unowned self] in
             if let peer = peers[number] { note(peer) }
         }
@@ -357,7 +360,7 @@ final class StreamPort {
             return "more than \(connectionLimit) connections, as many as descriptors allow"
         }
         // This user and root are the administrator.
-        guard users.isShared, user != 0, user != getuid() else { return nil }
+        guard users.isShared, Self.otherUser(user) != nil else { return nil }
         let most = connectionLimit / Self.userShare
         return connections[user, default: 0] < most ? nil : "more than \(most) connections of user \(user)"
     }
