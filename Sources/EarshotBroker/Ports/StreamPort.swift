@@ -71,7 +71,8 @@ final class StreamPort {
     private let memory: ConnectionMemory
     private let connectionLimit: Int
     private var users = PermittedUsers()
-    private var refusals = RefusedPeers()
+    private var refusals: RefusedPeers
+    private let gateways: GatewayProcesses
     /// Number of connections of each user.
     private var connections: [UInt32: Int] = [:]
     private var accepting: EventLoop.Registration?
@@ -89,8 +90,6 @@ final class StreamPort {
     private var lastNumber: UInt64 = 0
     /// Processes that may not connect.
     var barred = SandboxedProcesses()
-    private var refused = 0
-    private var nextWarning = LoopTime(nanoseconds: 0)
     /// Number of messages taken since the caller last reset it.
     var taken = 0
 
@@ -100,9 +99,10 @@ final class StreamPort {
     ///   - opened: Socket that listens there already; nil to create one.
     ///   - frameBytes: Maximum length of a frame in bytes.
     ///   - bounds: Bounds for unsent and incoming messages.
+    ///   - gateways: Processes of the gateways.
     init(
         _ path: String, opened: Int32? = nil, _ loop: EventLoop, frameBytes: Int, bounds: PortBounds,
-        connectionLimit: Int, logger: Logger
+        connectionLimit: Int, gateways: GatewayProcesses = GatewayProcesses(), logger: Logger
     ) throws {
         self.loop = loop
         self.logger = logger
@@ -110,7 +110,9 @@ final class StreamPort {
         self.bounds = bounds
         memory = ConnectionMemory(frameCapacity: bounds.frameBytes)
         self.connectionLimit = connectionLimit
+        self.gateways = gateways
         self.path = path
+        refusals = RefusedPeers(logger, path)
         if let opened {
             try UnixSocket.listen(with: opened)
             listener = opened
@@ -155,6 +157,9 @@ final class StreamPort {
     }
 
     private static func otherUser(_ uid: UInt32) -> UInt32? { uid == 0 || uid == getuid() ? nil : uid }
+
+    /// Whether a peer is a gateway's process, which has no rights without a proof.
+    func isGateway(_ number: UInt64) -> Bool { peers[number]?.isGateway ?? false }
 
     /// Process ID of a peer according to the kernel; 0 if unknown.
     func pid(of number: UInt64) -> Int32 { peers[number]?.pid ?? 0 }
@@ -320,7 +325,7 @@ final class StreamPort {
 
     private func admit(_ descriptor: Int32) throws(SystemError) {
         guard let credentials = UnixSocket.credentials(of: descriptor) else { return UnixSocket.close(descriptor) }
-        guard !barred.contains(credentials.pid) else {
+        guard !barred.contains(credentials.pid, descriptor) else {
             UnixSocket.close(descriptor)
             refuse("a worker may not be a client")
             return
@@ -344,7 +349,9 @@ final class StreamPort {
         ) { [unowned self] in
             if let peer = peers[number] { note(peer) }
         }
-        let peer = Peer(number, stream, credentials, isRefused: isRefused)
+        let peer = Peer(
+            number, stream, credentials, isRefused: isRefused,
+            isGateway: gateways.contains(credentials.pid, descriptor))
         if isRefused { refusals.insert(number) }
         connections[credentials.uid, default: 0] += 1
         peers[number] = peer
@@ -399,15 +406,7 @@ final class StreamPort {
         setFrameTimer()
     }
 
-    /// Logs refused connections, at most once per second, because refused peers try again.
-    private func refuse(_ reason: String) {
-        refused += 1
-        guard loop.now >= nextWarning else { return }
-        logger.warning(
-            "refused connections", metadata: ["count": "\(refused)", "reason": "\(reason)", "socket": "\(path)"])
-        refused = 0
-        nextWarning = loop.now.advanced(by: .seconds(1))
-    }
+    private func refuse(_ reason: String) { refusals.log(reason, now: loop.now) }
 
     // MARK: Sending
 
