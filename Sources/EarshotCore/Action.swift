@@ -87,7 +87,8 @@ public enum Action: Equatable, Sendable {
         case spill(BodyID, file: String)
         /// Moves a terminal that waits too long, without its number but with its body, into a file. The shell keeps one
         /// that it cannot write and reports it by `BrokerCore.waitingFailed`.
-        case keepWaiting(WaitingID, Terminal, BodyID?)
+        /// `user`: principal of its handler, for the log; nil for the administrator.
+        case keepWaiting(WaitingID, Terminal, BodyID?, user: PrincipalName?)
         case forgetWaiting(WaitingID)
         case releaseBody(BodyID)
         /// Removes a file that nothing needs.

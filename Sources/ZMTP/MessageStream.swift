@@ -36,7 +36,7 @@ public final class MessageStream {
     private let frameBytes: Int
     private let mostMessages: Int
     private let memory: ConnectionMemory
-    private let owner: Int32
+    private let owner: ConnectionMemory.Owner
     private let loop: EventLoop
     private let onReady: () -> Void
     private var registration: EventLoop.Registration?
@@ -74,13 +74,13 @@ public final class MessageStream {
     ///   - frameBytes: Maximum length of a frame in bytes; a longer one ends the connection.
     ///   - mostMessages: Maximum number of unsent messages.
     ///   - memory: Memory account shared by several connections.
-    ///   - owner: Process ID of the peer, for sharing `memory` fairly.
+    ///   - owner: Process and user of the peer, for sharing `memory` fairly.
     ///   - onReady: Called from the loop when input may be available or the peer has closed the connection. Call
     ///     ``next()`` later in that pass.
     public init(
         _ descriptor: Int32, as type: SocketType, frameBytes: Int, mostMessages: Int,
-        memory: ConnectionMemory = ConnectionMemory(), owner: Int32 = 0, loop: EventLoop,
-        onReady: @escaping () -> Void
+        memory: ConnectionMemory = ConnectionMemory(),
+        owner: ConnectionMemory.Owner = .init(process: 0, user: nil), loop: EventLoop, onReady: @escaping () -> Void
     ) throws(SystemError) {
         self.descriptor = descriptor
         self.type = type

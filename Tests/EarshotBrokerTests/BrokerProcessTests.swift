@@ -305,6 +305,26 @@ struct BrokerProcessTests {
         #expect(rig.broker.core.limits.origins.limit == 5)
     }
 
+    @Test func `the broker knows a gateway's process before it accepts a connection of it`() throws {
+        let ends = try LineChannel.makePair()
+        let rig = try BrokerRig { $0.supervisorDescriptor = ends.child }
+        let supervisor = try LineChannel(ends.own, loop: rig.broker.loop) { _ in }
+        let local = try rig.client()
+        #expect(local.messages.contains { if case .welcome = $0 { true } else { false } })
+        let proof = try #require(GatewayProof(String(repeating: "0a", count: 32)))
+        // This process is the gateway from here on. The broker reads the lines before it accepts the next connection.
+        supervisor.send([
+            "\(SupervisorWord.proof) \(proof)", "\(SupervisorWord.gateway) \(ProcessInfo.processInfo.processIdentifier)",
+        ])
+        let laptop = try #require(PrincipalName("key:laptop"))
+        for (name, proof, isOpen) in [(nil, nil, false), (laptop, nil, false), (laptop, proof, true)] {
+            let client = try rig.client { ($0.principal, $0.proof) = (name, proof) }
+            #expect(client.messages.contains { if case .welcome = $0 { true } else { false } } == isOpen)
+        }
+        let worker = try rig.worker(schemes: ["x"])
+        #expect(worker.messages.contains { if case .error("not-authorized", _) = $0 { true } else { false } })
+    }
+
     @Test func `the supervisor hears how many workers there are`() throws {
         let ends = try LineChannel.makePair()
         let rig = try BrokerRig { $0.supervisorDescriptor = ends.child }

@@ -1,3 +1,4 @@
+import EarshotLoop
 import EarshotWire
 import Testing
 
@@ -20,6 +21,20 @@ import Testing
         #expect(keys.client("C", at: 0) == nil)
         #expect(keys.nextExpiry(after: 0) == 86_400)
         #expect(keys.nextExpiry(after: 86_400) == nil)
+    }
+
+    @Test func `the broker hears of the principals of valid keys, in lines of bounded length`() throws {
+        var keys = [try key("old", "O", expires: "1970-01-02"), try key("gpu", "G")]
+        keys[1].role = .worker
+        keys += try (0..<250).map { try key(String(repeating: "n", count: 57) + "\(100 + $0)", "P\($0)") }
+        let names = GatewayKeys(secretKey: "s", clients: keys).principals(at: 86_400).map(\.description)
+        #expect(names.count == 250)
+        #expect(names.allSatisfy { $0.hasPrefix("key:nnn") })
+        let lines = GatewayProcess.lines(of: names.compactMap { PrincipalName($0) })
+        #expect(lines.count == 3)
+        #expect(lines.last == "keys-end")
+        #expect(lines.dropLast().flatMap { $0.split(separator: " ").dropFirst() }.map { String($0) } == names)
+        #expect(lines.allSatisfy { $0.utf8.count < LineChannel.lineBytes })
     }
 
     @Test func `names are those of principals`() {

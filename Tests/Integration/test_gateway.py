@@ -112,6 +112,29 @@ class GatewayTests(TestCase):
         self.assertEqual(client.await_event(REFUSED), 400)
         self.assertAnswers(other, request=2)
 
+    def test_the_requests_of_a_revoked_key_end_in_spite_of_a_lease(self):
+        key = self.bus.new_key("other")
+        self.bus.reload(2)
+        client = self.bus.remote(key=key, lease=600)
+        client.fetch("h", 1, f"{self.origin.url}/gate/never")
+        local = self.bus.client()
+        self.await_requests(local, pending=1)
+        client.cut()
+        self.bus.revoke("other")
+        self.bus.reload(1)
+        self.await_requests(local, pending=0)
+
+    def test_the_requests_of_an_expired_key_end_in_spite_of_a_lease(self):
+        moment = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
+        key = self.bus.new_key("brief", "--expires", moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        self.bus.reload(2)
+        client = self.bus.remote(key=key, lease=600)
+        client.fetch("h", 1, f"{self.origin.url}/gate/never")
+        local = self.bus.client()
+        self.await_requests(local, pending=1)
+        client.await_event(zmq.EVENT_DISCONNECTED)
+        self.await_requests(local, pending=0)
+
     def test_a_wrong_server_key_ends_the_handshake(self):
         client = self.bus.remote(hello=False, server_key=zmq.curve_keypair()[0])
         client.await_event(FAILED)

@@ -59,7 +59,7 @@ class LogTests(TestCase):
             client.fetch("a", 1, f"{origin.url}/bytes/9?secret")
             client.terminal()
             line = bus.program.await_line("message=result")
-            for part in ("process=broker", "handler=a", "request=1", "status=200", "bytes=9", "source=network",
+            for part in ("process=broker", "user=administrator", "handler=a", "request=1", "status=200", "bytes=9", "source=network",
                          f"url={origin.url}/bytes/9"):
                 self.assertIn(part, line)
             client.fetch("a", 2, f"{origin.url}/status/404")

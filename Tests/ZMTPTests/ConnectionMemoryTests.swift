@@ -51,6 +51,31 @@ import Testing
         #expect(memory.reservedBytes == 2 * Self.frame)
     }
 
+    @Test func `all processes of a user have a quarter of the room, and the administrator leaves a quarter`() throws {
+        let memory = ConnectionMemory(frameCapacity: 8 * Self.frame)
+        memory.isShared = true
+        func begun(_ count: Int32, from process: Int32, of user: UInt32?) throws -> [StreamPair] {
+            let pairs = try (0..<count).map { try StreamPair.open(memory: memory, owner: process + $0, user: user) }
+            for pair in pairs { try begin(pair) }
+            return pairs
+        }
+        // A quarter is left, but not for the administrator.
+        let own = try begun(7, from: 1, of: nil)
+        #expect(own.map(\.stream.awaitsRoom) == [false, false, false, false, false, false, true])
+        try end(own[0])
+        #expect(!own[6].stream.awaitsRoom)
+        try end(own[1])
+        let greedy = try begun(4, from: 11, of: 1_001)
+        #expect(greedy.map(\.stream.awaitsRoom) == [false, false, true, true])
+        let other = try begun(1, from: 21, of: 1_002)
+        #expect(!other[0].stream.awaitsRoom)
+        try end(other[0])
+        #expect(other[0].messages.count == 1)
+        // The end of a frame makes room for the next one of the same user.
+        try end(greedy[0])
+        #expect(greedy.map(\.stream.awaitsRoom) == [false, false, false, true])
+    }
+
     @Test func `what a connection held is free when it ends, and who waits is not waited for when it is gone`() throws {
         let memory = ConnectionMemory(frameCapacity: Self.frame)
         let holder = try StreamPair.open(memory: memory, owner: 1)

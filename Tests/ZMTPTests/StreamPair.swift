@@ -16,7 +16,7 @@ final class StreamPair {
 
     init(
         as type: SocketType = .router, frameBytes: Int = 1 << 20, mostMessages: Int = 1_000,
-        memory: ConnectionMemory = ConnectionMemory(), owner: Int32 = 0
+        memory: ConnectionMemory = ConnectionMemory(), owner: Int32 = 0, user: UInt32? = nil
     ) throws {
         var ends: [Int32] = [-1, -1]
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
@@ -24,8 +24,8 @@ final class StreamPair {
         loop = try EventLoop()
         other = ends[1]
         stream = try MessageStream(
-            ends[0], as: type, frameBytes: frameBytes, mostMessages: mostMessages, memory: memory, owner: owner,
-            loop: loop
+            ends[0], as: type, frameBytes: frameBytes, mostMessages: mostMessages, memory: memory,
+            owner: ConnectionMemory.Owner(process: owner, user: user), loop: loop
         ) {}
         hook = loop.addHook { [unowned self] in
             while let message = stream.next() { messages.append(message) }
@@ -39,9 +39,10 @@ final class StreamPair {
     /// Returns a pair whose raw end has completed the handshake as a DEALER.
     static func open(
         frameBytes: Int = 1 << 20, mostMessages: Int = 1_000, memory: ConnectionMemory = ConnectionMemory(),
-        owner: Int32 = 0
+        owner: Int32 = 0, user: UInt32? = nil
     ) throws -> StreamPair {
-        let pair = try StreamPair(frameBytes: frameBytes, mostMessages: mostMessages, memory: memory, owner: owner)
+        let pair = try StreamPair(
+            frameBytes: frameBytes, mostMessages: mostMessages, memory: memory, owner: owner, user: user)
         try pair.write(Handshake.opening(as: .dealer))
         try #require(try pair.run { pair.stream.isOpen })
         _ = pair.read()

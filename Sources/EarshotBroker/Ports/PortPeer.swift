@@ -9,6 +9,8 @@ final class PortPeer {
     let uid: UInt32
     /// Whether its user is not permitted. It gets one answer, and its messages are discarded.
     let isRefused: Bool
+    /// Whether its process is a gateway.
+    let isGateway: Bool
     /// Whether the port has answered its first message.
     var isAnswered = false
     /// Whether it sends an empty delimiter frame and expects one.
@@ -23,12 +25,14 @@ final class PortPeer {
     var hasLargeBuffer = false
 
     init(
-        _ number: UInt64, _ stream: MessageStream, _ credentials: UnixSocket.Credentials, isRefused: Bool
+        _ number: UInt64, _ stream: MessageStream, _ credentials: UnixSocket.Credentials, isRefused: Bool,
+        isGateway: Bool
     ) {
         self.number = number
         self.stream = stream
         pid = credentials.pid
         uid = credentials.uid
         self.isRefused = isRefused
+        self.isGateway = isGateway
     }
 }

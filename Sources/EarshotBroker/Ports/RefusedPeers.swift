@@ -1,7 +1,10 @@
+internal import EarshotLoop
 internal import EarshotWire
+internal import Logging
 internal import ZMTP
 
-/// Connections of users that are not permitted, until each has got an answer that its program can show.
+/// Connections of users that are not permitted, until each has got an answer that its program can show, and the log of all
+/// refused connections.
 struct RefusedPeers {
     /// Maximum number of them at a time. Others are closed without an answer, so refused users occupy no more places.
     private static let most = 16
@@ -10,7 +13,18 @@ struct RefusedPeers {
 
     /// Memory for their frames, apart from that of permitted users.
     let memory = ConnectionMemory(frameCapacity: Self.most * Self.frameBytes)
+    private let logger: Logger
+    private let path: String
     private var numbers: Set<UInt64> = []
+    /// Number of refused connections since the last warning.
+    private var refused = 0
+    private var nextWarning = LoopTime(nanoseconds: 0)
+
+    /// - Parameter path: Path of the socket, for the log.
+    init(_ logger: Logger, _ path: String) {
+        self.logger = logger
+        self.path = path
+    }
 
     /// Whether another one can get an answer.
     var hasRoom: Bool { numbers.count < Self.most }
@@ -18,6 +32,16 @@ struct RefusedPeers {
     mutating func insert(_ number: UInt64) { numbers.insert(number) }
 
     mutating func forget(_ number: UInt64) { numbers.remove(number) }
+
+    /// Logs refused connections, at most once per second, because refused peers try again.
+    mutating func log(_ reason: String, now: LoopTime) {
+        refused += 1
+        guard now >= nextWarning else { return }
+        logger.warning(
+            "refused connections", metadata: ["count": "\(refused)", "reason": "\(reason)", "socket": "\(path)"])
+        refused = 0
+        nextWarning = now.advanced(by: .seconds(1))
+    }
 
     /// Returns the head of the answer to a user.
     static func answer(to user: UInt32) -> [UInt8] {

@@ -1,19 +1,36 @@
+internal import DequeModule
 internal import EarshotLoop
 
-/// Workers in a sandbox, which may neither be clients nor connect twice: the kernel does not forbid them to connect to named Unix
-/// sockets.
+/// Workers or gateways in a sandbox, which get no rights of their user: the kernel does not forbid them to connect to named
+/// Unix sockets. Workers are no clients, and connect once.
 ///
 /// A worker that executes code of a server could otherwise request the content of any file of the user as a certificate, or take
 /// the work of other workers. It cannot start a process with another ID, because its sandbox forbids that.
 struct SandboxedProcesses {
-    private var processes: [Int32: ProcessDescriptor] = [:]
+    /// Maximum number of ended processes kept. A connection outlives its process until it is accepted.
+    private static let mostEnded = 16
 
-    /// Adds a running process. Processes that have ended are removed, so the workers bound their number.
+    private var processes: [Int32: ProcessDescriptor] = [:]
+    /// Process IDs in the order of their insertion.
+    private var order: Deque<Int32> = []
+
+    /// Adds a running process.
     mutating func insert(_ process: ProcessDescriptor) {
-        processes = processes.filter { !$0.value.hasEnded }
+        order.removeAll { $0 == process.pid }
+        for pid in order.filter({ processes[$0]?.hasEnded != false }).dropLast(Self.mostEnded) {
+            processes[pid] = nil
+            order.removeAll { $0 == pid }
+        }
         processes[process.pid] = process
+        order.append(process.pid)
     }
 
-    /// Whether a process is one of them. A reused process ID is not.
-    func contains(_ pid: Int32) -> Bool { processes[pid].map { !$0.hasEnded } ?? false }
+    /// Whether one of them made a connection, perhaps before its end. A process that has reused the ID did not.
+    ///
+    /// - Parameter socket: descriptor of the connection.
+    func contains(_ pid: Int32, _ socket: Int32) -> Bool {
+        guard let known = processes[pid] else { return false }
+        guard known.hasEnded, let peer = try? ProcessDescriptor(peerOf: socket, pid: pid) else { return true }
+        return peer.hasEnded
+    }
 }

@@ -71,7 +71,8 @@ final class StreamPort {
     private let memory: ConnectionMemory
     private let connectionLimit: Int
     private var users = PermittedUsers()
-    private var refusals = RefusedPeers()
+    private var refusals: RefusedPeers
+    private let gateways: GatewayProcesses
     /// Number of connections of each user.
     private var connections: [UInt32: Int] = [:]
     private var accepting: EventLoop.Registration?
@@ -90,8 +91,6 @@ final class StreamPort {
     /// Processes that may have `barredConnections` connections at most.
     var barred = SandboxedProcesses()
     var barredConnections = 0
-    private var refused = 0
-    private var nextWarning = LoopTime(nanoseconds: 0)
     /// Number of messages taken since the caller last reset it.
     var taken = 0
 
@@ -101,9 +100,10 @@ final class StreamPort {
     ///   - opened: Socket that listens there already; nil to create one.
     ///   - frameBytes: Maximum length of a frame in bytes.
     ///   - bounds: Bounds for unsent and incoming messages.
+    ///   - gateways: Processes of the gateways.
     init(
         _ path: String, opened: Int32? = nil, _ loop: EventLoop, frameBytes: Int, bounds: PortBounds,
-        connectionLimit: Int, logger: Logger
+        connectionLimit: Int, gateways: GatewayProcesses = GatewayProcesses(), logger: Logger
     ) throws {
         self.loop = loop
         self.logger = logger
@@ -111,7 +111,9 @@ final class StreamPort {
         self.bounds = bounds
         memory = ConnectionMemory(frameCapacity: bounds.frameBytes)
         self.connectionLimit = connectionLimit
+        self.gateways = gateways
         self.path = path
+        refusals = RefusedPeers(logger, path)
         if let opened {
             try UnixSocket.listen(with: opened)
             listener = opened
@@ -140,6 +142,7 @@ final class StreamPort {
     func permit(_ others: UserList) throws(SystemError) {
         guard others != users.others else { return }
         users = PermittedUsers(others: others)
+        memory.isShared = users.isShared
         try UnixSocket.setOpen(users.isShared, path)
         for peer in peers.values where !peer.isRefused && !users.permits(peer.uid, now: loop.now) {
             closeLater(peer.number)
@@ -151,8 +154,13 @@ final class StreamPort {
 
     /// User ID of a peer; nil for this user, for root, and for a lost peer.
     func otherUser(of number: UInt64) -> UInt32? {
-        peers[number].flatMap { $0.uid == 0 || $0.uid == getuid() ? nil : $0.uid }
+        peers[number].flatMap { Self.otherUser($0.uid) }
     }
+
+    private static func otherUser(_ uid: UInt32) -> UInt32? { uid == 0 || uid == getuid() ? nil : uid }
+
+    /// Whether a peer is a gateway's process, which has no rights without a proof.
+    func isGateway(_ number: UInt64) -> Bool { peers[number]?.isGateway ?? false }
 
     /// Process ID of a peer according to the kernel; 0 if unknown.
     func pid(of number: UInt64) -> Int32 { peers[number]?.pid ?? 0 }
@@ -318,7 +326,7 @@ final class StreamPort {
 
     private func admit(_ descriptor: Int32) throws(SystemError) {
         guard let credentials = UnixSocket.credentials(of: descriptor) else { return UnixSocket.close(descriptor) }
-        if barred.contains(credentials.pid),
+        if barred.contains(credentials.pid, descriptor),
             peers.values.count(where: { $0.pid == credentials.pid }) >= barredConnections
         {
             UnixSocket.close(descriptor)
@@ -339,12 +347,14 @@ final class StreamPort {
         let number = lastNumber
         let stream = try MessageStream(
             descriptor, as: .router, frameBytes: isRefused ? RefusedPeers.frameBytes : frameBytes,
-            mostMessages: bounds.messages, memory: isRefused ? refusals.memory : memory, owner: credentials.pid,
-            loop: loop
+            mostMessages: bounds.messages, memory: isRefused ? refusals.memory : memory,
+            owner: .init(process: credentials.pid, user: Self.otherUser(credentials.uid)), loop: loop
         ) { [unowned self] in
             if let peer = peers[number] { note(peer) }
         }
-        let peer = Peer(number, stream, credentials, isRefused: isRefused)
+        let peer = Peer(
+            number, stream, credentials, isRefused: isRefused,
+            isGateway: gateways.contains(credentials.pid, descriptor))
         if isRefused { refusals.insert(number) }
         connections[credentials.uid, default: 0] += 1
         peers[number] = peer
@@ -360,7 +370,7 @@ final class StreamPort {
             return "more than \(connectionLimit) connections, as many as descriptors allow"
         }
         // This user and root are the administrator.
-        guard users.isShared, user != 0, user != getuid() else { return nil }
+        guard users.isShared, Self.otherUser(user) != nil else { return nil }
         let most = connectionLimit / Self.userShare
         return connections[user, default: 0] < most ? nil : "more than \(most) connections of user \(user)"
     }
@@ -399,15 +409,7 @@ final class StreamPort {
         setFrameTimer()
     }
 
-    /// Logs refused connections, at most once per second, because refused peers try again.
-    private func refuse(_ reason: String) {
-        refused += 1
-        guard loop.now >= nextWarning else { return }
-        logger.warning(
-            "refused connections", metadata: ["count": "\(refused)", "reason": "\(reason)", "socket": "\(path)"])
-        refused = 0
-        nextWarning = loop.now.advanced(by: .seconds(1))
-    }
+    private func refuse(_ reason: String) { refusals.log(reason, now: loop.now) }
 
     // MARK: Sending
 

@@ -29,6 +29,8 @@ public struct BrokerOptions: Sendable {
     public var expectedWorkers = 0
     /// Process IDs of the supervisor's workers, which may not be clients.
     public var workerPids: [Int32] = []
+    /// Process IDs of the supervisor's gateways, whose sessions prove their principals.
+    public var gatewayPids: [Int32] = []
     /// Whether removed folders and sockets are noticed at once. Closing the watch takes the kernel up to 14 ms, in which the
     /// process cannot end.
     public var watchesPlaces = true

@@ -52,7 +52,7 @@ extension BrokerProcess {
         case .worker(.kill(let worker)): kill(worker)
         case .worker(.close(let worker)): disconnect(worker)
         case .spool(.spill(let body, let file)): spill(body, file)
-        case .spool(.keepWaiting(let id, let terminal, let body)): keepWaiting(id, terminal, body)
+        case .spool(.keepWaiting(let id, let terminal, let body, let user)): keepWaiting(id, terminal, body, user)
         case .spool(.forgetWaiting(let id)): waitingTerminals.forget(id)
         case .spool(.releaseBody(let body)): bodies[body] = nil
         case .spool(.releaseFile(let file)): release(file)
@@ -167,7 +167,7 @@ extension BrokerProcess {
     private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) {
         // Preserves the order: no terminal overtakes one that was refused in this pass.
         guard !blocked.contains(client) else { return }
-        if logsAccess { logAccess(terminal) }
+        if logsAccess { logAccess(terminal, of: core.principal(of: client)) }
         send(content(of: terminal, body), terminal.sequence, to: client)
     }
 
@@ -229,8 +229,8 @@ extension BrokerProcess {
         late.insert(client)
     }
 
-    private func keepWaiting(_ id: WaitingID, _ terminal: Terminal, _ body: BodyID?) {
-        if logsAccess { logAccess(terminal) }
+    private func keepWaiting(_ id: WaitingID, _ terminal: Terminal, _ body: BodyID?, _ user: PrincipalName?) {
+        if logsAccess { logAccess(terminal, of: user) }
         let content = content(of: terminal, body)
         do {
             try waitingTerminals.keep(content, as: id)

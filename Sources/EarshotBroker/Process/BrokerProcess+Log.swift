@@ -54,8 +54,13 @@ extension BrokerProcess {
     }
 
     /// Logs a terminal when it is sent, or stored for a slow client. A repeated delivery has another line.
-    func logAccess(_ terminal: Terminal) {
-        var metadata: Logger.Metadata = ["handler": "\(terminal.handler)", "request": "\(terminal.request)"]
+    ///
+    /// - Parameter user: principal of the handler; nil for the administrator.
+    func logAccess(_ terminal: Terminal, of user: PrincipalName?) {
+        var metadata: Logger.Metadata = [
+            "user": "\(user?.description ?? "administrator")", "handler": "\(terminal.handler)",
+            "request": "\(terminal.request)",
+        ]
         switch terminal.outcome {
         case .result(let status, let response):
             metadata["status"] = "\(status)"

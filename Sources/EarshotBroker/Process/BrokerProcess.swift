@@ -34,6 +34,7 @@ public final class BrokerProcess {
     let loop: EventLoop
     let bus: StreamPort
     let work: StreamPort
+    let gateways = GatewayProcesses()
     let spool: Spool
     var core: BrokerCore
     /// Inline bodies that the core still needs.
@@ -137,14 +138,14 @@ public final class BrokerProcess {
         loop = try EventLoop()
         bus = try StreamPort(
             try Self.path(options, "bus"), opened: options.busDescriptor, loop, frameBytes: Self.clientFrameBytes,
-            bounds: .clients,
-            connectionLimit: share.connections, logger: logger)
+            bounds: .clients, connectionLimit: share.connections, gateways: gateways, logger: logger)
         // READY and JOB are short. An inline body is at most as long as the setting allows.
         let mostInlineBytes = SettingName.inlineBytes.range.upperBound
         let workerFrameBytes = max(mostInlineBytes, WireLimits.workerHeadBytes) + 1_024
         work = try StreamPort(
             try Self.path(options, "work"), loop, frameBytes: workerFrameBytes,
-            bounds: .workers(frameBytes: workerFrameBytes), connectionLimit: share.workerConnections, logger: logger)
+            bounds: .workers(frameBytes: workerFrameBytes), connectionLimit: share.workerConnections,
+            gateways: gateways, logger: logger)
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: Self.randomNumber()), spool: options.spoolFolder)
         cache = try Self.openCache(options, logger)
@@ -166,6 +167,7 @@ public final class BrokerProcess {
         if let cache { try listen(to: cache) }
         work.barredConnections = 1
         for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map(bar) }
+        for pid in options.gatewayPids { gateways.insert(pid) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         core.beginAdoption(now: now)
         // Processes that write to the spool are workers of an earlier broker, with or without a supervisor.
@@ -181,7 +183,10 @@ public final class BrokerProcess {
                 onFailures: { [unowned self] in core.childFailures = $0 },
                 onWorkerEnd: { [unowned self] in workerReported($0) },
                 onReports: { [unowned self] in core.reportEnds($0) },
-                onProof: { [unowned self] in core.expectGateway($0) })
+                onProof: { [unowned self] in core.expectGateway($0) },
+                onGateway: { [unowned self] in gateways.insert($0) },
+                onKeys: { [unowned self] in core.keysRead($0, now: Tick(nanoseconds: loop.now.nanoseconds)) })
+            gateways.readNews = { [unowned self] in supervisor?.takeLines() }
         }
         places = try makePlaces()
         checkFreeSpace()
@@ -265,7 +270,8 @@ public final class BrokerProcess {
             core.clientConnected(
                 ClientID(rawValue: peer), isRequestReply: isRequestReply,
                 token: SessionToken(high: Self.randomNumber(), low: Self.randomNumber()),
-                user: bus.otherUser(of: peer).flatMap { PrincipalName("uid:\($0)") })
+                user: bus.otherUser(of: peer).flatMap { PrincipalName("uid:\($0)") },
+                isGateway: bus.isGateway(peer))
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
@@ -297,7 +303,8 @@ public final class BrokerProcess {
 
     private func workEvent(_ event: PortEvent, now: Tick) {
         switch event {
-        case .connected(let peer, _): core.workerConnected(WorkerID(rawValue: peer), now: now)
+        case .connected(let peer, _):
+            core.workerConnected(WorkerID(rawValue: peer), isGateway: work.isGateway(peer), now: now)
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try WorkerMessage(head: head, body: body)

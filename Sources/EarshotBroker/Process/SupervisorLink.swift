@@ -13,6 +13,8 @@ internal import Logging
 /// | to the broker | the end of a worker: `WorkerEnd` |
 /// | to the broker | `report-ends`, `ignore-ends` |
 /// | to the broker | `gateway-proof` and the proof of the gateway |
+/// | to the broker | `gateway-pid` and the process ID of a gateway, before that accepts connections |
+/// | to the broker | the principals of all valid keys: lines of them after `keys`, then `keys-end` |
 /// | to the supervisor | the end of a request, after `report-ends` |
 /// | to the supervisor | a setting that a client changed, in the form of SET |
 /// | to the supervisor | the number of accepted workers |
@@ -34,6 +36,8 @@ final class SupervisorLink {
     private let onWorkerEnd: (WorkerEnd) -> Void
     private let onReports: (Bool) -> Void
     private let onProof: (GatewayProof) -> Void
+    private let onGateway: (Int32) -> Void
+    private let onKeys: (Set<PrincipalName>) -> Void
     private var channel: LineChannel?
     private var lines: [String] = []
     /// Changes that the supervisor cannot receive yet. A later change of the same subject replaces an earlier one.
@@ -51,7 +55,8 @@ final class SupervisorLink {
         _ descriptor: Int32, loop: EventLoop, logger: Logger, onSettings: @escaping (Settings) -> Void,
         onFailures: @escaping ([ChildFailure]) -> Void, onWorkerEnd: @escaping (WorkerEnd) -> Void = { _ in },
         onReports: @escaping (Bool) -> Void = { _ in },
-        onProof: @escaping (GatewayProof) -> Void = { _ in }
+        onProof: @escaping (GatewayProof) -> Void = { _ in },
+        onGateway: @escaping (Int32) -> Void = { _ in }, onKeys: @escaping (Set<PrincipalName>) -> Void = { _ in }
     ) throws(SystemError) {
         self.logger = logger
         self.onSettings = onSettings
@@ -59,10 +64,15 @@ final class SupervisorLink {
         self.onWorkerEnd = onWorkerEnd
         self.onReports = onReports
         self.onProof = onProof
+        self.onGateway = onGateway
+        self.onKeys = onKeys
         let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in take(line) }
         channel.onRoom = { [unowned self] in sayRest() }
         self.channel = channel
     }
+
+    /// Handles all lines that the supervisor has sent, without the next turn of the loop.
+    func takeLines() { channel?.takeLines() }
 
     /// Reports a client's change of a setting, now or once the channel has room.
     func tell(_ change: SettingChange) {
@@ -123,6 +133,11 @@ final class SupervisorLink {
             if let end = WorkerEnd(line: line) { onWorkerEnd(end) }
         case _ where line.hasPrefix(SupervisorWord.proof + " "):
             if let proof = GatewayProof(String(line.dropFirst(SupervisorWord.proof.utf8.count + 1))) { onProof(proof) }
+        case _ where line.hasPrefix(SupervisorWord.gateway + " "):
+            if let pid = Int32(line.dropFirst(SupervisorWord.gateway.utf8.count + 1)) { onGateway(pid) }
+        case SupervisorWord.keysEnd:
+            onKeys(Set(lines.flatMap { $0.split(separator: " ").dropFirst() }.compactMap { PrincipalName(String($0)) }))
+            lines = []
         case ChildFailure.end:
             onFailures(lines.compactMap { ChildFailure(line: $0) })
             lines = []

@@ -9,16 +9,21 @@ extension BrokerCore {
     ///   - token: unique and unguessable; authorizes another connection to resume the session, if it gets a lease.
     ///   - user: principal of the local user at the other end; nil for the administrator, that is, the user that runs
     ///     the broker, and root.
+    ///   - isGateway: whether the process at the other end is a gateway, each of whose sessions proves its principal.
     public mutating func clientConnected(
-        _ id: ClientID, isRequestReply: Bool, token: SessionToken, user: PrincipalName? = nil
+        _ id: ClientID, isRequestReply: Bool, token: SessionToken, user: PrincipalName? = nil, isGateway: Bool = false
     ) {
-        connected(id, isRequestReply: isRequestReply, token: token, user: principalNumber(user))
+        connected(
+            id, isRequestReply: isRequestReply, token: token, user: principalNumber(user), isGateway: isGateway)
     }
 
-    private mutating func connected(_ id: ClientID, isRequestReply: Bool, token: SessionToken, user: Handle<Principal>)
-    {
+    private mutating func connected(
+        _ id: ClientID, isRequestReply: Bool, token: SessionToken, user: Handle<Principal>, isGateway: Bool
+    ) {
         guard clients.number(of: id) == nil else { return }
-        clients.connected(id, token: token, generation: nextSerial(), isRequestReply: isRequestReply, user: user)
+        clients.connected(
+            id, token: token, generation: nextSerial(), isRequestReply: isRequestReply, user: user,
+            isGateway: isGateway)
     }
 
     /// Handles the loss of a connection or of its process. The session ends, or is away until its lease ends.
@@ -90,7 +95,9 @@ extension BrokerCore {
             _ = clients.disconnected(id)
             endSession(client, now: now)
             // The connection stays open for another HELLO. Its sequence numbers continue.
-            connected(id, isRequestReply: session.isRequestReply, token: session.token, user: session.user)
+            connected(
+                id, isRequestReply: session.isRequestReply, token: session.token, user: session.user,
+                isGateway: session.isGateway)
             guard let client = clients.number(of: id) else { return }
             clients[client].deliveries = DeliveryWindow(after: session.deliveries.lastReceived)
             awaitGreeting(of: id)
@@ -129,9 +136,11 @@ extension BrokerCore {
             return
         }
         guard let identity = identity(of: hello, from: client) else {
-            refuse(
-                client, "not-authorized", "only the gateway and the administrator name another principal",
-                .hello(hello))
+            let detail =
+                clients[client].isGateway
+                ? "a connection of the gateway names the principal of a key, and proves it"
+                : "only the gateway and the administrator name another principal"
+            refuse(client, "not-authorized", detail, .hello(hello))
             return
         }
         guard !identity.mustPull || hello.window != nil else {

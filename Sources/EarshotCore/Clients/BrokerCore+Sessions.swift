@@ -71,9 +71,11 @@ extension BrokerCore {
         if isDraining { say(.goodbye(reason: "draining"), to: client) }
     }
 
-    /// Whether a session survives the loss of its connection. One closed for reading too slowly does not.
+    /// Whether a session survives the loss of its connection. One closed for reading too slowly does not, nor one of a
+    /// revoked key.
     func mayReturn(_ client: Handle<ClientSession>) -> Bool {
         clients[client].leaseMilliseconds > 0 && !clients[client].isClosing && limits.awayClients > 0
+            && !isRevoked(client)
     }
 
     /// Keeps a session whose connection is lost. Above the limit another session ends.

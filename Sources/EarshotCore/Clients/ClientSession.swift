@@ -40,6 +40,8 @@ struct ClientSession: Generational {
     var name: String?
     /// Principal of the local user at the other end of the connection.
     var user: Handle<Principal>
+    /// Whether a gateway made the connection, the latest one while away. Such a connection has no rights of `user`.
+    var isGateway: Bool
     /// Principal that the session belongs to.
     var principal: Handle<Principal>
     /// Open requests that it owns.
@@ -58,12 +60,16 @@ struct ClientSession: Generational {
     /// Number of its requests that count as removed and are not purged yet.
     var purging = 0
 
-    init(id: ClientID, token: SessionToken, generation: UInt64, isRequestReply: Bool, user: Handle<Principal>) {
+    init(
+        id: ClientID, token: SessionToken, generation: UInt64, isRequestReply: Bool, user: Handle<Principal>,
+        isGateway: Bool
+    ) {
         self.id = id
         self.generation = generation
         self.token = token
         self.isRequestReply = isRequestReply
         self.user = user
+        self.isGateway = isGateway
         principal = user
     }
 

@@ -66,14 +66,18 @@ struct SessionTable {
 
     /// Adds a session in phase `joining` over a new connection.
     ///
-    /// - Parameter user: principal of the local user at the other end.
+    /// - Parameters:
+    ///   - user: principal of the local user at the other end.
+    ///   - isGateway: whether its process is a gateway.
     mutating func connected(
         _ id: ClientID, token: SessionToken, generation: UInt64, isRequestReply: Bool,
-        user: Handle<Principal> = PrincipalTable.administrator
+        user: Handle<Principal> = PrincipalTable.administrator, isGateway: Bool = false
     ) {
         precondition(numbers[id] == nil, "connection \(id.rawValue) has a session")
         numbers[id] = sessions.insert(
-            ClientSession(id: id, token: token, generation: generation, isRequestReply: isRequestReply, user: user))
+            ClientSession(
+                id: id, token: token, generation: generation, isRequestReply: isRequestReply, user: user,
+                isGateway: isGateway))
     }
 
     /// Separates a session from its connection. The caller ends the session or leaves it aside.
@@ -91,11 +95,12 @@ struct SessionTable {
     /// opens the session next.
     mutating func resume(_ session: Handle<ClientSession>, over joining: Handle<ClientSession>) {
         precondition(away.contains(session), "session \(session) is not away")
-        let (id, user) = (sessions[joining].id, sessions[joining].user)
+        let (id, user, isGateway) = (sessions[joining].id, sessions[joining].user, sessions[joining].isGateway)
         sessions.remove(joining)
         numbers[id] = session
         sessions[session].id = id
         sessions[session].user = user
+        sessions[session].isGateway = isGateway
         sessions[session].absence = nil
         away.remove(session)
     }

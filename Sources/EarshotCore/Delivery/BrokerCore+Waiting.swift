@@ -62,7 +62,8 @@ extension BrokerCore {
             request: mark, handler: record.handler, bytes: UInt32(clamping: bytes), failure: outcome.failure,
             isFiled: file != nil)
         let number = outcomes.addWaiting(waiting, of: interest, file: file)
-        actions.append(.spool(.keepWaiting(WaitingID(rawValue: number.number), terminal, body)))
+        let user = principals.name(of: handlers[record.handler].principal)
+        actions.append(.spool(.keepWaiting(WaitingID(rawValue: number.number), terminal, body, user: user)))
         return number
     }
 

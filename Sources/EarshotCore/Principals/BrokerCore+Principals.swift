@@ -4,7 +4,8 @@ public import EarshotWire
 ///
 /// The shell reports the local user of each connection. A HELLO may name another principal: that of the gateway, which
 /// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof. The READY of a worker
-/// names one only through the gateway.
+/// names one only through the gateway. The gateway runs as the administrator's user, but its connections have no rights of
+/// that user: without a proof they open no session. A proof names keys only, so it is of no use against local users.
 extension BrokerCore {
     /// Principal of a session, and the form of its bodies.
     struct Identity: Equatable {
@@ -17,23 +18,50 @@ extension BrokerCore {
     mutating func identity(of hello: Hello, from client: Handle<ClientSession>) -> Identity? {
         let user = clients[client].user
         let isLocal = user == PrincipalTable.administrator
-        guard let name = hello.principal else { return Identity(principal: user, mustPull: !isLocal) }
+        let isGateway = clients[client].isGateway
+        guard let name = hello.principal else {
+            return isGateway ? nil : Identity(principal: user, mustPull: !isLocal)
+        }
         if let proof = hello.proof {
-            guard let expected = facilities.gatewayProof, proof == expected else { return nil }
+            guard isProof(proof, of: name) else { return nil }
             return Identity(principal: principalNumber(name), mustPull: true)
         }
-        return isLocal ? Identity(principal: principalNumber(name), mustPull: false) : nil
+        return isLocal && !isGateway ? Identity(principal: principalNumber(name), mustPull: false) : nil
     }
 
-    /// The principal of a worker by its READY; nil if the worker may not name it. Only the gateway may name one.
-    mutating func principal(of ready: Ready) -> Handle<Principal>? {
-        guard let name = ready.principal else { return ready.proof == nil ? PrincipalTable.administrator : nil }
-        guard let expected = facilities.gatewayProof, ready.proof == expected else { return nil }
+    /// The principal of a worker by its READY; nil if the worker may not name it. Only the gateway may name one, and it must.
+    mutating func principal(of ready: Ready, from worker: Handle<WorkerSession>) -> Handle<Principal>? {
+        guard let name = ready.principal else {
+            return ready.proof == nil && !workers[worker].isGateway ? PrincipalTable.administrator : nil
+        }
+        guard let proof = ready.proof, isProof(proof, of: name) else { return nil }
         return principalNumber(name)
+    }
+
+    private func isProof(_ proof: GatewayProof, of name: PrincipalName) -> Bool {
+        facilities.gatewayProof.map { proof == $0 && name.isOfKey } ?? false
     }
 
     /// Sets the proof of the gateway, which the supervisor has given to both.
     public mutating func expectGateway(_ proof: GatewayProof) { facilities.gatewayProof = proof }
+
+    /// Handles a change of the keys of the gateway: ends the sessions of those that are no longer valid, and their requests. The
+    /// gateway closes their connections itself, so this ends those that are away.
+    ///
+    /// - Parameter valid: principals of all valid keys of clients.
+    public mutating func keysRead(_ valid: Set<PrincipalName>, now: Tick) {
+        clock = now
+        facilities.validKeys = valid
+        for client in clients.away.filter({ isRevoked($0) }) { endSession(client, now: now) }
+    }
+
+    /// Whether a session came through the gateway with a key that is no longer valid.
+    func isRevoked(_ client: Handle<ClientSession>) -> Bool {
+        guard clients[client].isGateway, let valid = facilities.validKeys,
+            let name = principals.name(of: clients[client].principal)
+        else { return false }
+        return name.isOfClientKey && !valid.contains(name)
+    }
 
     /// A principal, which is added if needed. The caller refers to it next.
     ///

@@ -11,7 +11,7 @@ extension BrokerCore {
 
     /// Principal of the oldest request of a flight; the administrator for one without requests.
     func firstPrincipal(of flight: Handle<Flight>) -> Handle<Principal> {
-        flights.interests(of: flight).first.map { principal(of: $0) } ?? PrincipalTable.administrator
+        flights.firstInterest(of: flight).map { principal(of: $0) } ?? PrincipalTable.administrator
     }
 
     // MARK: Transfers

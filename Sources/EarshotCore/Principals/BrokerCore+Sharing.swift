@@ -96,7 +96,7 @@ extension BrokerCore {
             isAlone: false, body: nil, mode: record.mode)
         if isNew {
             let sender = interests[interest].owner.map { clients[$0].id } ?? RequestHeads.nobody
-            requestHeads.add(RequestHeads.counted(record.request), for: .flight(flight), of: sender)
+            holdHead(of: record.request, for: .flight(flight), of: sender, by: principal(of: interest))
         }
         attach(interest, to: flight, options, joined: !isNew)
     }

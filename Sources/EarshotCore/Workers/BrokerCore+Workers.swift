@@ -4,7 +4,11 @@ public import EarshotWire
 /// Workers: connection, assignment, reports, and loss.
 extension BrokerCore {
     /// Handles a new connection on `work`.
-    public mutating func workerConnected(_ id: WorkerID, now: Tick) { workers.connected(id, now: now) }
+    ///
+    /// - Parameter isGateway: whether the process at the other end is a gateway.
+    public mutating func workerConnected(_ id: WorkerID, isGateway: Bool = false, now: Tick) {
+        workers.connected(id, isGateway: isGateway, now: now)
+    }
 
     /// Handles the end of a worker's connection. A child process may still run its transfers, so it is killed first.
     /// Its flights are queued again in `workerLost`, after its death.
@@ -145,8 +149,12 @@ extension BrokerCore {
         let id = workers[worker].id
         let web: Set = ["http", "https"]
         let schemes = Set(ready.schemes)
-        guard let principal = principal(of: ready) else {
-            refuse(worker, "not-authorized", "only the gateway may name the principal of a worker", isRemote: true)
+        guard let principal = principal(of: ready, from: worker) else {
+            let detail =
+                workers[worker].isGateway
+                ? "a connection of the gateway names the principal of a key, and proves it"
+                : "only the gateway may name the principal of a worker"
+            refuse(worker, "not-authorized", detail, isRemote: true)
             return
         }
         let isRemote = principal != PrincipalTable.administrator

@@ -10,6 +10,12 @@ public enum SupervisorWord {
     public static let ignoreEnds = "ignore-ends"
     /// Precedes the proof of the gateway. The supervisor sends it to each broker and to the gateway.
     public static let proof = "gateway-proof"
+    /// Precedes the process ID of a gateway. The supervisor sends it to the broker before it gives that gateway a proof.
+    public static let gateway = "gateway-pid"
+    /// Precedes principals of valid keys, separated by spaces. The gateway sends them after each change, in several lines.
+    public static let keys = "keys"
+    /// Ends the principals of valid keys.
+    public static let keysEnd = "keys-end"
     /// The gateway accepts connections.
     public static let listening = "listening"
 }

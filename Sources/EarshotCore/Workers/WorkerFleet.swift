@@ -197,9 +197,11 @@ struct WorkerFleet {
     // MARK: Workers
 
     /// Adds a worker; no effect if it is known.
-    mutating func connected(_ id: WorkerID, now: Tick) {
+    ///
+    /// - Parameter isGateway: whether the process at the other end is a gateway.
+    mutating func connected(_ id: WorkerID, isGateway: Bool = false, now: Tick) {
         guard numbers[id] == nil else { return }
-        numbers[id] = workers.insert(WorkerSession(id: id, now: now))
+        numbers[id] = workers.insert(WorkerSession(id: id, isGateway: isGateway, now: now))
     }
 
     /// Handles the READY of a worker.

@@ -57,6 +57,8 @@ struct WorkerSession {
     /// Whether it is reserved for suspects until the last one is cleared.
     var isQuarantine = false
     var lastHeard: Tick
+    /// Whether a gateway made the connection, so that READY must prove its principal.
+    let isGateway: Bool
     /// Whether a user's own worker accepts DRAIN.
     var hearsDrain = false
     /// Whether it supports HTTP/2.
@@ -68,8 +70,9 @@ struct WorkerSession {
     /// Time of a PING without an answer; nil if there is none.
     var askedAt: Tick?
 
-    init(id: WorkerID, now: Tick) {
+    init(id: WorkerID, isGateway: Bool = false, now: Tick) {
         self.id = id
+        self.isGateway = isGateway
         lastHeard = now
     }
 

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Keys of a gateway: its own secret key, and those of its clients.
 public struct GatewayKeys: Equatable, Sendable {
     /// Maximum number of clients: more than an administrator maintains.
@@ -20,6 +22,11 @@ public struct GatewayKeys: Equatable, Sendable {
     func client(_ publicKey: String, at seconds: Int64) -> ClientKey? {
         guard let client = clients[publicKey], client.isValid(at: seconds) else { return nil }
         return client
+    }
+
+    /// Returns the principals of the clients that are accepted at a time in seconds since 1970. Workers have no sessions.
+    func principals(at seconds: Int64) -> [PrincipalName] {
+        clients.values.filter { $0.role != .worker && $0.isValid(at: seconds) }.map(\.principal)
     }
 
     /// The next time after `seconds` at which a key expires; nil for none.

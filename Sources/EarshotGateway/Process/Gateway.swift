@@ -34,11 +34,16 @@ final class Gateway {
     let loop: EventLoop
     private let busPath: String
     private let workPath: String
-    /// Secret for the present broker; nil before the supervisor has sent one.
-    var proof: GatewayProof?
+    /// Secret for the present broker; nil before the supervisor has sent one. The broker knows this process by then, so no
+    /// connection is accepted before.
+    var proof: GatewayProof? {
+        didSet { resumeAccepting() }
+    }
     var memory = RelayMemory()
     /// Reads pending lines of the supervisor.
     var readProof: () -> Void = {}
+    /// Reports the principals of all valid keys of clients, at the start and after each change.
+    var onKeys: ([PrincipalName]) -> Void = { _ in }
 
     private let logger: Logger
     private let context: Context
@@ -90,7 +95,6 @@ final class Gateway {
         _ = loop.addHook { [unowned self] in pass() }
         for listener in listeners {
             listener.onCallers = { [unowned self] in hasCallers = true }
-            listener.isAccepting = true
         }
         awaitExpiry()
     }
@@ -107,8 +111,12 @@ final class Gateway {
     func take(_ keys: GatewayKeys) {
         self.keys = keys
         closeInvalid()
+        reportKeys()
         awaitExpiry()
     }
+
+    /// Reports the valid keys. The sessions of others end.
+    func reportKeys() { onKeys(keys.principals(at: calendarSeconds)) }
 
     /// Closes all connections. Precedes the end of this object.
     func close() {
@@ -192,6 +200,7 @@ final class Gateway {
         guard let next = keys.nextExpiry(after: now) else { return }
         expiryTimer = loop.setTimer(after: .seconds(min(3_600, next - now))) { [unowned self] in
             closeInvalid()
+            reportKeys()
             awaitExpiry()
         }
     }
@@ -242,7 +251,7 @@ final class Gateway {
     }
 
     private func resumeAccepting() {
-        guard acceptTimer == nil, peers.count < connectionLimit else { return }
+        guard proof != nil, acceptTimer == nil, peers.count < connectionLimit else { return }
         for listener in listeners { listener.isAccepting = true }
     }
 

@@ -9,6 +9,8 @@ internal import ZeroMQ
 public final class GatewayProcess {
     /// Maximum address space in bytes: several times the bounds of all connections. It contains faults of libzmq.
     private static let memoryBytes = 4 << 30
+    /// Number of principals in a line: with the longest ones it has less than `LineChannel.lineBytes`.
+    private static let namesPerLine = 200
 
     private let options: GatewayOptions
     private let logger: Logger
@@ -54,6 +56,7 @@ public final class GatewayProcess {
             try LineChannel(descriptor, loop: loop) { line in Self.take(line, gateway) }
         }
         gateway.readProof = { channel?.takeLines() }
+        gateway.onKeys = { channel?.send(Self.lines(of: $0)) }
         let registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
             while let signal = signals.next() {
                 if signal == SIGHUP { readKeys(for: gateway) } else { loop.stop() }
@@ -62,6 +65,7 @@ public final class GatewayProcess {
         defer { loop.remove(registration) }
         for listener in listeners { logger.notice("listening", metadata: ["address": "\(listener.text)"]) }
         channel?.send([SupervisorWord.listening])
+        gateway.reportKeys()
         try loop.run()
         gateway.close()
         return 0
@@ -102,6 +106,14 @@ public final class GatewayProcess {
         } catch {
             logger.error("cannot read the keys; they stay as they are", metadata: ["error": "\(error)"])
         }
+    }
+
+    /// Returns lines that name the principals of all valid keys.
+    static func lines(of principals: [PrincipalName]) -> [String] {
+        let names = principals.map(\.description)
+        return stride(from: 0, to: names.count, by: namesPerLine).map { first in
+            ([SupervisorWord.keys] + names[first..<min(first + namesPerLine, names.count)]).joined(separator: " ")
+        } + [SupervisorWord.keysEnd]
     }
 
     private static func take(_ line: String, _ gateway: Gateway) {

@@ -164,7 +164,7 @@ struct DurableWorld {
             try promises.accepted(name, isOnDisk: disk.hasRow(of: name))
         case .client(.deliver(let id, let terminal, let body)):
             try told(terminal, content(of: terminal, body), to: id)
-        case .spool(.keepWaiting(let id, let terminal, let body)):
+        case .spool(.keepWaiting(let id, let terminal, let body, _)):
             let content = content(of: terminal, body)
             guard spool.keep(terminal, content, as: id) else { throw Violation(1, "a terminal is lost in its file") }
             if spool.isFull { core.waitingFailed(now: now) }

@@ -13,7 +13,7 @@ extension ReferenceModel {
         case .client(.deliver(let id, let terminal, let body)):
             let isPass = if case .dispatch = event { true } else { false }
             delivered(terminal, body, to: id, inPass: isPass, isRead: false)
-        case .spool(.keepWaiting(let number, let terminal, let body)):
+        case .spool(.keepWaiting(let number, let terminal, let body, _)):
             expect(!isSpoolFull, 11, "a terminal is to be written while the spool is full")
             if let body { expect(bodies.contains(body), 12, "body \(body.rawValue) waits after its release") }
             if let file = terminal.waitingName {

@@ -24,7 +24,7 @@ extension ReferenceModel {
 
     /// Principal and wire name of a handler in the model.
     static func owner(of handler: HandlerID) -> (principal: PrincipalName?, handler: HandlerID) {
-        guard handler.description.hasPrefix("uid:"), let principal = PrincipalName(String(handler.root)),
+        guard handler.description.hasPrefix("key:"), let principal = PrincipalName(String(handler.root)),
             let plain = HandlerID(String(handler.description.dropFirst(handler.root.count + 1)))
         else { return (nil, handler) }
         return (principal, plain)

@@ -229,7 +229,7 @@ struct BrokerUnderTest {
                     .client(
                         .deliverWaiting(
                             client, sequence: sequence, waiting.contains(other) ? other : id, isPulled: isPulled)))
-            case (.swappedWaiting, .spool(.keepWaiting(let id, _, _))):
+            case (.swappedWaiting, .spool(.keepWaiting(let id, _, _, _))):
                 waiting.insert(id)
                 changed.append(action)
             case (.swappedWaiting, .spool(.forgetWaiting(let id))):

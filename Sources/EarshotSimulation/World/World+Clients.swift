@@ -10,7 +10,7 @@ extension World {
         let handlers = (0..<max(2, setting.handlers * 2 / setting.clients)).map { _ in random.below(setting.handlers) }
         return SimulatedClient(
             window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250),
-            principal: setting.has(.principals) ? PrincipalName("uid:\(clients.count % 3)") : nil, handlers: handlers,
+            principal: setting.has(.principals) ? PrincipalName("key:\(clients.count % 3)") : nil, handlers: handlers,
             lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0,
             tellsAge: !clients.count.isMultiple(of: 3))
     }

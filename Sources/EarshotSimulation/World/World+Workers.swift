@@ -28,7 +28,7 @@ extension World {
         var ready = Ready(slots: workers[number].slots)
         ready.pid = number + 1
         if setting.has(.principals), isOwn(number), number.isMultiple(of: 2) {
-            (ready.principal, ready.proof) = (PrincipalName("uid:\(number / 2 % 3)"), Trial.proof)
+            (ready.principal, ready.proof) = (PrincipalName("key:\(number / 2 % 3)"), Trial.proof)
         }
         if !workers[number].schemes.isEmpty { ready.schemes = workers[number].schemes }
         if setting.has(.foreignHolds), random.perMille(300) {

@@ -250,7 +250,7 @@ struct World {
                 workerDies(worker)
             }
         case .worker(.close(let id)): closedWorker(id.rawValue)
-        case .spool(.keepWaiting(let id, let terminal, _)):
+        case .spool(.keepWaiting(let id, let terminal, _, _)):
             waiting[id] = terminal
             return isDiskFull ? .waitingFailed : nil
         case .client(.deliverWaiting(let id, let sequence, let number, _)):

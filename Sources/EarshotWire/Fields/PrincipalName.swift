@@ -12,6 +12,12 @@ public struct PrincipalName: Hashable, Sendable, CustomStringConvertible {
         description = text
     }
 
+    /// Whether the gateway may name it: `key:NAME`, or `node:NAME` for the nodes of a cluster.
+    public var isOfKey: Bool { isOfClientKey || description.hasPrefix("node:") }
+
+    /// Whether it is the holder of a key of the gateway, `key:NAME`.
+    public var isOfClientKey: Bool { description.hasPrefix("key:") }
+
     private static func isAllowed(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), Ascii.zero...Ascii.colon,

@@ -34,6 +34,14 @@ final class Post {
             }
         }
 
+        /// Whether it reads bytes of other machines for the broker.
+        var isGateway: Bool {
+            switch self {
+            case .gateway, .nodeGateway: true
+            case .broker, .worker, .puller: false
+            }
+        }
+
         /// Whether it runs jobs of the broker.
         var isWorker: Bool {
             switch self {

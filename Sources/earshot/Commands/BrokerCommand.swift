@@ -36,6 +36,11 @@ struct BrokerCommand: ParsableCommand {
         help: ArgumentHelp("Process ID of a worker, which may not be a client.", visibility: .hidden))
     var workerPids: [Int32] = []
 
+    @Option(
+        name: .customLong("gateway-pid"),
+        help: ArgumentHelp("Process ID of a gateway, whose sessions prove their principals.", visibility: .hidden))
+    var gatewayPids: [Int32] = []
+
     @Option(help: ArgumentHelp("Descriptor of the channel to the supervisor.", visibility: .hidden))
     var supervisorFd: Int32?
 
@@ -60,6 +65,7 @@ struct BrokerCommand: ParsableCommand {
             options.readyDescriptor = readiness.readyFd
             options.expectedWorkers = expectedWorkers
             options.workerPids = workerPids
+            options.gatewayPids = gatewayPids
             options.busDescriptor = busFd
             if let supervisorFd {
                 options.supervisorDescriptor = supervisorFd

@@ -73,7 +73,7 @@ enum ChildRun {
                 + (options.cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
                 + (options.durableFolder.map { ["--durable-folder", $0] } ?? ["--no-durable"])
                 + (cluster.map { ["--cluster", $0] } ?? [])
-                + options.workerPids.map { "--worker-pid=\($0)" }
+                + options.workerPids.map { "--worker-pid=\($0)" } + options.gatewayPids.map { "--gateway-pid=\($0)" }
                 + Self.numbers(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor),
                     ("--ready-fd", options.readyDescriptor), ("--bus-fd", options.busDescriptor),

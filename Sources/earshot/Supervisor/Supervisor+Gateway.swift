@@ -8,6 +8,8 @@ internal import LibCrypto
 extension Supervisor {
     /// Number of random bytes of a proof.
     private static let proofBytes = 32
+    /// Maximum number of lines with the principals of keys.
+    private static let mostKeyLines = GatewayKeys.mostClients / 100
 
     /// Whether clients on other machines are served. The bus of one program has no others.
     var listens: Bool { !plan.isPrivate && !settings[.listen].isEmpty }
@@ -25,9 +27,7 @@ extension Supervisor {
         let role = post.role
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
-        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in
-            if line == SupervisorWord.listening { gatewayListens(role) }
-        }
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in gatewaySaid(line, role) }
         // The gateway reads the keys by itself: a file can change at any time.
         var options = GatewayOptions(addresses: addresses, busPath: "", workPath: "", keysFolder: "") {
             GatewayKeys(secretKey: "", clients: [])
@@ -36,7 +36,35 @@ extension Supervisor {
         options.supervisorDescriptor = ends.child
         try start(post, .gateway(options, source), inheriting: [ends.child])
         gatewayChannels[role] = channel
+        // The broker must know the process before that accepts a connection, which it does after its first proof.
+        if let child = post.child { self.channel?.send(["\(SupervisorWord.gateway) \(child.pid)"]) }
         tellProof()
+    }
+
+    /// Handles a line of a gateway, whose process may execute foreign code.
+    private func gatewaySaid(_ line: String, _ role: Post.Role) {
+        if line == SupervisorWord.listening { return gatewayListens(role) }
+        // The keys of nodes are in the file of the cluster, which changes only at a restart of the bus.
+        guard role == .gateway else { return }
+        if line == SupervisorWord.keysEnd {
+            (keyLines, unfinishedKeyLines) = (unfinishedKeyLines + [line], [])
+            tellKeys()
+        } else if line.hasPrefix(SupervisorWord.keys + " "), unfinishedKeyLines.count < Self.mostKeyLines {
+            unfinishedKeyLines.append(line)
+        }
+    }
+
+    /// Sends the valid keys to the broker, or waits until its channel has room.
+    func tellKeys() {
+        guard let channel, !keyLines.isEmpty else { return }
+        owesKeys = channel.hasBacklog
+        if !owesKeys { channel.send(keyLines) }
+    }
+
+    /// Sends the keys and the proof that waited for room in the channel of the broker.
+    func tellGatewayNews() {
+        if owesKeys { tellKeys() }
+        if owesProof { tellProof() }
     }
 
     /// Makes a new proof for the next broker, and tells the gateways before that broker starts.
@@ -45,9 +73,11 @@ extension Supervisor {
         tellProof()
     }
 
-    /// Sends the present proof to the gateways.
+    /// Sends the present proof to the gateways, or waits until the broker can read their process IDs.
     private func tellProof() {
         guard let proof else { return }
+        owesProof = channel?.hasBacklog == true
+        guard !owesProof else { return }
         for channel in gatewayChannels.values { channel.send(["\(SupervisorWord.proof) \(proof)"]) }
     }
 

@@ -68,6 +68,13 @@ final class Supervisor {
     var gatewayChannels: [Post.Role: LineChannel] = [:]
     /// Secret with which the gateways prove themselves to the present broker; nil before the first one.
     var proof: String?
+    /// Principals of the valid keys as lines for the broker, those that the gateway is sending, and whether the former wait
+    /// for room in the channel.
+    var keyLines: [String] = []
+    var unfinishedKeyLines: [String] = []
+    var owesKeys = false
+    /// Whether gateways wait for the proof until the broker can read their process IDs.
+    var owesProof = false
     /// Settings sent to the broker without an acknowledgement. Changes that it reports meanwhile are older.
     var unansweredSettings = 0
     /// Whether settings wait for room in the channel.
@@ -168,6 +175,7 @@ final class Supervisor {
         // For a fork. A new program receives them by the channel.
         options.settings = settings
         if let activation = plan.activation, activation.isInPlace { options.busDescriptor = activation.descriptor }
+        options.gatewayPids = posts.compactMap { $0.role.isGateway ? $0.child?.pid : nil }
         if !plan.isPrivate { renewProof() }
         let inherited = [ends.child] + [options.busDescriptor].compactMap(\.self)
         let isCopy: Bool
@@ -192,6 +200,7 @@ final class Supervisor {
         channel.onRoom = { [unowned self] in
             if owesSettings { tellSettings() }
             if owesFailures { tellFailures() }
+            tellGatewayNews()
         }
         if !isCopy { channel.send(settings.lines + [Settings.end]) }
         channel.send(failures.map(\.line) + [ChildFailure.end])
@@ -199,6 +208,7 @@ final class Supervisor {
         // The first broker of a bus without programs gets no further line.
         if hooks.isOn { channel.send([hooks.word]) }
         self.channel = channel
+        tellKeys()
         owesFailures = false
         unansweredSettings = 0
         owesSettings = false

@@ -262,7 +262,7 @@ struct DeliveryTests {
         rig.actions.compactMap { action in
             switch action {
             case .spool(.spill(let body, _)): body
-            case .spool(.keepWaiting(_, _, let body)): body
+            case .spool(.keepWaiting(_, _, let body, _)): body
             default: nil
             }
         }

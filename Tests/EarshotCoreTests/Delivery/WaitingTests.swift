@@ -29,7 +29,7 @@ struct WaitingTests {
             pulled = []
             for action in rig.actions {
                 switch action {
-                case .spool(.keepWaiting(let id, let terminal, let body)):
+                case .spool(.keepWaiting(let id, let terminal, let body, _)):
                     #expect(file.updateValue((terminal, body), forKey: id) == nil, "a terminal is written over")
                     writes += 1
                 case .spool(.forgetWaiting(let id)): #expect(file.removeValue(forKey: id) != nil, "nothing waits there")

@@ -280,7 +280,7 @@ struct RandomWalkTests {
                     guard let job = workers[id]?.removeValue(forKey: attempt) else { continue }
                     rig.failed(job, "cancelled", by: id)
                 case .client(.deliver(let id, let terminal, let body)): receive(terminal, body, id)
-                case .spool(.keepWaiting(let number, let terminal, let body)): waiting[number] = (terminal, body)
+                case .spool(.keepWaiting(let number, let terminal, let body, _)): waiting[number] = (terminal, body)
                 case .client(.deliverWaiting(let id, let sequence, let number, _)):
                     guard let (kept, body) = waiting[number] else {
                         faults.append("1: terminal \(sequence) of \(id) is read back from nowhere")

@@ -139,6 +139,22 @@ struct PrincipalPoolTests {
 
     // MARK: Rights
 
+    @Test mutating func `a worker of the gateway's process proves its principal`() {
+        for (number, (principal, proof)) in [(nil, nil), (Self.names[0], nil), (nil, Self.proof)].enumerated() {
+            let id = WorkerID(rawValue: UInt64(number + 1))
+            rig.pass()
+            rig.core.workerConnected(id, isGateway: true, now: rig.now)
+            var ready = Ready(slots: 8)
+            ready.schemes = ["x"]
+            (ready.principal, ready.proof) = (principal, proof)
+            rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
+            collect()
+            #expect(errors == ["not-authorized"])
+            #expect(closed == [id])
+        }
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `only a proof of the gateway names a principal, and a worker of one gets nothing of the web`() {
         let wrong = GatewayProof(String(repeating: "0", count: 64))
         let changes: [(String, (inout Ready) -> Void)] = [

@@ -12,11 +12,13 @@ struct PrincipalTests {
 
     /// Says HELLO over a new connection.
     private func hello(
-        _ rig: inout CoreRig, _ number: UInt64, user: PrincipalName? = nil, _ change: (inout Hello) -> Void
+        _ rig: inout CoreRig, _ number: UInt64, user: PrincipalName? = nil, isGateway: Bool = false,
+        _ change: (inout Hello) -> Void
     ) -> [BrokerMessage] {
         let id = ClientID(rawValue: number)
         rig.pass { rig in
-            rig.connect(id, user: user)
+            rig.core.clientConnected(
+                id, isRequestReply: false, token: CoreRig.token(of: id), user: user, isGateway: isGateway)
             var hello = Hello(client: "c")
             change(&hello)
             rig.say(.hello(hello), by: id)
@@ -47,7 +49,7 @@ struct PrincipalTests {
         #expect(rig.core.principal(of: ClientID(rawValue: 2)) == Self.user)
     }
 
-    @Test func `the gateway's proof names any principal, and a wrong or missing one none`() {
+    @Test func `the gateway's proof names any key, and a wrong or missing one none`() {
         var rig = CoreRig()
         rig.core.facilities.gatewayProof = Self.proof
         for user in [nil, Self.user] {
@@ -70,6 +72,92 @@ struct PrincipalTests {
         #expect(
             hello(&rig, 6) { $0.proof = Self.proof }
                 == [refusal("bad-message", "a proof is for a HELLO that names its principal")])
+    }
+
+    @Test func `a proof names no local user`() {
+        var rig = CoreRig()
+        rig.core.facilities.gatewayProof = Self.proof
+        for (number, name) in ["uid:0", "uid:33", "keys", "key", "root"].enumerated() {
+            let replies = hello(&rig, UInt64(number + 1), isGateway: number % 2 == 0) {
+                $0.principal = PrincipalName(name)
+                $0.proof = Self.proof
+            }
+            #expect(isPulling(replies) == nil, "\(name)")
+        }
+    }
+
+    @Test func `a connection of the gateway has no right of its user, with any kind of HELLO`() throws {
+        var rig = CoreRig()
+        rig.core.facilities.gatewayProof = Self.proof
+        let names = [nil, "key:laptop", "node:shop", "uid:0", "uid:33", "key", "root"].map { $0.flatMap { PrincipalName($0) } }
+        let setting = try #require(SettingWords(["slots", "3"]))
+        var number: UInt64 = 0
+        var opened = 0
+        for name in names {
+            for proof in [nil, Self.proof, Self.other] {
+                for lease in [0, 60_000] {
+                    number += 1
+                    let replies = hello(&rig, number, isGateway: true) {
+                        ($0.principal, $0.proof, $0.leaseMilliseconds) = (name, proof, lease)
+                    }
+                    let isOpen = isPulling(replies) != nil
+                    #expect(isOpen == (name?.isOfKey == true && proof == Self.proof), "\(String(describing: name))")
+                    opened += isOpen ? 1 : 0
+                    let id = ClientID(rawValue: number)
+                    rig.pass { rig in
+                        rig.say(.set(setting), by: id)
+                        rig.say(.bye, by: id)
+                        rig.say(.hello(Hello(client: "c")), by: id)
+                        rig.say(.set(setting), by: id)
+                    }
+                    #expect(!rig.replies(to: id).contains { if case .welcome = $0 { true } else { false } })
+                    #expect(rig.core.settings[.slots] != 3)
+                }
+            }
+        }
+        #expect((number, opened) == (42, 4))
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `a token gives a connection of the gateway no session of the administrator`() {
+        var rig = CoreRig()
+        rig.core.facilities.gatewayProof = Self.proof
+        _ = hello(&rig, 1) { $0.leaseMilliseconds = 60_000 }
+        rig.pass { $0.core.clientLost(ClientID(rawValue: 1), now: $0.now) }
+        let replies = hello(&rig, 2, isGateway: true) {
+            $0.leaseMilliseconds = 60_000
+            $0.token = CoreRig.token(of: ClientID(rawValue: 1))
+        }
+        #expect(isPulling(replies) == nil)
+    }
+
+    @Test func `a session that is away ends when its key is no longer valid, and so do its requests`() {
+        var rig = CoreRig()
+        rig.core.facilities.gatewayProof = Self.proof
+        func open(_ number: UInt64, _ name: PrincipalName?, isGateway: Bool) {
+            _ = hello(&rig, number, isGateway: isGateway) {
+                $0.leaseMilliseconds = 60_000
+                $0.principal = name
+                $0.proof = isGateway ? Self.proof : nil
+            }
+            let id = ClientID(rawValue: number)
+            rig.pass { $0.fetch("h\(number)", "1", "http://h\(number)/", by: id) }
+            rig.pass { $0.core.clientLost(id, now: $0.now) }
+        }
+        open(1, Self.laptop, isGateway: true)
+        open(2, PrincipalName("key:other"), isGateway: true)
+        open(3, PrincipalName("node:shop"), isGateway: true)
+        // The administrator acts for a key, perhaps to remove its requests.
+        open(4, Self.laptop, isGateway: false)
+        #expect(rig.core.ledger.requests.pending == 4)
+        rig.pass { $0.core.keysRead(Set([Self.laptop, PrincipalName("key:other")].compactMap(\.self)), now: $0.now) }
+        #expect(rig.core.ledger.requests.pending == 4)
+        rig.pass { $0.core.keysRead(Set([PrincipalName("key:other")].compactMap(\.self)), now: $0.now) }
+        #expect(rig.core.ledger.requests.pending == 3)
+        // A connection that is lost only now does not leave a session either.
+        open(5, Self.laptop, isGateway: true)
+        #expect(rig.core.ledger.requests.pending == 3)
+        #expect(rig.core.audit() == [])
     }
 
     @Test func `without a gateway every proof is refused`() {

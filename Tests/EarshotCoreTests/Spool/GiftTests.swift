@@ -286,7 +286,7 @@ import Testing
         ask("2", of: "own", by: other) { $0.options.subscribes = false }
         let file = done(try #require(rig.jobs.first))
         let kept = rig.actions.compactMap { action -> Terminal? in
-            if case .spool(.keepWaiting(_, let terminal, _)) = action { terminal } else { nil }
+            if case .spool(.keepWaiting(_, let terminal, _, _)) = action { terminal } else { nil }
         }
         #expect(kept.map { $0.response?.isYours } == [true])
         ask("2", of: "own", by: other)
