@@ -85,6 +85,7 @@ struct BrokerProcessTests {
         var parts = SandboxParts()
         parts.filtersCalls = true
         worker.say(.sandbox(parts))
+        #expect(try rig.reaches { rig.broker.work.barred.contains(ProcessInfo.processInfo.processIdentifier) })
         let second = try rig.unready()
         #expect(try rig.reaches { second.isEnded })
         #expect(second.messages.isEmpty)
@@ -95,6 +96,7 @@ struct BrokerProcessTests {
     @Test func `a worker in a sandbox serves no further schemes, also with a later broker`() throws {
         let rig = try BrokerRig { $0.workerPids = [ProcessInfo.processInfo.processIdentifier] }
         let worker = try rig.unready()
+        try #require(try rig.reaches { worker.isOpen })
         var ready = Ready(slots: 1)
         ready.schemes = ["gpu"]
         worker.say(.ready(ready))

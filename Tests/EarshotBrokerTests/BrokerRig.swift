@@ -13,6 +13,7 @@ final class BrokerRig {
     class Peer {
         fileprivate let stream: MessageStream
         fileprivate var received: [Message] = []
+        var isOpen: Bool { stream.isOpen }
         var isEnded: Bool { stream.isEnded }
         var isReading: Bool {
             get { stream.isReading }

@@ -7,7 +7,7 @@ from test_users import Case, DAEMON, NOBODY
 
 #: Exit code for an output that cannot be written.
 CANNOT_WRITE = 23
-REFUSED = rf"belongs to user {DAEMON}, and others can put files into its folder; give a path in a folder of your own"
+REFUSED = rf"belongs to user {DAEMON}, and others can put files into its folder( \(write-failed\))?; give a path in a folder of your own"
 #: Arguments of each option that writes to a path, after the path of an entry and the URL.
 OPTIONS = {
     "-o": lambda entry, url: ["get", "-o", entry, url],

@@ -50,8 +50,11 @@ final class Spool {
 
     /// Whether the path still refers to the open folder, this process still holds its lock, and no folder of a worker is missing.
     var isInPlace: Bool {
+        isFolderInPlace && workers.allSatisfy { unsafe faccessat(folder, SpoolName.folder(of: $0), F_OK, 0) == 0 }
+    }
+
+    private var isFolderInPlace: Bool {
         FileIdentity(path: path) == FileIdentity(descriptor: folder) && lock.isAt(lockPath)
-            && workers.allSatisfy { unsafe faccessat(folder, SpoolName.folder(of: $0), F_OK, 0) == 0 }
     }
 
     /// Creates the folder in which a worker's process writes, unless it exists.
@@ -83,12 +86,13 @@ final class Spool {
     ///
     /// - Throws: As `init`. The state is then unchanged.
     func openAgain() throws {
+        defer { for pid in workers { _ = makeFolder(of: pid) } }
+        guard !isFolderInPlace else { return }
         let (folder, lock) = try Self.open(path)
         let isSame = FileIdentity(descriptor: folder) == FileIdentity(descriptor: self.folder)
         close(self.folder)
         self.folder = folder
         self.lock = lock
-        for pid in workers { _ = makeFolder(of: pid) }
         guard !isSame else { return }
         isReplaced = true
         try sweep(keeping: [])
@@ -247,7 +251,7 @@ final class Spool {
 
     /// Reads the status of a file.
     ///
-    /// - Returns: Whether it is a regular file of this user, which runs with the rights of nobody else.
+    /// - Returns: Whether it is a regular file of this user without set-user-ID and set-group-ID.
     private func isOwnFile(_ name: String, _ status: inout stat) -> Bool {
         unsafe fstatat(folder, SpoolName.path(name), &status, AT_SYMLINK_NOFOLLOW) == 0
             && status.st_mode & S_IFMT == S_IFREG && status.st_mode & (S_ISUID | S_ISGID) == 0

@@ -25,6 +25,9 @@ struct SandboxedProcesses {
         order.append(process.pid)
     }
 
+    /// Whether a running process is one of them.
+    func contains(_ pid: Int32) -> Bool { processes[pid].map { !$0.hasEnded } ?? false }
+
     /// Whether one of them made a connection, perhaps before its end. A process that has reused the ID did not.
     ///
     /// - Parameter socket: descriptor of the connection.

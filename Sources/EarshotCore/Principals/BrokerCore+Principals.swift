@@ -5,7 +5,7 @@ public import EarshotWire
 /// The shell reports the local user of each connection. A HELLO may name another principal: that of the gateway, which
 /// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof. The READY of a worker
 /// names one only through the gateway. The gateway runs as the administrator's user, but its connections have no rights of
-/// that user: without a proof they open no session. A proof names keys only, so it is of no use against local users.
+/// that user: without a proof they open no session. A proof names keys only, and no local users.
 extension BrokerCore {
     /// Principal of a session, and the form of its bodies.
     struct Identity: Equatable {

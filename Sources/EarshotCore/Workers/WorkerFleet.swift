@@ -13,15 +13,6 @@ struct WorkerFleet {
         /// Time to answer the PING.
         var silenceMilliseconds: Int
 
-        init(heartbeatMilliseconds: Int, silenceMilliseconds: Int) {
-            self.heartbeatMilliseconds = heartbeatMilliseconds
-            self.silenceMilliseconds = silenceMilliseconds
-        }
-
-        init(_ limits: CoreLimits) {
-            self.init(
-                heartbeatMilliseconds: limits.heartbeatMilliseconds, silenceMilliseconds: limits.silenceMilliseconds)
-        }
     }
 
     /// Leases and other data of a removed worker.
@@ -498,5 +489,12 @@ struct WorkerFleet {
         guard let isolation = workers[worker].isolation else { return nil }
         workers[worker].isolation = nil
         return workers[worker].leases.flight(of: isolation.attempt)
+    }
+}
+
+extension WorkerFleet.Limits {
+    init(_ limits: CoreLimits) {
+        heartbeatMilliseconds = limits.heartbeatMilliseconds
+        silenceMilliseconds = limits.silenceMilliseconds
     }
 }

@@ -105,8 +105,9 @@ struct SettingsTests {
             let found = (settings.applied(to: CoreLimits()), settings.applied(to: Self.workerLimits))
             switch name.definition.use {
             // Rules for addresses reach the workers with the policy.
-            case .supervisor where name != .addressPolicy,
-                .lookedUp where name != .addressPolicy && name != .durableSize:
+            // A quarter of it is the quota of one user.
+            case .lookedUp where name == .durableSize: break
+            case .supervisor where name != .addressPolicy, .lookedUp where name != .addressPolicy:
                 #expect(found == (core, workers), "\(name)")
             default:
                 #expect(found != (core, workers), "\(name)")
