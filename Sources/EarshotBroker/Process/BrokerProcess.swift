@@ -295,6 +295,8 @@ public final class BrokerProcess {
         switch message {
         case .query(let query, _) where query.isOfTables: StreamPort.itemsPerTurn
         case .remove(.subtree): StreamPort.itemsPerTurn
+        // It may create a handler, or free one.
+        case .subscribe, .unsubscribe, .remove: 4
         // Each of its cookies takes some microseconds.
         case .cookies(_, _, let fields): 1 + fields.count { $0 == UInt8(ascii: "\n") } / 4
         default: 1

@@ -82,7 +82,7 @@ struct CookieJars {
     ) -> Bool {
         guard jars[root] == nil else { return true }
         while !quotas.admits(OwnedJar.emptyBytes, of: \.cookieBytes, for: principal, within: bound) {
-            guard evict(for: principal, within: bound, &quotas) else { return false }
+            guard evict(for: principal, adding: OwnedJar.emptyBytes, within: bound, &quotas) else { return false }
         }
         jars[root] = OwnedJar(principal: principal)
         recount(root, &quotas)
@@ -91,8 +91,10 @@ struct CookieJars {
 
     /// Evicts the oldest idle jar of a principal. If it has none and is within its own part, others use up the total, and the
     /// heaviest of them loses one.
-    private mutating func evict(for principal: Handle<Principal>, within bound: Int, _ quotas: inout QuotaBook) -> Bool {
-        let isWithinPart = quotas.use(by: principal).cookieBytes < QuotaBook.part(of: bound)
+    private mutating func evict(
+        for principal: Handle<Principal>, adding bytes: Int, within bound: Int, _ quotas: inout QuotaBook
+    ) -> Bool {
+        let isWithinPart = quotas.use(by: principal).cookieBytes + bytes <= QuotaBook.part(of: bound)
         for owner in [principal] + (isWithinPart ? quotas.heaviest(\.cookieBytes) : []) {
             guard let jar = idle.evict(of: owner) else { continue }
             Self.removed(jar, &quotas)
@@ -135,7 +137,7 @@ struct CookieJars {
         jars[root]?.jar.store(fields, from: url, by: source, suffixes: suffixes, now: seconds)
         recount(root, &quotas)
         while !quotas.admits(0, of: \.cookieBytes, for: principal, within: bound) {
-            if evict(for: principal, within: bound, &quotas) { continue }
+            if evict(for: principal, adding: 0, within: bound, &quotas) { continue }
             guard let size = jars[root]?.jar.byteCount, size > 0 else { return }
             // Half of it, so that the next cookies find room.
             jars[root]?.jar.shrink(toBytes: size / 2)

@@ -156,6 +156,8 @@ struct CookieJarsTests {
         for number in 0..<4 { try store("c\(number)=\(value)", of: "s", within: 4 * part) }
         #expect(quotas.use(by: a).cookieBytes <= part && jars.jar(of: "r") == nil)
         #expect(jars.jar(of: "s")?.cookies(now: 0).contains { $0.name == Array("c3".utf8) } == true)
+        while jars.open("t\(jars.used.count)", of: a, within: 4 * part, quotas: &quotas) {}
+        #expect(quotas.use(by: a).cookieBytes > part - OwnedJar.emptyBytes)
         #expect(jars.jar(of: "b")?.count == 1)
         #expect(faults == [])
     }
