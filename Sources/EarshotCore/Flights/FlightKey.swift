@@ -38,10 +38,20 @@ struct FlightKey: Hashable {
         // Fields never contain an empty line, so the jar and route cannot be mistaken for fields.
         variant += request.jar.map { "\n\($0)\n" } ?? ""
         variant += request.route.canonical
-        // Byte by byte, so that fields which differ only in invalid UTF-8 stay different.
-        variant += String(String.UnicodeScalarView(request.fields.canonical.map { Unicode.Scalar($0) }))
+        variant += Self.text(request.fields.canonical)
         self.variant = variant
         hash = Self.hash(url, variant)
+    }
+
+    /// Returns bytes as text of one character each, so that fields which differ only in invalid UTF-8 stay different.
+    private static func text(_ bytes: [UInt8]) -> String {
+        guard !bytes.allSatisfy({ $0 < 0x80 }) else { return String(decoding: bytes, as: UTF8.self) }
+        var utf8: [UInt8] = []
+        utf8.reserveCapacity(2 * bytes.count)
+        for byte in bytes {
+            if byte < 0x80 { utf8.append(byte) } else { utf8 += [0xc0 | byte >> 6, 0x80 | byte & 0x3f] }
+        }
+        return String(decoding: utf8, as: UTF8.self)
     }
 
     private static func hash(_ url: String, _ variant: String) -> UInt32 {

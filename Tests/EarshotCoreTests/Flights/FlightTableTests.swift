@@ -266,4 +266,15 @@ struct FlightTableTests {
         #expect(table.interests(of: flights[1]) == [1])
         #expect(table.checkInvariants() == [])
     }
+
+    @Test func `keys of fields differ in each byte, whether it is UTF-8 or not`() throws {
+        let values: [[UInt8]] = [[0xff], [0xc3, 0xbf], [0xfe], [0x3f], [0xc3], [0xef, 0xbf, 0xbd], []]
+        let url = try FetchURL("http://o/", hosts: nil)
+        let keys = values.map { value in
+            let fields = HeaderFields(lines: Array("x-a: a".utf8) + value)
+            let request = HTTPRequest(method: .get, url: url, fields: fields, route: Route())
+            return FlightKey(request, redirect: .follow, partition: nil, alone: nil)
+        }
+        #expect(Set(keys.map(\.variant)).count == values.count)
+    }
 }
