@@ -248,7 +248,7 @@ import Testing
         }
         #expect(grow(1_000, &rig) == [nil, nil])
         ask(of: "other", by: clients[1]) { $0.options.streams = true }
-        let path = "/spool/\(worker.rawValue)-\(job.attempt).part"
+        let path = "/spool/" + SpoolName.path("\(worker.rawValue)-\(job.attempt).part")
         #expect(grow(2_000, &rig) == [path, path])
         rig.pass { $0.remove("other", by: clients[1]) }
         #expect(grow(3_000, &rig) == [nil, nil])
