@@ -15,7 +15,7 @@ struct DurableWorld {
     }
 
     /// Principals of clients. Their handlers have the same names, so each name exists in several namespaces.
-    private static let principals = [nil, PrincipalName("uid:1001"), PrincipalName("uid:1002")]
+    private static let principals = [nil, PrincipalName("key:1001"), PrincipalName("key:1002")]
     private static let handlers = (0..<6).compactMap { HandlerID("d/h\($0)") }
 
     private var random: SeededGenerator
