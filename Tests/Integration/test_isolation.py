@@ -455,7 +455,7 @@ say(time.monotonic() - began)
         return seconds
 
     def test_ten_requests_of_one_user_are_served_beside_very_many_urgent_ones_of_another(self):
-        bus = self.bus("--users", "nobody,daemon", "--transfers-per-user", "0", slots=self.SLOTS, origin_limit=1_000)
+        bus = self.bus("--users", "nobody,daemon", "--transfers-per-user", "1000", slots=self.SLOTS, origin_limit=1_000)
         alone = self.few(bus, "alone")
         crowd = self.visit(NOBODY, bus, f"crowd = {self.origin.url!r}\nmany = {self.MANY}\nseconds = {self.SECONDS}\n"
                            + self.CROWD)

@@ -18,7 +18,7 @@ struct SettingDefinition {
     enum Use {
         /// A limit of the core.
         case core(any WritableKeyPath<CoreLimits, Int> & Sendable)
-        /// A quota of one user in the core's limits. By default a quarter of what all users share.
+        /// A quota of one user in the core's limits. Unless set it follows that of all users, as a quarter of it.
         case quota(any WritableKeyPath<CoreLimits, Int> & Sendable)
         /// A permission in the core's limits; the first of the two words grants it.
         case permission(any WritableKeyPath<CoreLimits, Bool> & Sendable)
@@ -43,14 +43,14 @@ struct SettingDefinition {
         self.help = help
     }
 
-    /// Returns the default; nil if the supervisor, the workers or other settings supply it.
+    /// Returns the default; nil if the supervisor or the workers supply it.
     func initial(_ limits: CoreLimits) -> Int? {
         switch use {
-        case .core(let path): limits[keyPath: path]
+        case .core(let path), .quota(let path): limits[keyPath: path]
         case .permission(let path): limits[keyPath: path] ? 0 : 1
         case .workers(_, let value), .lookedUp(let value): value
         case .workersOptional(_, let value): value
-        case .quota, .supervisor: nil
+        case .supervisor: nil
         }
     }
 }

@@ -91,19 +91,19 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .requestsPerUser:
             .init(
                 .number(0...10_000_000), .quota(\.requestsPerUser),
-                help: "maximum number of open requests of one user; by default a quarter, 0 for no maximum")
+                help: "maximum number of open requests of one user; 0 for no maximum")
         case .transfersPerUser:
             .init(
                 .number(0...10_000_000), .quota(\.transfersPerUser),
-                help: "maximum number of concurrent transfers of one user; by default a quarter, 0 for no maximum")
+                help: "maximum number of concurrent transfers of one user; 0 for a quarter of all slots")
         case .spoolPerUser:
             .init(
                 .size(0...WireLimits.bodyBytes), .quota(\.spoolBytesPerUser),
-                help: "maximum size of the bodies that one user has not acknowledged, in bytes; by default a quarter, 0 for no maximum")
+                help: "maximum size of the bodies that one user has not acknowledged, in bytes; 0 for no maximum")
         case .durablePerUser:
             .init(
                 .size(0...1 << 50), .quota(\.durableBytesPerUser),
-                help: "maximum size of one user's durable requests and results, in bytes; by default a quarter, 0 for no maximum")
+                help: "maximum size of one user's durable requests and results, in bytes; 0 for no maximum")
         case .coolDown:
             .init(
                 .time(0...WireLimits.seconds * 1_000), .core(\.coolDownMilliseconds),

@@ -104,8 +104,9 @@ public struct Settings: Equatable, Sendable {
             }
         }
         for name in SettingName.allCases {
-            guard case .quota(let path) = name.definition.use else { continue }
-            limits[keyPath: path] = self[name] ?? QuotaBook.part(of: shared(name, limits))
+            guard case .quota(let path) = name.definition.use, let value = self[name] else { continue }
+            let isSet = source(of: name) != Source.standard && (value > 0 || name != .transfersPerUser)
+            limits[keyPath: path] = isSet ? value : QuotaBook.part(of: shared(name, limits))
         }
         limits.origins.rules = rules.mapValues(\.value)
         return limits

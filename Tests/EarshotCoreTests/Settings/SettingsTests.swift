@@ -90,8 +90,10 @@ struct SettingsTests {
         let quarters = QuotaBook.Limits(requests: 250, transfers: 32, spoolBytes: 1 << 20, durableBytes: 2_000)
         #expect(quotas() == quarters)
         try settings.apply(.number(.transfersPerUser, 0), source: Settings.Source.set)
-        try settings.apply(.number(.requestsPerUser, 7), source: Settings.Source.set)
-        #expect(quotas().transfers == 0 && quotas().requests == 7)
+        try settings.apply(.number(.requestsPerUser, 0), source: Settings.Source.set)
+        #expect(quotas().transfers == 32 && quotas().requests == 0)
+        try settings.apply(.number(.transfersPerUser, 100), source: Settings.Source.set)
+        #expect(quotas().transfers == 100)
     }
 
     @Test func `each setting changes one limit and no other setting's, unless code looks it up`() throws {
