@@ -6,26 +6,28 @@ struct CacheTotals: Equatable {
     struct Part: Equatable {
         var rows = 0
         var cost = 0
+
+        static func &+ (left: Part, right: Part) -> Part {
+            Part(rows: left.rows &+ right.rows, cost: left.cost &+ right.cost)
+        }
     }
 
     private(set) var all = Part()
     /// Parts of the owners that have responses.
     private(set) var parts: [String: Part] = [:]
 
-    /// Adds responses of an owner, or subtracts them if the numbers are negative.
+    /// Adds responses of an owner, or subtracts them if the numbers are negative. The sums wrap, because a damaged index may
+    /// have any number.
     mutating func add(_ change: Part, to owner: String) {
-        all.rows += change.rows
-        all.cost += change.cost
-        var part = parts[owner] ?? Part()
-        part.rows += change.rows
-        part.cost += change.cost
+        all = all &+ change
+        let part = (parts[owner] ?? Part()) &+ change
         parts[owner] = part == Part() ? nil : part
     }
 
     /// Forgets an owner, whose part turns out to be that of no rows.
     mutating func remove(_ owner: String) {
         guard let part = parts[owner] else { return }
-        add(Part(rows: -part.rows, cost: -part.cost), to: owner)
+        add(Part(rows: 0 &- part.rows, cost: 0 &- part.cost), to: owner)
     }
 
     /// Returns the owner with the largest part, and by how much it exceeds the second one; nil without owners. O(owners).
@@ -41,6 +43,6 @@ struct CacheTotals: Equatable {
                 second = max(second, size)
             }
         }
-        return first.map { ($0.owner, $0.size - second) }
+        return first.map { ($0.owner, $0.size &- second) }
     }
 }

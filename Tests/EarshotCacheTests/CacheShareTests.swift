@@ -111,4 +111,18 @@ final class CacheShareTests {
         totals.remove("a")
         #expect(totals == CacheTotals())
     }
+
+    @Test func `no numbers of a damaged index make the totals trap`() {
+        let numbers = [Int.min, .max, -1, 0, 1]
+        for first in numbers {
+            for second in numbers {
+                var totals = CacheTotals()
+                totals.add(CacheTotals.Part(rows: second, cost: first), to: "a")
+                totals.add(CacheTotals.Part(rows: first, cost: second), to: "b")
+                _ = totals.heaviest(by: \.cost)
+                for owner in ["a", "b"] { totals.remove(owner) }
+                #expect(totals == CacheTotals())
+            }
+        }
+    }
 }

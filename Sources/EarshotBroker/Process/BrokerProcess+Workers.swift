@@ -4,8 +4,8 @@ internal import EarshotWire
 internal import Glibc
 internal import Logging
 
-/// Workers in sandboxes, and ends of workers. The supervisor, their parent, reports how they ended; this process notices them itself, before or after
-/// that.
+/// Workers in sandboxes, and ends of workers. The supervisor, their parent, reports how they ended; this process notices
+/// them itself, before or after that.
 extension BrokerProcess {
     /// Schemes of the workers that the supervisor starts; the last one is that of bodies of other nodes.
     private static let sandboxedSchemes: Set<String> = ["http", "https", "earshot-node"]

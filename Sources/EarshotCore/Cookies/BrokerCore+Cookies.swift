@@ -19,8 +19,10 @@ extension BrokerCore {
         if let expiry { setTimer(expiry.end, .jars(serial: expiry.serial)) }
     }
 
-    /// Gives a root of a principal a jar, if it has none and there is room.
-    mutating func hasRoomForJar(of root: String, by principal: Handle<Principal>) -> Bool {
+    /// Gives a root of a principal a jar, unless it has one.
+    ///
+    /// - Returns: false if there is no room.
+    mutating func openJar(of root: String, by principal: Handle<Principal>) -> Bool {
         cookieJars.open(root, of: principal, within: limits.cookieBytes, quotas: &quotas)
     }
 
@@ -48,7 +50,7 @@ extension BrokerCore {
         }
         let root = handlers.rootName(of: handler)
         let principal = handlers[handler].principal
-        guard hasRoomForJar(of: root, by: principal) else {
+        guard openJar(of: root, by: principal) else {
             return principal == PrincipalTable.administrator
                 ? refuse(client, "limit", "there is no room for another cookie jar", message)
                 : refuse(client, "quota", Self.cookieQuotaDetail, message)

@@ -94,7 +94,7 @@ struct CookieJars {
     private mutating func evict(
         for principal: Handle<Principal>, adding bytes: Int, within bound: Int, _ quotas: inout QuotaBook
     ) -> Bool {
-        let isWithinPart = quotas.use(by: principal).cookieBytes + bytes <= QuotaBook.part(of: bound)
+        let isWithinPart = quotas.isWithinPart(bytes, of: \.cookieBytes, for: principal, within: bound)
         for owner in [principal] + (isWithinPart ? quotas.heaviest(\.cookieBytes) : []) {
             guard let jar = idle.evict(of: owner) else { continue }
             Self.removed(jar, &quotas)

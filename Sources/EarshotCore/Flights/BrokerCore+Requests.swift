@@ -56,8 +56,8 @@ extension BrokerCore {
             return
         }
         guard let refusal = join(interest, fetch, body, of: clients[client].id) else { return }
-        let isAbove =
-            ledger.requests.pending > mostRequests(of: principal(of: interest)) || !quotas.admitsRequests(of: principal(of: interest))
+        let principal = principal(of: interest)
+        let isAbove = !hasRoomForRequest(of: principal) || !quotas.admitsRequests(of: principal)
         if isAbove, listeners(of: handler).isEmpty {
             // Above the limit no terminal is held for a later listener.
             orphan(interest)
@@ -189,7 +189,7 @@ extension BrokerCore {
         guard !isDraining, limits.isAdmitting else { return Refusal(code: .stopping) }
         let handler = interests[interest].handler
         let principal = handlers[handler].principal
-        guard ledger.requests.pending <= mostRequests(of: principal) else { return Refusal(code: .queueFull) }
+        guard hasRoomForRequest(of: principal) else { return Refusal(code: .queueFull) }
         if let owner = interests[interest].owner,
             Int(clients[owner].owned.count) - clients[owner].purging > limits.requestsPerClient
         {
@@ -201,12 +201,12 @@ extension BrokerCore {
         return handlers[handler].requests.pending <= limits.requestsPerHandler ? nil : Refusal(code: .queueFull)
     }
 
-    /// Maximum number of open requests at which one of a principal is accepted. The administrator leaves the last quarter
-    /// to other users.
+    /// Whether the number of all open requests admits the newest one, which is of this principal.
     @inline(__always)
-    func mostRequests(of principal: Handle<Principal>) -> Int {
-        let most = mostRequests
-        return principal == PrincipalTable.administrator && quotas.hasOthers ? most - QuotaBook.part(of: most) : most
+    private func hasRoomForRequest(of principal: Handle<Principal>) -> Bool {
+        let (pending, most) = (ledger.requests.pending, mostRequests)
+        return pending <= most
+            && (principal != PrincipalTable.administrator || quotas.leavesLastPart(of: most, using: pending, \.requests))
     }
 
     /// Reason why a request cannot be served at all.
@@ -255,7 +255,7 @@ extension BrokerCore {
         guard fetch.options.usesCookies, url.isHTTP else { return request }
         let root = handlers.rootName(of: handler)
         let principal = handlers[handler].principal
-        guard hasRoomForJar(of: root, by: principal) else {
+        guard openJar(of: root, by: principal) else {
             throw principal == PrincipalTable.administrator
                 ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: Self.cookieQuotaDetail)
         }

@@ -133,16 +133,31 @@ struct QuotaBook {
 
     // MARK: Shared amounts
 
-    /// Whether a principal may use this much more of a shared amount, of which all together may use `bound`. The
-    /// administrator leaves the last part to the others, if there are any.
+    /// Whether a principal may use this much more of a shared amount, of which all together may use `bound`.
     func admits(
         _ amount: Int, of kind: KeyPath<Amounts, Int>, for principal: Handle<Principal>, within bound: Int
     ) -> Bool {
-        let part = Self.part(of: bound)
-        guard principal != PrincipalTable.administrator else {
-            return total[keyPath: kind] + amount <= (hasOthers ? bound - part : bound)
+        total[keyPath: kind] + amount <= bound && isWithinPart(amount, of: kind, for: principal, within: bound)
+    }
+
+    /// Whether a principal with this much more of a shared amount leaves the others their parts.
+    func isWithinPart(
+        _ amount: Int, of kind: KeyPath<Amounts, Int>, for principal: Handle<Principal>, within bound: Int
+    ) -> Bool {
+        guard principal == PrincipalTable.administrator else {
+            return use(by: principal)[keyPath: kind] + amount <= Self.part(of: bound)
         }
-        return total[keyPath: kind] + amount <= bound && use(by: principal)[keyPath: kind] + amount <= part
+        return leavesLastPart(of: bound, using: total[keyPath: kind] + amount, kind)
+    }
+
+    /// Whether the administrator leaves the last part of a bound to other users, if there are any. O(principals) when all
+    /// together have more than the rest.
+    ///
+    /// - Parameter all: use by all principals together.
+    @inline(__always)
+    func leavesLastPart(of bound: Int, using all: Int, _ kind: KeyPath<Amounts, Int>) -> Bool {
+        let most = bound - Self.part(of: bound)
+        return !hasOthers || all <= most || all - uses.values.reduce(0) { $0 + $1[keyPath: kind] } <= most
     }
 
     /// Adds to a shared amount. A negative number subtracts.

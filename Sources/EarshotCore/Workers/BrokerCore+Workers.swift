@@ -375,6 +375,7 @@ extension BrokerCore {
             return
         }
         extras[number].lastProgress = now
+        extras[number].progressTimer = nil
         let progress = progress(of: interest, lease)
         for client in listeners(of: record.handler) where !clients[client].isRequestReply {
             say(.progress(pulls.isEmpty ? progress : pulled(progress, to: client)), to: client)
@@ -388,7 +389,6 @@ extension BrokerCore {
         guard isLive(.progress(reference)), let number = interests[interest].extras,
             extras[number].progressTimer.map({ $0 <= now }) ?? false, let lease = runningLease(of: interest)
         else { return }
-        extras[number].progressTimer = nil
         tellProgress(of: interest, lease, now: now)
     }
 

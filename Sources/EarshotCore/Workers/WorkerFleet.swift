@@ -12,7 +12,6 @@ struct WorkerFleet {
         var heartbeatMilliseconds: Int
         /// Time to answer the PING.
         var silenceMilliseconds: Int
-
     }
 
     /// Leases and other data of a removed worker.

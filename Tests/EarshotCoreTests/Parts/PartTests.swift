@@ -268,6 +268,12 @@ extension CoreRig {
         #expect(progress(rig, to: client).isEmpty)
         tell(job, 40, by: worker, &rig)
         #expect(progress(rig, to: client).map(\.received) == [40])
+        tell(job, 50, by: worker, &rig)
+        rig.now = rig.now.advanced(byMilliseconds: 200)
+        tell(job, 60, by: worker, &rig)
+        #expect(progress(rig, to: client).map(\.received) == [60], "the timer of 50 is then stale")
+        rig.wait(milliseconds: 1_000)
+        #expect(progress(rig, to: client).isEmpty)
     }
 
     /// The running job, interrupted after 10 bytes, and the job that resumes them.

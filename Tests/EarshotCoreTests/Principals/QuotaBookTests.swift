@@ -80,4 +80,23 @@ struct QuotaBookTests {
             book.checkInvariants(expected: [Self.a: QuotaBook.Use(requests: 1), Self.b: QuotaBook.Use(transfers: 1)])
                 .count == 1)
     }
+
+    @Test func `the administrator leaves the last quarter to others, and they take nothing from its own part`() {
+        var book = QuotaBook(limits: QuotaBook.Limits())
+        func admits(_ amount: Int, _ principal: Handle<Principal>) -> Bool {
+            book.admits(amount, of: \.headBytes, for: principal, within: 1_000)
+        }
+        let own = PrincipalTable.administrator
+        #expect(admits(1_000, own) && !admits(1_001, own), "there are no others")
+        book.hasOthers = true
+        #expect(admits(750, own) && !admits(751, own))
+        #expect(admits(250, Self.a) && !admits(251, Self.a))
+        for principal in [Self.a, Self.b] { book.share(250, of: \.headBytes, by: principal) }
+        #expect(admits(500, own) && !admits(501, own), "the bound of all")
+        book.share(500, of: \.headBytes, by: own)
+        book.share(-250, of: \.headBytes, by: Self.b)
+        #expect(admits(250, own) && admits(250, Self.b) && !admits(1, Self.a))
+        let uses = [own: QuotaBook.Use(headBytes: 500), Self.a: QuotaBook.Use(headBytes: 250)]
+        #expect(book.checkInvariants(expected: uses) == [])
+    }
 }
