@@ -27,7 +27,7 @@ extension Supervisor {
         let role = post.role
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
-        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in gatewaySaid(line, role) }
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in takeGatewayLine(line, role) }
         // The gateway reads the keys by itself: a file can change at any time.
         var options = GatewayOptions(addresses: addresses, busPath: "", workPath: "", keysFolder: "") {
             GatewayKeys(secretKey: "", clients: [])
@@ -42,7 +42,7 @@ extension Supervisor {
     }
 
     /// Handles a line of a gateway, whose process may execute foreign code.
-    private func gatewaySaid(_ line: String, _ role: Post.Role) {
+    private func takeGatewayLine(_ line: String, _ role: Post.Role) {
         if line == SupervisorWord.listening { return gatewayListens(role) }
         // The keys of nodes are in the file of the cluster, which changes only at a restart of the bus.
         guard role == .gateway else { return }

@@ -43,16 +43,7 @@ struct CacheTests {
 
     /// Passes the cache's replies to the core until there are none.
     private mutating func settle() {
-        var all = rig.actions
-        var next = rig.actions
-        while true {
-            let told = next.compactMap { cache.carryOut($0) }
-            guard !told.isEmpty else { break }
-            rig.pass { rig in for tell in told { tell(&rig.core, rig.now) } }
-            next = rig.actions
-            all += next
-        }
-        rig.actions = all
+        cache.answer(&rig)
         #expect(rig.core.audit() == [])
     }
 

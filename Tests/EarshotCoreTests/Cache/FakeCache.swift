@@ -70,3 +70,19 @@ struct FakeCache {
             responseTime: response.responseTime, varyKey: response.varyKey, isInvalidated: true)
     }
 }
+
+extension FakeCache {
+    /// Passes the replies to the actions of a rig to its core until there are none. The actions of all passes remain.
+    mutating func answer(_ rig: inout CoreRig) {
+        var all = rig.actions
+        var next = rig.actions
+        while true {
+            let replies = next.compactMap { carryOut($0) }
+            guard !replies.isEmpty else { break }
+            rig.pass { rig in for reply in replies { reply(&rig.core, rig.now) } }
+            next = rig.actions
+            all += next
+        }
+        rig.actions = all
+    }
+}
