@@ -17,4 +17,9 @@ public struct DurableFolder: StoreFolder {
     public init(_ path: String) {
         self.path = path
     }
+
+    /// Returns a sentence about a removed or replaced file or folder, with the remedy.
+    public static func removed(_ path: String) -> String {
+        "\(path) was removed or replaced: restore it, or restart the broker to begin with no durable requests"
+    }
 }

@@ -9,8 +9,6 @@ internal import SQLite
 /// that names it, and removed after it. A crash can therefore leave files without a row, which are removed when the
 /// table is opened. A row with a missing or truncated file makes its request start again.
 final class DurableKeeper: StoreKeeper {
-    /// Estimated overhead of a row in bytes.
-    private static let rowBytes = 256
     /// Maximum number of rows in one answer.
     private static let rowsAtOnce = 1_024
     /// Minimum interval between two reports of a failure, in seconds.
@@ -23,7 +21,7 @@ final class DurableKeeper: StoreKeeper {
     private var table: DurableTable?
     private var bodies: BodyFolder?
     private var limit = Int.max
-    /// Total size of all rows, as counted toward the limit.
+    /// Total cost of all rows.
     private var cost = 0
     /// Requests forgotten by the loop but still in the table, because the disk rejected the change.
     private var unforgotten: [UInt64] = []
@@ -193,7 +191,7 @@ final class DurableKeeper: StoreKeeper {
         do {
             guard let table else { throw StoreError("there is no table") }
             guard table.isInPlace else {
-                throw StoreError("\(folder.database) was removed: restore it, or restart the broker to begin anew")
+                throw StoreError(DurableFolder.removed(folder.database))
             }
             var changes = Changes(cost: cost)
             try table.transaction {
@@ -238,21 +236,21 @@ final class DurableKeeper: StoreKeeper {
     ) throws {
         switch request {
         case .store(let id, let principal, let acceptedAt, let head):
-            let cost = head.count + Self.rowBytes
+            let cost = DurableTable.cost(ofHead: head)
             guard changes.cost + cost <= limit else {
                 changes.answers.append(.refused(id: id, isFull: true))
                 return
             }
-            try table.insert(id, principal: principal, acceptedAt: acceptedAt, head: head, cost: cost)
+            try table.insert(id, principal: principal, acceptedAt: acceptedAt, head: head)
             changes.cost += cost
             changes.answers.append(.stored(id: id))
         case .record(let id, let end, _):
             let more = end.head.count + end.length
-            guard hasFile, let held = try table.held(id), changes.cost + more <= limit else {
+            guard hasFile, try table.held(id) != nil, changes.cost + more <= limit else {
                 changes.answers.append(.recorded(id: id, isStored: false))
                 return
             }
-            try table.update(id, end, cost: held.cost + more)
+            try table.update(id, end)
             changes.cost += more
             changes.answers.append(.recorded(id: id, isStored: true))
         case .reopen(let id, let acceptedAt): try reopen(id, acceptedAt, table, &changes)

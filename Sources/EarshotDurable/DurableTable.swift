@@ -4,8 +4,7 @@ internal import SQLite
 
 /// Table of durable requests, and its statements. Used only on its thread.
 struct DurableTable {
-    /// Version 1 has no column `principal`: all its requests are the administrator's.
-    private static let version = 2
+    private static let version = 3
 
     private let database: Database
     private let path: String
@@ -23,10 +22,9 @@ struct DurableTable {
             let version = try database.integer("PRAGMA user_version") ?? 0
             guard version != Self.version else { return false }
             let isEmpty = try database.integer("SELECT count(*) FROM sqlite_master") == 0
-            guard version == 1 || version == 0 && isEmpty else { throw Self.foreign(path, version: version) }
-            if isEmpty { try database.execute(Self.schema) }
-            try database.execute("\(Self.principalColumn); PRAGMA user_version = \(Self.version)")
-            return isEmpty
+            guard version == 0, isEmpty else { throw Self.foreign(path, version: version) }
+            try database.execute("\(Self.schema); PRAGMA user_version = \(Self.version)")
+            return true
         }
         self.path = path
         file = FileIdentity(path: path)
@@ -44,22 +42,32 @@ struct DurableTable {
                 + " --durable-folder, or --no-durable", .foreign)
     }
 
-    /// Schema. `ended` is the head of the terminal; nil before the request has ended.
+    /// Schema. `principal` is nil for the administrator. `ended` is the head of the terminal, nil before the request has
+    /// ended; `length` and `sha256` describe its body.
     private static let schema = """
         CREATE TABLE request (
             id INTEGER PRIMARY KEY,
+            principal TEXT,
             accepted INTEGER NOT NULL,
             head BLOB NOT NULL,
             ended BLOB,
             length INTEGER NOT NULL DEFAULT 0,
             sha256 TEXT,
-            body BLOB,
-            cost INTEGER NOT NULL);
-        CREATE INDEX request_sha256 ON request (sha256) WHERE sha256 IS NOT NULL AND body IS NULL;
+            body BLOB);
+        CREATE INDEX request_sha256 ON request (sha256) WHERE sha256 IS NOT NULL AND body IS NULL
         """
 
-    /// Adds the name of the principal; null for the administrator.
-    private static let principalColumn = "ALTER TABLE request ADD COLUMN principal TEXT"
+    /// Estimated overhead of a row in bytes.
+    private static let rowBytes = 256
+    /// Size of a row as counted toward the limit. Computed, so that a damaged row cannot have an impossible one: a length
+    /// is counted only for a body file, which has that length.
+    private static let cost = """
+        (\(rowBytes) + length(head) + iif(ended IS NULL, 0,
+            length(ended) + iif(body IS NULL, iif(sha256 IS NULL, 0, length), length(body))))
+        """
+
+    /// Returns the cost of a request without a result.
+    static func cost(ofHead head: [UInt8]) -> Int { rowBytes + head.count }
 
     /// Runs `body` in a transaction.
     func transaction<Result>(_ body: () throws -> Result) throws -> Result { try database.transaction(body) }
@@ -96,32 +104,31 @@ struct DurableTable {
         }
     }
 
-    /// Returns the total size of all rows, as counted toward the limit.
-    func cost() throws -> Int { try database.integer("SELECT sum(cost) FROM request") ?? 0 }
+    /// Returns the total cost of all rows.
+    func cost() throws -> Int { try database.integer("SELECT sum(\(Self.cost)) FROM request") ?? 0 }
 
     /// - Parameter principal: nil for the administrator.
-    func insert(_ id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8], cost: Int) throws {
+    func insert(_ id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8]) throws {
         try database.run(
-            "INSERT INTO request (id, principal, accepted, head, cost) VALUES (?, ?, ?, ?, ?)",
-            [.id(id), .text(principal), .integer(acceptedAt), .bytes(head), .integer(cost)])
+            "INSERT INTO request (id, principal, accepted, head) VALUES (?, ?, ?, ?)",
+            [.id(id), .text(principal), .integer(acceptedAt), .bytes(head)])
     }
 
-    /// Size of a row as counted toward the limit, and its body file.
+    /// Cost of a row, and its body file.
     struct Held {
         var cost: Int
         var file: String?
     }
 
     func held(_ id: UInt64) throws -> Held? {
-        try database.first("SELECT cost, iif(body IS NULL, sha256, NULL) FROM request WHERE id = ?", [.id(id)]) { row in
-            Held(cost: row.number(0), file: row.text(1))
-        }
+        let sql = "SELECT \(Self.cost), iif(body IS NULL, sha256, NULL) FROM request WHERE id = ?"
+        return try database.first(sql, [.id(id)]) { row in Held(cost: row.number(0), file: row.text(1)) }
     }
 
-    func update(_ id: UInt64, _ end: DurableEnd, cost: Int) throws {
+    func update(_ id: UInt64, _ end: DurableEnd) throws {
         try database.run(
-            "UPDATE request SET ended = ?, length = ?, sha256 = ?, body = ?, cost = ? WHERE id = ?",
-            [.bytes(end.head), .integer(end.length), .text(end.sha256), .bytes(end.body), .integer(cost), .id(id)])
+            "UPDATE request SET ended = ?, length = ?, sha256 = ?, body = ? WHERE id = ?",
+            [.bytes(end.head), .integer(end.length), .text(end.sha256), .bytes(end.body), .id(id)])
     }
 
     /// Removes the result of a request, so that the request starts again.
@@ -130,8 +137,7 @@ struct DurableTable {
     @discardableResult
     func reopen(_ id: UInt64, acceptedAt: Int64) throws -> [UInt8]? {
         let sql = """
-            UPDATE request SET cost = cost - length - length(ended), accepted = ?, ended = NULL, length = 0,
-                sha256 = NULL, body = NULL
+            UPDATE request SET accepted = ?, ended = NULL, length = 0, sha256 = NULL, body = NULL
             WHERE id = ? AND ended IS NOT NULL RETURNING head
             """
         return try database.first(sql, [.integer(acceptedAt), .id(id)]) { row in row.bytes(0) ?? [] }

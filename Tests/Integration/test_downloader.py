@@ -158,6 +158,17 @@ class DownloaderTests(TestCase):
         self.assertIn("x-e: a\\u{9b}31;5m\\u{202e}\r\n", shown.lower())
         self.assertIn(b"a\xc2\x9b31;5m\xe2\x80\xae\n", self.done("-I", origin.url + "/"), "a file gets the bytes")
 
+    def test_quiet_does_not_report_a_broker_that_is_slow_to_answer(self):
+        os.kill(self.bus.broker, signal.SIGSTOP)
+        self.addCleanup(os.kill, self.bus.broker, signal.SIGCONT)
+        url = self.origin.url + "/bytes/10"
+        quiet, other = [self.bus.start("get", "--no-spawn", *option, url) for option in (["-q"], [])]
+        other.await_line("waiting for the broker")
+        os.kill(self.bus.broker, signal.SIGCONT)
+        for get in (quiet, other):
+            self.assertEqual(get.wait(30), 0, get.describe())
+        self.assertEqual(quiet.stderr, "")
+
     # The end by a signal, and outputs that are no regular files.
 
     def test_a_signal_ends_the_wait_for_a_named_pipe(self):

@@ -230,7 +230,7 @@ class DurableTests(TestCase):
             folder, _ = self.durable_folder(origin)
             durable = folder / "run/durable"
             with contextlib.closing(sqlite3.connect(durable / "requests.sqlite")) as table:
-                table.execute("PRAGMA user_version = 3")
+                table.execute("PRAGMA user_version = 4")
             before = {path.name: path.read_bytes() for path in (durable / "bodies").iterdir()}
             commands = Commands(folder / "run", folder)
             for role in ("serve", "broker"):
@@ -243,7 +243,7 @@ class DurableTests(TestCase):
             self.assertEqual(list(durable.glob("damaged-*")), [])
             with contextlib.closing(sqlite3.connect(durable / "requests.sqlite")) as table:
                 self.assertEqual(table.execute("SELECT count(*) FROM request").fetchone(), (1,))
-                table.execute("PRAGMA user_version = 2")
+                table.execute("PRAGMA user_version = 3")
             with Bus(workers=1, folder=folder) as bus:
                 client = bus.client()
                 client.say("SUBSCRIBE kept")
@@ -257,7 +257,7 @@ class DurableTests(TestCase):
         self.addCleanup(serve.kill)
         serve.await_line("earshot: ready")
         with contextlib.closing(sqlite3.connect(folder / "run/durable/requests.sqlite")) as table:
-            table.execute("PRAGMA user_version = 3")
+            table.execute("PRAGMA user_version = 4")
         kill([pid for pid in children(serve.pid) if command(pid)[1:2] == ["broker"]][0])
         self.assertEqual(serve.wait(30), 78, serve.describe())
         commands.await_no_survivors()

@@ -115,6 +115,22 @@ class SpoolTests(Case):
             client.say("SUBSCRIBE durable")
             self.assertResult(client.terminal(), body(LARGE))
 
+    def test_a_folder_of_durable_requests_that_is_gone_is_a_fault_until_it_is_back(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client, folder = bus.client(), bus.runtime / "durable"
+            eventually((folder / "requests.sqlite-wal").exists, "the table is open")
+            for victim in (folder, folder / "requests.sqlite", folder / "durable.lock"):
+                with self.subTest(victim=victim.name):
+                    victim.rename(bus.folder / "elsewhere")
+                    fault = self.await_fault(client, "durable", "lost")
+                    self.assertEqual(fault["path"], str(folder))
+                    self.assertIn("restore it, or restart", fault["reason"])
+                    self.assertFetches(client, origin, count=100)
+                    (bus.folder / "elsewhere").rename(victim)
+                    self.await_fault(client, "durable", "restored")
+            client.fetch("durable", 1, f"{origin.url}/bytes/100", durable="yes", subscribe="no")
+            client.expect("ACCEPTED")
+
 
 class RuntimeFolderTests(Case):
     def assertReachable(self, bus, origin, old):

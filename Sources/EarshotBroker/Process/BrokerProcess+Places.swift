@@ -1,4 +1,6 @@
 internal import EarshotCore
+internal import EarshotDisk
+internal import EarshotDurable
 internal import EarshotLoop
 internal import Logging
 
@@ -36,7 +38,8 @@ extension BrokerProcess {
     /// Creates the record of all places, with the watch over them.
     func makePlaces() throws(SystemError) -> BrokerPlaces {
         let runtime = options.runtimeFolder
-        let places = [
+        let durable = durable == nil ? nil : options.durableFolder.map { DurableFolder($0) }
+        var places = [
             BrokerPlaces.Place(name: "runtime", path: runtime) { [unowned self] in
                 lock.isAt(lockPath)
             } makeAgain: { [unowned self] in
@@ -61,15 +64,30 @@ extension BrokerProcess {
                 core.spoolReplaced()
             },
         ]
+        if let durable { places.append(durablePlace(durable)) }
         let watchAll = { [spool] (watch: RemovalWatch) in
             watch.watchEntries(of: runtime)
             watch.watchFile(spool.lockPath)
             watch.watchMoves(of: spool.path)
+            guard let durable else { return }
+            watch.watchEntries(of: durable.path)
+            watch.watchMoves(of: durable.path)
         }
         return try BrokerPlaces(
             places, loop: loop, logger: logger, watchAll: options.watchesPlaces ? watchAll : nil
         ) { [unowned self] in
             core.placeFaults = $0
+        }
+    }
+
+    /// The folder of durable requests is not created again: only an administrator can bring its requests back.
+    private func durablePlace(_ folder: DurableFolder) -> BrokerPlaces.Place {
+        let files = { [folder.database, folder.lock].map { FileIdentity(path: $0) } }
+        let opened = files()
+        return BrokerPlaces.Place(name: "durable", path: folder.path) {
+            files() == opened
+        } makeAgain: {
+            throw BrokerError(DurableFolder.removed(folder.path))
         }
     }
 

@@ -276,7 +276,7 @@ public final class BrokerProcess {
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
                 core.clientSaid(message, body: requestBody(body, of: message), by: ClientID(rawValue: peer), now: now)
-                return Self.weight(of: message)
+                return Self.weight(of: message, headBytes: head.count)
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
             }
@@ -291,7 +291,7 @@ public final class BrokerProcess {
     }
 
     /// Number of messages that one counts as in its sender's turn, by its cost.
-    private static func weight(of message: ClientMessage) -> Int {
+    private static func weight(of message: ClientMessage, headBytes: Int) -> Int {
         switch message {
         case .query(let query, _) where query.isOfTables: StreamPort.itemsPerTurn
         case .remove(.subtree): StreamPort.itemsPerTurn
@@ -299,6 +299,8 @@ public final class BrokerProcess {
         case .subscribe, .unsubscribe, .remove: 4
         // Each of its cookies takes some microseconds.
         case .cookies(_, _, let fields): 1 + fields.count { $0 == UInt8(ascii: "\n") } / 4
+        // Fields are compared with those of other requests: as many in the time of a message.
+        case .fetch: 1 + headBytes / 512
         default: 1
         }
     }

@@ -49,7 +49,7 @@ struct ClientSession: Generational {
     /// Terminals that it has not acknowledged.
     var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
-    var chargedBytes = 0
+    var charged = DeliveryWindow.Weight()
     /// Whether durable failures stay on disk after its acknowledgement.
     var keepsFailures = false
     /// Whether the core has asked the shell to close it.

@@ -367,7 +367,8 @@ extension BrokerCore {
         case .memory(let interest):
             guard let response = outcomes[outcomeNumber(of: interest)].response else { return DeliveryWindow.Weight() }
             let bodies = interests[interest].isWarm ? 0 : response.length
-            return DeliveryWindow.Weight(fields: response.fields.count, bodies: bodies)
+            return DeliveryWindow.Weight(
+                fields: response.fields.count, bodies: bodies, areInMemory: bodies <= CoreLimits.memoryBodyBytes)
         case .file(let number): return DeliveryWindow.Weight(bodies: outcomes.bytes(ofWaiting: number))
         case .hole: return DeliveryWindow.Weight()
         }

@@ -44,20 +44,25 @@ struct DeliveryWindow {
         private(set) var fields: Int
         /// Bodies, and terminals outside of memory including their fields.
         private(set) var bodies: Int
+        /// Those of `bodies` that may be in memory.
+        private(set) var inMemory: Int
 
-        init(fields: Int = 0, bodies: Int = 0) {
+        init(fields: Int = 0, bodies: Int = 0, areInMemory: Bool = false) {
             self.fields = fields
             self.bodies = min(bodies, Self.mostBodyBytes)
+            inMemory = areInMemory ? self.bodies : 0
         }
 
         static func += (left: inout Weight, right: Weight) {
             left.fields += right.fields
             left.bodies += right.bodies
+            left.inMemory += right.inMemory
         }
 
         static func -= (left: inout Weight, right: Weight) {
             left.fields -= right.fields
             left.bodies -= right.bodies
+            left.inMemory -= right.inMemory
         }
     }
 

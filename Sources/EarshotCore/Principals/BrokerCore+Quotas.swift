@@ -37,10 +37,10 @@ extension BrokerCore {
     mutating func chargeWindow(of client: Handle<ClientSession>) {
         let principal = clients[client].principal
         guard principal != PrincipalTable.administrator else { return }
-        let bytes = clients[client].deliveries.weight.bodies
-        let change = bytes - clients[client].chargedBytes
-        clients[client].chargedBytes = bytes
-        quotas.spoolBytes(change, of: principal)
+        let (weight, charged) = (clients[client].deliveries.weight, clients[client].charged)
+        clients[client].charged = weight
+        quotas.spoolBytes(weight.bodies - charged.bodies, of: principal)
+        quotas.memoryBodyBytes(weight.inMemory - charged.inMemory, of: principal)
     }
 
     /// Bytes that a request charges to its principal while its outcome is held.
@@ -62,9 +62,12 @@ extension BrokerCore {
         else { return outcome }
         // Workers report the length.
         let bytes = response.length.multipliedReportingOverflow(by: receivers)
-        guard bytes.overflow || !quotas.hasRoomInSpool(for: bytes.partialValue, of: principal) else { return outcome }
-        return outcomes.insert(
-            outcomes[outcome].replaced(by: .quota, detail: Self.spoolQuotaDetail))
+        if !bytes.overflow, quotas.hasRoomInSpool(for: bytes.partialValue, of: principal) {
+            let isInMemory = response.length <= CoreLimits.memoryBodyBytes
+            if !isInMemory || quotas.hasRoomInMemory(bytes.partialValue, of: principal) { return outcome }
+            return outcomes.insert(outcomes[outcome].replaced(by: .quota, detail: Self.memoryQuotaDetail))
+        }
+        return outcomes.insert(outcomes[outcome].replaced(by: .quota, detail: Self.spoolQuotaDetail))
     }
 
     /// Whether a running transfer must end because its principal is at the quota of bytes. One that serves other
@@ -80,6 +83,8 @@ extension BrokerCore {
     /// Sentence of a failure at the quota of bytes.
     static let spoolQuotaDetail =
         "The bodies that this user has not acknowledged reach the setting spool-per-user; acknowledge some of them."
+    static let memoryQuotaDetail =
+        "This user has not acknowledged 256 MiB of bodies of at most 64 KiB, which are in memory; acknowledge some of them."
 
     // MARK: What has a bound for all together
 
@@ -198,6 +203,7 @@ extension BrokerCore {
         for client in clients.indices {
             let principal = clients[client].principal
             uses[principal, default: .init()].spoolBytes += clients[client].deliveries.weight.bodies
+            uses[principal, default: .init()].memoryBodyBytes += clients[client].deliveries.weight.inMemory
             uses[principal, default: .init()].subscriptions += handlers.subscriptionCount(of: client)
         }
         for head in requestHeads.all { uses[head.principal, default: .init()].headBytes += head.byteCount }

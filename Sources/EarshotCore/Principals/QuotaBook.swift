@@ -15,6 +15,8 @@ struct QuotaBook {
         var transfers = 0
         /// Bytes of bodies that are growing or not acknowledged.
         var spoolBytes = 0
+        /// Bytes of those bodies that are in memory or may be, of terminals that were sent or are due.
+        var memoryBodyBytes = 0
         /// Bytes of durable requests and their results.
         var durableBytes = 0
         /// Bytes of long heads of open requests. Shared.
@@ -119,6 +121,19 @@ struct QuotaBook {
     @inline(__always)
     func hasRoomInSpool(for bytes: Int, of principal: Handle<Principal>) -> Bool {
         isUnbounded(limits.spoolBytes, principal) || bytes <= limits.spoolBytes - use(by: principal).spoolBytes
+    }
+
+    /// Adds bytes of bodies in memory. A negative number subtracts.
+    @inline(__always)
+    mutating func memoryBodyBytes(_ change: Int, of principal: Handle<Principal>) {
+        add(change, to: \.memoryBodyBytes, of: principal)
+    }
+
+    /// Whether a principal may have this many bytes of bodies in memory more.
+    @inline(__always)
+    func hasRoomInMemory(_ bytes: Int, of principal: Handle<Principal>) -> Bool {
+        isUnbounded(limits.memoryBodyBytes, principal)
+            || bytes <= limits.memoryBodyBytes - use(by: principal).memoryBodyBytes
     }
 
     /// Adds bytes of durable requests and results. A negative number subtracts.
@@ -237,6 +252,6 @@ extension CoreLimits {
     var userQuotas: QuotaBook.Limits {
         QuotaBook.Limits(
             requests: requestsPerUser, transfers: transfersPerUser, spoolBytes: spoolBytesPerUser,
-            durableBytes: durableBytesPerUser)
+            memoryBodyBytes: memoryBodyBytesPerUser, durableBytes: durableBytesPerUser)
     }
 }

@@ -14,6 +14,10 @@ public struct CoreLimits: Equatable, Sendable {
     public var transfersPerUser = 0
     /// Maximum bytes of bodies that one user has not acknowledged: a quarter of the spool, so that no user fills it alone.
     public var spoolBytesPerUser = 2_560 << 20
+    /// Maximum bytes in memory of bodies that one user has not acknowledged: a quarter of a gibibyte.
+    public var memoryBodyBytesPerUser = 256 << 20
+    /// Maximum length of a body that counts as in memory, in bytes: the default of `inline-bytes`.
+    static let memoryBodyBytes = 64 << 10
     /// Maximum bytes of durable requests and results of one user: a quarter of the store, for the same reason.
     public var durableBytesPerUser = 256 << 20
     /// Maximum subscriptions of one client: ten times the design target for handlers.

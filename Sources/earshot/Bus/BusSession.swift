@@ -19,6 +19,8 @@ final class BusSession {
     var onSignal: (() -> Void)?
     /// Action before a message of the session, such as the removal of progress from a terminal.
     var beforeMessage: (() -> Void)?
+    /// Whether it reports only its end, and no wait.
+    var isQuiet = false
     /// Readable after a signal.
     let signalDescriptor: Int32
     private(set) var complaint: Complaint?
@@ -130,7 +132,7 @@ final class BusSession {
     /// Says why requests make no progress, as soon as there are such.
     private func noteRefusal(after delay: Duration = .zero) {
         refusalTimer = loop.setTimer(after: delay) { [unowned self] in
-            guard connection.areRequestsHeld else { return noteRefusal(after: Self.silence) }
+            guard !isQuiet, connection.areRequestsHeld else { return noteRefusal(after: Self.silence) }
             beforeMessage?()
             Complaint.say("the bus accepts no new requests; they wait until `earshot serve` starts again")
         }
@@ -140,6 +142,7 @@ final class BusSession {
         guard patienceTimer == nil else { return }
         noticeTimer = loop.setTimer(after: Self.silence) { [unowned self] in
             noticeTimer = nil
+            guard !isQuiet else { return }
             beforeMessage?()
             Complaint.say("waiting for the broker \(place.phrase), at most \(patience)")
             for failure in place.failures + [connection.trouble].compactMap(\.self) { Complaint.say(failure) }

@@ -22,9 +22,11 @@ final class PrivateBus {
     /// - Parameters:
     ///   - standby: its supervisor and a worker; nil to fork them now.
     ///   - cache: directory of its cache; nil for none.
+    ///   - isQuiet: whether a slow start is not reported.
     /// - Throws: `Complaint` if it does not become ready or a signal arrives first.
     static func start(
-        _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, workers: Int, cache: String?
+        _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, workers: Int, cache: String?,
+        isQuiet: Bool
     ) throws -> PrivateBus {
         let state = State()
         let broker: PrivateBroker
@@ -50,7 +52,7 @@ final class PrivateBus {
         var isSignalled = false
         let registration = try loop.add(signals.descriptor, .readable) { _ in isSignalled = true }
         let notice = loop.setTimer(after: BusSession.silence) {
-            Complaint.say("waiting for a private broker to start, at most \(patience)")
+            if !isQuiet { Complaint.say("waiting for a private broker to start, at most \(patience)") }
         }
         defer { loop.cancelTimer(notice) }
         try loop.run(for: patience) { state.isReady || state.hasEnded || isSignalled }

@@ -178,6 +178,7 @@ struct GetCommand: ParsableCommand {
         let session = try BusSession(
             place, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true
         ) { _, event in run.happened(event) }
+        session.isQuiet = messages.quiet
         defer { session.connection.close() }
         bus?.onDeath {
             session.end(Complaint(.noBroker, "the private broker died; retry, or start a bus with `earshot serve`"))
@@ -209,7 +210,7 @@ struct GetCommand: ParsableCommand {
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
         return try PrivateBus.start(
             loop, signals, standby, workers: min(cores, 1 + count / 64),
-            cache: bus.noCache ? nil : Self.usualCache())
+            cache: bus.noCache ? nil : Self.usualCache(), isQuiet: messages.quiet)
     }
 
     /// Returns the user's cache. For a directory that others can change it prints a warning and returns nil.

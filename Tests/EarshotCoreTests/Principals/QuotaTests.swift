@@ -159,8 +159,11 @@ struct QuotaTests {
         }
     }
 
-    @Test func `a user holds no more bytes than its quota, and its acknowledgements make room`() throws {
-        var (rig, worker) = Self.rig { $0.spoolBytesPerUser = 1_000 }
+    @Test(arguments: [false, true])
+    func `a user holds no more bytes than its quota, and its acknowledgements make room`(areInMemory: Bool) throws {
+        var (rig, worker) = Self.rig {
+            if areInMemory { $0.memoryBodyBytesPerUser = 1_000 } else { $0.spoolBytesPerUser = 1_000 }
+        }
         var jobs: [String: Job] = [:]
         for (client, requests) in [(Self.a, 1...5), (Self.b, 1...1)] {
             rig.pass { Self.ask(requests, by: client, &$0) }
@@ -170,7 +173,8 @@ struct QuotaTests {
         #expect(rig.terminals(for: Self.a) == ["h 1 200"])
         done(try #require(jobs["http://u1/h/2"]), "two", length: 401, by: worker, &rig)
         #expect(rig.terminals(for: Self.a) == ["h 2 quota"])
-        #expect(rig.details(for: Self.a) == [BrokerCore.spoolQuotaDetail])
+        #expect(
+            rig.details(for: Self.a) == [areInMemory ? BrokerCore.memoryQuotaDetail : BrokerCore.spoolQuotaDetail])
         #expect(rig.actions.contains(.spool(.releaseFile("two"))))
         done(try #require(jobs["http://u2/h/1"]), "three", length: 1_000, by: worker, &rig)
         #expect(rig.terminals(for: Self.b) == ["h 1 200"], "another user has its own quota")
@@ -181,7 +185,16 @@ struct QuotaTests {
         Self.expectSound(rig)
         rig.pass { $0.core.clientLost(Self.a, now: $0.now) }
         rig.pass()
-        #expect(rig.core.quotas.use(by: 1).spoolBytes == 0)
+        #expect(rig.core.quotas.use(by: 1) == QuotaBook.Use())
+        Self.expectSound(rig)
+    }
+
+    @Test func `a body that is not small has no part of the memory`() throws {
+        var (rig, worker) = Self.rig { $0.memoryBodyBytesPerUser = 1_000 }
+        rig.pass { Self.ask(1...1, by: Self.a, &$0) }
+        done(try #require(rig.jobs.first), "large", length: CoreLimits.memoryBodyBytes + 1, by: worker, &rig)
+        #expect(rig.terminals(for: Self.a) == ["h 1 200"])
+        #expect(rig.core.quotas.use(by: 1).memoryBodyBytes == 0)
         Self.expectSound(rig)
     }
 
