@@ -262,7 +262,7 @@ final class DurableStoreTests {
         var life = Life()
         // A write transaction of another connection makes writes fail, like a disk error.
         try other.transaction {
-            try other.insert(99, principal: nil, acceptedAt: 1, head: head(99), cost: 1)
+            try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
             store.ask(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
             store.ask(.forget(id: 1))
             store.ask(.record(id: 1, end([1]), file: nil))
@@ -283,7 +283,7 @@ final class DurableStoreTests {
         store.finish()
         let other = try DurableTable(folder.database)
         try other.transaction {
-            try other.insert(99, principal: nil, acceptedAt: 1, head: head(99), cost: 1)
+            try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
             store.ask(.forget(id: 1))
             store.finish()
             try other.delete(99)

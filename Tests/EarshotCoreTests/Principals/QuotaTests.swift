@@ -185,7 +185,8 @@ struct QuotaTests {
         Self.expectSound(rig)
         rig.pass { $0.core.clientLost(Self.a, now: $0.now) }
         rig.pass()
-        #expect(rig.core.quotas.use(by: 1) == QuotaBook.Use())
+        let left = rig.core.quotas.use(by: 1)
+        #expect(left.spoolBytes == 0 && left.memoryBodyBytes == 0)
         Self.expectSound(rig)
     }
 
