@@ -168,11 +168,30 @@ static void add_process_rules(struct program *program, unsigned own) {
     // A lease of a file delays other processes that open it.
     ADD(SKIP_UNLESS(SYS_fcntl, 8), ARGUMENT(1), SKIP_IF(F_SETOWN, 5), SKIP_IF(F_SETOWN_EX, 4), SKIP_IF(F_SETSIG, 3),
         SKIP_IF(F_SETLEASE, 2), SKIP_IF(F_NOTIFY, 1), ALLOW, FAIL(EPERM));
-    // A file with these bits would run with the rights of its owner for any user.
-    ADD(SKIP_UNLESS(SYS_fchmod, 4), ARGUMENT(1), SKIP_UNLESS_ANY(S_ISUID | S_ISGID, 1), FAIL(EPERM), ALLOW);
+}
+
+// Changes of files by flags that the first versions of Landlock do not cover.
+static void add_file_rules(struct program *program) {
+    // Truncating what may only be read, and the access mode 3, for which Landlock asks no right. The flags of openat2 are in memory.
+    ADD(SKIP_UNLESS(SYS_openat, 8), ARGUMENT(2), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_ACCMODE), SKIP_IF(O_ACCMODE, 3),
+        SKIP_UNLESS(O_RDONLY, 3), ARGUMENT(2), SKIP_UNLESS_ANY(O_TRUNC, 1), FAIL(EPERM), ALLOW);
+#ifdef SYS_open
+    ADD(SKIP_UNLESS(SYS_open, 8), ARGUMENT(1), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_ACCMODE), SKIP_IF(O_ACCMODE, 3),
+        SKIP_UNLESS(O_RDONLY, 3), ARGUMENT(1), SKIP_UNLESS_ANY(O_TRUNC, 1), FAIL(EPERM), ALLOW);
+#endif
+    ADD(SKIP_UNLESS(437 /* openat2 */, 1), FAIL(ENOSYS));
+    ADD(SKIP_UNLESS(SYS_unlinkat, 4), ARGUMENT(2), SKIP_UNLESS_ANY(AT_REMOVEDIR, 1), FAIL(EPERM), ALLOW);
+    // A worker makes a finished body read-only. Other modes would open a file to other users, or to its owner's rights.
+    ADD(SKIP_UNLESS(SYS_fchmod, 4), ARGUMENT(1), SKIP_UNLESS(S_IRUSR, 1), ALLOW, FAIL(EPERM));
 }
 
 static void add_socket_rules(struct program *program, int uses) {
+    // With MSG_FASTOPEN they connect a TCP socket without a test by Landlock.
+    if (!(uses & SANDBOX_INTERNET)) {
+        ADD(SKIP_UNLESS(SYS_sendto, 4), ARGUMENT(3), SKIP_UNLESS_ANY(MSG_FASTOPEN, 1), FAIL(EPERM), ALLOW);
+        ADD(SKIP_UNLESS(SYS_sendmsg, 4), ARGUMENT(2), SKIP_UNLESS_ANY(MSG_FASTOPEN, 1), FAIL(EPERM), ALLOW);
+        ADD(SKIP_UNLESS(SYS_sendmmsg, 4), ARGUMENT(3), SKIP_UNLESS_ANY(MSG_FASTOPEN, 1), FAIL(EPERM), ALLOW);
+    }
     if (!(uses & SANDBOX_LISTENS))
         ADD(SKIP_IF(SYS_listen, 3), SKIP_IF(SYS_bind, 2), SKIP_IF(SYS_accept4, 1), SKIP_UNLESS(SYS_accept, 1), FAIL(EPERM));
     // Of Unix sockets streams only, because datagrams reach the system's log and service managers.
@@ -201,6 +220,7 @@ int sandbox_filter_calls(int uses) {
 #endif
     for (unsigned index = 0; index < DENIED_CALLS; index++) ADD(SKIP_UNLESS(denied_calls[index], 1), FAIL(EPERM));
     add_process_rules(program, (unsigned)getpid());
+    add_file_rules(program);
     add_socket_rules(program, uses);
     ADD(ALLOW);
     const struct sock_fprog filter = {program->count, program->filter};

@@ -71,6 +71,8 @@ public struct BrokerCore {
     var lastCacheEntry: CacheEntryID?
     /// Handlers, their requests and subscribers, and the purges of removed ones.
     var handlers: HandlerRegistry
+    /// Removals of subtrees that are under way, in the order of their next slices.
+    var removals: OrderedDictionary<Handle<ClientSession>, SubtreeRemoval> = [:]
     /// Cookie jars by the first segment of handler names.
     var cookieJars = CookieJars()
     /// Interests by owner.

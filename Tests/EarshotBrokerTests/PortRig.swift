@@ -41,6 +41,8 @@ final class PortRig {
     private let folder = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
     private var peers: [Peer] = []
     private var hook: EventLoop.HookID?
+    /// Message after which the port holds its peer, until this is nil.
+    var heldAfter: String?
     /// Whether the port processes input.
     var isTaking = true
 
@@ -81,8 +83,12 @@ final class PortRig {
         if isTaking {
             port.take { event in
                 events.append(Self.line(event))
+                if case .message(let peer, let head, _) = event, head == heldAfter.map({ Array($0.utf8) }) {
+                    port.hold(peer)
+                }
                 return 1
             }
+            port.releaseHeld { _ in heldAfter != nil }
             port.flush()
         }
         for peer in peers where peer.isReading {

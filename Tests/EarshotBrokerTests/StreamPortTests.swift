@@ -20,6 +20,21 @@ struct StreamPortTests {
         #expect(rig.port.pid(of: 1) == 0)
     }
 
+    @Test func `of a held peer nothing is read, and its loss is reported after the messages that it sent`() throws {
+        let rig = try PortRig()
+        let (first, second) = (try rig.peer(), try rig.peer())
+        rig.heldAfter = "b"
+        first.say("a", "b", "c")
+        #expect(try rig.reaches { rig.events.last == "message 1 b" })
+        first.say("d")
+        rig.drop(first)
+        second.say("e")
+        #expect(try rig.reaches { rig.events.last == "message 2 e" })
+        rig.heldAfter = nil
+        #expect(try rig.reaches { rig.events.last == "lost 1" })
+        #expect(rig.events.suffix(5) == ["connected 2", "message 2 e", "message 1 c", "message 1 d", "lost 1"])
+    }
+
     @Test func `a peer that sent nothing is not reported`() throws {
         let rig = try PortRig()
         let silent = try rig.peer()

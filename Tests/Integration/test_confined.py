@@ -1,7 +1,6 @@
 """Tries of code that took over a worker or the gateway, one system call each, beside the table of docs/operations.md."""
 
 import os
-import re
 import shutil
 import signal
 import socket
@@ -10,7 +9,7 @@ import unittest
 
 from support.figures import tell
 from support.harness import TestCase, temporary_folder
-from support.injection import IS_SUPPORTED, Injected
+from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.network import NetworkBus
 from support.origin import Origin
 from support.processes import eventually
@@ -35,22 +34,29 @@ def unix_address(path):
 def file_tries(outside, own):
     """Files that are no business of the process. `own`: its folder in the spool; None for the gateway."""
     for path in outside:
+        yield "open for no access", "open", (path, 3, 0), CLOSED
+        yield "flags in memory", "openat2", (HERE, path, bytes(24), 24), CLOSED
+        if not LANDLOCK:
+            continue
         yield "read", "open", (path, READ, 0), CLOSED
         yield "write", "openat", (HERE, path, WRITE, 0), CLOSED
         yield "unlink", "unlink", (path,), CLOSED
         yield "rename", "rename", (path, f"{path}.moved"), CLOSED
         yield "second name", "link", (path, f"{own or '/tmp'}/second"), CLOSED
     path = outside[0]
+    yield "truncate", "openat", (HERE, path, READ | os.O_TRUNC, 0), CLOSED
+    yield "truncate", "open", (path, READ | os.O_TRUNC, 0), CLOSED
     for name, *arguments in (("truncate", path, 0), ("chmod", path, 0o777), ("chown", path, 0, 0), ("utimensat", HERE, path, 0, 0),
                              ("setxattr", path, "user.a", b"x", 1, 0), ("removexattr", path, "user.a"), ("creat", f"{path}.new", 0o600),
                              ("mkdir", f"{path}.folder", 0o700), ("mkdirat", HERE, f"{path}.folder", 0o700),
                              ("symlink", path, f"{path}.link"), ("symlinkat", path, HERE, f"{path}.link"),
                              ("linkat", HERE, path, HERE, f"{path}.second", 0), ("renameat", HERE, path, HERE, f"{path}.moved"),
                              ("renameat2", HERE, path, HERE, f"{path}.moved", 0), ("rmdir", os.path.dirname(path)),
+                             ("unlinkat", HERE, os.path.dirname(path), 0x200),
                              ("mknod", f"{path}.pipe", 0o010600, 0), ("open_by_handle_at", HERE, 0, 0),
                              ("name_to_handle_at", HERE, path, 0, 0, 0), ("inotify_add_watch", 0, path, 1), ("fanotify_init", 0, 0)):
         yield "change by path", name, arguments, CLOSED
-    for folder in ("/tmp", "/dev/shm", "/etc", "/"):
+    for folder in ("/tmp", "/dev/shm", "/etc", "/") if LANDLOCK else ():
         yield "new file", "open", (f"{folder}/earshot-new", CREATE, 0o600), CLOSED
         yield "list", "open", (folder, READ | os.O_DIRECTORY, 0), CLOSED
     if own:
@@ -132,7 +138,11 @@ def socket_tries(is_gateway):
     yield "Unix packets", "socket", (socket.AF_UNIX, socket.SOCK_SEQPACKET, 0), CLOSED
     yield "Unix datagrams", "socketpair", (socket.AF_UNIX, datagram, 0, bytes(8)), CLOSED
     yield "pair of another family", "socketpair", (30, stream, 0, bytes(8)), CLOSED
-    if not is_gateway:
+    if is_gateway:
+        # MSG_FASTOPEN of sendto, sendmsg and sendmmsg.
+        for name, *arguments in (("sendto", 0, b"", 0, 1 << 29, 0, 0), ("sendmsg", 0, 0, 1 << 29), ("sendmmsg", 0, 0, 0, 1 << 29)):
+            yield "connect by data", name, arguments, {"EPERM"}
+    else:
         for name in ("listen", "accept", "accept4"):
             yield "listen", name, (0, 0, 0, 0), CLOSED
 
@@ -147,7 +157,6 @@ class ConfinedTests(TestCase):
         stores = ["--cache-folder", self.folder / "cache", "--durable-folder", self.folder / "durable"]
         self.bus = self.enterContext(NetworkBus(workers=2, folder=self.folder / "bus", arguments=stores))
         eventually(lambda: [w["sandbox"] for w in self.bus.status()["workers"]].count("off") == 0, "the workers are in sandboxes")
-        self.landlock = int(re.search(r"landlock (\d+)", self.bus.status()["workers"][0]["sandbox"])[1])
         with Origin() as origin:
             self.client = self.bus.client()
             self.client.hold()
@@ -160,6 +169,9 @@ class ConfinedTests(TestCase):
                  self.bus.runtime / "broker.lock", self.bus.spool / "broker.lock", f"/proc/{self.bus.broker}/mem",
                  f"/proc/{self.bus.broker}/environ", "/etc/passwd", "/etc/shadow", self.bus.folder / "test.key"]
         return [os.fspath(path) for path in found if os.path.exists(path)]
+
+    def lists(self, *folders):
+        return [("list", "open", (folder, READ | os.O_DIRECTORY, 0), CLOSED) for folder in folders if LANDLOCK]
 
     def assertConfined(self, name, process, tries):
         wrong, counts = [], {True: 0, False: 0}
@@ -185,8 +197,7 @@ class ConfinedTests(TestCase):
         with Injected(first) as worker:
             outside = [*self.outside(), os.fspath(other / "unfinished")]
             self.assertConfined("a worker", worker, [
-                *file_tries(outside, self.bus.spool / f"worker-{first}"), ("list", "open", (other, READ | os.O_DIRECTORY, 0), CLOSED),
-                ("list", "open", (self.bus.spool, READ | os.O_DIRECTORY, 0), CLOSED),
+                *file_tries(outside, self.bus.spool / f"worker-{first}"), *self.lists(other, self.bus.spool),
                 *process_tries(first, [self.bus.broker, second, os.getpid()]), *kernel_tries(), *socket_tries(False)])
             self.check_sockets(worker)
         self.assertUndisturbed()
@@ -204,7 +215,8 @@ class ConfinedTests(TestCase):
             self.assertIsNone(worker.outcome("connect", made, address(server.getsockname()[1]), 16))
             worker.call("close", made)
         descriptor = worker.call("open", self.bus.spool / f"worker-{worker.pid}" / "made", CREATE, 0o600)
-        self.assertEqual(worker.outcome("fchmod", descriptor, 0o4755), "EPERM")
+        for mode in (0o4755, 0o644, 0o600):
+            self.assertEqual(worker.outcome("fchmod", descriptor, mode), "EPERM")
         self.assertEqual(worker.outcome("fchown", descriptor, 0, 0), "EPERM")
         self.assertEqual(worker.outcome("fsetxattr", descriptor, "user.a", b"x", 1, 0), "EPERM")
         self.assertIsNone(worker.outcome("fchmod", descriptor, 0o400))
@@ -223,10 +235,10 @@ class ConfinedTests(TestCase):
     def test_the_gateway_reaches_its_keys_and_the_sockets_of_the_broker(self):
         with Injected(self.bus.gateway) as gateway:
             self.assertConfined("the gateway", gateway, [
-                *file_tries(self.outside(), None), ("list", "open", (self.bus.spool, READ | os.O_DIRECTORY, 0), CLOSED),
+                *file_tries(self.outside(), None), *self.lists(self.bus.spool),
                 *process_tries(gateway.pid, [self.bus.broker, self.bus.workers[0], os.getpid()]), *kernel_tries(),
                 *socket_tries(True)])
-            if self.landlock >= 6:
+            if LANDLOCK >= 6:
                 with socket.socket(socket.AF_UNIX) as outside_socket:
                     name = b"\0earshot-" + os.urandom(8).hex().encode()
                     outside_socket.bind(name)

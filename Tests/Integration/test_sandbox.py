@@ -10,7 +10,7 @@ import unittest
 from contextlib import contextmanager
 
 from support.harness import Bus, TestCase, remove_folder, temporary_folder
-from support.injection import IS_SUPPORTED, Injected
+from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.names import NameServer
 from support.origin import Origin, body
 from support.processes import children, eventually
@@ -70,6 +70,7 @@ class HostileCodeTests(TestCase):
         except OSError:
             return False
 
+    @unittest.skipUnless(LANDLOCK, "the kernel has no Landlock")
     def test_no_file_outside_can_be_opened_or_changed(self):
         with self.bus() as bus:
             files = self.files(bus)
@@ -123,13 +124,12 @@ class HostileCodeTests(TestCase):
     def test_it_cannot_be_a_client_of_the_bus_nor_listen(self):
         with self.bus() as bus:
             with self.hostile(bus) as worker:
-                landlock = int(bus.status()["workers"][0]["sandbox"].split()[1])
-                if landlock >= 4:
+                if LANDLOCK >= 4:
                     listener = worker.call("socket", socket.AF_INET, socket.SOCK_STREAM, 0)
                     address = struct.pack("<H", socket.AF_INET) + struct.pack(">H", 0) + socket.inet_aton("127.0.0.1") + bytes(8)
                     self.assertEqual(worker.outcome("bind", listener, address, 16), "EPERM")
                     worker.call("close", listener)
-                if landlock >= 6:
+                if LANDLOCK >= 6:
                     with socket.socket(socket.AF_UNIX) as outside:
                         name = b"\0earshot-" + os.urandom(8).hex().encode()
                         outside.bind(name)
@@ -172,6 +172,7 @@ class HostileCodeTests(TestCase):
 
 
 class SandboxedWorkerTests(TestCase):
+    @unittest.skipUnless(LANDLOCK, "the kernel has no Landlock")
     def test_the_state_of_the_sandbox_is_reported_and_logged(self):
         with Bus(workers=1, arguments=["--log-level", "debug"]) as bus:
             eventually(lambda: re.fullmatch(r"landlock \d+ and seccomp", bus.status()["workers"][0]["sandbox"]), "it is reported")
@@ -184,7 +185,7 @@ class SandboxedWorkerTests(TestCase):
         with Origin() as origin, Bus(workers=1) as bus:
             first, = bus.workers
             self.assertEqual(bus.run("set", "sandbox", "off").status, 0)
-            eventually(lambda: bus.status()["workers"][0]["sandbox"].startswith("landlock"), "the first worker keeps its sandbox")
+            eventually(lambda: bus.status()["workers"][0]["sandbox"] != "off", "the first worker keeps its sandbox")
             os.kill(first, signal.SIGKILL)
             eventually(lambda: bus.workers != [first] and [worker for worker in bus.status()["workers"] if worker["pid"] == bus.workers[0]],
                        "another worker is connected")
@@ -194,6 +195,7 @@ class SandboxedWorkerTests(TestCase):
             self.assertEqual(bus.status()["workers"][0]["sandbox"], "off")
             self.assertFalse(is_filtered(bus.workers[0]))
 
+    @unittest.skipUnless(LANDLOCK, "the kernel has no Landlock")
     def test_a_spool_that_replaces_another_one_is_used_by_a_new_worker(self):
         with Origin() as origin, Bus(workers=1, crashes=True) as bus:
             first, = bus.workers

@@ -19,6 +19,8 @@ final class PortPeer {
     var isKnown = false
     /// Whether it is queued in `ready`.
     var isReady = false
+    /// Whether none of its messages is read until ``StreamPort/releaseHeld(unless:)``.
+    var isHeld = false
     /// Whether it is queued in `dirty`, with unsent output.
     var isDirty = false
     /// Whether its connection has a send buffer for parts of bodies.

@@ -29,7 +29,7 @@ final class StreamPort {
         case data
     }
 
-    private typealias Peer = PortPeer
+    typealias Peer = PortPeer
 
     /// Maximum number of messages, commands and discarded frames processed in one pass, so that a port never starves
     /// the other one or the timers.
@@ -78,11 +78,13 @@ final class StreamPort {
     private var accepting: EventLoop.Registration?
     /// Whether connections may be waiting to be accepted.
     private var hasCallers = false
-    private var peers: [UInt64: Peer] = [:]
+    private(set) var peers: [UInt64: Peer] = [:]
     private var processes: PeerProcesses?
     /// Peers with possible input or a lost connection, in the order of their turns.
     private var ready: Deque<UInt64> = []
     private var dirty: [Peer] = []
+    /// Peers of which no message is read.
+    var held: [UInt64] = []
     /// Deadlines of the first message, in order. Includes peers that have sent one since.
     private var silenceEnds: Deque<(peer: UInt64, at: LoopTime)> = []
     /// Whether the timer for incomplete messages is set. One timer serves all shortages of memory.
@@ -186,9 +188,6 @@ final class StreamPort {
     /// Whether the last pass left work.
     var hasPending: Bool { !ready.isEmpty || hasCallers }
 
-    /// Whether a peer may have sent more than its last turn processed.
-    func hasUnread(_ number: UInt64) -> Bool { peers[number]?.isReady ?? false }
-
     // MARK: Receiving
 
     /// Processes available input within this pass's budget.
@@ -214,11 +213,11 @@ final class StreamPort {
     /// - Returns: The unused part of the turn.
     private func takeTurn(_ peer: Peer, _ share: Turn, _ handle: (PortEvent) -> Int) -> Turn {
         // Backpressure: a peer that does not read its replies is not read, and its messages wait in the kernel.
-        let isHeard = !hasUnreadReplies(peer.stream)
+        let isHeard = !peer.isHeld && !hasUnreadReplies(peer.stream)
         if peer.stream.isReading != isHeard { peer.stream.isReading = isHeard }
         guard isHeard else { return share }
         var turn = share
-        while let message = peer.stream.next(&turn) {
+        while !peer.isHeld, let message = peer.stream.next(&turn) {
             let bytes = message.head.count + (message.body?.count ?? 0)
             if peer.isRefused {
                 answerRefused(peer, hasEnvelope: message.hasEnvelope)
@@ -238,6 +237,7 @@ final class StreamPort {
             turn.spend(weight - 1)
             taken += weight
         }
+        if peer.isHeld { return turn }
         if peer.stream.isEnded {
             lose(peer, handle)
         } else if peer.stream.hasPending {
@@ -265,7 +265,8 @@ final class StreamPort {
         if peer.isKnown { _ = handle(.lost(peer: peer.number, pid: peer.pid, process: process)) }
     }
 
-    private func note(_ peer: Peer) {
+    /// Gives a peer a turn in the next pass.
+    func note(_ peer: PortPeer) {
         guard !peer.isReady else { return }
         peer.isReady = true
         ready.append(peer.number)
@@ -494,6 +495,6 @@ final class StreamPort {
     private func flush(_ peer: Peer) {
         peer.stream.flush()
         // If all replies left, no event continues the reading.
-        if !peer.stream.isReading, !hasUnreadReplies(peer.stream) { note(peer) }
+        if !peer.stream.isReading, !peer.isHeld, !hasUnreadReplies(peer.stream) { note(peer) }
     }
 }

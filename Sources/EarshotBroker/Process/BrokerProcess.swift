@@ -234,6 +234,7 @@ public final class BrokerProcess {
         takeEngineEvents(now: now)
         core.timePassed(now: now)
         core.dispatch(now: now) { bus.hasUnread($0.rawValue) }
+        bus.releaseHeld { core.isRemoving(ClientID(rawValue: $0)) }
         callEngine(now: now)
         carryOut()
         work.flush()
@@ -275,7 +276,9 @@ public final class BrokerProcess {
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
-                core.clientSaid(message, body: requestBody(body, of: message), by: ClientID(rawValue: peer), now: now)
+                let client = ClientID(rawValue: peer)
+                core.clientSaid(message, body: requestBody(body, of: message), by: client, now: now)
+                if core.isRemoving(client) { bus.hold(peer) }
                 return Self.weight(of: message, headBytes: head.count)
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)

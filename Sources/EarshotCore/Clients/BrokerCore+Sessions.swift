@@ -102,6 +102,7 @@ extension BrokerCore {
 
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
     mutating func endSession(_ client: Handle<ClientSession>, now: Tick) {
+        finishRemoval(by: client, now: now)
         clients.endLease(of: client)
         if !pulls.isEmpty { pulls.remove(client) }
         withdrawPurges(from: client) { _ in true }

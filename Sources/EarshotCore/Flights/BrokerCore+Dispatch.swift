@@ -11,6 +11,7 @@ extension BrokerCore {
         clock = now
         // Last, since assigning an attempt renames the part that it resumes.
         defer { if pulls.isBehind { answerReads() } }
+        continueRemovals(now: now)
         continuePurges(now: now)
         settleCancellations(hasUnread: hasUnread, now: now)
         useOrphanedResponses(now: now)

@@ -1,6 +1,7 @@
 internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
+internal import OrderedCollections
 
 /// Removal of all requests of a handler, and of those of a session that has ended (`depart`). `removeAll` of
 /// `BrokerCore+Removal.swift` removes few of them at once. Many are purged here: the ledgers count them at once, and the
@@ -18,8 +19,8 @@ extension BrokerCore {
         }
     }
 
-    /// Whether some removed requests, or some sessions that have ended, are not purged yet.
-    public var isPurging: Bool { !handlers.purging.isEmpty || !clients.ended.isEmpty }
+    /// Whether some removed requests, handlers or ended sessions are not purged yet.
+    public var isPurging: Bool { !handlers.purging.isEmpty || !clients.ended.isEmpty || !removals.isEmpty }
 
     // MARK: Events
 

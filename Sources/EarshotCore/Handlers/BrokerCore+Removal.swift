@@ -1,5 +1,6 @@
 internal import EarshotHTTP
 internal import EarshotWire
+internal import OrderedCollections
 
 /// Removal of requests. After the reply, the remover receives nothing about them.
 extension BrokerCore {
@@ -16,17 +17,51 @@ extension BrokerCore {
         reply(.message(.cancelled(handler, request)), to: client)
     }
 
-    /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them.
+    /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them. Handlers of a
+    /// large subtree are removed in slices, one per pass, and the reply follows the last.
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Handle<ClientSession>, now: Tick) {
-        var count = 0
-        for handler in handlers.matching(pattern, of: clients[client].principal) {
+        finishRemoval(by: client, now: now)
+        carryOut(SubtreeRemoval(pattern: pattern), by: client, now: now)
+    }
+
+    /// Whether a removal of a client is under way. The shell reads no further message of the client until it has ended.
+    public func isRemoving(_ id: ClientID) -> Bool {
+        !removals.isEmpty && clients.number(of: id).map { removals[$0] != nil } == true
+    }
+
+    /// Removes one slice of the handlers of one client's removal. Clients take turns. Called once per pass.
+    mutating func continueRemovals(now: Tick) {
+        guard !removals.isEmpty else { return }
+        let (client, removal) = removals.removeFirst()
+        carryOut(removal, by: client, now: now)
+    }
+
+    /// Ends a removal that is under way at once, before the session ends or removes more.
+    mutating func finishRemoval(by client: Handle<ClientSession>, now: Tick) {
+        guard !removals.isEmpty else { return }
+        while let removal = removals.removeValue(forKey: client) { carryOut(removal, by: client, now: now) }
+    }
+
+    /// Removes the next slice of handlers, and replies after the last.
+    private mutating func carryOut(_ removal: SubtreeRemoval, by client: Handle<ClientSession>, now: Tick) {
+        var removal = removal
+        let limit = max(1, limits.departuresPerPass)
+        let slice = handlers.matching(
+            removal.pattern, of: clients[client].principal, from: removal.next, limit: limit)
+        let last = slice.last.map { handlers[$0].id.description }
+        for handler in slice {
             let key = handlers[handler].key
-            count += removeAll(of: handler, by: client)
+            removal.count += removeAll(of: handler, by: client)
             // `removeAll` may have freed the handler's record, or given its name to another.
             if let handler = handlers.number(of: key) { unsubscribe(client, fromHandler: handler, now: now) }
         }
-        withdraw(from: client) { pattern.matches($0) }
-        reply(.message(.removed(pattern, count: count)), to: client)
+        if case .subtree = removal.pattern, slice.count == limit, let last {
+            removal.next = last + "\0"
+            removals[client] = removal
+        } else {
+            withdraw(from: client) { removal.pattern.matches($0) }
+            reply(.message(.removed(removal.pattern, count: removal.count)), to: client)
+        }
     }
 
     /// Removes all requests of a handler, in slices if there are many.

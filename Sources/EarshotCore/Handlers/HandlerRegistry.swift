@@ -86,11 +86,17 @@ struct HandlerRegistry {
 
     /// Existing handlers of a principal that match; those of a subtree in the byte order of their names. O(log handlers
     /// + matches).
-    func matching(_ pattern: HandlerPattern, of principal: Handle<Principal>) -> [Handle<HandlerEntry>] {
+    ///
+    /// - Parameters:
+    ///   - first: name at which the search in a subtree begins; nil for its start.
+    ///   - limit: maximum number of handlers of a subtree.
+    func matching(
+        _ pattern: HandlerPattern, of principal: Handle<Principal>, from first: String? = nil, limit: Int = .max
+    ) -> [Handle<HandlerEntry>] {
         switch pattern {
         case .handler(let id): numbers[HandlerKey(principal, id)].map { [$0] } ?? []
         case .subtree:
-            order.handles(from: position(of: pattern.description, principal)) {
+            order.handles(from: position(of: first ?? pattern.description, principal), limit: limit) {
                 handlers[$0].principal == principal && pattern.matches(handlers[$0].id)
             }
         }

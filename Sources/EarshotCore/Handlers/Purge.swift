@@ -14,6 +14,15 @@ struct Purge: Equatable {
     let removal: MessageMark
 }
 
+/// Removal of a subtree that is under way.
+struct SubtreeRemoval {
+    let pattern: HandlerPattern
+    /// Name at which the next slice begins; nil for the first.
+    var next: String?
+    /// Number of removed requests that had not ended.
+    var count = 0
+}
+
 /// Number of open requests of a handler per owner. The single owner of most handlers needs no allocation.
 struct OwnerCounts: Equatable {
     private var first: Handle<ClientSession>?

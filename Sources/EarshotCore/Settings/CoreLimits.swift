@@ -143,7 +143,8 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of requests of removed handlers purged in one pass, beside one for each new request: half a
     /// millisecond of work with cold caches.
     public var purgesPerPass = 200
-    /// Maximum number of requests, subscriptions and terminals of disconnected clients purged in one pass.
+    /// Maximum number of requests, subscriptions and terminals of disconnected clients purged in one pass, and of handlers
+    /// of a removed subtree.
     public var departuresPerPass = 200
     /// Maximum number of timers handled in one pass: half a millisecond of work.
     public var timersPerPass = 200

@@ -48,10 +48,14 @@ struct OrderedHandles<Record> {
     }
 
     /// Returns the handles from `position` on, up to the first for which `belongs` is false.
-    func handles(from position: Position, while belongs: (Handle<Record>) -> Bool) -> [Handle<Record>] {
+    ///
+    /// - Parameter limit: maximum number of handles.
+    func handles(
+        from position: Position, limit: Int = .max, while belongs: (Handle<Record>) -> Bool
+    ) -> [Handle<Record>] {
         var handles: [Handle<Record>] = []
         var next = position
-        while let handle = self[next], belongs(handle) {
+        while handles.count < limit, let handle = self[next], belongs(handle) {
             handles.append(handle)
             next = self.position(after: next)
         }

@@ -334,6 +334,51 @@ struct PurgeTests {
         #expect(rig.core.isIdle)
     }
 
+    @Test mutating func `a large subtree is removed in slices, in which others have their turn, and then answered`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            for number in 10..<20 {
+                rig.fetch("s/\(number)", "1", "http://h\(number)/", by: a)
+                rig.say(.subscribe(HandlerPattern("s/\(number)")!), by: b)
+            }
+            rig.fetch("t", "1", "http://t/", by: a)
+        }
+        rig.pass { $0.remove("s/", by: a) }
+        #expect(rig.core.isRemoving(a) && !rig.core.isRemoving(b))
+        #expect(rig.replies(to: a).isEmpty)
+        #expect(rig.terminals(for: b) == (10..<18).map { "s/\($0) 1 removed" }, "two slices")
+        // A name that was not reached yet belongs to the removal, one that was reached does not.
+        rig.pass { rig in
+            for number in [11, 19] { rig.fetch("s/\(number)", "2", "http://new/", by: b) }
+        }
+        #expect(!rig.core.isRemoving(a))
+        #expect(rig.replies(to: a) == [.removed(HandlerPattern("s/")!, count: 11)])
+        #expect(rig.core.ledger.requests.pending == 2)
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `two removals take turns, and the end of a session ends its own at once`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            for number in 10..<30 {
+                rig.fetch("s/\(number)", "1", "http://h\(number)/", by: a)
+                rig.fetch("u/\(number)", "1", "http://h\(number)/", by: b)
+            }
+        }
+        rig.pass { rig in
+            rig.remove("s/", by: a)
+            rig.remove("u/", by: b)
+        }
+        #expect(rig.core.ledger.requests.removed == 12, "the dispatch of the pass was the second turn of the first")
+        rig.pass()
+        #expect(rig.core.ledger.requests.removed == 16)
+        rig.pass { $0.say(.bye, by: b) }
+        #expect(rig.replies(to: b).first == .removed(HandlerPattern("u/")!, count: 20))
+        _ = finish()
+        #expect(rig.replies(to: a) == [.removed(HandlerPattern("s/")!, count: 20)])
+        #expect(rig.core.isIdle)
+    }
+
     @Test mutating func `deadlines and graces of very many end in slices`() {
         var limits = CoreLimits()
         limits.timersPerPass = 10

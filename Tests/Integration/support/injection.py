@@ -19,7 +19,7 @@ NUMBERS = {
     "swapon": 167, "reboot": 169, "sethostname": 170, "iopl": 172, "ioperm": 173, "init_module": 175, "delete_module": 176,
     "quotactl": 179, "setxattr": 188, "fsetxattr": 190, "removexattr": 197, "fremovexattr": 199, "tkill": 200,
     "sched_setaffinity": 203, "clock_settime": 227, "tgkill": 234, "mq_open": 240, "mq_unlink": 241, "kexec_load": 246,
-    "add_key": 248, "request_key": 249, "keyctl": 250, "ioprio_set": 251, "inotify_add_watch": 254, "migrate_pages": 256,
+    "unlinkat": 263, "sendmsg": 46, "sendmmsg": 307, "add_key": 248, "request_key": 249, "keyctl": 250, "ioprio_set": 251, "inotify_add_watch": 254, "migrate_pages": 256,
     "openat": 257, "mkdirat": 258, "renameat": 264, "linkat": 265, "symlinkat": 266, "unshare": 272, "move_pages": 279,
     "utimensat": 280, "accept4": 288, "rt_tgsigqueueinfo": 297, "perf_event_open": 298, "fanotify_init": 300, "prlimit64": 302,
     "name_to_handle_at": 303, "open_by_handle_at": 304, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
@@ -28,6 +28,8 @@ NUMBERS = {
     "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432, "pidfd_open": 434, "clone3": 435, "openat2": 437,
     "pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "process_mrelease": 448,
 }
+#: Version of the kernel's Landlock; 0 without it. The call is landlock_create_ruleset with LANDLOCK_CREATE_RULESET_VERSION.
+LANDLOCK = max(0, ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1))
 IS_SUPPORTED = platform.machine() == "x86_64"
 
 _ATTACH, _DETACH, _SINGLE_STEP, _GET_REGISTERS, _SET_REGISTERS = 16, 17, 9, 12, 13
@@ -47,14 +49,18 @@ class Injected:
         self.pid = pid
 
     def __enter__(self):
-        self._ptrace(_ATTACH)
-        self._await_stop()
-        self._saved = self._registers()
-        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
-            memory.seek(self._saved["rip"] - 2)
-            if memory.read(2) != b"\x0f\x05":
-                self._ptrace(_DETACH)
-                raise AssertionError(f"{self.pid} does not wait in a system call")
+        # A timer may let it leave the call in which it waits.
+        for _ in range(100):
+            self._ptrace(_ATTACH)
+            self._await_stop()
+            self._saved = self._registers()
+            with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
+                memory.seek(self._saved["rip"] - 2)
+                if memory.read(2) == b"\x0f\x05":
+                    break
+            self._ptrace(_DETACH)
+        else:
+            raise AssertionError(f"{self.pid} does not wait in a system call")
         self._room = None
         self._room = self.call("mmap", 0, _ROOM, 3, 0x22, -1, 0)
         self._used = 0
