@@ -2,7 +2,7 @@
 --
 -- A flight's key and an origin's ID have 32 hexadecimal digits, a node's ID has 16.
 --
--- KEYS[1] is a prefix with a hash tag, such as `{earshot}:1:`. All keys of the cluster begin with it, so that they are in one slot.
+-- KEYS[1] is a prefix with a hash tag, such as `{earshot}:2:`. All keys of the cluster begin with it, so that they are in one slot.
 --
 --   nodes        ZSET  node -> end of its lease in ms; 0 for a node that is being reaped
 --   i:NODE       STR   description of the node

@@ -1,7 +1,8 @@
 -- Gives queued flights to a node with free slots: at origins that have room, the one with the lowest score first. A flight that the node
 -- wants itself counts as older, because its body then needs no way to another node.
 --
--- Arguments: free slots (0 to 64), and 1 for flights that stay on the node alone. With 0 slots the call only wakes another node.
+-- Arguments: free slots (0 to 64), and 0 for flights of all nodes, 1 for flights that stay on the node alone, or 2 for flights that the
+-- node wants itself. With 0 slots the call only wakes another node.
 --
 -- Returns the milliseconds until a paused origin opens (-1 for none), then for each flight two texts: key, fencing token, class, and 1 if
 -- the node wants it itself; and its record, which is empty for the node's own flights.
@@ -9,7 +10,7 @@ local function take(node, first, last)
   -- Milliseconds by which a flight counts as older for a node that wants it itself.
   local OWN = 1000
 
-  local most, isOwnOnly = tonumber(ARGV[first]), ARGV[first + 1] == '1'
+  local most, isOwnOnly, isWantedOnly = tonumber(ARGV[first]), ARGV[first + 1] == '1', ARGV[first + 1] == '2'
   if not isMember(node) then return LOST end
 
   if firstOpening() <= now then
@@ -101,7 +102,9 @@ local function take(node, first, last)
   -- Finds the next flight of a lane: the oldest own one, unless another one is older by more than `OWN`.
   local function advance(lane)
     local own, oldest = lane.share and front(lane.share), front(lane.queue)
-    if own and own - OWN <= (oldest or own) then
+    if isWantedOnly and lane.share then
+      lane.list, lane.score = lane.share, own and own - OWN
+    elseif own and own - OWN <= (oldest or own) then
       lane.list, lane.score = lane.share, own - OWN
     else
       -- Flights of a lane of this node alone count as own ones.
@@ -240,7 +243,8 @@ local function take(node, first, last)
   end
   settleAll(full, node)
 
-  if (#replies - 1) / 2 < most and not isOwnOnly then addIdle(node) else redis.call('SREM', P .. 'idle', node) end
+  local isIdle = (#replies - 1) / 2 < most and not isOwnOnly and not isWantedOnly
+  if isIdle then addIdle(node) else redis.call('SREM', P .. 'idle', node) end
   wakeOne(node)
   local opens = firstOpening()
   if hasGhosts then

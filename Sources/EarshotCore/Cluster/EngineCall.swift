@@ -10,6 +10,8 @@ public enum EngineCall: Equatable, Sendable {
     ///
     /// - isOwnOnly: whether only flights that must stay on this node are wanted.
     case take(slots: Int, isOwnOnly: Bool = false)
+    /// Asks for flights that this node wants itself, at most `EngineLimits.batch`.
+    case takeWanted(slots: Int)
     /// Ends attempts of this node.
     case done([EngineCompletion])
     /// Reports that an origin refused a request.
@@ -21,6 +23,11 @@ public enum EngineCall: Equatable, Sendable {
     case retire(NodeID)
     /// Ends the membership: the engine returns all attempts and drops all wants of this node.
     case leave
+}
+
+extension EngineCall {
+    /// Whether its answer may have flights that only other nodes want.
+    var asksForOthers: Bool { if case .take(let slots, false) = self { slots > 0 } else { false } }
 }
 
 /// One node's want of a flight.

@@ -94,7 +94,7 @@ extension ClusterTrial {
         case .want(let wants): slices(wants).map { .want($0) }
         case .unwant(let keys): slices(keys).map { .unwant($0) }
         case .done(let ends): slices(ends).map { .done($0) }
-        case .take, .cool, .survey, .retire, .leave: [call]
+        case .take, .takeWanted, .cool, .survey, .retire, .leave: [call]
         }
     }
 
@@ -185,6 +185,7 @@ extension ClusterTrial {
                         + " age \(want.ageMilliseconds)"
                 }.joined(separator: ", ")
         case .unwant(let keys): "unwants " + keys.map { short($0) }.joined(separator: ", ")
+        case .takeWanted(let slots): "takes \(slots) wanted"
         case .take(let slots, let isOwnOnly): "takes \(slots)\(isOwnOnly ? " own" : "")"
         case .done(let ends):
             "ends "

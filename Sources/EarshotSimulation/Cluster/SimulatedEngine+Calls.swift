@@ -16,6 +16,7 @@ extension SimulatedEngine {
         case .want(let wants): isMember(node) ? want(wants, node) : .lost
         case .unwant(let keys): unwant(keys, node)
         case .take(let slots, let isOwnOnly): isMember(node) ? take(slots, isOwnOnly: isOwnOnly, node) : .lost
+        case .takeWanted(let slots): isMember(node) ? take(slots, isWantedOnly: true, node) : .lost
         case .done(let completions): done(completions, node)
         case .cool(let refusal): isMember(node) ? cool(refusal, node) : .lost
         case .survey: isMember(node) ? .event(.surveyed(survey)) : .lost
@@ -194,10 +195,13 @@ extension SimulatedEngine {
         var queue: [Head]
         var taken = 0
         var isClosed = false
+        /// Whether the node takes only flights that it wants itself.
+        let isWantedOnly: Bool
 
         /// The next flight; nil if the lane is closed or empty.
         var next: Head? {
             guard !isClosed, let oldest = queue.first else { return nil }
+            if isWantedOnly { return queue.first(where: \.isOwn) }
             return queue.first { $0.isOwn && $0.rank <= oldest.rank } ?? oldest
         }
 
@@ -209,7 +213,9 @@ extension SimulatedEngine {
         }
     }
 
-    private mutating func take(_ most: Int, isOwnOnly: Bool, _ node: NodeID) -> Answer {
+    private mutating func take(
+        _ most: Int, isOwnOnly: Bool = false, isWantedOnly: Bool = false, _ node: NodeID
+    ) -> Answer {
         let due = paused.filter { $0.value <= now }.map { Rank(score: $0.value, name: "\($0.key)") }.sorted().prefix(32)
         let dueKeys = due.compactMap { ClusterKey($0.name) }
         var cut = cutPauses(dueKeys)
@@ -226,7 +232,7 @@ extension SimulatedEngine {
                     guard let key = ClusterKey(rank.name.prefix(32)) else { continue }
                     let lane = Lane(node: owner, isCredentialed: rank.name.count > 32)
                     let queue = queue(key, lane).map { OpenLane.Head(key: $0, score: $1, isOwn: owner != nil) }
-                    lanes.append(OpenLane(origin: key, lane: lane, queue: queue))
+                    lanes.append(OpenLane(origin: key, lane: lane, queue: queue, isWantedOnly: isWantedOnly))
                 }
             }
         }
@@ -254,7 +260,7 @@ extension SimulatedEngine {
             if let origin = origins[key] { save(key, origin) }
         }
         for key in full { settle(key, caller: node, wasPaused: dueKeys.contains(key) || cut[key] == true) }
-        if jobs.count < most, !isOwnOnly { idle.insert(node) } else { idle.remove(node) }
+        if jobs.count < most, !isOwnOnly, !isWantedOnly { idle.insert(node) } else { idle.remove(node) }
         wakeOne(node)
         let opens = paused.values.min().map { max(0, $0 - now) }
         return .event(.granted(grants, opensAfterMilliseconds: opens))

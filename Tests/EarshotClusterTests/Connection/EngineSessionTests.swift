@@ -37,12 +37,12 @@ import Testing
                 == Array(repeating: ["SCRIPT", "LOAD"], count: EngineScript.allCases.count))
         let node = rig.session.node
         #expect(
-            commands(rig.open(.notices), .notices) == [["AUTH", "bus", "word"], ["SUBSCRIBE", "{test}:1:c:\(node)"]])
+            commands(rig.open(.notices), .notices) == [["AUTH", "bus", "word"], ["SUBSCRIBE", "{test}:2:c:\(node)"]])
         rig = Rig()
         #expect(commands(rig.start()) == [])
         let join = commands(rig.greet())
         #expect(join.count == 1)
-        #expect(join[0].prefix(5) == ["EVALSHA", "digest", "2", "{test}:1:", "{test}:version"])
+        #expect(join[0].prefix(5) == ["EVALSHA", "digest", "2", "{test}:2:", "{test}:version"])
         #expect(rig.receive(.array([.integer(3), .integer(0)])) == [.report(.joined(rig.session.node, members: 3))])
         #expect(rig.session.phase == .joined)
     }
@@ -165,7 +165,7 @@ import Testing
     }
 
     @Test func `another version or secret of the cluster is named`() {
-        for (text, fault) in [("VERSION 2 aa", EngineFault.otherVersion), ("VERSION 1 aa", .otherSecret)] {
+        for (text, fault) in [("VERSION 1 aa", EngineFault.otherVersion), ("VERSION 2 aa", .otherSecret)] {
             var rig = Rig()
             _ = rig.start()
             _ = rig.greet()

@@ -265,7 +265,8 @@ import Testing
         switch Int.random(in: 0..<20, using: &generator) {
         case 0..<7: return .want(wants(node, &generator))
         case 7..<9: return .unwant(keys(node, &generator))
-        case 9..<14: return .take(slots: Int.random(in: 0...4, using: &generator))
+        case 9..<13: return .take(slots: Int.random(in: 0...4, using: &generator))
+        case 13: return .takeWanted(slots: Int.random(in: 0...4, using: &generator))
         case 14..<19: return .done(ends(&node, &generator))
         default:
             let origin = origins[Int.random(in: 0..<origins.count, using: &generator)]

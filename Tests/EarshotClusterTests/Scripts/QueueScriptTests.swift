@@ -26,6 +26,19 @@ import Testing
         #expect(try b.take() == [])
     }
 
+    @Test func `a node that works for itself alone gets its own wants, and is not woken`() throws {
+        _ = try a.want([.make(1), .make(2)])
+        _ = try b.want([.make(2), .make(3, lane: .pinned)])
+        guard case .granted(let grants, _) = try b.call(.takeWanted(slots: 8)) else { throw Unexpected() }
+        #expect(Set(grants.map(\.key)) == [.flight(2), .flight(3)])
+        #expect(grants.allSatisfy { $0.record == nil })
+        #expect(try b.call(.takeWanted(slots: 8)) == .granted([], opensAfterMilliseconds: nil))
+        #expect(try a.connection.send("SCARD", "{test}:2:idle") == .integer(0))
+        #expect(try a.take().map(\.key) == [.flight(1)])
+    }
+
+    private struct Unexpected: Error {}
+
     /// Awaits that the engine's clock moves on, so that later flights are younger.
     private func awaitMillisecond() throws {
         func time() throws -> [Int] {
@@ -40,7 +53,7 @@ import Testing
         _ = try a.want([.make(1, .background), .make(2, .high)])
         let scores = try ([1, 2] as [UInt64]).map { number in
             try a.connection.send(
-                "ZSCORE", "{test}:1:q:\(EngineOrigin.make().key)/", "\(ClusterKey.flight(number))"
+                "ZSCORE", "{test}:2:q:\(EngineOrigin.make().key)/", "\(ClusterKey.flight(number))"
             ).text.flatMap { Int($0) }
         }
         let first = try #require(scores[0])
@@ -53,7 +66,7 @@ import Testing
         try a.connection.send("ZSCORE", queue, "\(ClusterKey.flight(number))").text.flatMap { Int($0) }
     }
 
-    private let queue = "{test}:1:q:\(EngineOrigin.make().key)/"
+    private let queue = "{test}:2:q:\(EngineOrigin.make().key)/"
 
     @Test func `a node takes its own flights before older ones of others`() throws {
         _ = try a.want([.make(1), .make(2)])
@@ -92,7 +105,7 @@ import Testing
         _ = try b.want([.make(41)])
         _ = try a.want((42...60).map { .make($0) })
         #expect(try b.take(1).map(\.key) == [.flight(41)])
-        let ready = try a.connection.send("ZSCORE", "{test}:1:ready:", "\(EngineOrigin.make().key)").text
+        let ready = try a.connection.send("ZSCORE", "{test}:2:ready:", "\(EngineOrigin.make().key)").text
         #expect(try ready.flatMap { Int($0) } == score(1))
         let rest = try (0..<8).flatMap { _ in try b.take(8) }
         #expect(rest.map(\.key) == [others, 42...60].joined().map { .flight($0) })
@@ -177,7 +190,7 @@ import Testing
     @Test func `tokens grow, also when the clock goes back`() throws {
         _ = try a.want([.make(1), .make(2)])
         let first = try a.take(1)
-        try a.connection.send("SET", "{test}:1:token", "9000000000000000")
+        try a.connection.send("SET", "{test}:2:token", "9000000000000000")
         let second = try a.take(1)
         #expect(first[0].token < second[0].token)
         #expect(second[0].token.description == "9000000000000001")
@@ -253,7 +266,7 @@ import Testing
 
     @Test func `a queued key without a record is skipped, and the flights behind it are taken`() throws {
         _ = try a.want([.make(1), .make(2, origin: 2), .make(3, origin: 2)])
-        try a.connection.send("HDEL", "{test}:1:f", "\(ClusterKey.flight(1))", "\(ClusterKey.flight(2))")
+        try a.connection.send("HDEL", "{test}:2:f", "\(ClusterKey.flight(1))", "\(ClusterKey.flight(2))")
         let (grants, wait) = try b.takeAndWait(2)
         #expect(grants == [])
         // The node asks again at once.
@@ -270,7 +283,7 @@ import Testing
         for start in stride(from: 1 as UInt64, to: 301, by: 50) {
             _ = try a.want((start..<start + 50).map { .make($0, origin: $0 % 3) })
         }
-        try a.connection.send("DEL", "{test}:1:f")
+        try a.connection.send("DEL", "{test}:2:f")
         var calls = 0
         while case (_, 0?) = try a.takeAndWait() { calls += 1 }
         #expect((5...6).contains(calls))
@@ -281,7 +294,7 @@ import Testing
     func `a queue or origin that was deleted is made again by assertions`(table: String) throws {
         let wants = [EngineWant.make(1), .make(2), .make(3, lane: .pinned)]
         _ = try a.want(wants)
-        try a.connection.send("DEL", "{test}:1:\(table)")
+        try a.connection.send("DEL", "{test}:2:\(table)")
         if table != "o" { #expect(try b.take() == []) }
         #expect(try a.want(wants) == [.queued, .queued, .queued])
         let grants = try a.take()
@@ -323,12 +336,12 @@ import Testing
             #expect(try b.take(4) == [])
             let flights = (1...6).map { ClusterKey.flight(round * 10 + $0) }
             _ = try a.want((1...6).map { .make(round * 10 + $0) })
-            for key in flights { try a.connection.send("HDEL", "{test}:1:f", "\(key)") }
+            for key in flights { try a.connection.send("HDEL", "{test}:2:f", "\(key)") }
             // `a` is idle, and keys are left behind those that have no record.
             #expect(try a.take(4) == [])
             #expect(try b.notices() == [.workWaits])
             #expect(try a.notices() == [])
-            #expect(try a.connection.send("SISMEMBER", "{test}:1:idle", "\(a.node)") == .integer(1))
+            #expect(try a.connection.send("SISMEMBER", "{test}:2:idle", "\(a.node)") == .integer(1))
             #expect(try a.take(4) == [])
         }
     }
