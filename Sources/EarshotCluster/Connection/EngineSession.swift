@@ -28,21 +28,6 @@ struct EngineSession {
         case resting(until: Tick)
     }
 
-    /// Command of the connection for scripts or for notifications.
-    enum Pending: Equatable {
-        case authentication
-        case role
-        case memory
-        case load(EngineScript)
-        case subscription
-        case ping
-        case join
-        case renewal
-        case reap
-        /// - isText: whether the text of the script was sent, because the server did not know its digest.
-        case batch(EngineBatch, isText: Bool)
-    }
-
     /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short.
     static let backoff = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
     /// Pauses while an operator must correct something.
@@ -56,7 +41,7 @@ struct EngineSession {
     /// Heartbeats between two looks at the server's role.
     static let roleInterval = 5
 
-    let options: EngineOptions
+    var options: EngineOptions
     let names: EngineNames
     private(set) var phase = Phase.stopped
     private(set) var node = NodeID(0)
@@ -156,6 +141,7 @@ struct EngineSession {
             switch finder.received(reply, now: now) {
             case .nothing: break
             case .primary(let address): found(address, now: now)
+            case .quorum(let isThere): report(quorum: isThere)
             case .failed(let fault): sentinelFailed(fault, now: now)
             }
             return
@@ -177,6 +163,10 @@ struct EngineSession {
     mutating func timePassed(now: Tick) {
         if let late = finder.deadline, late <= now { sentinelFailed(.timedOut, now: now) }
         if let command = finder.check(now: now) { actions.append(.send(.sentinel, command)) }
+        if finder.asksQuorum(now: now) {
+            close(.sentinel)
+            openSentinel(now: now)
+        }
         if case .resting(let end) = phase, end <= now { locate(now: now) }
         if let next = nextWatch, next <= now { watch(now: now) }
         let deadlines = [connectionDeadline, pending[0].deadline, pending[1].deadline].compactMap(\.self)
@@ -254,8 +244,13 @@ struct EngineSession {
         if phase == .locating {
             fail(fault.needsOperator ? fault : .noPrimary, now: now)
         } else if phase != .stopped {
+            if finder.areAllLost { report(quorum: false) }
             nextWatch = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
         }
+    }
+
+    private mutating func report(quorum isThere: Bool) {
+        actions.append(.report(isThere ? .remedied(.noQuorum) : .warning(.noQuorum)))
     }
 
     private mutating func greet(_ server: EngineAddress, now: Tick) {

@@ -24,6 +24,8 @@ struct PrimaryFinder {
     enum Finding: Equatable {
         case nothing
         case primary(EngineAddress)
+        /// Whether a majority of the sentinels can promote a replica.
+        case quorum(Bool)
         /// The connection to the sentinel must be closed.
         case failed(EngineFault)
     }
@@ -31,6 +33,7 @@ struct PrimaryFinder {
     private enum Command: Equatable {
         case authentication
         case address
+        case quorum
         case subscription
         case ping
     }
@@ -45,7 +48,17 @@ struct PrimaryFinder {
     /// Deadline of the connection attempt.
     private var connectionDeadline: Tick?
     /// Time of the next PING on the watching connection; nil in other phases. A half-open connection reports no change.
-    private(set) var nextCheck: Tick?
+    private var nextPing: Tick?
+    /// Time at which another sentinel is asked whether a majority of them is left. A connection that watches answers no
+    /// questions, so that sentinel takes its place. Nil in other phases, and with one sentinel.
+    private var nextQuestion: Tick?
+    /// Whether the next sentinel is asked about the majority.
+    private var isAskingQuorum = false
+    /// Sentinels in a row that could not be asked.
+    private var losses = 0
+
+    /// Interval of the questions about the majority.
+    static let quorumMilliseconds = 5_000
 
     init(_ options: EngineOptions) {
         place = options.place
@@ -58,6 +71,15 @@ struct PrimaryFinder {
         switch place {
         case .servers(let addresses), .sentinels(let addresses, _): !addresses.isEmpty
         }
+    }
+
+    /// Time at which the watching connection needs a call of `check` or `asksQuorum`.
+    var nextCheck: Tick? { [nextPing, nextQuestion].compactMap(\.self).min() }
+
+    /// Whether none of the sentinels could be asked since the last one that answered.
+    var areAllLost: Bool {
+        guard case .sentinels(let sentinels, _) = place else { return false }
+        return losses >= sentinels.count
     }
 
     /// Time at which an answer is late.
@@ -81,18 +103,27 @@ struct PrimaryFinder {
     }
 
     mutating func close() {
+        // The opening of a connection begins with a close.
+        if phase != .closed, phase != .watching { losses += 1 }
         enter(.closed)
         pending = PendingReplies()
         connectionDeadline = nil
-        nextCheck = nil
+        (nextPing, nextQuestion) = (nil, nil)
     }
 
     /// Returns a PING for the watching connection if it is due.
     mutating func check(now: Tick) -> Hiredis.Command? {
-        guard phase == .watching, let due = nextCheck, due <= now else { return nil }
-        nextCheck = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+        guard phase == .watching, let due = nextPing, due <= now else { return nil }
+        nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
         pending.append(.ping, until: now.advanced(byMilliseconds: patience))
         return Hiredis.Command("PING")
+    }
+
+    /// Returns whether the next sentinel must be asked about the majority, in place of the present one.
+    mutating func asksQuorum(now: Tick) -> Bool {
+        guard phase == .watching, let due = nextQuestion, due <= now else { return false }
+        isAskingQuorum = true
+        return true
     }
 
     /// The connection exists. Returns the commands to send.
@@ -108,6 +139,11 @@ struct PrimaryFinder {
         }
         commands.append(Hiredis.Command("SENTINEL", "get-master-addr-by-name", primary))
         pending.append(.address, until: deadline)
+        if isAskingQuorum {
+            commands.append(Hiredis.Command("SENTINEL", "ckquorum", primary))
+            pending.append(.quorum, until: deadline)
+            isAskingQuorum = false
+        }
         // On the same connection after the question, so that no change is missed between the two.
         commands.append(Hiredis.Command("SUBSCRIBE", "+switch-master"))
         pending.append(.subscription, until: deadline)
@@ -118,7 +154,7 @@ struct PrimaryFinder {
         guard phase == .asking || phase == .watching else { return .nothing }
         if phase == .watching, reply.elements?.first?.text == "message" { return changed(reply) }
         guard let command = pending.takeNext() else { return .failed(.malformed) }
-        if case .error(let text) = reply {
+        if case .error(let text) = reply, command != .quorum {
             return .failed(EngineFault(error: text, isAuthentication: command == .authentication))
         }
         switch command {
@@ -130,12 +166,26 @@ struct PrimaryFinder {
             else { return .failed(.malformed) }
             guard let address = EngineAddress(host: host, port: port) else { return .failed(.hostName) }
             return .primary(address)
+        case .quorum: return Self.quorum(reply)
         case .subscription:
             guard reply.elements?.first?.text == "subscribe" else { return .failed(.malformed) }
             enter(.watching)
-            nextCheck = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+            losses = 0
+            nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+            if case .sentinels(let sentinels, _) = place, sentinels.count > 1 {
+                nextQuestion = now.advanced(byMilliseconds: Self.quorumMilliseconds)
+            }
             return .nothing
         case .ping: return reply.elements?.first?.text == "pong" ? .nothing : .failed(.malformed)
+        }
+    }
+
+    /// `OK 3 usable Sentinels. …` or `NOQUORUM …`. A sentinel whose user lacks the permission says nothing about it.
+    private static func quorum(_ reply: Reply) -> Finding {
+        switch reply {
+        case .status(let text) where text.hasPrefix("OK"): .quorum(true)
+        case .error(let text) where text.hasPrefix("NOQUORUM"): .quorum(false)
+        case .status, .error, .integer, .bytes, .array, .null: .nothing
         }
     }
 

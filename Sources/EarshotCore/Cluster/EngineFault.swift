@@ -75,6 +75,10 @@ extension EngineFault: CustomStringConvertible {
 
 /// Shortcoming of a working engine.
 public enum EngineWarning: Hashable, Sendable, CustomStringConvertible {
+    /// The engine had a record or result that no node of the cluster has written.
+    case forgedEntry
+    /// Fewer sentinels are left than can promote a replica.
+    case noQuorum
     /// The primary accepts writes without a replica, although the engine has several servers.
     case writesWithoutReplicas
     /// The user may not ask for the server's role.
@@ -84,6 +88,10 @@ public enum EngineWarning: Hashable, Sendable, CustomStringConvertible {
 
     public var description: String {
         switch self {
+        case .forgedEntry:
+            "the engine had an entry that no node has written, and it was dropped; check which other programs can write to the engine, and change its passwords"
+        case .noQuorum:
+            "too few sentinels can be reached to promote a replica if the primary dies; start them, and check their ports"
         case .writesWithoutReplicas:
             "the engine's primary accepts writes without a replica; set min-replicas-to-write to 1"
         case .roleUnknown: "the engine's user may not use INFO, so its role is unknown; permit +info"
