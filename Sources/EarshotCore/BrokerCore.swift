@@ -135,7 +135,8 @@ public struct BrokerCore {
         generator = SplitMix(seed: seed)
         self.cluster = cluster.map { facility in
             let book = ClusterBook(members: facility.members, now: facility.start)
-            return Indirect(ClusterState(facility: facility, book: book))
+            let health = ClusterHealth(address: facility.address)
+            return Indirect(ClusterState(facility: facility, book: book, health: health))
         }
     }
 

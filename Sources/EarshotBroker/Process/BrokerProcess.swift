@@ -76,6 +76,8 @@ public final class BrokerProcess {
     private(set) var supervisor: SupervisorLink?
     /// Connection to the engine of the cluster; nil for a broker on its own.
     let engine: EngineClient?
+    /// Attempts to connect to the other nodes.
+    let probes: PeerProbes
     /// Latest logged reason for which this node is no member.
     var loggedFault: EngineFault?
     /// Warnings about the engine in the log that have not ended.
@@ -161,8 +163,10 @@ public final class BrokerProcess {
             workerLimits: workerLimits, secret: options.secret, facilities: facilities,
             cluster: options.cluster.map { Self.facility(of: $0, start: start) }, seed: Self.randomNumber())
         if let cluster = options.cluster { engine = EngineClient(cluster.engine, on: loop) } else { engine = nil }
+        probes = PeerProbes(on: loop)
         core.settingsRead(options.settings, now: start)
         applyLogSettings()
+        describeSettings()
         try applyUsers()
         if let cache { try listen(to: cache) }
         work.barredConnections = 1
@@ -387,6 +391,7 @@ public final class BrokerProcess {
     private func take(_ settings: Settings) {
         core.settingsRead(settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         applyLogSettings()
+        describeSettings()
         do {
             try applyUsers()
         } catch {

@@ -8,6 +8,8 @@ public struct ClusterMembership: Sendable {
     public let place: String
     /// Number of nodes, until the engine has told it.
     public let members: Int
+    /// Version of the program, which is compared with that of the other nodes.
+    public var version = ""
 
     public init(engine: EngineOptions, place: String, members: Int) {
         self.engine = engine

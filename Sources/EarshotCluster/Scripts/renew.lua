@@ -20,6 +20,8 @@ elseif not isMember(node) then
   return LOST
 end
 redis.call('SET', KEYS[2], ARGV[4], 'PX', lease * 4)
+-- Settings may change after the join.
+redis.call('SET', key('i', node), ARGV[5])
 -- A lease of another node ends later than a new one only if the clock went back.
 for _, other in ipairs(redis.call('ZRANGEBYSCORE', nodes, '(' .. now + lease, '+inf', 'LIMIT', 0, 64)) do
   redis.call('ZADD', nodes, now + lease, other)

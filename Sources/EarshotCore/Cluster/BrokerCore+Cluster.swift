@@ -27,6 +27,7 @@ extension BrokerCore {
         case .warning(let warning):
             if cluster?.value.warnings.contains(warning) == false { cluster?.value.warnings.append(warning) }
         case .remedied(let warning): cluster?.value.warnings.removeAll { $0 == warning }
+        case .surveyed(let survey): cluster?.value.health.surveyed(survey.members, now: now)
         default: break
         }
         for effect in cluster?.value.book.received(event, now: now) ?? [] { carryOut(effect, now: now) }
@@ -37,7 +38,11 @@ extension BrokerCore {
         guard cluster != nil else { return [] }
         let free = freeClusterSlots()
         let isClosing = !limits.isAdmitting
-        return cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, now: now) ?? []
+        let hosting = cluster?.value.health.hosting(now: now) ?? .all
+        let calls =
+            cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, hosting: hosting, now: now) ?? []
+        if hosting == .one, calls.contains(where: \.asksForOthers) { cluster?.value.health.triesHosting(now: now) }
+        return calls
     }
 
     /// Returns the number of members among which limits are divided, once after the mode without the engine began.
@@ -114,7 +119,7 @@ extension BrokerCore {
         var principal = PrincipalTable.administrator
         // A result that is older than one of the requests does not answer it.
         var since =
-            flights[flight].attempts > 0 || cluster?.value.missedPulls[flight] != nil ? now : .init(nanoseconds: .min)
+            flights[flight].attempts > 0 || cluster?.value.setbacks[flight] != nil ? now : .init(nanoseconds: .min)
         forEachInterest(of: flight) { core, interest in
             core.queue.remove(interest)
             principal = core.principal(of: interest)
@@ -210,7 +215,7 @@ extension BrokerCore {
         let origin = engineOrigin(entry)
         let priority = priority(of: flight)
         if let shared = sharedRequest(of: flight),
-            let key = cluster?.value.facility.flightKey(identityBytes(of: flight)),
+            let key = cluster?.value.facility.flightKey(identityBytes(of: flight) + shared.policyLine),
             cluster?.value.book.flight(of: key) == nil
         {
             return EngineWant(key: key, origin: origin, lane: .shared, priority: priority, record: shared.record)
@@ -244,11 +249,12 @@ extension BrokerCore {
         let record = flights[flight]
         guard !record.isAlone, !record.isRevalidation, record.partition == nil, record.body == nil,
             record.workerDeaths == 0, cachePlans[flight]?.stored == nil,
-            cluster?.value.missedPulls[flight] ?? 0 < ClusterState.mostMissedPulls
+            cluster?.value.setbacks[flight]?.count ?? 0 < ClusterState.mostSetbacks
         else { return nil }
         return SharedRequest(
             record.request, timeoutMilliseconds: Int(record.timeoutMilliseconds), maxBytes: sizeLimit(of: flight),
-            redirect: record.redirect, mode: record.mode)
+            redirect: record.redirect, mode: record.mode, policy: workerLimits.addressPolicy,
+            avoided: cluster?.value.setbacks[flight]?.avoided ?? [])
     }
 
     /// Raises the class of a claim for its newest request.
@@ -280,7 +286,8 @@ extension BrokerCore {
         flights[flight].isHosted = false
         let local = local(flight)
         cluster?.value.book.drop(local)
-        cluster?.value.missedPulls[flight] = nil
+        cluster?.value.setbacks[flight] = nil
+        cluster?.value.foreignPolicies[flight] = nil
         cluster?.value.pulls[flight] = nil
     }
 
@@ -343,6 +350,11 @@ extension BrokerCore {
             cluster?.value.book.release(key, token)
             return
         }
+        guard !shared.avoided.contains(cluster?.value.facility.address ?? "") else {
+            cluster?.value.book.release(key, token)
+            cluster?.value.health.isAvoided(now: now)
+            return
+        }
         cluster?.value.counts.granted += 1
         cluster?.value.counts.hosted += 1
         let flight = flightToHost(shared)
@@ -362,13 +374,16 @@ extension BrokerCore {
     private mutating func flightToHost(_ shared: SharedRequest) -> Handle<Flight> {
         let request = shared.request
         let key = FlightKey(request, redirect: shared.redirect, partition: nil, alone: nil, mode: shared.mode)
-        if let name = flights.number(of: key).map({ flights.name(of: $0) }), let flight = settledFlight(name),
+        // Neither local requests nor the cache of this node may share a flight with another address policy.
+        let isForeign = shared.policy != workerLimits.addressPolicy
+        if !isForeign, let name = flights.number(of: key).map({ flights.name(of: $0) }),
+            let flight = settledFlight(name),
             flights[flight].phase == .queued, !flights[flight].isSuspect,
             cluster?.value.book.claims[local(flight)] == nil, cluster?.value.pulls[flight] == nil
         {
             return flight
         }
-        let isAlone = flights.number(of: key) != nil
+        let isAlone = isForeign || flights.number(of: key) != nil
         let own =
             isAlone
             ? FlightKey(
@@ -378,6 +393,7 @@ extension BrokerCore {
         holdHead(
             of: request, for: .flight(flight), of: RequestHeads.nobody, by: PrincipalTable.administrator)
         askCache(for: flight, request)
+        if isForeign { cluster?.value.foreignPolicies[flight] = shared.policy }
         return flight
     }
 

@@ -20,6 +20,8 @@ extension ClusterBook {
     static let lastingMilliseconds = 5_000
     /// Interval of reports about members and backlog.
     static let surveyMilliseconds = 2_000
+    /// Interval of questions of a node that takes no flights of others: it is not woken for them.
+    static let unwokenMilliseconds = 250
     /// Time without progress after which a closing node runs its flights itself: other nodes are busy, or closing too.
     static let closingMilliseconds = 5_000
 

@@ -33,6 +33,8 @@ struct ClusterBook {
     let limits: Limits
     /// Slots of this node.
     var slots = 0
+    /// Whether this node takes flights of other nodes.
+    private var isHosting = true
     private var membership: Membership
     private(set) var isUncoordinated = false
     /// Number of members, or the last known one.
@@ -209,7 +211,8 @@ struct ClusterBook {
         case .granted(let grants, let opens):
             guard isMember else { return [] }
             let isFilled = traffic.taking.answered(
-                grants.count, opens: opens, now: now, pause: limits.assertionMilliseconds)
+                grants.count, opens: opens, now: now,
+                pause: isHosting ? limits.assertionMilliseconds : Self.unwokenMilliseconds)
             let effects = grants.compactMap { granted($0, now: now) }
             traffic.earlyAborts = [:]
             if let isFilled { fitWindow(isFilled: isFilled) }
@@ -364,8 +367,12 @@ struct ClusterBook {
     /// - Parameters:
     ///   - freeSlots: slots that can take flights.
     ///   - isClosing: whether this node leaves shared flights to others, as far as others take them.
-    mutating func takeCalls(freeSlots: Int, isClosing: Bool = false, now: Tick) -> [EngineCall] {
+    ///   - hosting: flights of other nodes that it takes.
+    mutating func takeCalls(
+        freeSlots: Int, isClosing: Bool = false, hosting: Hosting = .all, now: Tick
+    ) -> [EngineCall] {
         guard isMember else { return [] }
+        isHosting = hosting == .all
         var calls: [EngineCall] = []
         // Before the ends, so that the engine does not queue a released flight for this node again.
         if !traffic.unwants.isEmpty { calls.append(.unwant(traffic.unwants)) }
@@ -379,8 +386,12 @@ struct ClusterBook {
             calls.append(.retire(former))
             self.former = nil
         }
-        if let slots = traffic.taking.next(freeSlots: freeSlots, wakesOthers: mayLeaveWork, now: now) {
-            calls.append(.take(slots: slots, isOwnOnly: isClosing && othersTake(now: now)))
+        let slots = hosting == .one ? min(freeSlots, 1) : freeSlots
+        if let slots = traffic.taking.next(freeSlots: slots, wakesOthers: mayLeaveWork, now: now) {
+            let isOwnOnly = isClosing && othersTake(now: now)
+            calls.append(
+                hosting == .none && !isOwnOnly
+                    ? .takeWanted(slots: slots) : .take(slots: slots, isOwnOnly: isOwnOnly))
         }
         if let time = traffic.nextSurvey, time <= now {
             calls.append(.survey)

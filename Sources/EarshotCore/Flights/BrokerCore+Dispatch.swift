@@ -210,6 +210,7 @@ extension BrokerCore {
             job.redirect = .manual
         } else {
             job.httpFields = jobFields(of: flight).bytes
+            if let cluster { job.addressPolicy = cluster.value.foreignPolicies[flight] ?? "" }
         }
         let id = workers[worker].id
         if facilities.isLoggingAttempts { logAssignment(job, of: flight, to: id) }

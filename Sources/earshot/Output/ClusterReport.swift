@@ -57,6 +57,11 @@ struct ClusterReport {
         return "\(tenths / 10).\(tenths % 10) ms"
     }
 
+    private static func note(on member: JSONValue) -> String {
+        if member.member("self")?.text == "true" { return "this node" }
+        return member.member("readable")?.text == "false" ? "bodies cannot be read" : ""
+    }
+
     private static func members(_ cluster: JSONValue) -> String {
         let members = items(cluster.member("members"))
         guard !members.isEmpty else { return "" }
@@ -69,7 +74,7 @@ struct ClusterReport {
                 TerminalText.escaped(member.member("address")?.text ?? ""),
                 lease > 0 ? milliseconds(lease * 1_000).replacing(".0 ms", with: " ms") : "expired",
                 TerminalText.escaped(member.member("flights")?.text ?? ""),
-                member.member("self")?.text == "true" ? "this node" : "",
+                note(on: member),
             ])
         }
         return "\n" + TextTable(isPadded: true).text(rows)

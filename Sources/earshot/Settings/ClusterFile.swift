@@ -47,7 +47,9 @@ struct ClusterFile: Equatable {
             description: "\(Self.machine) \(Self.place(node))")
         options.login = login
         options.sentinelLogin = sentinelLogin
-        return ClusterMembership(engine: options, place: Self.place(node), members: members)
+        var membership = ClusterMembership(engine: options, place: Self.place(node), members: members)
+        membership.version = VersionReport.build
+        return membership
     }
 
     /// Address at which the gateway of this node listens.

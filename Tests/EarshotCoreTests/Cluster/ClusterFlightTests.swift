@@ -133,6 +133,7 @@ import Testing
 
     @Test func `nonsense of the engine costs another fetch and nothing else`() {
         var (node, client, worker, want) = claimed()
+        let shared = want
         for result in [
             "", "2 r 200 0 - -", "1 r 200 5 - -", "1 r 200 0 - -\n\na: b", "1 f tls - a\u{1}b", "1 f removed -",
         ] {
@@ -142,9 +143,11 @@ import Testing
             if let next = node.wants.first { want = next }
             #expect(node.rig.core.audit() == [])
         }
+        // After the second one this node fetches the URL itself.
+        #expect(want.lane == .pinned)
         node.pass { $0.remove("h", by: client) }
         let grant = EngineGrant(
-            key: want.key, token: FencingToken(7), priority: .normal,
+            key: shared.key, token: FencingToken(7), priority: .normal,
             record: Array("1 GET 0 0 follow default \(url)".utf8))
         var other = grant
         other.token = FencingToken(8)
@@ -154,8 +157,8 @@ import Testing
         node.engine(.granted([grant, other, unusable, grant], opensAfterMilliseconds: -5))
         #expect(node.rig.jobs.count == 1)
         #expect(node.rig.core.audit() == [])
-        node.engine(.wanted([WantAnswer(key: want.key, state: .stale), WantAnswer(key: want.key, state: .held)]))
-        node.engine(.aborted(want.key, FencingToken(8)))
+        node.engine(.wanted([WantAnswer(key: shared.key, state: .stale), WantAnswer(key: shared.key, state: .held)]))
+        node.engine(.aborted(shared.key, FencingToken(8)))
         #expect(node.rig.core.audit() == [])
         _ = worker
     }

@@ -65,6 +65,9 @@ struct ClusterRig {
         calls.flatMap { call -> [EngineCompletion] in if case .done(let ends) = call { ends } else { [] } }
     }
 
+    /// Slots of the questions for flights that this node wants itself.
+    var wantedTakes: [Int] { calls.compactMap { if case .takeWanted(let slots) = $0 { slots } else { nil } } }
+
     var takes: [Int] { calls.compactMap { if case .take(let slots, _) = $0 { slots } else { nil } } }
 
     /// Results of the last pass, as other nodes read them.
