@@ -11,7 +11,7 @@ enum EngineScript: String, CaseIterable, Sendable {
     case survey
 
     /// Version of the scripts and of the keys' form. Nodes with another version are refused while one is a member.
-    static let version = 1
+    static let version = 2
 
     var text: [UInt8] {
         switch self {

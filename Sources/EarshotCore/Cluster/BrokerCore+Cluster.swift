@@ -34,7 +34,7 @@ extension BrokerCore {
 
     /// Calls to the engine after the events of a pass.
     public mutating func takeEngineCalls(now: Tick) -> [EngineCall] {
-        guard cluster != nil else { return [] }
+        guard cluster != nil, !awaitsAttempts else { return [] }
         let free = freeClusterSlots()
         let isClosing = !limits.isAdmitting
         return cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, now: now) ?? []
@@ -44,7 +44,7 @@ extension BrokerCore {
     public mutating func takeUncoordinatedStart() -> Int? {
         guard cluster?.value.hasUncoordinatedStart == true else { return nil }
         cluster?.value.hasUncoordinatedStart = false
-        return cluster?.value.book.members
+        return cluster?.value.book.members.divisor
     }
 
     /// Notes whether the shell awaits answers of the engine. It asks for calls after the last one.
@@ -56,9 +56,13 @@ extension BrokerCore {
     var clusterDeadline: Tick? {
         guard let cluster else { return nil }
         let state = cluster.value
-        let calls = state.isEngineBusy && state.book.isMember ? nil : state.book.deadline
+        let calls = state.book.isMember && (state.isEngineBusy || awaitsAttempts) ? nil : state.book.deadline
         return [calls, state.held.deadline].compactMap(\.self).min()
     }
+
+    /// Whether workers may yet report attempts that outlived an earlier process of this node. Their assertion follows the
+    /// end of that process's membership, with which all other calls wait.
+    private var awaitsAttempts: Bool { cluster?.value.book.predecessor != nil && workers.isAwaitingWorkers }
 
     mutating func clusterTimePassed(now: Tick) {
         for effect in cluster?.value.book.timePassed(now: now) ?? [] { carryOut(effect, now: now) }
@@ -92,7 +96,7 @@ extension BrokerCore {
                 cluster?.value.book.drop(local)
                 flights[flight].isHosted = false
             }
-            guard cluster?.value.book.claims[local(flight)] == nil else {
+            guard !hasClaim(flight) else {
                 // It has lost its worker. It starts when a slot is free, before other flights.
                 guard freeClusterSlots() > 0 else {
                     forEachInterest(of: flight) { core, interest in
@@ -164,7 +168,12 @@ extension BrokerCore {
 
     func hostedLimit(of flight: Handle<Flight>) -> Int? { cluster?.value.book.claims[local(flight)]?.hostedBytes }
 
-    func hasClaim(_ flight: Handle<Flight>) -> Bool { cluster?.value.book.claims[local(flight)] != nil }
+    /// Whether a flight that is about to run has a claim. An attempt that lost its flight does not pass its claim on.
+    mutating func hasClaim(_ flight: Handle<Flight>) -> Bool {
+        let local = local(flight)
+        cluster?.value.book.dropOvertaken(local)
+        return cluster?.value.book.claims[local] != nil
+    }
 
     /// Reports to the other nodes that an origin refused a request without credentials.
     mutating func reportRefusal(to flight: Handle<Flight>, asked: RetryAfter?) {
@@ -260,7 +269,7 @@ extension BrokerCore {
     /// Whether a flight without requests goes on for other nodes.
     mutating func goesOnForCluster(_ flight: Handle<Flight>) -> Bool {
         let local = local(flight)
-        guard cluster?.value.book.withdraw(local) == .host else { return false }
+        guard cluster?.value.book.withdraw(local, now: clock) == .host else { return false }
         // Otherwise the outcome would be kept for a local request, and the other nodes would not get it.
         _ = flights.endDeferral(of: flight)
         flights[flight].isHosted = true

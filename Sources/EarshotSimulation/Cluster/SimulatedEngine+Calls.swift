@@ -231,7 +231,8 @@ extension SimulatedEngine {
             }
         }
         markOwn(most, &lanes, node)
-        let (jobs, touched) = choose(most, &lanes)
+        let turn = turn(lanes, node)
+        let (jobs, touched) = choose(most, &lanes, leaving: turn?.origin)
         let grants = jobs.map { start($0, node) }
         var full = Set(cut.keys)
         for lane in lanes where touched.contains(lane.origin) {
@@ -254,9 +255,10 @@ extension SimulatedEngine {
             if let origin = origins[key] { save(key, origin) }
         }
         for key in full { settle(key, caller: node, wasPaused: dueKeys.contains(key) || cut[key] == true) }
-        if jobs.count < most, !isOwnOnly { idle.insert(node) } else { idle.remove(node) }
-        wakeOne(node)
-        let opens = paused.values.min().map { max(0, $0 - now) }
+        idle[node] = jobs.count < most && !isOwnOnly ? now : nil
+        if let turn { wake(turn.node) } else { wakeOne(node) }
+        var opens = paused.values.min().map { max(0, $0 - now) }
+        if turn != nil { opens = min(opens ?? Self.leftMilliseconds, Self.leftMilliseconds) }
         return .event(.granted(grants, opensAfterMilliseconds: opens))
     }
 
@@ -264,11 +266,7 @@ extension SimulatedEngine {
     private func markOwn(_ most: Int, _ lanes: inout [OpenLane], _ node: NodeID) {
         let places = Dictionary(
             uniqueKeysWithValues: lanes.indices.filter { lanes[$0].lane == .shared }.map { (lanes[$0].origin, $0) })
-        let share = flights.filter {
-            $0.value.lane == .shared && $0.value.state == .queued && $0.value.wants.contains(node)
-        }
-        .map { (rank: Rank(score: $0.value.score, name: "\($0.key)"), key: $0.key, origin: $0.value.origin) }
-        .sorted { $0.rank < $1.rank }
+        let share = share(of: node)
         var (found, looked) = (0, 0)
         while !places.isEmpty, found < most, looked < min(4 * most, share.count) {
             for flight in share[looked..<min(looked + most, share.count)] {
@@ -282,10 +280,52 @@ extension SimulatedEngine {
         }
     }
 
-    /// Takes the flights with the lowest ranks while their origins have room.
+    /// Constants of `take.lua` for turns.
+    private static let turnMilliseconds = 20
+    private static let leftMilliseconds = 20
+    private static let waitingNodes = 5
+    private static let firstFlights = 4
+
+    /// The idle node that has the turn at an origin, where the caller leaves it a place: its first flight is older than that
+    /// of the caller, which may start.
+    private func turn(_ lanes: [OpenLane], _ node: NodeID) -> (node: NodeID, origin: ClusterKey)? {
+        var bounds: [ClusterKey: Int] = [:]
+        for lane in lanes {
+            guard let next = lane.next else { continue }
+            let bound = next.isOwn ? next.score - Self.turnMilliseconds : next.score + 1
+            bounds[lane.origin] = min(bounds[lane.origin] ?? bound, bound)
+        }
+        guard !bounds.isEmpty else { return nil }
+        var best: (node: NodeID, origin: ClusterKey, score: Int)?
+        for other in idleInOrder.reversed().prefix(Self.waitingNodes) where other != node {
+            let members = (ready[other] ?? [:]).map { Rank(score: $0.value, name: $0.key) }.sorted()
+            let firsts = members.prefix(Self.firstFlights).compactMap { rank in
+                ClusterKey(rank.name.prefix(32)).map { (origin: $0, score: rank.score) }
+            }
+            for first in firsts + share(of: other).prefix(Self.firstFlights).map({ ($0.origin, $0.rank.score) }) {
+                guard let bound = bounds[first.origin], first.score < bound,
+                    best.map({ first.score < $0.score }) ?? true
+                else { continue }
+                best = (other, first.origin, first.score)
+            }
+        }
+        return best.map { ($0.node, $0.origin) }
+    }
+
+    /// Queued flights that any node may start and that this one wants, the next one first.
+    private func share(of node: NodeID) -> [(rank: Rank, key: ClusterKey, origin: ClusterKey)] {
+        flights.filter { $0.value.lane == .shared && $0.value.state == .queued && $0.value.wants.contains(node) }
+            .map { (rank: Rank(score: $0.value.score, name: "\($0.key)"), key: $0.key, origin: $0.value.origin) }
+            .sorted { $0.rank < $1.rank }
+    }
+
+    /// Takes the flights with the lowest ranks while their origins have room. One place stays free at an origin that the
+    /// caller leaves to another node.
     private mutating func choose(
-        _ most: Int, _ lanes: inout [OpenLane]
+        _ most: Int, _ lanes: inout [OpenLane], leaving left: ClusterKey?
     ) -> (jobs: [ClusterKey], touched: Set<ClusterKey>) {
+        if let left { origins[left]?.running += 1 }
+        defer { if let left { origins[left]?.running -= 1 } }
         var jobs: [ClusterKey] = []
         var touched: Set<ClusterKey> = []
         while jobs.count < most {
@@ -299,7 +339,9 @@ extension SimulatedEngine {
             let key = lanes[next].origin
             guard var origin = origins[key] else { break }
             touched.insert(key)
-            if let time = opening(origin, lanes[next].lane), time <= now {
+            // With a spacing there is one place.
+            let isOpen = key != left || origin.spacing == 0
+            if isOpen, let time = opening(origin, lanes[next].lane), time <= now {
                 jobs.append(lanes[next].take())
                 origin.running += 1
                 if origin.spacing > 0 { origin.nextStart = now + origin.spacing }

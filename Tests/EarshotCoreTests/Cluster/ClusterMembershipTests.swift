@@ -88,6 +88,38 @@ import Testing
         #expect(rig.wait(milliseconds: 60_000) == [])
     }
 
+    @Test func `limits are divided by the latest number of members that lasted for a lease`() {
+        var rig = BookRig()
+        _ = rig.wait(milliseconds: 3_000)
+        // The engine flaps, and this node is the first that joins each time.
+        for _ in 0..<3 {
+            _ = rig.receive(.left(.closed))
+            _ = rig.joined(members: 1)
+            _ = rig.wait(milliseconds: 2_999)
+        }
+        _ = rig.receive(.left(.closed))
+        _ = rig.wait(milliseconds: 5_000)
+        #expect(rig.book.localLimit(of: 6) == 2)
+        _ = rig.joined(members: 1)
+        _ = rig.wait(milliseconds: 3_000)
+        _ = rig.receive(.left(.closed))
+        _ = rig.wait(milliseconds: 5_000)
+        #expect(rig.book.localLimit(of: 6) == 6)
+    }
+
+    @Test func `limits are divided by the number of the settings at least`() {
+        var count = MemberCount(configured: 3)
+        #expect(count.divisor == 3)
+        count.reported(2, now: BookRig.start)
+        count.left(now: BookRig.start.advanced(byMilliseconds: 3_000))
+        #expect(count.present == 2)
+        #expect(count.divisor == 3)
+        count.reported(5, now: BookRig.start.advanced(byMilliseconds: 4_000))
+        count.reported(5, now: BookRig.start.advanced(byMilliseconds: 6_000))
+        count.reported(4, now: BookRig.start.advanced(byMilliseconds: 7_000))
+        #expect(count.divisor == 5)
+    }
+
     @Test func `memberships that end at once do not restart the patience`() {
         var rig = BookRig()
         _ = rig.wait(milliseconds: 10_000)
@@ -167,6 +199,24 @@ import Testing
         #expect(calls.last == .retire(NodeID(7)))
         #expect(calls.count == 2)
         #expect(!rig.statements().contains(.retire(NodeID(7))))
+    }
+
+    @Test func `a restarted node retires the ID of its earlier process once, before its assertions`() {
+        var book = ClusterBook(predecessor: NodeID(3), now: BookRig.start)
+        book.began(one, BookRig.want(1), token: FencingToken(70), now: BookRig.start)
+        _ = book.received(.joined(NodeID(7), members: 1), now: BookRig.start)
+        let calls = book.takeCalls(freeSlots: 1, now: BookRig.start)
+        #expect(calls.prefix(2) == [.retire(NodeID(3)), .want([BookRig.want(1, token: 70)])])
+        #expect(!book.takeCalls(freeSlots: 1, now: BookRig.start).contains(.retire(NodeID(3))))
+    }
+
+    @Test func `a restarted node ends the membership of its earlier process when its workers have reported`() {
+        var node = ClusterRig(isMember: false, predecessor: NodeID(3))
+        node.pass { $0.core.awaitWorkers(1, until: $0.now.advanced(byMilliseconds: 1_000)) }
+        node.engine(.joined(NodeID(7), members: 2))
+        #expect(node.calls == [])
+        node.pass { _ = $0.worker() }
+        #expect(node.calls.first == .retire(NodeID(3)))
     }
 
     @Test func `an end while the engine is away needs no call, since the lease returns the flight`() {

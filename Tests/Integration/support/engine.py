@@ -76,7 +76,7 @@ class Server:
 class Tables:
     """Tables of the cluster `shop` in an engine."""
 
-    PREFIX = "{shop}:1:"
+    PREFIX = "{shop}:2:"
 
     def keys(self):
         """Returns the names of its tables without their prefix, sorted."""
