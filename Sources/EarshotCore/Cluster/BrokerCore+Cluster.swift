@@ -113,7 +113,7 @@ extension BrokerCore {
     }
 
     /// Claims a queued flight.
-    mutating func claim(_ flight: Handle<Flight>, now: Tick) {
+    private mutating func claim(_ flight: Handle<Flight>, now: Tick) {
         assert(isSettled(flight), "flight \(flights[flight].id) is claimed with tombstones")
         var principal = PrincipalTable.administrator
         // A result that is older than one of the requests does not answer it.
@@ -169,10 +169,19 @@ extension BrokerCore {
     func hostedLimit(of flight: Handle<Flight>) -> Int? { cluster?.value.book.claims[local(flight)]?.hostedBytes }
 
     /// Whether a flight that is about to run has a claim. An attempt that lost its flight does not pass its claim on.
-    mutating func hasClaim(_ flight: Handle<Flight>) -> Bool {
+    private mutating func hasClaim(_ flight: Handle<Flight>) -> Bool {
         let local = local(flight)
         cluster?.value.book.dropOvertaken(local)
         return cluster?.value.book.claims[local] != nil
+    }
+
+    /// Claims a flight that is about to run outside the order of the queue, unless it has a claim or needs none.
+    ///
+    /// - Returns: whether it has to wait for the engine.
+    mutating func mustClaim(_ flight: Handle<Flight>, now: Tick) -> Bool {
+        guard cluster != nil, isCoordinated(pool(of: flight)), !hasClaim(flight) else { return false }
+        claim(flight, now: now)
+        return true
     }
 
     /// Reports to the other nodes that an origin refused a request without credentials.
@@ -332,8 +341,8 @@ extension BrokerCore {
         cluster?.value.counts.granted += 1
         guard let flight = settled(local), flights[flight].phase == .claiming else { return }
         flights[flight].isHosted = cluster?.value.book.claims[local]?.isHosted ?? false
-        guard freeClusterSlots() > 0 else {
-            // Its worker died meanwhile. The flight keeps its grant.
+        guard freeClusterSlots() > 0, !flights[flight].isSuspect else {
+            // Its worker died meanwhile, or it runs alone. The flight keeps its grant.
             enqueue(flight: flight, first: true)
             return
         }

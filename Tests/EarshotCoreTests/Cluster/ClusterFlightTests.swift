@@ -305,10 +305,17 @@ import Testing
         #expect(node.rig.core.audit() == [])
     }
 
-    @Test func `a flight whose attempt lost it claims again when its worker dies`() {
+    /// - Parameter deaths: Earlier deaths of its workers. After the second one it is a suspect.
+    @Test(arguments: [0, 1] as [UInt64])
+    func `a flight whose attempt lost it claims again when its worker dies`(deaths: UInt64) {
         var (node, client, worker, want) = claimed()
         node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))
         node.grant([want])
+        for number in 0..<deaths {
+            node.pass { $0.core.workerLost(worker, now: $0.now) }
+            node.pass { worker = $0.worker(10 + number) }
+        }
+        #expect(node.rig.jobs.count == 1)
         node.engine(.messagesLost)
         #expect(node.wants.map(\.token) == [FencingToken(101)])
         node.engine(.wanted([WantAnswer(key: want.key, state: .stale)]))
