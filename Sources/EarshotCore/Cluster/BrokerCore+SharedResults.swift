@@ -19,7 +19,7 @@ extension BrokerCore {
         guard let (local, claim) = openClaim(of: flight) else { return }
         let response = outcomes[outcome].response
         guard claim.want.lane == .shared, let token = claim.token else {
-            cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response))
+            cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response), now: clock)
             return
         }
         var content: SharedResult.Content
@@ -39,14 +39,14 @@ extension BrokerCore {
             cluster?.value.book.drop(local)
             return
         }
-        cluster?.value.book.ended(local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response))
+        cluster?.value.book.ended(local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response), now: clock)
     }
 
     /// Reports a response without its body, which no node needs: a redirect.
     mutating func publish(_ flight: Handle<Flight>, withoutBody response: Outcome.Response) {
         guard let (local, claim) = openClaim(of: flight) else { return }
         let result = claim.want.lane == .shared ? SharedResult(.response(Self.shared(response))).bytes : []
-        cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response))
+        cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response), now: clock)
     }
 
     /// Reports an attempt that failed without a response, or with one that is not delivered. Takes ownership of it.

@@ -46,6 +46,7 @@ struct ClusterBook {
     /// Ends that the engine did not accept.
     private(set) var staleEnds = 0
     private var lastClaim: UInt64 = 0
+    private var unreported = UnreportedResults()
     /// Work with the engine in the present membership.
     private(set) var traffic = EngineTraffic()
     /// ID of the present or latest membership, and that of an earlier one whose lease may last.
@@ -164,10 +165,12 @@ struct ClusterBook {
     /// Ends the attempt of a claim with a result.
     ///
     /// - Parameter isAnswered: whether the origin answered without refusing.
-    mutating func ended(_ flight: LocalFlight, _ result: [UInt8], isAnswered: Bool) {
+    mutating func ended(_ flight: LocalFlight, _ result: [UInt8], isAnswered: Bool, now: Tick) {
         guard let claim = claims[flight] else { return }
         enter(nil, flight)
-        if let token = claim.token {
+        if !isMember, claim.want.lane == .shared, let token = claim.token {
+            unreported.add(result, of: claim.want.key, token, now: now)
+        } else if let token = claim.token {
             complete(claim.want.key, token, .result(result), isAnswered: isAnswered)
         } else if claim.isRecorded {
             withdrawWant(claim.want.key)
@@ -280,6 +283,7 @@ struct ClusterBook {
         members.reported(count, now: now)
         let wasUncoordinated = isUncoordinated
         isUncoordinated = false
+        traffic.completions = unreported.take(now: now)
         traffic.nextSurvey = now
         lastProgress = now
         assertAll()

@@ -174,10 +174,14 @@ extension ClusterTrial {
     /// Notes the times at which the engine learns of results.
     private mutating func published(_ ends: [EngineCompletion]) {
         for end in ends {
-            guard case .result(let bytes) = end.outcome, let content = ClusterCatalogue.Content(fields: bytes) else {
-                continue
-            }
-            expectations.ended(content.fetch, at: now)
+            let report: (bytes: [UInt8], age: Int)? =
+                switch end.outcome {
+                case .result(let result): (result, 0)
+                case .kept(let result, let age): (result, age)
+                case .released: nil
+                }
+            guard let report, let content = ClusterCatalogue.Content(fields: report.bytes) else { continue }
+            expectations.ended(content.fetch, at: now - report.age)
         }
     }
 

@@ -370,6 +370,11 @@ extension SimulatedEngine {
         var changed = cutPauses(completions.compactMap { flights[$0.key]?.origin })
         for completion in completions {
             let key = completion.key
+            if case .kept(let result, let age) = completion.outcome {
+                let isKept = keep(result, of: key, ageMilliseconds: age, node)
+                answers.append(CompletionAnswer(key: key, token: completion.token, isCurrent: isKept))
+                continue
+            }
             let isCurrent = flights[key]?.state == .running(node, completion.token)
             answers.append(CompletionAnswer(key: key, token: completion.token, isCurrent: isCurrent))
             guard isCurrent, let flight = flights[key] else { continue }
@@ -389,6 +394,7 @@ extension SimulatedEngine {
                 }
                 flights[key] = nil
                 if flight.lane == .shared { results[key] = (now, result) }
+            case .kept: preconditionFailure("a kept result ends no attempt")
             case .released:
                 if flight.wants.isEmpty {
                     flights[key] = nil
@@ -402,6 +408,17 @@ extension SimulatedEngine {
         }
         settleAll(changed, caller: node)
         return .event(.ended(answers))
+    }
+
+    /// Keeps the result of an attempt that ended without the engine, unless the flight waits or runs or a younger one is
+    /// known.
+    private mutating func keep(
+        _ result: [UInt8], of key: ClusterKey, ageMilliseconds: Int, _ node: NodeID
+    ) -> Bool {
+        let time = now - EngineCompletion.bounded(ageMilliseconds: ageMilliseconds)
+        guard flights[key] == nil, isMember(node), results[key].map({ $0.time < time }) ?? true else { return false }
+        results[key] = (time, result)
+        return true
     }
 
     private mutating func cool(_ asked: EngineRefusal, _ node: NodeID) -> Answer {

@@ -310,6 +310,20 @@ import Testing
         #expect(try b.take().map(\.key) == [.flight(1)])
     }
 
+    @Test func `a result without the engine is kept for older wants, unless the flight waits`() throws {
+        func kept(_ result: String, age: Int) -> EngineCompletion {
+            EngineCompletion(
+                key: .flight(1), token: FencingToken(5), outcome: .kept(Array(result.utf8), ageMilliseconds: age),
+                isAnswered: false)
+        }
+        #expect(try a.done([kept("x", age: 10_000)]) == [true])
+        #expect(try a.done([kept("older", age: 20_000)]) == [false])
+        #expect(try b.want([.make(1, age: 60_000)]) == [.ended(Array("x".utf8))])
+        #expect(try b.want([.make(1, age: 5_000)]) == [.queued])
+        #expect(try a.done([kept("y", age: 0)]) == [false])
+        #expect(try b.take().map(\.key) == [.flight(1)])
+    }
+
     @Test func `calls repeated after a lost answer change nothing`() throws {
         let wants = [EngineWant.make(1), .make(2)]
         #expect(try a.want(wants) == [.queued, .queued])

@@ -24,7 +24,7 @@ import Testing
         #expect(rig.answer(1, .queued) == [])
         #expect(rig.grant(1) == [.start(one)])
         #expect(rig.phase(1) == .running(FencingToken(50)))
-        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
         #expect(rig.phase(1) == nil)
         #expect(rig.statements() == [.done([BookRig.end(1)])])
         #expect(rig.book.openClaims == 0)
@@ -130,7 +130,7 @@ import Testing
         var rig = BookRig()
         rig.running(1)
         #expect(rig.book.withdraw(one, now: rig.now) == .host)
-        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
         rig.claim(2, key: 1)
         _ = rig.calls()
         #expect(rig.statements() == [])
@@ -153,7 +153,7 @@ import Testing
         _ = rig.calls()
         rig.running(2)
         #expect(!isDue())
-        rig.book.ended(BookRig.flight(2), [9], isAnswered: true)
+        rig.book.ended(BookRig.flight(2), [9], isAnswered: true, now: rig.now)
         #expect(isDue())
     }
 
@@ -258,8 +258,8 @@ import Testing
         #expect(rig.book.claims[five]?.hostedBytes == 10)
         _ = rig.wait(milliseconds: 2_000)
         #expect(rig.statements() == [.want([BookRig.want(5, age: 2_000, token: 50, isHosted: true)])])
-        rig.book.ended(five, [9], isAnswered: true)
-        rig.book.ended(five, [9], isAnswered: true)
+        rig.book.ended(five, [9], isAnswered: true, now: rig.now)
+        rig.book.ended(five, [9], isAnswered: true, now: rig.now)
         #expect(rig.statements() == [.done([BookRig.end(5)])])
     }
 
@@ -312,7 +312,7 @@ import Testing
         rig.awaitAssertions()
         #expect(rig.statements() == [])
         #expect(rig.book.withdraw(one, now: rig.now) == .end)
-        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
         #expect(rig.statements() == [.unwant([BookRig.key(1)])])
     }
 
@@ -336,7 +336,7 @@ import Testing
         _ = rig.answer(1, .stale)
         #expect(rig.grant(1, token: 51) == [])
         #expect(rig.book.claims[one]?.isHosted == false)
-        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
         #expect(rig.statements() == [.done([BookRig.end(1, token: 51)])])
     }
 

@@ -46,7 +46,7 @@ import Testing
         rig.claim(2)
         rig.claim(3)
         rig.book.drop(BookRig.flight(3))
-        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
         let refusal = EngineRefusal(origin: BookRig.origin, askedMilliseconds: 100)
         rig.book.refused(refusal)
         _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
@@ -146,7 +146,7 @@ import Testing
             #expect(rig.wait(milliseconds: 4_900) == [])
             rig.running(1)
             _ = rig.receive(.left(.closed))
-            rig.book.ended(BookRig.flight(1), [9], isAnswered: true)
+            rig.book.ended(BookRig.flight(1), [9], isAnswered: true, now: rig.now)
             #expect(rig.wait(milliseconds: 1_000) == [])
         }
         // Three seconds in all.
@@ -170,7 +170,9 @@ import Testing
         #expect(rig.phase(1) == .running(FencingToken(71)))
         #expect(rig.phase(2) == .overtaken)
         #expect(rig.phase(3) == .uncoordinated(FencingToken(73)))
-        for number in 1...3 as ClosedRange<UInt64> { rig.book.ended(BookRig.flight(number), [9], isAnswered: true) }
+        for number in 1...3 as ClosedRange<UInt64> {
+            rig.book.ended(BookRig.flight(number), [9], isAnswered: true, now: rig.now)
+        }
         #expect(
             rig.statements() == [
                 .unwant([BookRig.key(2)]), .done([BookRig.end(1, token: 71), BookRig.end(3, token: 73)]),
@@ -219,17 +221,34 @@ import Testing
         #expect(node.calls.first == .retire(NodeID(3)))
     }
 
-    @Test func `an end while the engine is away needs no call, since the lease returns the flight`() {
+    @Test func `a result without the engine is reported to the next one, and a cancelled attempt needs no call`() {
         var rig = BookRig()
         rig.running(1)
         rig.running(2)
+        rig.running(3, .pinned)
         rig.book.cancelled(BookRig.flight(2), BookRig.attempt(2))
         _ = rig.calls()
         _ = rig.receive(.left(.closed))
-        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
+        rig.book.ended(BookRig.flight(3), [], isAnswered: true, now: rig.now)
         rig.book.attemptEnded(BookRig.attempt(2))
+        _ = rig.wait(milliseconds: 700)
         _ = rig.joined()
-        #expect(rig.calls(freeSlots: 1) == [.take(slots: 1)])
+        let kept = EngineCompletion.Outcome.kept([9], ageMilliseconds: 700)
+        #expect(rig.calls(freeSlots: 1) == [.done([BookRig.end(1, kept, isAnswered: false)]), .take(slots: 1)])
+    }
+
+    @Test func `results without the engine are forgotten when they are too many or too old`() {
+        var results = UnreportedResults()
+        for number in 0...UInt64(UnreportedResults.most) {
+            results.add([1], of: BookRig.key(number), FencingToken(5), now: BookRig.start)
+        }
+        var other = results
+        let reports = results.take(now: BookRig.start)
+        #expect(reports.count == UnreportedResults.most)
+        #expect(reports.first?.key == BookRig.key(1))
+        #expect(results.take(now: BookRig.start) == [])
+        #expect(other.take(now: BookRig.start.advanced(byMilliseconds: EngineLimits.resultMilliseconds)) == [])
     }
 
     @Test func `events of an earlier membership have no effect`() {
