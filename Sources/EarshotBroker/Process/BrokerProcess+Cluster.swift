@@ -7,11 +7,11 @@ internal import Logging
 /// The node's connection to the engine of its cluster.
 extension BrokerProcess {
     /// Facility of the core for its work as a node.
-    static func facility(of membership: ClusterMembership, start: Tick) -> ClusterFacility {
+    static func facility(of membership: ClusterMembership, _ record: NodeRecord, start: Tick) -> ClusterFacility {
         let keys = membership.engine.keys
         return ClusterFacility(
             flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: membership.place,
-            broker: randomNumber(), members: membership.members, start: start)
+            broker: randomNumber(), members: membership.members, predecessor: record.read(), start: start)
     }
 
     /// Gives the events of the engine to the core.
@@ -19,6 +19,7 @@ extension BrokerProcess {
         guard let engine else { return }
         engine.pass()
         for event in engine.takeEvents() {
+            if case .joined(let node, _) = event { NodeRecord(runtimeFolder: options.runtimeFolder).write(node) }
             log(event)
             core.engineSaid(event, now: now)
         }
@@ -106,6 +107,7 @@ extension BrokerProcess {
         case .remedied(let warning):
             guard loggedWarnings.remove(warning) != nil else { return }
             logger.notice("a shortcoming of the engine is gone", metadata: ["reason": "\(warning)"])
+        case .messagesLost: logger.warning("the engine lost messages to this node; it asserts everything again")
         case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .aborted: break
         }
     }

@@ -161,7 +161,9 @@ public final class BrokerProcess {
         let start = Tick(nanoseconds: loop.now.nanoseconds)
         core = BrokerCore(
             workerLimits: workerLimits, secret: options.secret, facilities: facilities,
-            cluster: options.cluster.map { Self.facility(of: $0, start: start) }, seed: Self.randomNumber())
+            cluster: options.cluster.map {
+                Self.facility(of: $0, NodeRecord(runtimeFolder: options.runtimeFolder), start: start)
+            }, seed: Self.randomNumber())
         if let cluster = options.cluster { engine = EngineClient(cluster.engine, on: loop) } else { engine = nil }
         probes = PeerProbes(on: loop)
         core.settingsRead(options.settings, now: start)
@@ -238,8 +240,9 @@ public final class BrokerProcess {
         takeEngineEvents(now: now)
         core.timePassed(now: now)
         core.dispatch(now: now) { bus.hasUnread($0.rawValue) }
-        callEngine(now: now)
         carryOut()
+        // After the immediate answers of the cache, which make claims.
+        callEngine(now: now)
         work.flush()
         bus.flush()
         disconnected.removeAll()

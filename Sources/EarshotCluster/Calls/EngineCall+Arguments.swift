@@ -79,6 +79,9 @@ extension EngineCall {
         case .released:
             command.append("\(head) c \(completion.isAnswered ? 1 : 0)")
             command.append("")
+        case .kept(let result, let age):
+            command.append("\(completion.key) \(EngineCompletion.bounded(ageMilliseconds: age)) k 0")
+            command.append(result)
         }
     }
 
@@ -133,5 +136,10 @@ extension EngineCall {
 
 extension EngineCompletion {
     /// Number of bytes of its result.
-    fileprivate var bytes: Int { if case .result(let result) = outcome { result.count } else { 0 } }
+    fileprivate var bytes: Int {
+        switch outcome {
+        case .result(let result), .kept(let result, _): result.count
+        case .released: 0
+        }
+    }
 }

@@ -25,12 +25,18 @@ struct PendingReplies<Kind> {
     private var waiting: [(kind: Kind, deadline: Tick)] = []
     private var first = 0
     /// Deadline of the command of the latest reply.
-    private(set) var lastDeadline: Tick?
+    private var lastDeadline: Tick?
 
     /// Time by which the next reply must arrive; nil without commands.
     var deadline: Tick? { first < waiting.count ? waiting[first].deadline : nil }
 
     var isEmpty: Bool { first == waiting.count }
+
+    /// Microseconds between the command of the latest reply and now.
+    func latency(now: Tick, patienceMilliseconds: Int) -> Int {
+        guard let sent = lastDeadline?.advanced(byMilliseconds: -patienceMilliseconds) else { return 0 }
+        return Int(max(0, now.nanoseconds - sent.nanoseconds) / 1_000)
+    }
 
     mutating func append(_ kind: Kind, until deadline: Tick) { waiting.append((kind, deadline)) }
 

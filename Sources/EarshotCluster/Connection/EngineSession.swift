@@ -61,6 +61,7 @@ struct EngineSession {
     /// Time at which the present membership is settled; nil without one.
     private var settlesAt: Tick?
     private var members = 0
+    private var counts = EngineCounts()
     private var generator: SplitMix
     /// Number of the latest connection of each link. Events of an earlier one are dropped.
     private(set) var connections = [0, 0, 0]
@@ -175,6 +176,7 @@ struct EngineSession {
             nextHeartbeat = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             renew(isJoin: false, now: now)
             send(Command("PING"), .ping, .notices, now: now)
+            counts.pinged()
             heartbeats += 1
             // Replicas and settings change while the server works.
             if mayAskRole, heartbeats % Self.roleInterval == 0 {
@@ -259,6 +261,7 @@ struct EngineSession {
         self.server = server
         digests = [:]
         members = 0
+        counts = EngineCounts()
         writesWithoutReplicas = false
         mayAskRole = true
         connectionDeadline = now.advanced(byMilliseconds: options.patienceMilliseconds)
@@ -285,7 +288,8 @@ struct EngineSession {
             isSubscribed = true
             joinIfReady(now: now)
         case .ping:
-            if reply.elements?.first?.text != "pong" { fail(.malformed, now: now) }
+            guard reply.elements?.first?.text == "pong" else { return fail(.malformed, now: now) }
+            if counts.ponged() { actions.append(.report(.messagesLost)) }
         case .join, .renewal: renewed(reply, isJoin: command == .join, now: now)
         case .reap:
             guard let values = reply.elements, values.count == 2, let more = values[1].number else {
@@ -294,22 +298,17 @@ struct EngineSession {
             if more == 1, phase == .joined { reap(now: now) }
         case .batch(let batch, _):
             guard let events = batch.answers(reply) else { return fail(.malformed, now: now) }
+            if batch.script == .pass { counts.answered() }
             for event in events {
                 if case .surveyed(var survey) = event {
-                    survey.latencyMicroseconds = latency(now: now)
+                    survey.latencyMicroseconds = pending[EngineLink.calls.rawValue].latency(
+                        now: now, patienceMilliseconds: options.patienceMilliseconds)
                     actions.append(.report(.surveyed(survey)))
                 } else {
                     actions.append(.report(event))
                 }
             }
         }
-    }
-
-    /// Microseconds between the latest answered command and its reply.
-    private func latency(now: Tick) -> Int {
-        guard let deadline = pending[EngineLink.calls.rawValue].lastDeadline else { return 0 }
-        let sent = deadline.advanced(byMilliseconds: -options.patienceMilliseconds)
-        return Int(max(0, now.nanoseconds - sent.nanoseconds) / 1_000)
     }
 
     private mutating func handle(error text: String, to command: Pending, now: Tick) {
@@ -377,9 +376,10 @@ struct EngineSession {
     }
 
     private mutating func renewed(_ reply: Reply, isJoin: Bool, now: Tick) {
-        guard let values = reply.elements, values.count == 2, let live = values[0].number,
-            let expired = values[1].number, live > 0
+        guard let values = reply.elements?.map(\.number), values.count == 4, let live = values[0],
+            let expired = values[1], let calls = values[2], let messages = values[3], live > 0
         else { return fail(.malformed, now: now) }
+        guard counts.renewed(calls: calls, messages: messages) else { return fail(.leaseLost, now: now) }
         if isJoin {
             enter(.joined)
             settlesAt = now.advanced(byMilliseconds: Self.settledMilliseconds)
@@ -396,6 +396,7 @@ struct EngineSession {
     private mutating func notified(_ parts: [Reply], now: Tick) {
         guard parts.count == 3, case .bytes(let message) = parts[2], let events = EngineNotification.events(message)
         else { return fail(.malformed, now: now) }
+        counts.received()
         // A message before the join belongs to no want of this node.
         if phase == .joined { for event in events { actions.append(.report(event)) } }
     }

@@ -54,14 +54,23 @@ struct EngineSeals {
         case .done(let completions):
             var ends = completions
             for (index, completion) in completions.enumerated() {
-                guard case .result(let result) = completion.outcome, !result.isEmpty else { continue }
-                note(completion.token, of: completion.key)
-                let entry = Array("\(completion.token) ".utf8) + result
-                ends[index].outcome = .result(sealed(.result, entry, of: completion.key))
+                switch completion.outcome {
+                case .result(let result) where !result.isEmpty:
+                    ends[index].outcome = .result(sealed(result, completion))
+                case .kept(let result, let age):
+                    ends[index].outcome = .kept(sealed(result, completion), ageMilliseconds: age)
+                case .result, .released: break
+                }
             }
             return .done(ends)
         case .unwant, .take, .takeWanted, .cool, .survey, .retire, .leave: return call
         }
+    }
+
+    /// The result of an attempt with its code.
+    private mutating func sealed(_ result: [UInt8], _ completion: EngineCompletion) -> [UInt8] {
+        note(completion.token, of: completion.key)
+        return sealed(.result, Array("\(completion.token) ".utf8) + result, of: completion.key)
     }
 
     // MARK: Events
@@ -83,7 +92,8 @@ struct EngineSeals {
             }
             return .wanted(answers)
         case .result(let key, let entry): return result(entry, of: key).map { .result(key, $0) }
-        case .joined, .members, .left, .warning, .remedied, .ended, .cooled, .surveyed, .workWaits, .aborted:
+        case .joined, .members, .left, .warning, .remedied, .ended, .cooled, .surveyed, .workWaits, .aborted,
+            .messagesLost:
             return event
         }
     }

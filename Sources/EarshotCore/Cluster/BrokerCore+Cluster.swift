@@ -35,7 +35,7 @@ extension BrokerCore {
 
     /// Calls to the engine after the events of a pass.
     public mutating func takeEngineCalls(now: Tick) -> [EngineCall] {
-        guard cluster != nil else { return [] }
+        guard cluster != nil, !awaitsAttempts else { return [] }
         let free = freeClusterSlots()
         let isClosing = !limits.isAdmitting
         let hosting = cluster?.value.health.hosting(now: now) ?? .all
@@ -49,7 +49,7 @@ extension BrokerCore {
     public mutating func takeUncoordinatedStart() -> Int? {
         guard cluster?.value.hasUncoordinatedStart == true else { return nil }
         cluster?.value.hasUncoordinatedStart = false
-        return cluster?.value.book.members
+        return cluster?.value.book.members.divisor
     }
 
     /// Notes whether the shell awaits answers of the engine. It asks for calls after the last one.
@@ -61,9 +61,13 @@ extension BrokerCore {
     var clusterDeadline: Tick? {
         guard let cluster else { return nil }
         let state = cluster.value
-        let calls = state.isEngineBusy && state.book.isMember ? nil : state.book.deadline
+        let calls = state.book.isMember && (state.isEngineBusy || awaitsAttempts) ? nil : state.book.deadline
         return [calls, state.held.deadline].compactMap(\.self).min()
     }
+
+    /// Whether workers may yet report attempts that outlived an earlier process of this node. Their assertion follows the
+    /// end of that process's membership, with which all other calls wait.
+    private var awaitsAttempts: Bool { cluster?.value.book.predecessor != nil && workers.isAwaitingWorkers }
 
     mutating func clusterTimePassed(now: Tick) {
         for effect in cluster?.value.book.timePassed(now: now) ?? [] { carryOut(effect, now: now) }
@@ -97,7 +101,7 @@ extension BrokerCore {
                 cluster?.value.book.drop(local)
                 flights[flight].isHosted = false
             }
-            guard cluster?.value.book.claims[local(flight)] == nil else {
+            guard !hasClaim(flight) else {
                 // It has lost its worker. It starts when a slot is free, before other flights.
                 guard freeClusterSlots() > 0 else {
                     forEachInterest(of: flight) { core, interest in
@@ -114,7 +118,7 @@ extension BrokerCore {
     }
 
     /// Claims a queued flight.
-    mutating func claim(_ flight: Handle<Flight>, now: Tick) {
+    private mutating func claim(_ flight: Handle<Flight>, now: Tick) {
         assert(isSettled(flight), "flight \(flights[flight].id) is claimed with tombstones")
         var principal = PrincipalTable.administrator
         // A result that is older than one of the requests does not answer it.
@@ -169,7 +173,21 @@ extension BrokerCore {
 
     func hostedLimit(of flight: Handle<Flight>) -> Int? { cluster?.value.book.claims[local(flight)]?.hostedBytes }
 
-    func hasClaim(_ flight: Handle<Flight>) -> Bool { cluster?.value.book.claims[local(flight)] != nil }
+    /// Whether a flight that is about to run has a claim. An attempt that lost its flight does not pass its claim on.
+    private mutating func hasClaim(_ flight: Handle<Flight>) -> Bool {
+        let local = local(flight)
+        cluster?.value.book.dropOvertaken(local)
+        return cluster?.value.book.claims[local] != nil
+    }
+
+    /// Claims a flight that is about to run outside the order of the queue, unless it has a claim or needs none.
+    ///
+    /// - Returns: whether it has to wait for the engine.
+    mutating func mustClaim(_ flight: Handle<Flight>, now: Tick) -> Bool {
+        guard cluster != nil, isCoordinated(pool(of: flight)), !hasClaim(flight) else { return false }
+        claim(flight, now: now)
+        return true
+    }
 
     /// Reports to the other nodes that an origin refused a request without credentials.
     mutating func reportRefusal(to flight: Handle<Flight>, asked: RetryAfter?) {
@@ -266,7 +284,7 @@ extension BrokerCore {
     /// Whether a flight without requests goes on for other nodes.
     mutating func goesOnForCluster(_ flight: Handle<Flight>) -> Bool {
         let local = local(flight)
-        guard cluster?.value.book.withdraw(local) == .host else { return false }
+        guard cluster?.value.book.withdraw(local, now: clock) == .host else { return false }
         // Otherwise the outcome would be kept for a local request, and the other nodes would not get it.
         _ = flights.endDeferral(of: flight)
         flights[flight].isHosted = true
@@ -330,8 +348,8 @@ extension BrokerCore {
         cluster?.value.counts.granted += 1
         guard let flight = settled(local), flights[flight].phase == .claiming else { return }
         flights[flight].isHosted = cluster?.value.book.claims[local]?.isHosted ?? false
-        guard freeClusterSlots() > 0 else {
-            // Its worker died meanwhile. The flight keeps its grant.
+        guard freeClusterSlots() > 0, !flights[flight].isSuspect else {
+            // Its worker died meanwhile, or it runs alone. The flight keeps its grant.
             enqueue(flight: flight, first: true)
             return
         }

@@ -29,7 +29,8 @@ extension BrokerCore {
     private func write(_ state: ClusterState, to json: inout JSONText) {
         if let node = state.node { json.member("node", node.description) }
         json.member("address", state.facility.address)
-        json.member("members-count", state.book.members)
+        let members = state.book.members
+        json.member("members-count", state.book.isUncoordinated ? members.divisor : members.present)
         if let fault = state.fault {
             json.member("reason", fault.description)
             json.member("needs-operator", fault.needsOperator)

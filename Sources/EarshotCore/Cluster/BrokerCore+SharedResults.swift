@@ -20,7 +20,7 @@ extension BrokerCore {
         let response = outcomes[outcome].response
         if claim.isHosted { noteHosted(response, outcomes[outcome].failure) }
         guard claim.want.lane == .shared, let token = claim.token else {
-            cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response))
+            cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response), now: clock)
             return
         }
         var content: SharedResult.Content
@@ -40,7 +40,7 @@ extension BrokerCore {
             cluster?.value.book.drop(local)
             return
         }
-        cluster?.value.book.ended(local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response))
+        cluster?.value.book.ended(local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response), now: clock)
     }
 
     /// Reports a response without its body, which no node needs: a redirect.
@@ -48,7 +48,7 @@ extension BrokerCore {
         guard let (local, claim) = openClaim(of: flight) else { return }
         if claim.isHosted { noteHosted(response, nil) }
         let result = claim.want.lane == .shared ? SharedResult(.response(Self.shared(response))).bytes : []
-        cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response))
+        cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response), now: clock)
     }
 
     /// Reports an attempt that failed without a response, or with one that is not delivered. Takes ownership of it.

@@ -93,6 +93,9 @@ public struct EngineCompletion: Equatable, Sendable {
         case result([UInt8])
         /// Cancelled, or returned to be fetched by another node.
         case released
+        /// A result of an attempt that ended without the engine this time ago. It is kept for wants that had begun before,
+        /// unless the flight waits or runs.
+        case kept([UInt8], ageMilliseconds: Int)
     }
 
     public var key: ClusterKey
@@ -141,6 +144,13 @@ extension EngineRefusal {
 extension EngineWant {
     /// Age within the bounds of `EngineLimits`, as the engine applies it.
     public var boundedAgeMilliseconds: Int { ageMilliseconds.clamped(to: EngineLimits.intervalMilliseconds) }
+}
+
+extension EngineCompletion {
+    /// An age within the bounds of `EngineLimits`, as the engine applies it.
+    public static func bounded(ageMilliseconds: Int) -> Int {
+        ageMilliseconds.clamped(to: EngineLimits.intervalMilliseconds)
+    }
 }
 
 extension Int {

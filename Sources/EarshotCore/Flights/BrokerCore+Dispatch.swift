@@ -104,7 +104,7 @@ extension BrokerCore {
                 if flights[flight].isHosted { releaseHosted(flight) }
                 continue
             }
-            start(flight, now: now)
+            if !mustClaim(flight, now: now) { start(flight, now: now) }
         }
     }
 

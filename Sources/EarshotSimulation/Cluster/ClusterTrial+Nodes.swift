@@ -23,7 +23,10 @@ extension ClusterTrial {
         link.isUp = false
         link.number += 1
         let isCutOff = nodes[node].isCutOff
-        nodes[node] = ClusterNode(number: node, life: nodes[node].life + 1, seed: random.next(), now: tick)
+        // The folder with the ID may be gone, too.
+        let predecessor = random.perMille(500) ? link.id : nil
+        nodes[node] = ClusterNode(
+            number: node, life: nodes[node].life + 1, seed: random.next(), predecessor: predecessor, now: tick)
         nodes[node].link = link
         nodes[node].isCutOff = isCutOff
         note("node \(node) begins")

@@ -41,7 +41,7 @@ extension ClusterFile {
         add("secret", secret)
         add("node", Self.place(node))
         add("listen", listen.map(Self.place))
-        if members > 1 { text += "members = \(members)\n" }
+        text += "members = \(members)\n"
         add("public-key", publicKey)
         add("secret-key", secretKey)
         text += "\n[engine]\n"

@@ -43,7 +43,7 @@ import Testing
         let join = commands(rig.greet())
         #expect(join.count == 1)
         #expect(join[0].prefix(5) == ["EVALSHA", "digest", "2", "{test}:2:", "{test}:version"])
-        #expect(rig.receive(.array([.integer(3), .integer(0)])) == [.report(.joined(rig.session.node, members: 3))])
+        #expect(rig.receive(Rig.lease(3)) == [.report(.joined(rig.session.node, members: 3))])
         #expect(rig.session.phase == .joined)
     }
 
@@ -190,11 +190,43 @@ import Testing
         #expect(rig.now == Tick(nanoseconds: 1_000_000_000))
         #expect(commands(beat).count == 1 && commands(beat, .notices) == [["PING"]])
         #expect(rig.receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices) == [])
-        let reap = rig.receive(.array([.integer(2), .integer(1)]))
+        let reap = rig.receive(Rig.lease(2, expired: 1))
         #expect(reap.first == .report(.members(2)))
         #expect(commands(reap).count == 1)
         #expect(commands(rig.receive(.array([.integer(64), .integer(1)]))).count == 1)
         #expect(rig.receive(.array([.integer(3), .integer(0)])) == [])
+    }
+
+    @Test(arguments: [(0, [EngineFault.leaseLost]), (1, []), (2, [.leaseLost])])
+    func `an engine with another number of calls has lost data, and is joined again`(
+        calls: Int, expected: [EngineFault]
+    ) {
+        var rig = Rig()
+        _ = rig.join()
+        _ = rig.submit(.take(slots: 1))
+        #expect(faults(rig.receive(.array([.array([.integer(-1)])]))) == [])
+        _ = rig.passTime()
+        #expect(faults(rig.receive(Rig.lease(3, calls: calls))) == expected)
+    }
+
+    @Test(arguments: [true, false])
+    func `a message that does not arrive before the reply to the next PING is lost`(isLost: Bool) {
+        let pong = Reply.array([.bytes(Array("pong".utf8)), .bytes([])])
+        var rig = Rig()
+        _ = rig.join()
+        func beat(messages: Int) -> [EngineAction] {
+            _ = rig.passTime()
+            _ = rig.receive(Rig.lease(3, messages: messages))
+            return rig.receive(pong, .notices)
+        }
+        // The first PING may have been answered before the message was sent.
+        #expect(beat(messages: 1) == [])
+        if !isLost {
+            _ = rig.receive(
+                .array([.bytes(Array("message".utf8)), .bytes([]), .bytes(Array("w".utf8))]), .notices)
+        }
+        #expect(beat(messages: 1) == (isLost ? [.report(.messagesLost)] : []))
+        #expect(beat(messages: 1) == [])
     }
 
     @Test func `a server without a reply is given up, in each phase`() {
@@ -236,7 +268,7 @@ import Testing
         var longest = 0
         for _ in 0..<8 {
             _ = rig.greet()
-            #expect(rig.receive(.array([.integer(1), .integer(0)])).contains { $0.isJoined })
+            #expect(rig.receive(Rig.lease(1)).contains { $0.isJoined })
             _ = rig.submit(.take(slots: 1))
             _ = rig.receive(.error("BUSY Redis is busy running a script"))
             longest = (rig.session.deadline ?? rig.now).milliseconds(since: rig.now)
@@ -244,7 +276,7 @@ import Testing
         }
         #expect(longest >= 1_000)
         _ = rig.greet()
-        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        _ = rig.receive(Rig.lease(1))
         let end = rig.now.advanced(byMilliseconds: EngineSession.settledMilliseconds)
         while rig.now < end {
             let beat = rig.passTime()
@@ -357,7 +389,7 @@ import Testing
         rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
         found(&rig)
         _ = rig.greet()
-        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        _ = rig.receive(Rig.lease(1))
         #expect(rig.session.phase == .joined)
         #expect(rig.receive(switched("other 127.0.0.1 6379 127.0.0.1 6380"), .sentinel) == [])
         #expect(rig.receive(switched("bus 127.0.0.1 1 127.0.0.1 6379"), .sentinel) == [])
@@ -399,7 +431,7 @@ import Testing
         var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
         found(&rig)
         _ = rig.greet()
-        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        _ = rig.receive(Rig.lease(1))
         #expect(faults(rig.close(.sentinel)) == [])
         #expect(opened(rig.passTime()) == [Self.sentinels[1]])
         #expect(rig.session.phase == .joined)
@@ -420,7 +452,7 @@ import Testing
         var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
         found(&rig)
         _ = rig.greet()
-        _ = rig.receive(.array([.integer(1), .integer(0)]))
+        _ = rig.receive(Rig.lease(1))
         let pong = Reply.array([.bytes(Array("pong".utf8)), .bytes([])])
         func beat() -> [[String]] {
             let actions = rig.passTime()

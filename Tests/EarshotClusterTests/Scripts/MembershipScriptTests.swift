@@ -37,6 +37,42 @@ import Testing
         #expect((200_000...240_000).contains(life))
     }
 
+    @Test func `another version or secret may follow as soon as the last member has left`() throws {
+        let other = try ScriptEngine(server, node: 0xc, lease: nil)
+        let last = try ScriptEngine(server, node: 0xb)
+        _ = try a.call(.leave)
+        #expect(throws: ServerConnection.Failure(text: "VERSION 1 x")) { try other.renew(isJoin: true, version: "1 y") }
+        _ = try last.call(.leave)
+        #expect(try other.renew(isJoin: true, version: "1 y") == [1, 0])
+    }
+
+    @Test func `a heartbeat has the numbers of calls and messages of its node`() throws {
+        let b = try ScriptEngine(server, node: 0xb)
+        #expect(try b.counts() == [0, 0])
+        _ = try b.take()
+        _ = try a.want([.make(1), .make(2)])
+        _ = try a.take(1)
+        #expect(try b.counts() == [1, 1])
+        #expect(try a.counts() == [2, 0])
+        // Neither is counted for a node that is gone.
+        _ = try b.call(.leave)
+        #expect(try a.connection.send("ZCARD", "{test}:2:counts") == .integer(2))
+        try a.connection.send("DEL", "{test}:2:counts")
+        _ = try a.take(1)
+        #expect(try a.counts() == [-1, -1])
+    }
+
+    @Test(arguments: ["f", "o", "ready:", "paused", "n:000000000000000a"])
+    func `after the loss of a table all nodes join again`(table: String) throws {
+        let b = try ScriptEngine(server, node: 0xb)
+        try a.connection.send("DEL", "{test}:2:\(table)")
+        #expect(throws: ServerConnection.Failure.self) { try a.renew() }
+        #expect(throws: ServerConnection.Failure.self) { try b.renew() }
+        #expect(try a.renew(isJoin: true) == [1, 0])
+        #expect(try b.renew(isJoin: true) == [2, 0])
+        #expect(try a.renew() == [2, 0])
+    }
+
     /// Makes a lease end now, where a test would wait otherwise.
     private func expire(_ node: NodeID) throws {
         try a.connection.send("ZADD", "{test}:2:nodes", "1", "\(node)")

@@ -33,7 +33,7 @@ import Testing
         #expect(Set(grants.map(\.key)) == [.flight(2), .flight(3)])
         #expect(grants.allSatisfy { $0.record == nil })
         #expect(try b.call(.takeWanted(slots: 8)) == .granted([], opensAfterMilliseconds: nil))
-        #expect(try a.connection.send("SCARD", "{test}:2:idle") == .integer(0))
+        #expect(try a.connection.send("ZCARD", "{test}:2:idle") == .integer(0))
         #expect(try a.take().map(\.key) == [.flight(1)])
     }
 
@@ -149,6 +149,77 @@ import Testing
         #expect(try a.take(6) == [])
     }
 
+    // MARK: Turns
+
+    /// Gives a flight that node `b` wants another score.
+    private func setScore(of number: UInt64, _ score: Int) throws {
+        for table in [queue, "{test}:2:h:\(b.node)"] {
+            try a.connection.send("ZADD", table, "XX", String(score), "\(ClusterKey.flight(number))")
+        }
+    }
+
+    /// Node `a` runs two flights at an origin with a limit of two and wants others. Node `b` waits with one.
+    private func fullOrigin() throws -> [EngineGrant] {
+        _ = try a.want((1...4).map { .make($0, limit: 2) })
+        let grants = try a.take(2)
+        #expect(grants.count == 2)
+        _ = try b.want([.make(5, limit: 2)])
+        #expect(try b.take(8) == [])
+        return grants
+    }
+
+    private func grants(_ events: [EngineEvent]) -> [ClusterKey] {
+        events.flatMap { if case .granted(let grants, _) = $0 { grants.map(\.key) } else { [ClusterKey]() } }
+    }
+
+    @Test func `a place at a full origin is left to the waiting node with an older flight`() throws {
+        let running = try fullOrigin()
+        try setScore(of: 5, try #require(try score(3)) - 100)
+        let events = try a.calls([.done([running[0].completed()]), .take(slots: 1)])
+        #expect(grants(events) == [])
+        #expect(
+            events.contains { if case .granted(_, let opens?) = $0 { opens <= 20 } else { false } }, "asks again soon")
+        #expect(try b.notices() == [.workWaits])
+        #expect(try b.take(8).map(\.key) == [.flight(5)])
+        #expect(grants(try a.calls([.done([running[1].completed()]), .take(slots: 1)])) == [.flight(3)])
+    }
+
+    @Test func `a place that a waiting node does not take goes to the node that left it`() throws {
+        let running = try fullOrigin()
+        try setScore(of: 5, try #require(try score(3)) - 100)
+        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [])
+        #expect(try a.take(1).map(\.key) == [.flight(3)])
+    }
+
+    @Test func `a node keeps its place if the waiting node has no older flight there`() throws {
+        let running = try fullOrigin()
+        try setScore(of: 5, try #require(try score(3)))
+        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [.flight(3)])
+        #expect(try b.notices() == [])
+    }
+
+    @Test func `an idle node with its own flight gets it before a helper does`() throws {
+        _ = try a.want([.make(1, limit: 1)])
+        let running = try a.take(1)
+        _ = try b.want([.make(5, limit: 1)])
+        #expect(try b.take(8) == [])
+        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 4)])) == [])
+        #expect(try b.notices() == [.workWaits])
+        #expect(try b.take(8).map(\.key) == [.flight(5)])
+    }
+
+    @Test func `a flight that stays on a waiting node has its turn at a full origin`() throws {
+        _ = try a.want((1...3).map { .make($0, limit: 1) })
+        let running = try a.take(1)
+        _ = try b.want([.make(5, limit: 1, lane: .pinned)])
+        #expect(try b.take(8) == [])
+        let lane = "{test}:2:q:\(EngineOrigin.make().key)/\(b.node)"
+        let older = try #require(try score(2)) - 100
+        try a.connection.send("ZADD", lane, "XX", String(older), "\(ClusterKey.flight(5))")
+        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [])
+        #expect(try b.take(8).map(\.key) == [.flight(5)])
+    }
+
     // MARK: Promotion and results
 
     @Test func `a queued flight is promoted with its age, and never demoted`() throws {
@@ -252,6 +323,20 @@ import Testing
         #expect(try b.take().map(\.key) == [.flight(1)])
     }
 
+    @Test func `a result without the engine is kept for older wants, unless the flight waits`() throws {
+        func kept(_ result: String, age: Int) -> EngineCompletion {
+            EngineCompletion(
+                key: .flight(1), token: FencingToken(5), outcome: .kept(Array(result.utf8), ageMilliseconds: age),
+                isAnswered: false)
+        }
+        #expect(try a.done([kept("x", age: 10_000)]) == [true])
+        #expect(try a.done([kept("older", age: 20_000)]) == [false])
+        #expect(try b.want([.make(1, age: 60_000)]) == [.ended(Array("x".utf8))])
+        #expect(try b.want([.make(1, age: 5_000)]) == [.queued])
+        #expect(try a.done([kept("y", age: 0)]) == [false])
+        #expect(try b.take().map(\.key) == [.flight(1)])
+    }
+
     @Test func `calls repeated after a lost answer change nothing`() throws {
         let wants = [EngineWant.make(1), .make(2)]
         #expect(try a.want(wants) == [.queued, .queued])
@@ -341,7 +426,7 @@ import Testing
             #expect(try a.take(4) == [])
             #expect(try b.notices() == [.workWaits])
             #expect(try a.notices() == [])
-            #expect(try a.connection.send("SISMEMBER", "{test}:2:idle", "\(a.node)") == .integer(1))
+            #expect(try a.connection.send("ZSCORE", "{test}:2:idle", "\(a.node)").text != nil)
             #expect(try a.take(4) == [])
         }
     }

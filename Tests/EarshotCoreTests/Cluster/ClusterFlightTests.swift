@@ -308,6 +308,37 @@ import Testing
         #expect(node.rig.core.audit() == [])
     }
 
+    /// - Parameter deaths: Earlier deaths of its workers. After the second one it is a suspect.
+    @Test(arguments: [0, 1] as [UInt64])
+    func `a flight whose attempt lost it claims again when its worker dies`(deaths: UInt64) {
+        var (node, client, worker, want) = claimed()
+        node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))
+        node.grant([want])
+        for number in 0..<deaths {
+            node.pass { $0.core.workerLost(worker, now: $0.now) }
+            node.pass { worker = $0.worker(10 + number) }
+        }
+        #expect(node.rig.jobs.count == 1)
+        node.engine(.messagesLost)
+        #expect(node.wants.map(\.token) == [FencingToken(101)])
+        node.engine(.wanted([WantAnswer(key: want.key, state: .stale)]))
+        node.pass { $0.core.workerLost(worker, now: $0.now) }
+        var again = node.wants
+        var next = WorkerID(rawValue: 0)
+        node.pass { next = $0.worker(3) }
+        again += node.wants
+        #expect(node.rig.jobs.isEmpty)
+        #expect(again.map(\.token) == [nil])
+        #expect(node.rig.core.audit() == [])
+        node.grant(again)
+        let jobs = node.rig.jobs
+        #expect(jobs.count == 1)
+        node.pass { $0.done(jobs[0], by: next) }
+        #expect(node.ends.map(\.token) == [FencingToken(102)])
+        #expect(node.rig.terminals(for: client) == ["h r 200"])
+        #expect(node.rig.core.audit() == [])
+    }
+
     @Test func `without the engine claims wait five seconds, and then start with a part of each limit`() {
         var (node, client, worker, _) = claimed()
         node.pass { rig in
@@ -353,7 +384,7 @@ import Testing
         }
         node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))
         #expect(reason().contains(#""waits-for":"cluster""#))
-        node.wait(milliseconds: EngineLimits.assertionMilliseconds)
+        node.engine(.messagesLost)
         node.engine(.wanted([WantAnswer(key: want.key, state: .running)]))
         #expect(reason().contains(#""waits-for":"node""#))
     }
