@@ -53,7 +53,7 @@ struct EngineSession {
     /// Maximum number of batches of calls without a reply. Beyond it the server is too slow, and the node leaves.
     static let mostBatches = 1_024
 
-    /// Heartbeats between two looks at the server's role.
+    /// Heartbeats between two looks at the server's role, and at its memory.
     static let roleInterval = 5
 
     let options: EngineOptions
@@ -187,8 +187,11 @@ struct EngineSession {
             send(Command("PING"), .ping, .notices, now: now)
             heartbeats += 1
             // Replicas and settings change while the server works.
-            if mayAskRole, heartbeats % Self.roleInterval == 0 {
-                send(Command("INFO", "replication"), .role, .calls, now: now)
+            guard mayAskRole else { return }
+            switch heartbeats % Self.roleInterval {
+            case 0: send(Command("INFO", "replication"), .role, .calls, now: now)
+            case 1: send(Command("INFO", "memory"), .memory, .calls, now: now)
+            default: break
             }
         }
     }
@@ -365,14 +368,15 @@ struct EngineSession {
         actions.append(.report(isUnsafe ? .warning(warning) : .remedied(warning)))
     }
 
-    /// Reports a server that may evict keys. Without `maxmemory` no policy evicts any.
+    /// Refuses a server that may evict keys: a lost claim or attempt would be fetched again. Without `maxmemory` no policy
+    /// evicts any.
     private mutating func checkMemory(_ reply: Reply, now: Tick) {
         guard let text = reply.text else { return fail(.malformed, now: now) }
         func value(_ name: String) -> Substring? {
             text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }?.dropFirst(name.count + 1)
         }
         guard let most = value("maxmemory"), let policy = value("maxmemory_policy") else { return }
-        if most != "0", policy != "noeviction" { actions.append(.report(.warning(.mayEvict))) }
+        if most != "0", policy != "noeviction" { fail(.evicts, now: now) }
     }
 
     private mutating func joinIfReady(now: Tick) {
