@@ -425,7 +425,7 @@ struct EngineSession {
         command.append(node.description)
         command.append(String(EngineLimits.leaseMilliseconds))
         command.append(isJoin ? "1" : "0")
-        command.append("\(EngineScript.version) \(options.keys.check(publicKey: options.publicKey))")
+        command.append(EngineScript.check(options))
         command.append(options.description)
         command.append(String(EngineLimits.resultMilliseconds))
         command.append(String(EngineLimits.crowdedResultMilliseconds))

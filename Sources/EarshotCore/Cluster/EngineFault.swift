@@ -1,5 +1,5 @@
 /// Reason why the engine cannot be used at present.
-public enum EngineFault: Hashable, Sendable {
+public enum EngineFault: Error, Hashable, Sendable {
     /// No connection, with the name of the error.
     case unreachable(String)
     /// No reply in time.
