@@ -10,19 +10,16 @@ public final class ClusterCheck {
     public struct Node {
         /// Address at which other nodes reach it, as they see it.
         public let place: String
-        public let address: TCPSocket.Address
-        public let port: UInt16
+        /// Address without the port; nil if the host name of the node does not resolve.
+        public let address: TCPSocket.Address?
         /// Whether it listens at another address, as behind a translation of addresses.
         public let listensElsewhere: Bool
         /// Number of nodes in the file.
         public let members: Int
 
-        public init(
-            place: String, address: TCPSocket.Address, port: UInt16, listensElsewhere: Bool, members: Int
-        ) {
+        public init(place: String, address: TCPSocket.Address?, listensElsewhere: Bool, members: Int) {
             self.place = place
             self.address = address
-            self.port = port
             self.listensElsewhere = listensElsewhere
             self.members = members
         }
@@ -93,12 +90,12 @@ public final class ClusterCheck {
 
     /// A copied file often has the address of another machine.
     private func checkAddress() {
-        guard !node.listensElsewhere else { return }
+        guard !node.listensElsewhere, let address = node.address else { return }
         do throws(SystemError) {
-            UnixSocket.close(try TCPSocket.listen(node.address, port: 0, backlog: 1).descriptor)
-            if isLoopback, node.members > 1 {
+            UnixSocket.close(try TCPSocket.listen(address, port: 0, backlog: 1).descriptor)
+            if Self.isLoopback(address), node.members > 1 {
                 add(
-                    .fault(
+                    .warning(
                         node.place, "`node` is an address of loopback, which other machines cannot reach",
                         do: "give the address that others use; a host name may have 127.0.1.1 in /etc/hosts"))
             } else {
@@ -112,8 +109,8 @@ public final class ClusterCheck {
         }
     }
 
-    private var isLoopback: Bool {
-        switch node.address {
+    private static func isLoopback(_ address: TCPSocket.Address) -> Bool {
+        switch address {
         case .four(let bytes): bytes.first == 127
         case .six(let bytes, _): bytes == [UInt8](repeating: 0, count: 15) + [1]
         }

@@ -9,6 +9,12 @@ public struct HostName: Hashable, Sendable, CustomStringConvertible {
         /// Sentence of the resolver.
         let reason: String
 
+        /// Creates a failure with a sentence of the resolver.
+        public init(_ name: HostName, _ reason: String) {
+            self.name = name
+            self.reason = reason
+        }
+
         public var description: String { "the host name \(name) does not resolve: \(reason)" }
     }
 
@@ -39,7 +45,7 @@ public struct HostName: Hashable, Sendable, CustomStringConvertible {
         unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
         var list: UnsafeMutablePointer<addrinfo>?
         let code = unsafe getaddrinfo(description, nil, &hints, &list)
-        guard code == 0 else { throw Failure(name: self, reason: unsafe String(cString: gai_strerror(code))) }
+        guard code == 0 else { throw Failure(self, unsafe String(cString: gai_strerror(code))) }
         defer { unsafe freeaddrinfo(list) }
         var addresses: [TCPSocket.Address] = []
         var next = unsafe list
@@ -55,7 +61,7 @@ public struct HostName: Hashable, Sendable, CustomStringConvertible {
             if let address, !addresses.contains(address) { addresses.append(address) }
             unsafe next = unsafe entry.pointee.ai_next
         }
-        guard !addresses.isEmpty else { throw Failure(name: self, reason: "it has no address") }
+        guard !addresses.isEmpty else { throw Failure(self, "it has no address") }
         return addresses
     }
 }

@@ -76,7 +76,7 @@ struct BrokerCommand: ParsableCommand {
                     file: settings.source.file, flags: try settings.changes(), pool: nil)
                 options.settings = try configuration.read()
                 options.readSettings = { try configuration.read() }
-                options.cluster = try cluster.path(configuration).map { path in try ClusterFile(path).membership }
+                options.cluster = try cluster.path(configuration).map { path in try ClusterFile(path).membership() }
             }
             return try ChildRun.broker(options, cluster: nil).run(options.settings.logLevel, log.logFormat)
         }
@@ -85,7 +85,7 @@ struct BrokerCommand: ParsableCommand {
     /// Reads the file that the supervisor has read before. A later fault in it is no reason to end the supervisor.
     private static func membership(of path: String?) throws(Complaint) -> ClusterMembership? {
         do throws(Complaint) {
-            return try path.map { path throws(Complaint) in try ClusterFile(path).membership }
+            return try path.map { path throws(Complaint) in try ClusterFile(path).membership() }
         } catch {
             throw Complaint(.cannotServe, error.sentence)
         }
