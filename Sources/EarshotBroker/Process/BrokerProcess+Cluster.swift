@@ -36,6 +36,18 @@ extension BrokerProcess {
         engine.submit(core.takeEngineCalls(now: now))
     }
 
+    /// Reads the logins of the engine again. They apply to the next connection, so a new password costs no membership.
+    func readEngine() {
+        guard let engine, let read = options.readEngine else { return }
+        do {
+            let options = try read()
+            engine.use(options.login, ofSentinels: options.sentinelLogin)
+        } catch {
+            logger.error(
+                "cannot read the file of the cluster; the logins of the engine stay", metadata: ["error": "\(error)"])
+        }
+    }
+
     /// Logs changes of the membership. Repeated failures to connect are one line.
     private func log(_ event: EngineEvent) {
         switch event {

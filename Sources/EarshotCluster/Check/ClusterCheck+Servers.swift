@@ -11,17 +11,10 @@ extension ClusterCheck {
     /// Returns the replicas that the primary names.
     func replicas(of primary: EngineAddress) -> [EngineAddress] {
         guard let probe = try? EngineProbe(primary, login: options.login, on: loop),
-            let values = try? probe.info("replication")
+            let info = try? probe.info("replication")
         else { return [] }
-        return values.keys.sorted().filter { $0.hasPrefix("slave") && Int($0.dropFirst(5)) != nil }.compactMap { name in
-            var host: Substring?
-            var port: UInt16?
-            for part in (values[name] ?? "").split(separator: ",") {
-                if part.hasPrefix("ip=") { host = part.dropFirst(3) }
-                if part.hasPrefix("port=") { port = UInt16(part.dropFirst(5)) }
-            }
-            guard let host, let port else { return nil }
-            return EngineAddress(host: String(host), port: port)
+        return info.replicas.compactMap { host, port in
+            UInt16(port).flatMap { EngineAddress(host: String(host), port: $0) }
         }
     }
 
@@ -65,7 +58,7 @@ extension ClusterCheck {
                     subject, "it has no replica, so it refuses writes or loses them",
                     do: "start the other servers with replicaof, masteruser and masterauth, and open tcp port 6379"))
         }
-        if values["min_slaves_good_slaves"] == nil {
+        if values.writesWithoutReplicas(expected: true) {
             add(.warning(subject, "it accepts writes without a replica", do: "set min-replicas-to-write 1"))
         }
     }
@@ -74,10 +67,10 @@ extension ClusterCheck {
         let values = try probe.info("memory")
         guard let policy = values["maxmemory_policy"], policy != "noeviction" else { return }
         let advice = "set maxmemory-policy noeviction"
-        if values["maxmemory"] == "0" {
-            add(.warning(subject, "its policy is \(policy), which a limit of its memory would apply", do: advice))
-        } else {
+        if values.evicts {
             add(.fault(subject, "it evicts keys (\(policy)), and nodes refuse that", do: advice))
+        } else {
+            add(.warning(subject, "its policy is \(policy), which a limit of its memory would apply", do: advice))
         }
     }
 

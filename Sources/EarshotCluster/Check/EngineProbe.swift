@@ -44,15 +44,10 @@ final class EngineProbe {
         return reply
     }
 
-    /// Lines `NAME:VALUE` of a section of INFO.
-    func info(_ section: String) throws(EngineFault) -> [Substring: Substring] {
-        guard let text = try ask("INFO", section).text else { throw .malformed }
-        var values: [Substring: Substring] = [:]
-        for line in text.split(whereSeparator: \.isNewline) {
-            let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            if parts.count == 2 { values[parts[0]] = parts[1] }
-        }
-        return values
+    /// Returns a section of INFO.
+    func info(_ section: String) throws(EngineFault) -> ServerInfo {
+        guard let info = ServerInfo(try ask("INFO", section)) else { throw .malformed }
+        return info
     }
 
     private func run(until isDone: (EngineProbe) -> Bool) throws(EngineFault) {

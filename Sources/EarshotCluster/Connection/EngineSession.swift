@@ -56,7 +56,7 @@ struct EngineSession {
     /// Heartbeats between two looks at the server's role, and at its memory.
     static let roleInterval = 5
 
-    let options: EngineOptions
+    private(set) var options: EngineOptions
     let names: EngineNames
     private(set) var phase = Phase.stopped
     private(set) var node = NodeID(0)
@@ -125,6 +125,16 @@ struct EngineSession {
         failures = 0
         enter(.stopped)
         if wasJoined { actions.append(.report(.left(.left))) }
+    }
+
+    /// Uses other logins from the next connection on. One that is due only later is made at once.
+    mutating func use(_ login: EngineOptions.Login?, ofSentinels sentinelLogin: EngineOptions.Login?, now: Tick) {
+        guard login != options.login || sentinelLogin != options.sentinelLogin else { return }
+        options.login = login
+        options.sentinelLogin = sentinelLogin
+        finder.login = sentinelLogin
+        failures = 0
+        if case .resting = phase { locate(now: now) }
     }
 
     mutating func opened(_ link: EngineLink, now: Tick) {
@@ -354,29 +364,19 @@ struct EngineSession {
     }
 
     private mutating func checkRole(_ reply: Reply, now: Tick) {
-        guard let text = reply.text, text.contains("role:") else { return fail(.malformed, now: now) }
-        let lines = text.split(whereSeparator: \.isNewline)
-        guard lines.contains("role:master") else { return fail(.notPrimary, now: now) }
-        // The second line is present only while the setting is.
-        let replicas = lines.first { $0.hasPrefix("connected_slaves:") }?.split(separator: ":").last
-        let isUnsafe =
-            (replicas != "0" || options.expectsReplicas)
-            && !lines.contains(where: { $0.hasPrefix("min_slaves_good_slaves:") })
+        guard let info = ServerInfo(reply), let role = info["role"] else { return fail(.malformed, now: now) }
+        guard role == "master" else { return fail(.notPrimary, now: now) }
+        let isUnsafe = info.writesWithoutReplicas(expected: options.expectsReplicas)
         guard isUnsafe != writesWithoutReplicas else { return }
         writesWithoutReplicas = isUnsafe
         let warning = EngineWarning.writesWithoutReplicas
         actions.append(.report(isUnsafe ? .warning(warning) : .remedied(warning)))
     }
 
-    /// Refuses a server that may evict keys: a lost claim or attempt would be fetched again. Without `maxmemory` no policy
-    /// evicts any.
+    /// Refuses a server that may evict keys: a lost claim or attempt would be fetched again.
     private mutating func checkMemory(_ reply: Reply, now: Tick) {
-        guard let text = reply.text else { return fail(.malformed, now: now) }
-        func value(_ name: String) -> Substring? {
-            text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }?.dropFirst(name.count + 1)
-        }
-        guard let most = value("maxmemory"), let policy = value("maxmemory_policy") else { return }
-        if most != "0", policy != "noeviction" { fail(.evicts, now: now) }
+        guard let info = ServerInfo(reply) else { return fail(.malformed, now: now) }
+        if info.evicts { fail(.evicts, now: now) }
     }
 
     private mutating func joinIfReady(now: Tick) {

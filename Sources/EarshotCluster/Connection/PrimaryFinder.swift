@@ -36,7 +36,8 @@ struct PrimaryFinder {
     }
 
     private let place: EngineOptions.Place
-    private let login: EngineOptions.Login?
+    /// Login of the sentinels.
+    var login: EngineOptions.Login?
     private let patience: Int
     private(set) var phase = Phase.closed
     /// Index of the next server or sentinel.

@@ -101,6 +101,22 @@ import Testing
         }
     }
 
+    @Test func `a new password is tried at once, and costs no membership`() {
+        var rig = Rig(login: .init(user: "bus", password: "old"))
+        _ = rig.start()
+        _ = rig.open(.calls)
+        #expect(faults(rig.receive(.error("WRONGPASS"))) == [.accessDenied])
+        let new = EngineOptions.Login(user: "bus", password: "new")
+        rig.session.use(new, ofSentinels: nil, now: rig.now)
+        #expect(opened(rig.session.takeActions()) == [Self.server, Self.server])
+        #expect(commands(rig.open(.calls)).first == ["AUTH", "bus", "new"])
+        var member = Rig()
+        _ = member.join()
+        member.session.use(new, ofSentinels: nil, now: member.now)
+        #expect(member.session.takeActions() == [])
+        #expect(member.session.phase == .joined)
+    }
+
     @Test(
         "a reply of another form ends the membership",
         arguments: [Reply.null, .integer(1), .status("OK"), .array([]), .array([.integer(-1), .null]), .bytes([1])])
