@@ -28,21 +28,6 @@ struct EngineSession {
         case resting(until: Tick)
     }
 
-    /// Command of the connection for scripts or for notifications.
-    enum Pending: Equatable {
-        case authentication
-        case role
-        case memory
-        case load(EngineScript)
-        case subscription
-        case ping
-        case join
-        case renewal
-        case reap
-        /// - isText: whether the text of the script was sent, because the server did not know its digest.
-        case batch(EngineBatch, isText: Bool)
-    }
-
     /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short.
     static let backoff = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
     /// Pauses while an operator must correct something.
