@@ -192,7 +192,8 @@ extension ClusterCheck {
         } else if count < node.members {
             add(
                 .warning(
-                    "members = \(node.members)", "\(count) nodes are members",
+                    "members = \(node.members)",
+                    count == 1 ? "1 node is a member" : "\(count) nodes are members",
                     do: "start the others, and run `earshot cluster check` there"))
         } else {
             add(.good("members = \(node.members)", "all are members"))
