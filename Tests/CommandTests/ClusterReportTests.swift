@@ -18,4 +18,12 @@ import Testing
                 "b2 - 10.0.0.2:5767 expired 0",
             ])
     }
+
+    @Test(arguments: [(true, "of all users and remote clients"), (false, "share-between-users = on")])
+    func `a node tells whether remote clients share`(isOn: Bool, part: String) throws {
+        let json = #"{"cluster":{"mode":"member","share-between-users":\#(isOn)}}"#
+        let lines = ClusterReport(try #require(JSONValue(Array(json.utf8)))).text.split(separator: "\n")
+        let line = try #require(lines.first { $0.hasPrefix("sharing") })
+        #expect(line.contains(part))
+    }
 }

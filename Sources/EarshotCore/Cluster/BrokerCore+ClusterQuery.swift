@@ -30,6 +30,7 @@ extension BrokerCore {
         if let node = state.node { json.member("node", node.description) }
         json.member("address", state.facility.address)
         json.member("members-count", state.book.members)
+        json.member("share-between-users", settings[.shareBetweenUsers] == 1)
         if let fault = state.fault {
             json.member("reason", fault.description)
             json.member("needs-operator", fault.needsOperator)

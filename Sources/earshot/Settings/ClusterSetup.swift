@@ -133,7 +133,7 @@ struct ClusterSetup {
 
             When all nodes run, on one of them:
 
-              sudo -u earshot earshot cluster check
+              runuser -u earshot -- earshot cluster check
 
             Ports of tcp that the firewall of this machine opens:
 
