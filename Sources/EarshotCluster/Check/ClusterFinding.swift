@@ -9,8 +9,9 @@ public struct ClusterFinding: Hashable, Sendable {
         case fault
     }
 
+    /// Weight.
     public let level: Level
-    /// File, address or node that was looked at.
+    /// File, address or node that was checked.
     public let subject: String
     /// Observation.
     public let sentence: String

@@ -71,6 +71,7 @@ public final class HostLookup {
     /// Result of a look-up.
     public typealias Outcome = Result<[TCPSocket.Address], HostName.Failure>
 
+    /// Name that is looked up.
     public let name: HostName
     private let loop: EventLoop
     private let answers: Mailbox<Outcome>

@@ -24,7 +24,7 @@ struct ClusterReport {
             rows.append([
                 "sharing",
                 shares == "true"
-                    ? "requests that identify nobody, of all users and remote clients"
+                    ? "requests that identify no user, of all users and remote clients"
                     : "requests of the bus's own user only; remote clients share with share-between-users = on",
             ])
         }

@@ -52,7 +52,7 @@ struct ClusterSetup {
         """
         # Settings of the bus on this machine, a node of the cluster \(cluster.name): earshot.toml(5).
         cluster = "cluster.toml"
-        # Programs of several users and machines share fetches and stored responses that identify nobody.
+        # Programs of several users and machines share fetches and stored responses that identify no user.
         share-between-users = "on"
         # Users of this machine that may use the bus, such as ["www-data", "@staff"].
         users = []

@@ -22,7 +22,7 @@ struct RedisSetup {
     private let replicaPassword = Self.password()
     private let sentinelPassword = Self.password()
     private let otherSentinelPassword = Self.password()
-    /// Password of the user `admin`, who may do everything at servers and sentinels.
+    /// Password of the user `admin`, which has all permissions at servers and sentinels.
     let adminPassword = Self.password()
 
     /// - Parameter nodes: one node, or at least three.
