@@ -71,7 +71,9 @@ final class EngineStream {
         switch outcome {
         case .success(let addresses):
             lookups += 1
-            let address = addresses[lookups % addresses.count]
+            // Name servers change the order. Both connections of a session go to one address.
+            let sorted = addresses.sorted { "\($0)" < "\($1)" }
+            let address = sorted[lookups % sorted.count]
             connect { try StreamConnection.connect(to: address, port: port) }
         case .failure(let failure): end(.unreachable("\(failure)"))
         }
