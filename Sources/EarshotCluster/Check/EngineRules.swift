@@ -11,13 +11,14 @@ public enum EngineRules {
         ("script|load", ["return 1"]), ("info", ["replication"]), ("ping", []), ("publish", [.channel, ""]),
         ("time", []), ("set", [.key("a"), "", "PX", "1000"]), ("get", [.key("a")]), ("mget", [.key("a")]),
         ("exists", [.key("a")]), ("pexpire", [.key("a"), "1000"]), ("rename", [.key("a"), .key("b")]),
+        ("incr", [.key("n")]),
         ("hset", [.key("h"), "f", "v"]), ("hmget", [.key("h"), "f"]), ("hlen", [.key("h")]),
         ("hdel", [.key("h"), "f"]),
         ("zadd", [.key("z"), "1", "m"]), ("zscore", [.key("z"), "m"]), ("zcount", [.key("z"), "0", "1"]),
         ("zcard", [.key("z")]), ("zrange", [.key("z"), "0", "0"]), ("zrangebyscore", [.key("z"), "0", "1"]),
         ("zrem", [.key("z"), "m"]), ("zremrangebyrank", [.key("z"), "0", "0"]), ("sadd", [.key("s"), "m"]),
         ("scard", [.key("s")]), ("srem", [.key("s"), "m"]), ("spop", [.key("s")]),
-        ("del", [.key("b"), .key("h"), .key("z"), .key("s")]), ("unlink", [.key("a"), .key("b")]),
+        ("del", [.key("b"), .key("n"), .key("h"), .key("z"), .key("s")]), ("unlink", [.key("a"), .key("b")]),
         // The last one, because a connection that subscribes accepts no other commands.
         ("subscribe", [.channel]),
     ]
