@@ -1,6 +1,7 @@
 """The set-up of a cluster as docs/cluster.md describes it, and the check of its mistakes."""
 
 import contextlib
+import copy
 import json
 import re
 
@@ -10,10 +11,10 @@ from support.processes import eventually
 from support.setup import SENTINEL_PORT, SetUp, documented_commands
 
 
-class SetUpTests(TestCase):
-    def setUp(self):
-        self.installed = self.enterContext(SetUp())
-        self.first = self.installed.machines[0]
+class SetUpTestCase(TestCase):
+    """Tests of the machines that the documented commands have set up."""
+
+    installed = None
 
     def check(self, machine):
         """Runs the documented check on a machine. Returns its exit code and its findings."""
@@ -26,6 +27,18 @@ class SetUpTests(TestCase):
         self.assertEqual(status, 78, findings)
         faults = [finding for finding in findings if finding["level"] == "fault"]
         self.assertTrue(any(part in fault["finding"] and fault["advice"] for fault in faults), f"{part}: {faults}")
+
+    @property
+    def first(self):
+        return self.installed.machines[0]
+
+
+class SetUpTests(SetUpTestCase):
+    """Tests that leave the machines as they are."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.installed = cls.enterClassContext(SetUp())
 
     def test_the_documented_commands_make_a_cluster_without_faults(self):
         with Origin() as origin, contextlib.ExitStack() as stack:
@@ -69,20 +82,13 @@ class SetUpTests(TestCase):
     def test_strangers_and_nodes_change_nothing_at_a_sentinel(self):
         text = self.first.cluster_file.read_text()
         password = re.search(r'^sentinel-password = "(.*)"$', text, re.MULTILINE)[1]
-        stranger = self.first.sentinel
+        stranger = copy.copy(self.first.sentinel)
         for user, secret, refusal in ((None, None, "NOAUTH"), ("node", password, "NOPERM")):
             stranger.user, stranger.password = user, secret
             for words in (("SENTINEL", "FAILOVER", "shop"), ("SENTINEL", "MONITOR", "x", self.first.address, 1, 1),
                           ("SENTINEL", "SET", "shop", "quorum", 1), ("PUBLISH", "__sentinel__:hello", "x")):
                 with self.subTest(user=user, words=words), self.assertRaisesRegex(AssertionError, refusal):
                     stranger.ask(*words)
-
-    def test_a_dead_primary_is_replaced(self):
-        self.first.server.kill()
-        second = self.installed.machines[1].sentinel
-        eventually(lambda: second.ask("SENTINEL", "get-master-addr-by-name", "shop")[0] != self.first.address, "another primary", 30)
-        # The other replica follows the new primary.
-        eventually(lambda: self.check(self.first)[0] == 0, "no faults", 30)
 
     def test_mistakes_are_named(self):
         file = self.first.cluster_file
@@ -102,8 +108,22 @@ class SetUpTests(TestCase):
         file.write_text(right)
         file.chmod(0o644)
         self.assertFault(self.first, "other users have access to the file")
-        file.unlink()
+        file.rename(file.with_suffix(".away"))
         self.assertFault(self.first, "there is no such file")
+        file.with_suffix(".away").rename(file)
+        file.chmod(0o600)
+
+
+class DamageTests(SetUpTestCase):
+    def setUp(self):
+        self.installed = self.enterContext(SetUp())
+
+    def test_a_dead_primary_is_replaced(self):
+        self.first.server.kill()
+        second = self.installed.machines[1].sentinel
+        eventually(lambda: second.ask("SENTINEL", "get-master-addr-by-name", "shop")[0] != self.first.address, "another primary", 30)
+        # The other replica follows the new primary.
+        eventually(lambda: self.check(self.first)[0] == 0, "no faults", 30)
 
     def test_mistakes_at_the_servers_are_named(self):
         server = self.first.server

@@ -41,7 +41,7 @@ struct ClusterSetup {
         var file = cluster
         file.node = node
         return (redis?.files(for: node) ?? []) + [
-            ("cluster.toml", file.text), ("shared.toml", settings(node)), ("keys.toml", keys.text), ("unit.conf", unit),
+            ("cluster.toml", file.text), ("shared.toml", settings(node)), ("keys.toml", keys.text), ("unit.conf", Self.unit),
             ("install.sh", script(node)), ("README.txt", guide(node)),
         ]
     }
@@ -62,15 +62,13 @@ struct ClusterSetup {
         """
     }
 
-    /// Addition to the unit of the bus.
-    private var unit: String {
-        """
+    /// Addition to the units of the machine: they listen at an address that the network must have.
+    private static let unit = """
         [Unit]
-        After=network-online.target redis-server.service redis-sentinel.service
+        After=network-online.target
         Wants=network-online.target
 
         """
-    }
 
     // MARK: Commands
 
@@ -93,23 +91,25 @@ struct ClusterSetup {
             put() { install --backup=numbered "$@"; }
 
             """
-        let services = services(node)
-        if !services.isEmpty {
+        let services = (services(node) + ["earshot-shared"]).joined(separator: " ")
+        if hasRedis(node) {
             // A sentinel that runs writes its file.
-            text += "systemctl stop \(services.reversed().joined(separator: " "))\n"
+            text += "systemctl stop \(self.services(node).reversed().joined(separator: " "))\n"
             let files = redis?.files(for: node).map(\.name).joined(separator: " ") ?? ""
             text += "put -o redis -g redis -m 0640 \(files) /etc/redis/\n"
         }
         text += """
-            install -d /etc/earshot /etc/systemd/system/earshot-shared.service.d
+            install -d /etc/earshot
             put -o earshot -g earshot -m 0600 cluster.toml /etc/earshot/
             put -m 0644 shared.toml /etc/earshot/
             # Keys of programs that an earlier installation has authorized stay.
             [ -e /etc/earshot/keys.toml ] || install -o earshot -g earshot -m 0600 keys.toml /etc/earshot/
-            install -m 0644 unit.conf /etc/systemd/system/earshot-shared.service.d/cluster.conf
+            for unit in \(services); do
+                install -D -m 0644 unit.conf "/etc/systemd/system/$unit.service.d/cluster.conf"
+            done
             systemctl daemon-reload
-            systemctl enable \((services + ["earshot-shared"]).joined(separator: " "))
-            systemctl restart \((services + ["earshot-shared"]).joined(separator: " "))
+            systemctl enable \(services)
+            systemctl restart \(services)
 
             """
         return text
