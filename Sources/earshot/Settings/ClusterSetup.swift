@@ -41,8 +41,8 @@ struct ClusterSetup {
         var file = cluster
         file.node = node
         return (redis?.files(for: node) ?? []) + [
-            ("cluster.toml", file.text), ("shared.toml", settings(node)), ("keys.toml", keys.text), ("unit.conf", Self.unit),
-            ("install.sh", script(node)), ("README.txt", guide(node)),
+            ("cluster.toml", file.text), ("shared.toml", settings(node)), ("keys.toml", keys.text),
+            ("unit.conf", Self.unit), ("install.sh", script(node)), ("README.txt", guide(node)),
         ]
     }
 
