@@ -31,6 +31,8 @@ public final class ClusterCheck {
     /// Milliseconds since 1970 by the clock of this machine.
     let clock: () -> Int
     var findings: [ClusterFinding] = []
+    /// Servers that sentinels know as replicas, also those that are down.
+    private var knownReplicas: [EngineAddress] = []
 
     /// - Throws: `SystemError` if the process cannot have a loop.
     public init(_ options: EngineOptions, node: Node, clock: @escaping () -> Int) throws(SystemError) {
@@ -49,7 +51,9 @@ public final class ClusterCheck {
             case .sentinels(let sentinels, let name): primary(by: sentinels, name: name)
             }
         if let primary {
-            for replica in replicas(of: primary) { _ = checkServer(replica, isReplica: true) }
+            let connected = replicas(of: primary)
+            let others = knownReplicas.filter { $0 != primary && !connected.contains($0) }
+            for replica in connected + others { _ = checkServer(replica, isReplica: true) }
             if checkServer(primary, isReplica: false) { checkMembers(at: primary) }
         }
         return findings
@@ -155,6 +159,7 @@ public final class ClusterCheck {
                 answers += 1
                 guard let address = try address(of: name, by: probe, subject) else { continue }
                 if !found.contains(address) { found.append(address) }
+                addReplicas(of: name, by: probe)
                 checkQuorum(probe, name, subject)
                 checkStrangers(sentinel, subject, "a stranger can make himself the primary, and gets its passwords")
             } catch {
@@ -194,6 +199,20 @@ public final class ClusterCheck {
                 subject, "it watches no primary named \(name), but \(list)",
                 do: "set `primary` to the name in `sentinel monitor` of sentinel.conf"))
         return nil
+    }
+
+    private func addReplicas(of name: String, by probe: EngineProbe) {
+        // A user of another set-up need not have this permission.
+        for replica in (try? probe.ask("SENTINEL", "replicas", name).elements ?? []) ?? [] {
+            let words = (replica.elements ?? []).map { $0.text ?? "" }
+            func value(_ name: String) -> String? {
+                words.firstIndex(of: name).flatMap { words.indices.contains($0 + 1) ? words[$0 + 1] : nil }
+            }
+            guard let host = value("ip"), let port = value("port").flatMap({ UInt16($0) }),
+                let address = EngineAddress(host: host, port: port), !knownReplicas.contains(address)
+            else { continue }
+            knownReplicas.append(address)
+        }
     }
 
     private func checkQuorum(_ probe: EngineProbe, _ name: String, _ subject: String) {
