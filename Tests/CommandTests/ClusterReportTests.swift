@@ -19,4 +19,12 @@ import Testing
                 "b2 - 10.0.0.2:5767 expired 0", "c3 - 10.0.0.3:5767 1 ms 0 bodies cannot be read",
             ])
     }
+
+    @Test(arguments: [(true, "of all users and remote clients"), (false, "share-between-users = on")])
+    func `a node tells whether remote clients share`(isOn: Bool, part: String) throws {
+        let json = #"{"cluster":{"mode":"member","share-between-users":\#(isOn)}}"#
+        let lines = ClusterReport(try #require(JSONValue(Array(json.utf8)))).text.split(separator: "\n")
+        let line = try #require(lines.first { $0.hasPrefix("sharing") })
+        #expect(line.contains(part))
+    }
 }

@@ -1,5 +1,6 @@
 """Wrong secrets, keys and engines: they are refused with a clear reason, and each request still ends."""
 
+import signal
 import types
 import unittest
 
@@ -60,6 +61,35 @@ class EngineSecurityTests(TestCase):
             with Cluster(engine, nodes=1, is_joined=False) as cluster:
                 self.assertSays(cluster[0], "lacks a permission", True)
                 self.assertFetchesAlone(cluster)
+
+    def test_an_engine_that_evicts_is_left_and_refused(self):
+        with Engine() as engine, Cluster(engine, nodes=1) as cluster:
+            engine.ask("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+            self.assertSays(cluster[0], "the engine would evict the cluster's keys", True)
+            late = cluster.add()
+            self.assertSays(late, "the engine would evict the cluster's keys", True)
+            self.assertFetchesAlone(cluster)
+            self.assertEqual(late.cluster()["counts"]["losses"], 0)
+
+    def test_a_new_password_of_the_engine_is_read_by_SIGHUP(self):
+        with Engine(password="right") as engine, Cluster(engine, nodes=1) as cluster:
+            node = cluster[0]
+            engine.ask("CONFIG", "SET", "requirepass", "other")
+            engine.server.password = "other"
+            for kind in ("normal", "pubsub"):
+                engine.ask("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+            self.assertSays(node, "the engine refused user or password", True)
+            node.file.write_text(node.file.read_text().replace('password = "right"', 'password = "other"'))
+            node.program.signal(signal.SIGHUP)
+            node.await_mode("member", 10)
+
+    def test_an_engine_may_have_a_host_name(self):
+        with Engine() as engine:
+            named = types.SimpleNamespace(options=["--server", f"localhost:{engine.server.port}"])
+            with Cluster(named, nodes=2) as cluster:
+                client = cluster[0].client()
+                client.fetch("h", 1, f"{self.origin.url}/bytes/1000")
+                self.assertResult(client.terminal(30), body(1_000))
 
     def test_an_engine_that_answers_nonsense_or_hangs_costs_no_request(self):
         false = [self.enterContext(FalseEngine(reply)) for reply in [None, *NONSENSE]]

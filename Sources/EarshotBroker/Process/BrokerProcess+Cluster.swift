@@ -40,6 +40,18 @@ extension BrokerProcess {
         engine.submit(core.takeEngineCalls(now: now))
     }
 
+    /// Reads the logins of the engine again. They apply to the next connection, so a new password costs no membership.
+    func readEngine() {
+        guard let engine, let read = options.readEngine else { return }
+        do {
+            let options = try read()
+            engine.use(options.login, ofSentinels: options.sentinelLogin)
+        } catch {
+            logger.error(
+                "cannot read the file of the cluster; the logins of the engine stay", metadata: ["error": "\(error)"])
+        }
+    }
+
     /// Tells the other nodes digests of the settings that should be equal everywhere: the address policy, limits, rules
     /// for origins, and the version.
     func describeSettings() {

@@ -400,6 +400,7 @@ public final class BrokerProcess {
         } catch {
             logger.error("cannot apply the setting users; the present users stay", metadata: ["error": "\(error)"])
         }
+        readEngine()
     }
 
     /// Applies the settings of the log. The handler of `earshot` has one level for all copies of the logger.

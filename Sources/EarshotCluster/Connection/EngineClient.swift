@@ -43,6 +43,12 @@ public final class EngineClient {
         work()
     }
 
+    /// Uses other logins of servers and sentinels from the next connection on.
+    public func use(_ login: EngineOptions.Login?, ofSentinels sentinelLogin: EngineOptions.Login?) {
+        session.use(login, ofSentinels: sentinelLogin, now: now)
+        work()
+    }
+
     /// Sends the calls of this pass together. Dropped unless the node is a member.
     public func submit(_ calls: [EngineCall]) {
         session.submit(calls.map { seals.sealed($0) }, now: now)

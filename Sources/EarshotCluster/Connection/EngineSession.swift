@@ -38,7 +38,7 @@ struct EngineSession {
     /// Maximum number of batches of calls without a reply. Beyond it the server is too slow, and the node leaves.
     static let mostBatches = 1_024
 
-    /// Heartbeats between two looks at the server's role.
+    /// Heartbeats between two looks at the server's role, and at its memory.
     static let roleInterval = 5
 
     var options: EngineOptions
@@ -113,6 +113,16 @@ struct EngineSession {
         if wasJoined { actions.append(.report(.left(.left))) }
     }
 
+    /// Uses other logins from the next connection on. One that is due only later is made at once.
+    mutating func use(_ login: EngineOptions.Login?, ofSentinels sentinelLogin: EngineOptions.Login?, now: Tick) {
+        guard login != options.login || sentinelLogin != options.sentinelLogin else { return }
+        options.login = login
+        options.sentinelLogin = sentinelLogin
+        finder.login = sentinelLogin
+        failures = 0
+        if case .resting = phase { locate(now: now) }
+    }
+
     mutating func opened(_ link: EngineLink, now: Tick) {
         guard link != .sentinel else {
             for command in finder.opened(now: now) { actions.append(.send(.sentinel, command)) }
@@ -179,8 +189,11 @@ struct EngineSession {
             counts.pinged()
             heartbeats += 1
             // Replicas and settings change while the server works.
-            if mayAskRole, heartbeats % Self.roleInterval == 0 {
-                send(Command("INFO", "replication"), .role, .calls, now: now)
+            guard mayAskRole else { return }
+            switch heartbeats % Self.roleInterval {
+            case 0: send(Command("INFO", "replication"), .role, .calls, now: now)
+            case 1: send(Command("INFO", "memory"), .memory, .calls, now: now)
+            default: break
             }
         }
     }
@@ -345,28 +358,19 @@ struct EngineSession {
     }
 
     private mutating func checkRole(_ reply: Reply, now: Tick) {
-        guard let text = reply.text, text.contains("role:") else { return fail(.malformed, now: now) }
-        let lines = text.split(whereSeparator: \.isNewline)
-        guard lines.contains("role:master") else { return fail(.notPrimary, now: now) }
-        // The second line is present only while the setting is.
-        let replicas = lines.first { $0.hasPrefix("connected_slaves:") }?.split(separator: ":").last
-        let isUnsafe =
-            (replicas != "0" || options.expectsReplicas)
-            && !lines.contains(where: { $0.hasPrefix("min_slaves_good_slaves:") })
+        guard let info = ServerInfo(reply), let role = info["role"] else { return fail(.malformed, now: now) }
+        guard role == "master" else { return fail(.notPrimary, now: now) }
+        let isUnsafe = info.writesWithoutReplicas(expected: options.expectsReplicas)
         guard isUnsafe != writesWithoutReplicas else { return }
         writesWithoutReplicas = isUnsafe
         let warning = EngineWarning.writesWithoutReplicas
         actions.append(.report(isUnsafe ? .warning(warning) : .remedied(warning)))
     }
 
-    /// Reports a server that may evict keys. Without `maxmemory` no policy evicts any.
+    /// Refuses a server that may evict keys: a lost claim or attempt would be fetched again.
     private mutating func checkMemory(_ reply: Reply, now: Tick) {
-        guard let text = reply.text else { return fail(.malformed, now: now) }
-        func value(_ name: String) -> Substring? {
-            text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }?.dropFirst(name.count + 1)
-        }
-        guard let most = value("maxmemory"), let policy = value("maxmemory_policy") else { return }
-        if most != "0", policy != "noeviction" { actions.append(.report(.warning(.mayEvict))) }
+        guard let info = ServerInfo(reply) else { return fail(.malformed, now: now) }
+        if info.evicts { fail(.evicts, now: now) }
     }
 
     private mutating func joinIfReady(now: Tick) {
@@ -417,7 +421,7 @@ struct EngineSession {
         command.append(node.description)
         command.append(String(EngineLimits.leaseMilliseconds))
         command.append(isJoin ? "1" : "0")
-        command.append("\(EngineScript.version) \(options.keys.check(publicKey: options.publicKey))")
+        command.append(EngineScript.check(options))
         command.append(options.description)
         command.append(String(EngineLimits.resultMilliseconds))
         command.append(String(EngineLimits.crowdedResultMilliseconds))

@@ -39,7 +39,8 @@ struct PrimaryFinder {
     }
 
     private let place: EngineOptions.Place
-    private let login: EngineOptions.Login?
+    /// Login of the sentinels.
+    var login: EngineOptions.Login?
     private let patience: Int
     private(set) var phase = Phase.closed
     /// Index of the next server or sentinel.
@@ -164,7 +165,7 @@ struct PrimaryFinder {
             guard let parts = reply.elements, parts.count == 2, let host = parts[0].text,
                 let port = parts[1].text.flatMap({ UInt16($0) })
             else { return .failed(.malformed) }
-            guard let address = EngineAddress(host: host, port: port) else { return .failed(.hostName) }
+            guard let address = EngineAddress(host: host, port: port) else { return .failed(.malformed) }
             return .primary(address)
         case .quorum: return Self.quorum(reply)
         case .subscription:
@@ -198,7 +199,7 @@ struct PrimaryFinder {
         guard words.count == 5 else { return .failed(.malformed) }
         guard words[0] == primary else { return .nothing }
         guard let port = UInt16(words[4]) else { return .failed(.malformed) }
-        guard let address = EngineAddress(host: String(words[3]), port: port) else { return .failed(.hostName) }
+        guard let address = EngineAddress(host: String(words[3]), port: port) else { return .failed(.malformed) }
         return .primary(address)
     }
 

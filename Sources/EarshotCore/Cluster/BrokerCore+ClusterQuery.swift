@@ -31,6 +31,7 @@ extension BrokerCore {
         json.member("address", state.facility.address)
         let members = state.book.members
         json.member("members-count", state.book.isUncoordinated ? members.divisor : members.present)
+        json.member("share-between-users", settings[.shareBetweenUsers] == 1)
         if let fault = state.fault {
             json.member("reason", fault.description)
             json.member("needs-operator", fault.needsOperator)

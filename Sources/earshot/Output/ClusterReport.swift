@@ -20,6 +20,14 @@ struct ClusterReport {
             rows.append(["warning", TerminalText.escaped(warning.text ?? "")])
         }
         rows.append(["node", "\(value("node")) at \(value("address"))"])
+        if let shares = cluster.member("share-between-users")?.text {
+            rows.append([
+                "sharing",
+                shares == "true"
+                    ? "requests that identify no user, of all users and remote clients"
+                    : "requests of the bus's own user only; remote clients share with share-between-users = on",
+            ])
+        }
         if cluster.member("engine-latency-us") != nil {
             rows.append(["engine", "answers in \(Self.milliseconds(number("engine-latency-us")))"])
             let flights = "\(number("flights")) flights wait or run, at \(number("origins")) origins"

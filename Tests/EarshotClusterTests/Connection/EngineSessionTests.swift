@@ -101,6 +101,22 @@ import Testing
         }
     }
 
+    @Test func `a new password is tried at once, and costs no membership`() {
+        var rig = Rig(login: .init(user: "bus", password: "old"))
+        _ = rig.start()
+        _ = rig.open(.calls)
+        #expect(faults(rig.receive(.error("WRONGPASS"))) == [.accessDenied])
+        let new = EngineOptions.Login(user: "bus", password: "new")
+        rig.session.use(new, ofSentinels: nil, now: rig.now)
+        #expect(opened(rig.session.takeActions()) == [Self.server, Self.server])
+        #expect(commands(rig.open(.calls)).first == ["AUTH", "bus", "new"])
+        var member = Rig()
+        _ = member.join()
+        member.session.use(new, ofSentinels: nil, now: member.now)
+        #expect(member.session.takeActions() == [])
+        #expect(member.session.phase == .joined)
+    }
+
     @Test(
         "a reply of another form ends the membership",
         arguments: [Reply.null, .integer(1), .status("OK"), .array([]), .array([.integer(-1), .null]), .bytes([1])])
@@ -296,19 +312,29 @@ import Testing
         }
     }
 
-    @Test func `a server that may evict keys is a warning`() {
-        for (lines, warnings) in [
-            ("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", 0),
-            ("maxmemory:1048576\r\nmaxmemory_policy:noeviction\r\n", 0),
-            ("used_memory:9\r\nmaxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n", 1), ("", 0),
+    @Test func `a server that may evict keys is refused, at the join and when its settings change`() {
+        for (lines, isRefused) in [
+            ("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", false),
+            ("maxmemory:1048576\r\nmaxmemory_policy:noeviction\r\n", false),
+            ("used_memory:9\r\nmaxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n", true), ("", false),
         ] {
             var rig = Rig()
             _ = rig.start()
             _ = rig.open(.calls)
             _ = rig.receive(Rig.role)
-            let actions = rig.receive(.bytes(Array(lines.utf8)))
-            #expect(actions == Array(repeating: .report(.warning(.mayEvict)), count: warnings), "\(lines)")
+            #expect(faults(rig.receive(.bytes(Array(lines.utf8)))) == (isRefused ? [.evicts] : []), "\(lines)")
+            var member = Rig()
+            _ = member.join()
+            let question = EngineAction.send(.calls, Command("INFO", "memory"))
+            var beat: [EngineAction] = []
+            while !beat.contains(question) {
+                beat = member.passTime()
+                member.answer(beat.filter { $0 != question }, members: 3)
+            }
+            #expect(faults(member.receive(.bytes(Array(lines.utf8)))) == (isRefused ? [.evicts] : []), "\(lines)")
+            #expect((member.session.phase == .joined) != isRefused)
         }
+        #expect(EngineFault.evicts.needsOperator)
     }
 
     @Test func `each membership has another ID, and servers are tried in turn`() {
@@ -439,13 +465,13 @@ import Testing
         #expect(rig.receive(Self.address, .sentinel) == [])
     }
 
-    @Test func `a sentinel that names the primary by its host name is a fault for an operator`() {
+    @Test func `a sentinel may name the primary by its host name`() throws {
         var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
         _ = rig.start()
         _ = rig.open(.sentinel)
         let name = Reply.array([.bytes(Array("redis.example".utf8)), .bytes(Array("6379".utf8))])
-        #expect(faults(rig.receive(name, .sentinel)) == [.hostName])
-        #expect(EngineFault.hostName.needsOperator)
+        let address = try #require(EngineAddress("redis.example:6379"))
+        #expect(opened(rig.receive(name, .sentinel)) == [address, address])
     }
 
     @Test func `a watching connection to a sentinel that does not answer is replaced`() {
