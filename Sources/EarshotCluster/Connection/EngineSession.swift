@@ -247,7 +247,7 @@ struct EngineSession {
         case .stopped: break
         case .locating, .resting: greet(address, now: now)
         case .greeting, .joining, .joined:
-            guard address != server else { return }
+            guard address != server, phase != .joined || !finder.isQuestion else { return }
             end(.notPrimary)
             greet(address, now: now)
         }

@@ -51,10 +51,13 @@ struct PrimaryFinder {
     /// Time of the next PING on the watching connection; nil in other phases. A half-open connection reports no change.
     private var nextPing: Tick?
     /// Time at which another sentinel is asked whether a majority of them is left. A connection that watches answers no
-    /// questions, so that sentinel takes its place. Nil in other phases, and with one sentinel.
+    /// questions, so that sentinel replaces it. Nil in other phases, and with one sentinel.
     private var nextQuestion: Tick?
     /// Whether the next sentinel is asked about the majority.
     private var isAskingQuorum = false
+    /// Whether the connection replaces one that watched, and does not watch yet. Its first address is no reason to leave
+    /// a primary: this sentinel may have missed a change.
+    private(set) var isQuestion = false
     /// Sentinels in a row that could not be asked.
     private var losses = 0
 
@@ -110,6 +113,7 @@ struct PrimaryFinder {
         pending = PendingReplies()
         connectionDeadline = nil
         (nextPing, nextQuestion) = (nil, nil)
+        isQuestion = false
     }
 
     /// Returns a PING for the watching connection if it is due.
@@ -144,6 +148,7 @@ struct PrimaryFinder {
             commands.append(Hiredis.Command("SENTINEL", "ckquorum", primary))
             pending.append(.quorum, until: deadline)
             isAskingQuorum = false
+            isQuestion = true
         }
         // On the same connection after the question, so that no change is missed between the two.
         commands.append(Hiredis.Command("SUBSCRIBE", "+switch-master"))
@@ -172,6 +177,7 @@ struct PrimaryFinder {
             guard reply.elements?.first?.text == "subscribe" else { return .failed(.malformed) }
             enter(.watching)
             losses = 0
+            isQuestion = false
             nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             if case .sentinels(let sentinels, _) = place, sentinels.count > 1 {
                 nextQuestion = now.advanced(byMilliseconds: Self.quorumMilliseconds)
