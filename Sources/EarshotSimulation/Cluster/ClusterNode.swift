@@ -52,6 +52,8 @@ struct ClusterNode {
     var life: Int
     var isAlive = true
     var isCutOff = false
+    /// End of the latest time in which it resolves no names.
+    var noWayOutUntil = 0
     var drainsSince: Int?
     var workers: [WorkerID: Worker] = [:]
     var clients: [ClientID: Client] = [:]

@@ -134,8 +134,8 @@ extension ClusterTrial {
         if options.canary == .losesTerminals, random.perMille(20) { return }
         note("client \(client.rawValue) of node \(node) gets \(terminal.request) \(ClusterExpectations.text(terminal))")
         if try expectations.delivered(
-            terminal, content, to: client, isDraining: nodes[node].drainsSince != nil, now: now,
-            clockWindowEnd: clockWindowEnd)
+            terminal, content, to: client, isDraining: nodes[node].drainsSince != nil,
+            noWayOutUntil: nodes[node].noWayOutUntil, now: now, clockWindowEnd: clockWindowEnd)
         {
             report.answered += 1
         }
