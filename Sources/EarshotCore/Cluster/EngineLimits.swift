@@ -12,9 +12,9 @@ public enum EngineLimits {
     public static let leaseMilliseconds = 3_000
     /// Interval of heartbeats: two may be lost.
     public static let heartbeatMilliseconds = 1_000
-    /// Interval in which open wants and attempts are asserted again: ten leases. A loss of data or of messages shows with
+    /// Interval in which open wants and attempts are asserted again: twenty leases. A loss of data or of messages shows with
     /// the next heartbeats, and is followed by assertions at once.
-    public static let assertionMilliseconds = 30_000
+    public static let assertionMilliseconds = 60_000
     /// The same for attempts that serve other nodes only: the engine tells with the answer whether one still wants it.
     public static let hostingMilliseconds = 2_000
     /// Longest time between two questions for flights, while free slots wait.

@@ -308,7 +308,7 @@ extension SimulatedEngine {
             let firsts = members.prefix(Self.firstFlights).compactMap { rank in
                 ClusterKey(rank.name.prefix(32)).map { (origin: $0, score: rank.score) }
             }
-            for first in firsts + share(of: other).prefix(Self.firstFlights).map({ ($0.origin, $0.rank.score) }) {
+            for first in firsts + share(of: other).prefix(Self.firstFlights).map({ ($0.origin, $0.score) }) {
                 guard let bound = bounds[first.origin], first.score < bound,
                     best.map({ first.score < $0.score }) ?? true
                 else { continue }
@@ -319,10 +319,10 @@ extension SimulatedEngine {
     }
 
     /// Queued flights that any node may start and that this one wants, the next one first.
-    private func share(of node: NodeID) -> [(rank: Rank, key: ClusterKey, origin: ClusterKey)] {
+    private func share(of node: NodeID) -> [(score: Int, key: ClusterKey, origin: ClusterKey)] {
         flights.filter { $0.value.lane == .shared && $0.value.state == .queued && $0.value.wants.contains(node) }
-            .map { (rank: Rank(score: $0.value.score, name: "\($0.key)"), key: $0.key, origin: $0.value.origin) }
-            .sorted { $0.rank < $1.rank }
+            .map { (score: $0.value.score, key: $0.key, origin: $0.value.origin) }
+            .sorted { $0.score == $1.score ? $0.key.description < $1.key.description : $0.score < $1.score }
     }
 
     /// Takes the flights with the lowest ranks while their origins have room. One place stays free at an origin that the
