@@ -136,8 +136,10 @@ public struct BrokerCore {
         self.workerLimits = settings.applied(to: workerLimits)
         generator = SplitMix(seed: seed)
         self.cluster = cluster.map { facility in
-            let book = ClusterBook(members: facility.members, now: facility.start)
-            return Indirect(ClusterState(facility: facility, book: book))
+            let book = ClusterBook(
+                members: facility.members, predecessor: facility.predecessor, now: facility.start)
+            let health = ClusterHealth(address: facility.address)
+            return Indirect(ClusterState(facility: facility, book: book, health: health))
         }
     }
 

@@ -2,6 +2,7 @@ import EarshotBroker
 import EarshotCluster
 import EarshotCore
 import EarshotGateway
+import EarshotLoop
 import Glibc
 import Testing
 
@@ -41,8 +42,8 @@ import Testing
             """
         let cluster = try ClusterFile(file(text(["listen": "\"0.0.0.0:5767\""], engine: engine)))
         #expect(cluster.name == "shop" && cluster.secret == secret)
-        #expect(ClusterFile.place(cluster.node) == "10.0.0.1:5766")
-        #expect(cluster.listener.description == "tcp://0.0.0.0:5767")
+        #expect("\(cluster.node)" == "10.0.0.1:5766")
+        #expect(try cluster.listener().description == "tcp://0.0.0.0:5767")
         #expect(cluster.publicKey == publicKey && cluster.secretKey == secretKey)
         let sentinels = ["10.0.0.1:26379", "[::1]:26379", "unix:/run/sentinel"].compactMap { EngineAddress($0) }
         #expect(cluster.engine == .sentinels(sentinels, primary: "earshot"))
@@ -52,19 +53,32 @@ import Testing
 
     @Test func `a node listens at its own address unless the file has another`() throws {
         let cluster = try ClusterFile(file(text(["node": "\"[2001:DB8::1]:5766\""])))
-        #expect(cluster.listener == cluster.node)
-        #expect(cluster.listener.description == "tcp://[2001:db8::1]:5766")
+        #expect(try cluster.listener().description == "tcp://[2001:db8::1]:5766")
+    }
+
+    @Test func `a node with a host name tells the others its address`() throws {
+        let cluster = try ClusterFile(
+            file(text(["node": "\"localhost:5766\""], engine: "servers = [\"redis.example:6379\"]")))
+        #expect("\(cluster.node)" == "localhost:5766")
+        #expect(["127.0.0.1:5766", "[::1]:5766"].contains(try cluster.membership().place))
+        #expect(cluster.engine == .servers([EngineAddress("redis.example:6379")].compactMap(\.self)))
+        let place = try #require(NodePlace("nowhere.invalid:5766"))
+        let complaint = #expect(throws: Complaint.self) {
+            try place.address { (name) throws(HostName.Failure) in throw HostName.Failure(name, "not known") }
+        }
+        #expect(complaint?.description.contains("the host name nowhere.invalid does not resolve") == true)
+        #expect(complaint?.status == .unknownHost)
     }
 
     @Test func `the membership has the engine and the place of the node`() throws {
         let membership = try ClusterFile(file(text(engine: "servers = [\"10.0.0.1:6379\"]\npassword = \"p\"")))
-            .membership
+            .membership()
         #expect(membership.place == "10.0.0.1:5766")
         #expect(membership.engine.cluster == "shop")
         #expect(membership.engine.place == .servers([EngineAddress("10.0.0.1:6379")].compactMap(\.self)))
         #expect(membership.engine.login == EngineOptions.Login(user: nil, password: "p"))
         #expect(membership.engine.description.hasSuffix(" 10.0.0.1:5766"))
-        let other = try ClusterFile(file(text(["secret": "\"\(secret)x\""]))).membership
+        let other = try ClusterFile(file(text(["secret": "\"\(secret)x\""]))).membership()
         #expect(membership.engine.keys.check(publicKey: "") != other.engine.keys.check(publicKey: ""))
     }
 
@@ -78,7 +92,7 @@ import Testing
     }
 
     @Test func `a new file is read as it was written`() throws {
-        let node = try #require(ClusterFile.nodeAddress("10.0.0.1:5766"))
+        let node = try #require(NodePlace("10.0.0.1:5766"))
         let login = EngineOptions.Login(user: "b\\us", password: "p\"w\n\u{e4}\u{1}")
         let server = try #require(EngineAddress("[::1]:6379"))
         for engine: EngineOptions.Place in [.servers([server]), .sentinels([server], primary: "earshot")] {
@@ -87,8 +101,10 @@ import Testing
             #expect(try ClusterFile(path) == new)
             #expect(try ClusterFile(path).gatewayKeys(path).count == 1)
             #expect(new.secret.utf8.count == 64)
-            #expect(new.membership.members == 3)
-            #expect(try ClusterFile(new: "shop", node: node, members: 1, engine: engine, login: nil).secret != new.secret)
+            #expect(try new.membership().members == 3)
+            let other = try ClusterFile(new: "shop", node: node, members: 1, engine: engine, login: nil)
+            #expect(other.secret != new.secret)
+            #expect(other.text.contains("\nmembers = 1\n"))
         }
     }
 
@@ -97,6 +113,16 @@ import Testing
         let path = try file(text(), mode: mode)
         let complaint = #expect(throws: Complaint.self) { try ClusterFile(path) }
         #expect(complaint?.status == .configuration)
+        #expect(complaint?.description.contains("chmod 600") == true)
+    }
+
+    @Test func `a file that only a group of the process reads is accepted`() throws {
+        let path = try file(text(), mode: 0o440)
+        #expect(unsafe chown(path, getuid(), getegid()) == 0)
+        #expect(try ClusterFile(path).name == "shop")
+        // Another group, which only root can set.
+        guard getuid() == 0, unsafe chown(path, 0, 4_000_000_000) == 0 else { return }
+        let complaint = #expect(throws: Complaint.self) { try ClusterFile(path) }
         #expect(complaint?.description.contains("chmod 600") == true)
     }
 
@@ -113,7 +139,7 @@ import Testing
             (text(["x": "1"]), "x: unknown key; use name"), (text(["name": "\"a b\""]), "name: must be 1 to 32"),
             (text(["name": "3"]), "name: must be 1 to 32"), (text(["secret": "\"short\""]), "secret: must be"),
             (text(["node": "\"10.0.0.1\""]), "node: must be"), (text(["node": "\"0.0.0.0:5766\""]), "node: must be"),
-            (text(["node": "\"[::]:5766\""]), "node: must be"), (text(["node": "\"host:5766\""]), "node: must be"),
+            (text(["node": "\"[::]:5766\""]), "node: must be"), (text(["node": "\"a b:5766\""]), "node: must be"),
             (text(["node": "\"10.0.0.1:0\""]), "node: must be"), (text(["node": "\"::1:5766\""]), "node: must be"),
             (text(["listen": "\"0.0.0.0\""]), "listen: must be"),
             (text(["public-key": "\"short\""]), "public-key: must be"),
@@ -128,7 +154,7 @@ import Testing
             (text(engine: "\(sentinels)primary = \"a b\""), "engine.primary: must be"),
             (text(engine: "servers = []"), "engine.servers: must be"),
             (text(engine: "servers = \"10.0.0.1:6379\""), "engine.servers: must be"),
-            (text(engine: "servers = [\"host:6379\"]"), "engine.servers: must be"),
+            (text(engine: "servers = [\"10.0.0:6379\"]"), "engine.servers: must be"),
             (text(engine: "\(servers)\nuser = \"a\""), "engine.password: is missing; user needs it"),
             (text(engine: "\(servers)\nsentinel-password = \"a\""), "engine.sentinel-password: needs sentinels"),
             (text(engine: "\(servers)\npassword = \"\""), "engine.password: must be"),

@@ -56,6 +56,7 @@ import Testing
     @Test func `a sentence may name a command without its arguments and a block may not`() {
         #expect(faults("earshot cancel", .span) == [nil])
         #expect(faults("earshot cancel").compactMap { $0 }.count == 1)
+        #expect(faults("runuser -u earshot -- earshot status") == [nil])
         #expect(faults("apt install earshot; ls /run/earshot; systemctl restart earshot") == [])
     }
 

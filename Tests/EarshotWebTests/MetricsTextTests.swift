@@ -39,14 +39,16 @@ import Testing
     @Test func `a node of a cluster has its mode, and counters of its work for others`() throws {
         let cluster = #"""
             {"ready":false,"phase":"serving","admission":"open","cluster":{"mode":"waiting","members-count":3,"claims":7,
-            "engine-latency-us":1500,"counts":{"hosted":4,"missed":2}}}
+            "engine-latency-us":1500,"warnings":["a","b"],"suspended":["a"],"unreadable-nodes":2,"counts":{"hosted":4,"missed":2}}}
             """#
         let state = try #require(BrokerState(Array(cluster.utf8)))
         #expect(state.unreadiness == .noEngine)
+        #expect(state.suspensions == ["a"])
         let lines = MetricsText.text(of: state).split(separator: "\n").map(String.init)
         for line in [
             #"earshot_cluster_mode{mode="member"} 0"#, #"earshot_cluster_mode{mode="waiting"} 1"#,
             "earshot_cluster_members 3", "earshot_cluster_claims 7", "earshot_cluster_engine_seconds 0.0015",
+            "earshot_cluster_warnings 2", "earshot_cluster_suspended 1", "earshot_cluster_unreadable_nodes 2",
             "earshot_cluster_attempts_hosted_total 4", "earshot_cluster_bodies_missed_total 2",
         ] {
             #expect(lines.contains(line), "\(line)")

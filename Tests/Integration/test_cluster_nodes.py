@@ -146,8 +146,13 @@ class ClusterFileTests(TestCase):
     def test_wrong_options_end_with_64(self):
         bus = Bus(workers=1)
         for words in (["a b", "--node", "10.0.0.1:1", "--server", "10.0.0.1:1"],
-                      ["a", "--node", "host:1", "--server", "10.0.0.1:1"],
-                      ["a", "--node", "10.0.0.1:1"], ["a", "--node", "10.0.0.1:1", "--server", "host:1"],
+                      ["a", "--node", "a host:1", "--server", "10.0.0.1:1"], ["a", "--node", "host", "--server", "10.0.0.1:1"],
+                      ["a", "--node", "10.0.0.1:1"], ["a", "--node", "10.0.0.1:1", "--server", "a host:1"],
+                      ["a", "--server", "10.0.0.1:1"], ["a", "--nodes", "10.0.0.1"], ["a", "--nodes", "10.0.0.1,", "--with-redis"],
+                      ["a", "--nodes", "10.0.0.1", "--node", "10.0.0.1:1", "--with-redis"],
+                      ["a", "--node", "10.0.0.1:1", "--with-redis"], ["a", "--nodes", "10.0.0.1,10.0.0.2", "--with-redis"],
+                      ["a", "--nodes", "10.0.0.1,10.0.0.1:5767,10.0.0.3", "--with-redis"],
+                      ["a", "--nodes", "10.0.0.1", "--with-redis", "--server", "10.0.0.1:1"],
                       ["a", "--node", "10.0.0.1:1", "--sentinel", "10.0.0.1:1"],
                       ["a", "--node", "10.0.0.1:1", "--server", "10.0.0.1:1", "--user", "u"]):
             with self.subTest(words=words):

@@ -1,5 +1,6 @@
 """Wrong secrets, keys and engines: they are refused with a clear reason, and each request still ends."""
 
+import signal
 import types
 import unittest
 
@@ -61,6 +62,35 @@ class EngineSecurityTests(TestCase):
                 self.assertSays(cluster[0], "lacks a permission", True)
                 self.assertFetchesAlone(cluster)
 
+    def test_an_engine_that_evicts_is_left_and_refused(self):
+        with Engine() as engine, Cluster(engine, nodes=1) as cluster:
+            engine.ask("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+            self.assertSays(cluster[0], "the engine would evict the cluster's keys", True)
+            late = cluster.add()
+            self.assertSays(late, "the engine would evict the cluster's keys", True)
+            self.assertFetchesAlone(cluster)
+            self.assertEqual(late.cluster()["counts"]["losses"], 0)
+
+    def test_a_new_password_of_the_engine_is_read_by_SIGHUP(self):
+        with Engine(password="right") as engine, Cluster(engine, nodes=1) as cluster:
+            node = cluster[0]
+            engine.ask("CONFIG", "SET", "requirepass", "other")
+            engine.server.password = "other"
+            for kind in ("normal", "pubsub"):
+                engine.ask("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+            self.assertSays(node, "the engine refused user or password", True)
+            node.file.write_text(node.file.read_text().replace('password = "right"', 'password = "other"'))
+            node.program.signal(signal.SIGHUP)
+            node.await_mode("member", 10)
+
+    def test_an_engine_may_have_a_host_name(self):
+        with Engine() as engine:
+            named = types.SimpleNamespace(options=["--server", f"localhost:{engine.server.port}"])
+            with Cluster(named, nodes=2) as cluster:
+                client = cluster[0].client()
+                client.fetch("h", 1, f"{self.origin.url}/bytes/1000")
+                self.assertResult(client.terminal(30), body(1_000))
+
     def test_an_engine_that_answers_nonsense_or_hangs_costs_no_request(self):
         false = [self.enterContext(FalseEngine(reply)) for reply in [None, *NONSENSE]]
         nodes = []
@@ -90,6 +120,57 @@ class EngineSecurityTests(TestCase):
             engine.server.restart()
             for node in cluster:
                 node.await_mode("member", 40)
+
+
+class ForgedEntryTests(TestCase):
+    """Somebody else writes into the engine."""
+
+    def test_results_that_no_node_has_written_are_dropped(self):
+        origin = self.enterContext(Origin())
+        engine = self.enterContext(Engine())
+        digest = "ab" * 32
+        forged = ["1 r 302 0 - -\nlocation: http://203.0.113.1/", "1 r 200 0 - -", "1 r 404 0 - -", "1 f unknown-host - ", "1 f tls - ",
+                  f"1 r 200 3 {digest} -", f"1 r 200 3 {digest} 203.0.113.9:1/{'0' * 32}/7", "x"]
+        with Cluster(engine, nodes=1, origin_limit=1) as cluster:
+            client = cluster[0].client()
+            client.fetch("h", 0, f"{origin.url}/gate/go?bytes=1000")
+            origin.await_running(1)
+            for number in range(1, len(forged) + 1):
+                client.fetch("h", number, f"{origin.url}/bytes/1000?n={number}")
+            node = cluster[0].cluster()["node"]
+            eventually(lambda: engine.flights() == 1 + len(forged), "the engine has all flights")
+            waiting = [name for name, text in zip(*[iter(engine.ask("HGETALL", f"{engine.PREFIX}f"))] * 2) if text.startswith("q")]
+            self.assertEqual(len(waiting), len(forged))
+            for key, result in zip(waiting, forged):
+                for entry in (result, f"{'0' * 32} 1700000000000000 {result}"):
+                    engine.ask("PUBLISH", f"{engine.PREFIX}c:{node}", f"r {key} {len(entry)} {entry}")
+            cluster[0].program.await_line("the engine had an entry that no node has written")
+            self.assertTrue(any("no node has written" in warning for warning in cluster[0].cluster()["warnings"]))
+            origin.open_gate("go")
+            for message in client.terminals(1 + len(forged), 30):
+                self.assertResult(message, body(1_000))
+            self.assertEqual(origin.total, 1 + len(forged))
+
+    def test_a_record_that_no_node_has_written_is_not_fetched(self):
+        origin = self.enterContext(Origin())
+        engine = self.enterContext(Engine())
+        with Cluster(engine, nodes=2, origin_limit=1) as cluster:
+            client = cluster[0].client()
+            client.fetch("h", 0, f"{origin.url}/gate/go?bytes=1000")
+            origin.await_running(1)
+            client.fetch("h", 1, f"{origin.url}/bytes/1000")
+            eventually(lambda: engine.flights() == 2, "the engine has both flights")
+            texts = dict(zip(*[iter(engine.ask("HGETALL", f"{engine.PREFIX}f"))] * 2))
+            key = next(name for name, text in texts.items() if text.startswith("q"))
+            # Only the second node may take it, whose URL a stranger has changed.
+            node = cluster[0].cluster()["node"]
+            changed = texts[key].replace("/bytes/1000", "/bytes/1").replace(f"{node},", "")
+            self.assertNotIn(node, changed)
+            engine.ask("HSET", f"{engine.PREFIX}f", key, changed)
+            origin.open_gate("go")
+            for message in client.terminals(2, 30):
+                self.assertResult(message, body(1_000))
+            self.assertEqual(origin.count("/bytes/1"), 0)
 
 
 class NodeSecurityTests(TestCase):

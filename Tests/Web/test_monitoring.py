@@ -10,6 +10,7 @@ import urllib.request
 
 import places
 from web import HOST, Web
+from support.cluster import ClusterBus
 from support.harness import Bus, TestCase, temporary_folder
 from support.origin import Origin
 from support.processes import Program, eventually
@@ -39,7 +40,12 @@ class MonitoringTests(TestCase):
             client.terminal()
             client.terminal()
             _, _, text = web.get("/metrics")
-        self.assertEqual(promtool("check", "metrics", input=text), (0, ""))
+        with ClusterBus() as node, Web(node) as web:
+            eventually(lambda: "earshot_up 1" in web.get("/metrics")[2], "the node answers")
+            _, _, of_node = web.get("/metrics")
+        for metrics in (text, of_node):
+            self.assertEqual(promtool("check", "metrics", input=metrics), (0, ""))
+        text += of_node
         names = set(re.findall(r"^([a-z_]+)[{ ]", text, re.MULTILINE)) | set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
         dashboard = json.loads((EXAMPLES / "grafana-dashboard.json").read_text())
         expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]

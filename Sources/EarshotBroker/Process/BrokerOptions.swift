@@ -1,3 +1,4 @@
+public import EarshotCluster
 public import EarshotCore
 
 /// Start options of a broker.
@@ -36,6 +37,8 @@ public struct BrokerOptions: Sendable {
     public var watchesPlaces = true
     /// Cluster of the broker; nil for a broker that is alone.
     public var cluster: ClusterMembership?
+    /// Reads the logins of the engine again after SIGHUP; nil for a broker that is alone.
+    public var readEngine: (@Sendable () throws -> EngineOptions)?
 
     public init(runtimeFolder: String, spoolFolder: String) {
         self.runtimeFolder = runtimeFolder

@@ -81,6 +81,7 @@ extension BrokerProcess {
             logger.notice(
                 "a client changed a setting", metadata: ["setting": "\(change.words.joined(separator: " "))"])
             applyLogSettings()
+            describeSettings()
             supervisor?.tell(change)
         case .supervisor(.ended(let ended)): supervisor?.tell(ended)
         case .log(.assigned(let assigned)): log(assigned)

@@ -7,11 +7,11 @@ internal import Logging
 /// The node's connection to the engine of its cluster.
 extension BrokerProcess {
     /// Facility of the core for its work as a node.
-    static func facility(of membership: ClusterMembership, start: Tick) -> ClusterFacility {
+    static func facility(of membership: ClusterMembership, _ record: NodeRecord, start: Tick) -> ClusterFacility {
         let keys = membership.engine.keys
         return ClusterFacility(
             flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: membership.place,
-            broker: randomNumber(), members: membership.members, start: start)
+            broker: randomNumber(), members: membership.members, predecessor: record.read(), start: start)
     }
 
     /// Gives the events of the engine to the core.
@@ -19,9 +19,12 @@ extension BrokerProcess {
         guard let engine else { return }
         engine.pass()
         for event in engine.takeEvents() {
+            if case .joined(let node, _) = event { NodeRecord(runtimeFolder: options.runtimeFolder).write(node) }
             log(event)
             core.engineSaid(event, now: now)
         }
+        for address in core.takeClusterProbes() { probes.start(address) }
+        for (address, failure) in probes.takeResults() { core.clusterProbed(address, failure: failure, now: now) }
     }
 
     /// Sends the calls since the last answer. A call of many flights costs the engine a fraction of many calls, and a lone
@@ -31,9 +34,71 @@ extension BrokerProcess {
         if let members = core.takeUncoordinatedStart() {
             logger.warning("fetches without the engine of the cluster", metadata: ["limits-divided-by": "\(members)"])
         }
+        for notice in core.takeClusterNotices() { log(notice) }
         core.engineIsBusy(engine.isBusy)
         guard !engine.isBusy else { return }
         engine.submit(core.takeEngineCalls(now: now))
+    }
+
+    /// Reads the logins of the engine again. They apply to the next connection, so a new password costs no membership.
+    func readEngine() {
+        guard let engine, let read = options.readEngine else { return }
+        do {
+            let options = try read()
+            engine.use(options.login, ofSentinels: options.sentinelLogin)
+        } catch {
+            logger.error(
+                "cannot read the file of the cluster; the logins of the engine stay", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Tells the other nodes digests of the settings that should be equal everywhere: the address policy, limits, rules
+    /// for origins, and the version.
+    func describeSettings() {
+        guard let engine, let version = options.cluster?.version else { return }
+        let rows = core.settings.rows
+        func digest(_ text: String) -> String {
+            let bytes = Array(text.utf8)
+            return String(SHA256.digest(of: bytes.span).hex.prefix(8))
+        }
+        func values(of names: Set<String>) -> String {
+            rows.filter { names.contains($0.name) }.map { "\($0.name) \($0.pattern ?? "") \($0.value)\n" }.joined()
+        }
+        let parts = [
+            digest(values(of: [SettingName.address, SettingName.addressPolicy.rawValue])),
+            digest(values(of: Self.sharedLimits)), digest(values(of: [SettingName.rule])), digest(version),
+        ]
+        let text = parts.joined(separator: ".")
+        engine.describe(settings: text)
+        core.clusterSettingsChanged(text)
+    }
+
+    /// Settings of the load on origins, and of the bodies that other nodes read.
+    private static let sharedLimits: Set<String> = Set(
+        [
+            SettingName.originLimit, .originSpacing, .http2, .coolDown, .maxRatio, .pageBytes, .shareBetweenUsers,
+        ].map(\.rawValue))
+
+    /// Logs a change of this node's part in the cluster, and bodies of other nodes that it could not read.
+    private func log(_ notice: ClusterNotice) {
+        switch notice {
+        case .warning(let warning):
+            logger.log(
+                level: warning.needsOperator ? .error : .warning, "the cluster is impaired",
+                metadata: ["reason": "\(warning)"])
+        case .remedied(let warning):
+            logger.notice("an impairment of the cluster is gone", metadata: ["reason": "\(warning)"])
+        case .missedBody(let place, let reason, let isFirst):
+            logger.log(
+                level: isFirst ? .warning : .debug, "cannot read a body of another node",
+                metadata: ["place": "\(place)", "reason": "\(reason)"])
+        case .lackedBody(let place):
+            logger.debug("another node asks for a body that is gone", metadata: ["place": "\(place)"])
+        case .releasedBodies:
+            logger.warning(
+                "bodies for other nodes are released early, so that these fetch the URLs again; raise spool-size, or free disk space"
+            )
+        }
     }
 
     /// Logs changes of the membership. Repeated failures to connect are one line.
@@ -54,6 +119,7 @@ extension BrokerProcess {
         case .remedied(let warning):
             guard loggedWarnings.remove(warning) != nil else { return }
             logger.notice("a shortcoming of the engine is gone", metadata: ["reason": "\(warning)"])
+        case .messagesLost: logger.warning("the engine lost messages to this node; it asserts everything again")
         case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .aborted: break
         }
     }

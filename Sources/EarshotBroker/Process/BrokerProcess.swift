@@ -76,6 +76,8 @@ public final class BrokerProcess {
     private(set) var supervisor: SupervisorLink?
     /// Connection to the engine of the cluster; nil for a broker on its own.
     let engine: EngineClient?
+    /// Attempts to connect to the other nodes.
+    let probes: PeerProbes
     /// Latest logged reason for which this node is no member.
     var loggedFault: EngineFault?
     /// Warnings about the engine in the log that have not ended.
@@ -159,10 +161,14 @@ public final class BrokerProcess {
         let start = Tick(nanoseconds: loop.now.nanoseconds)
         core = BrokerCore(
             workerLimits: workerLimits, secret: options.secret, facilities: facilities,
-            cluster: options.cluster.map { Self.facility(of: $0, start: start) }, seed: Self.randomNumber())
+            cluster: options.cluster.map {
+                Self.facility(of: $0, NodeRecord(runtimeFolder: options.runtimeFolder), start: start)
+            }, seed: Self.randomNumber())
         if let cluster = options.cluster { engine = EngineClient(cluster.engine, on: loop) } else { engine = nil }
+        probes = PeerProbes(on: loop)
         core.settingsRead(options.settings, now: start)
         applyLogSettings()
+        describeSettings()
         try applyUsers()
         if let cache { try listen(to: cache) }
         work.barredConnections = 1
@@ -235,8 +241,9 @@ public final class BrokerProcess {
         core.timePassed(now: now)
         core.dispatch(now: now) { bus.hasUnread($0.rawValue) }
         bus.releaseHeld { core.isRemoving(ClientID(rawValue: $0)) }
-        callEngine(now: now)
         carryOut()
+        // After the immediate answers of the cache, which make claims.
+        callEngine(now: now)
         work.flush()
         bus.flush()
         disconnected.removeAll()
@@ -390,11 +397,13 @@ public final class BrokerProcess {
     private func take(_ settings: Settings) {
         core.settingsRead(settings, now: Tick(nanoseconds: loop.now.nanoseconds))
         applyLogSettings()
+        describeSettings()
         do {
             try applyUsers()
         } catch {
             logger.error("cannot apply the setting users; the present users stay", metadata: ["error": "\(error)"])
         }
+        readEngine()
     }
 
     /// Applies the settings of the log. The handler of `earshot` has one level for all copies of the logger.

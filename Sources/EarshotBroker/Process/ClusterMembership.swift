@@ -6,8 +6,10 @@ public struct ClusterMembership: Sendable {
     public let engine: EngineOptions
     /// Address at which the gateway of this node serves bodies to the others: `ADDRESS:PORT`, that of IPv6 in brackets.
     public let place: String
-    /// Number of nodes, until the engine has told it.
+    /// Number of nodes in the settings.
     public let members: Int
+    /// Version of the program, which is compared with that of the other nodes.
+    public var version = ""
 
     public init(engine: EngineOptions, place: String, members: Int) {
         self.engine = engine

@@ -46,7 +46,7 @@ struct EngineBatch: Equatable {
     /// Appends the arguments of its script.
     func append(to command: inout Command, node: NodeID) {
         switch calls[0] {
-        case .want, .unwant, .take, .done, .cool, .survey, .leave: command.append(node.description)
+        case .want, .unwant, .take, .takeWanted, .done, .cool, .survey, .leave: command.append(node.description)
         case .retire(let former): command.append(former.description)
         }
         if script == .reap { command.append(String(EngineLimits.batch)) }

@@ -14,7 +14,7 @@ extension EngineCall {
                 answers.append(WantAnswer(key: want.key, state: state))
             }
             return .wanted(answers)
-        case .take: return Self.grants(reply)
+        case .take, .takeWanted: return Self.grants(reply)
         case .done(let completions):
             guard let flags = reply.elements, flags.count == completions.count else { return nil }
             var answers: [CompletionAnswer] = []
@@ -38,7 +38,7 @@ extension EngineCall {
     var isSilent: Bool {
         switch self {
         case .unwant, .retire, .leave: true
-        case .want, .take, .done, .cool, .survey: false
+        case .want, .take, .takeWanted, .done, .cool, .survey: false
         }
     }
 

@@ -6,7 +6,7 @@ extension EngineCall {
     /// Script that carries it out.
     var script: EngineScript {
         switch self {
-        case .want, .unwant, .take, .done, .cool: .pass
+        case .want, .unwant, .take, .takeWanted, .done, .cool: .pass
         case .survey: .survey
         case .retire, .leave: .reap
         }
@@ -25,6 +25,10 @@ extension EngineCall {
         case .take(let slots, let isOwnOnly):
             arguments.append(String(min(max(slots, 0), EngineLimits.batch)))
             arguments.append(isOwnOnly ? "1" : "0")
+            return ("take", arguments)
+        case .takeWanted(let slots):
+            arguments.append(String(min(max(slots, 0), EngineLimits.batch)))
+            arguments.append("2")
             return ("take", arguments)
         case .done(let completions):
             for completion in completions { Self.append(completion, to: &arguments) }
@@ -75,6 +79,9 @@ extension EngineCall {
         case .released:
             command.append("\(head) c \(completion.isAnswered ? 1 : 0)")
             command.append("")
+        case .kept(let result, let age):
+            command.append("\(completion.key) \(EngineCompletion.bounded(ageMilliseconds: age)) k 0")
+            command.append(result)
         }
     }
 
@@ -84,7 +91,7 @@ extension EngineCall {
         case .want(let wants): Self.split(wants) { $0.record.count }.map { .want($0) }
         case .unwant(let keys): Self.split(keys) { _ in 0 }.map { .unwant($0) }
         case .done(let completions): Self.split(completions) { $0.bytes }.map { .done($0) }
-        case .take, .cool, .survey, .retire, .leave: [self]
+        case .take, .takeWanted, .cool, .survey, .retire, .leave: [self]
         }
     }
 
@@ -93,7 +100,7 @@ extension EngineCall {
         switch self {
         case .want(let wants): wants.count
         case .unwant(let keys): keys.count
-        case .take(let slots, _): min(max(slots, 0), EngineLimits.batch)
+        case .take(let slots, _), .takeWanted(let slots): min(max(slots, 0), EngineLimits.batch)
         case .done(let completions): completions.count
         case .cool, .survey, .retire, .leave: 1
         }
@@ -104,7 +111,7 @@ extension EngineCall {
         switch self {
         case .want(let wants): wants.reduce(0) { $0 + $1.record.count }
         case .done(let completions): completions.reduce(0) { $0 + $1.bytes }
-        case .unwant, .take, .cool, .survey, .retire, .leave: 0
+        case .unwant, .take, .takeWanted, .cool, .survey, .retire, .leave: 0
         }
     }
 
@@ -129,5 +136,10 @@ extension EngineCall {
 
 extension EngineCompletion {
     /// Number of bytes of its result.
-    fileprivate var bytes: Int { if case .result(let result) = outcome { result.count } else { 0 } }
+    fileprivate var bytes: Int {
+        switch outcome {
+        case .result(let result), .kept(let result, _): result.count
+        case .released: 0
+        }
+    }
 }

@@ -11,7 +11,12 @@ enum EngineScript: String, CaseIterable, Sendable {
     case survey
 
     /// Version of the scripts and of the keys' form. Nodes with another version are refused while one is a member.
-    static let version = 1
+    static let version = 2
+
+    /// Text that all nodes of a cluster have in common: the version, and a code of the secret and the key pair.
+    static func check(_ options: EngineOptions) -> String {
+        "\(version) \(options.keys.check(publicKey: options.publicKey))"
+    }
 
     var text: [UInt8] {
         switch self {

@@ -8,14 +8,19 @@ internal import LibCrypto
 public final class EngineClient {
     private let loop: EventLoop
     private var session: EngineSession
+    private var seals: EngineSeals
     private let streams: [EngineStream]
     private var events: [EngineEvent] = []
     private var timer: (id: TimerID, deadline: Tick)?
+    /// Description of the node without its settings.
+    private let description: String
 
     public init(_ options: EngineOptions, on loop: EventLoop) {
         self.loop = loop
+        description = options.description
         let seed = Secret.randomBytes(8).reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
         session = EngineSession(options, seed: seed)
+        seals = EngineSeals(options.keys)
         streams = EngineLink.allCases.map { _ in EngineStream(loop) }
     }
 
@@ -29,15 +34,24 @@ public final class EngineClient {
         work()
     }
 
+    /// Tells the other nodes the digests of this node's settings, with the next heartbeat.
+    public func describe(settings: String) { session.options.description = "\(description) \(settings)" }
+
     /// Leaves the cluster: the engine returns this node's attempts at once.
     public func stop() {
         session.stop(now: now)
         work()
     }
 
+    /// Uses other logins of servers and sentinels from the next connection on.
+    public func use(_ login: EngineOptions.Login?, ofSentinels sentinelLogin: EngineOptions.Login?) {
+        session.use(login, ofSentinels: sentinelLogin, now: now)
+        work()
+    }
+
     /// Sends the calls of this pass together. Dropped unless the node is a member.
     public func submit(_ calls: [EngineCall]) {
-        session.submit(calls, now: now)
+        session.submit(calls.map { seals.sealed($0) }, now: now)
         work()
     }
 
@@ -81,7 +95,9 @@ public final class EngineClient {
                 streams[link.rawValue].flush()
                 streams[link.rawValue].close()
             case .send(let link, let command): streams[link.rawValue].append(command)
-            case .report(let event): events.append(event)
+            case .report(let event):
+                if let opened = seals.opened(event) { events.append(opened) }
+                if seals.takeForgery() { events.append(.warning(.forgedEntry)) }
             }
         }
         for stream in streams { stream.flush() }

@@ -25,12 +25,18 @@ struct PendingReplies<Kind> {
     private var waiting: [(kind: Kind, deadline: Tick)] = []
     private var first = 0
     /// Deadline of the command of the latest reply.
-    private(set) var lastDeadline: Tick?
+    private var lastDeadline: Tick?
 
     /// Time by which the next reply must arrive; nil without commands.
     var deadline: Tick? { first < waiting.count ? waiting[first].deadline : nil }
 
     var isEmpty: Bool { first == waiting.count }
+
+    /// Microseconds between the command of the latest reply and now.
+    func latency(now: Tick, patienceMilliseconds: Int) -> Int {
+        guard let sent = lastDeadline?.advanced(byMilliseconds: -patienceMilliseconds) else { return 0 }
+        return Int(max(0, now.nanoseconds - sent.nanoseconds) / 1_000)
+    }
 
     mutating func append(_ kind: Kind, until deadline: Tick) { waiting.append((kind, deadline)) }
 
@@ -46,5 +52,22 @@ struct PendingReplies<Kind> {
         }
         lastDeadline = waiting[first].deadline
         return waiting[first].kind
+    }
+}
+
+extension EngineSession {
+    /// Command of the connection for scripts or for notifications.
+    enum Pending: Equatable {
+        case authentication
+        case role
+        case memory
+        case load(EngineScript)
+        case subscription
+        case ping
+        case join
+        case renewal
+        case reap
+        /// - isText: whether the text of the script was sent, because the server did not know its digest.
+        case batch(EngineBatch, isText: Bool)
     }
 }

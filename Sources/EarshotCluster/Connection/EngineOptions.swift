@@ -27,8 +27,8 @@ public struct EngineOptions: Sendable {
     public let keys: ClusterKeys
     /// Public key with which all nodes serve and read bodies.
     public let publicKey: String
-    /// Text for operators: the name of the machine, and the address of its bodies.
-    public let description: String
+    /// Text for operators and other nodes: the name of the machine, the address of its bodies, and digests of its settings.
+    public var description: String
     public var login: Login?
     /// Login of the sentinels.
     public var sentinelLogin: Login?

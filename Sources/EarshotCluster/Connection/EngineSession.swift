@@ -28,21 +28,6 @@ struct EngineSession {
         case resting(until: Tick)
     }
 
-    /// Command of the connection for scripts or for notifications.
-    enum Pending: Equatable {
-        case authentication
-        case role
-        case memory
-        case load(EngineScript)
-        case subscription
-        case ping
-        case join
-        case renewal
-        case reap
-        /// - isText: whether the text of the script was sent, because the server did not know its digest.
-        case batch(EngineBatch, isText: Bool)
-    }
-
     /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short.
     static let backoff = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
     /// Pauses while an operator must correct something.
@@ -53,10 +38,10 @@ struct EngineSession {
     /// Maximum number of batches of calls without a reply. Beyond it the server is too slow, and the node leaves.
     static let mostBatches = 1_024
 
-    /// Heartbeats between two looks at the server's role.
+    /// Heartbeats between two looks at the server's role, and at its memory.
     static let roleInterval = 5
 
-    let options: EngineOptions
+    var options: EngineOptions
     let names: EngineNames
     private(set) var phase = Phase.stopped
     private(set) var node = NodeID(0)
@@ -76,6 +61,7 @@ struct EngineSession {
     /// Time at which the present membership is settled; nil without one.
     private var settlesAt: Tick?
     private var members = 0
+    private var counts = EngineCounts()
     private var generator: SplitMix
     /// Number of the latest connection of each link. Events of an earlier one are dropped.
     private(set) var connections = [0, 0, 0]
@@ -127,6 +113,16 @@ struct EngineSession {
         if wasJoined { actions.append(.report(.left(.left))) }
     }
 
+    /// Uses other logins from the next connection on. One that is due only later is made at once.
+    mutating func use(_ login: EngineOptions.Login?, ofSentinels sentinelLogin: EngineOptions.Login?, now: Tick) {
+        guard login != options.login || sentinelLogin != options.sentinelLogin else { return }
+        options.login = login
+        options.sentinelLogin = sentinelLogin
+        finder.login = sentinelLogin
+        failures = 0
+        if case .resting = phase { locate(now: now) }
+    }
+
     mutating func opened(_ link: EngineLink, now: Tick) {
         guard link != .sentinel else {
             for command in finder.opened(now: now) { actions.append(.send(.sentinel, command)) }
@@ -156,6 +152,7 @@ struct EngineSession {
             switch finder.received(reply, now: now) {
             case .nothing: break
             case .primary(let address): found(address, now: now)
+            case .quorum(let isThere): report(quorum: isThere)
             case .failed(let fault): sentinelFailed(fault, now: now)
             }
             return
@@ -177,6 +174,10 @@ struct EngineSession {
     mutating func timePassed(now: Tick) {
         if let late = finder.deadline, late <= now { sentinelFailed(.timedOut, now: now) }
         if let command = finder.check(now: now) { actions.append(.send(.sentinel, command)) }
+        if finder.asksQuorum(now: now) {
+            close(.sentinel)
+            openSentinel(now: now)
+        }
         if case .resting(let end) = phase, end <= now { locate(now: now) }
         if let next = nextWatch, next <= now { watch(now: now) }
         let deadlines = [connectionDeadline, pending[0].deadline, pending[1].deadline].compactMap(\.self)
@@ -185,10 +186,14 @@ struct EngineSession {
             nextHeartbeat = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             renew(isJoin: false, now: now)
             send(Command("PING"), .ping, .notices, now: now)
+            counts.pinged()
             heartbeats += 1
             // Replicas and settings change while the server works.
-            if mayAskRole, heartbeats % Self.roleInterval == 0 {
-                send(Command("INFO", "replication"), .role, .calls, now: now)
+            guard mayAskRole else { return }
+            switch heartbeats % Self.roleInterval {
+            case 0: send(Command("INFO", "replication"), .role, .calls, now: now)
+            case 1: send(Command("INFO", "memory"), .memory, .calls, now: now)
+            default: break
             }
         }
     }
@@ -242,7 +247,7 @@ struct EngineSession {
         case .stopped: break
         case .locating, .resting: greet(address, now: now)
         case .greeting, .joining, .joined:
-            guard address != server else { return }
+            guard address != server, phase != .joined || !finder.isQuestion else { return }
             end(.notPrimary)
             greet(address, now: now)
         }
@@ -254,8 +259,13 @@ struct EngineSession {
         if phase == .locating {
             fail(fault.needsOperator ? fault : .noPrimary, now: now)
         } else if phase != .stopped {
+            if finder.areAllLost { report(quorum: false) }
             nextWatch = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
         }
+    }
+
+    private mutating func report(quorum isThere: Bool) {
+        actions.append(.report(isThere ? .remedied(.noQuorum) : .warning(.noQuorum)))
     }
 
     private mutating func greet(_ server: EngineAddress, now: Tick) {
@@ -264,6 +274,7 @@ struct EngineSession {
         self.server = server
         digests = [:]
         members = 0
+        counts = EngineCounts()
         writesWithoutReplicas = false
         mayAskRole = true
         connectionDeadline = now.advanced(byMilliseconds: options.patienceMilliseconds)
@@ -290,7 +301,8 @@ struct EngineSession {
             isSubscribed = true
             joinIfReady(now: now)
         case .ping:
-            if reply.elements?.first?.text != "pong" { fail(.malformed, now: now) }
+            guard reply.elements?.first?.text == "pong" else { return fail(.malformed, now: now) }
+            if counts.ponged() { actions.append(.report(.messagesLost)) }
         case .join, .renewal: renewed(reply, isJoin: command == .join, now: now)
         case .reap:
             guard let values = reply.elements, values.count == 2, let more = values[1].number else {
@@ -299,22 +311,17 @@ struct EngineSession {
             if more == 1, phase == .joined { reap(now: now) }
         case .batch(let batch, _):
             guard let events = batch.answers(reply) else { return fail(.malformed, now: now) }
+            if batch.script == .pass { counts.answered() }
             for event in events {
                 if case .surveyed(var survey) = event {
-                    survey.latencyMicroseconds = latency(now: now)
+                    survey.latencyMicroseconds = pending[EngineLink.calls.rawValue].latency(
+                        now: now, patienceMilliseconds: options.patienceMilliseconds)
                     actions.append(.report(.surveyed(survey)))
                 } else {
                     actions.append(.report(event))
                 }
             }
         }
-    }
-
-    /// Microseconds between the latest answered command and its reply.
-    private func latency(now: Tick) -> Int {
-        guard let deadline = pending[EngineLink.calls.rawValue].lastDeadline else { return 0 }
-        let sent = deadline.advanced(byMilliseconds: -options.patienceMilliseconds)
-        return Int(max(0, now.nanoseconds - sent.nanoseconds) / 1_000)
     }
 
     private mutating func handle(error text: String, to command: Pending, now: Tick) {
@@ -351,28 +358,19 @@ struct EngineSession {
     }
 
     private mutating func checkRole(_ reply: Reply, now: Tick) {
-        guard let text = reply.text, text.contains("role:") else { return fail(.malformed, now: now) }
-        let lines = text.split(whereSeparator: \.isNewline)
-        guard lines.contains("role:master") else { return fail(.notPrimary, now: now) }
-        // The second line is present only while the setting is.
-        let replicas = lines.first { $0.hasPrefix("connected_slaves:") }?.split(separator: ":").last
-        let isUnsafe =
-            (replicas != "0" || options.expectsReplicas)
-            && !lines.contains(where: { $0.hasPrefix("min_slaves_good_slaves:") })
+        guard let info = ServerInfo(reply), let role = info["role"] else { return fail(.malformed, now: now) }
+        guard role == "master" else { return fail(.notPrimary, now: now) }
+        let isUnsafe = info.writesWithoutReplicas(expected: options.expectsReplicas)
         guard isUnsafe != writesWithoutReplicas else { return }
         writesWithoutReplicas = isUnsafe
         let warning = EngineWarning.writesWithoutReplicas
         actions.append(.report(isUnsafe ? .warning(warning) : .remedied(warning)))
     }
 
-    /// Reports a server that may evict keys. Without `maxmemory` no policy evicts any.
+    /// Refuses a server that may evict keys: a lost claim or attempt would be fetched again.
     private mutating func checkMemory(_ reply: Reply, now: Tick) {
-        guard let text = reply.text else { return fail(.malformed, now: now) }
-        func value(_ name: String) -> Substring? {
-            text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }?.dropFirst(name.count + 1)
-        }
-        guard let most = value("maxmemory"), let policy = value("maxmemory_policy") else { return }
-        if most != "0", policy != "noeviction" { actions.append(.report(.warning(.mayEvict))) }
+        guard let info = ServerInfo(reply) else { return fail(.malformed, now: now) }
+        if info.evicts { fail(.evicts, now: now) }
     }
 
     private mutating func joinIfReady(now: Tick) {
@@ -382,9 +380,10 @@ struct EngineSession {
     }
 
     private mutating func renewed(_ reply: Reply, isJoin: Bool, now: Tick) {
-        guard let values = reply.elements, values.count == 2, let live = values[0].number,
-            let expired = values[1].number, live > 0
+        guard let values = reply.elements?.map(\.number), values.count == 4, let live = values[0],
+            let expired = values[1], let calls = values[2], let messages = values[3], live > 0
         else { return fail(.malformed, now: now) }
+        guard counts.renewed(calls: calls, messages: messages) else { return fail(.leaseLost, now: now) }
         if isJoin {
             enter(.joined)
             settlesAt = now.advanced(byMilliseconds: Self.settledMilliseconds)
@@ -401,6 +400,7 @@ struct EngineSession {
     private mutating func notified(_ parts: [Reply], now: Tick) {
         guard parts.count == 3, case .bytes(let message) = parts[2], let events = EngineNotification.events(message)
         else { return fail(.malformed, now: now) }
+        counts.received()
         // A message before the join belongs to no want of this node.
         if phase == .joined { for event in events { actions.append(.report(event)) } }
     }
@@ -421,7 +421,7 @@ struct EngineSession {
         command.append(node.description)
         command.append(String(EngineLimits.leaseMilliseconds))
         command.append(isJoin ? "1" : "0")
-        command.append("\(EngineScript.version) \(options.keys.check(publicKey: options.publicKey))")
+        command.append(EngineScript.check(options))
         command.append(options.description)
         command.append(String(EngineLimits.resultMilliseconds))
         command.append(String(EngineLimits.crowdedResultMilliseconds))

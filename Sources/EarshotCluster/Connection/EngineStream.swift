@@ -18,6 +18,12 @@ final class EngineStream {
     private static let mostUnsentBytes = 16_777_216
 
     private let loop: EventLoop
+    /// Look-up that runs, also one that is no longer needed: so a name server that hangs keeps one thread busy.
+    private var lookup: HostLookup?
+    /// Port at the host that is looked up; nil if the connection was closed meanwhile.
+    private var awaitedPort: UInt16?
+    /// Number of the look-ups that ended, by which the addresses of a host are taken in turn.
+    private var lookups = 0
     private var descriptor: Int32?
     private var registration: EventLoop.Registration?
     private var reader: ReplyReader?
@@ -37,13 +43,46 @@ final class EngineStream {
     /// Starts a connection. A failure is an event.
     func open(_ address: EngineAddress) {
         close()
+        switch address {
+        case .network(let host, let port): connect { try StreamConnection.connect(to: host, port: port) }
+        case .named(let name, let port): find(name, port)
+        case .local(let path): connect { try StreamConnection.connect(to: path) }
+        }
+    }
+
+    /// Looks up the addresses of a host, and connects to one of them.
+    private func find(_ name: HostName, _ port: UInt16) {
+        awaitedPort = port
+        if let lookup {
+            if lookup.name != name { end(.unreachable("the look-up of the host name \(lookup.name) has not ended")) }
+            return
+        }
+        do {
+            lookup = try HostLookup(name, on: loop) { [unowned self] outcome in found(outcome) }
+        } catch {
+            end(.unreachable("\(error)"))
+        }
+    }
+
+    private func found(_ outcome: HostLookup.Outcome) {
+        lookup = nil
+        guard let port = awaitedPort else { return }
+        awaitedPort = nil
+        switch outcome {
+        case .success(let addresses):
+            lookups += 1
+            // Name servers change the order. Both connections of a session go to one address.
+            let sorted = addresses.sorted { "\($0)" < "\($1)" }
+            let address = sorted[lookups % sorted.count]
+            connect { try StreamConnection.connect(to: address, port: port) }
+        case .failure(let failure): end(.unreachable("\(failure)"))
+        }
+    }
+
+    private func connect(_ makeSocket: () throws -> Int32) {
         do {
             reader = try ReplyReader(maximumReplyBytes: Self.replyBytes)
-            let descriptor =
-                switch address {
-                case .network(let host, let port): try StreamConnection.connect(to: host, port: port)
-                case .local(let path): try StreamConnection.connect(to: path)
-                }
+            let descriptor = try makeSocket()
             self.descriptor = descriptor
             registration = try loop.add(descriptor, [.readable, .writable]) { [unowned self] in ready($0) }
         } catch {
@@ -53,6 +92,7 @@ final class EngineStream {
 
     /// Closes the connection and drops its events.
     func close() {
+        awaitedPort = nil
         if let registration { loop.remove(registration) }
         registration = nil
         if let descriptor { UnixSocket.close(descriptor) }

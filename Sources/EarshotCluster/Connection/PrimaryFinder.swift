@@ -24,6 +24,8 @@ struct PrimaryFinder {
     enum Finding: Equatable {
         case nothing
         case primary(EngineAddress)
+        /// Whether a majority of the sentinels can promote a replica.
+        case quorum(Bool)
         /// The connection to the sentinel must be closed.
         case failed(EngineFault)
     }
@@ -31,12 +33,14 @@ struct PrimaryFinder {
     private enum Command: Equatable {
         case authentication
         case address
+        case quorum
         case subscription
         case ping
     }
 
     private let place: EngineOptions.Place
-    private let login: EngineOptions.Login?
+    /// Login of the sentinels.
+    var login: EngineOptions.Login?
     private let patience: Int
     private(set) var phase = Phase.closed
     /// Index of the next server or sentinel.
@@ -45,7 +49,20 @@ struct PrimaryFinder {
     /// Deadline of the connection attempt.
     private var connectionDeadline: Tick?
     /// Time of the next PING on the watching connection; nil in other phases. A half-open connection reports no change.
-    private(set) var nextCheck: Tick?
+    private var nextPing: Tick?
+    /// Time at which another sentinel is asked whether a majority of them is left. A connection that watches answers no
+    /// questions, so that sentinel replaces it. Nil in other phases, and with one sentinel.
+    private var nextQuestion: Tick?
+    /// Whether the next sentinel is asked about the majority.
+    private var isAskingQuorum = false
+    /// Whether the connection replaces one that watched, and does not watch yet. Its first address is no reason to leave
+    /// a primary: this sentinel may have missed a change.
+    private(set) var isQuestion = false
+    /// Sentinels in a row that could not be asked.
+    private var losses = 0
+
+    /// Interval of the questions about the majority.
+    static let quorumMilliseconds = 5_000
 
     init(_ options: EngineOptions) {
         place = options.place
@@ -58,6 +75,15 @@ struct PrimaryFinder {
         switch place {
         case .servers(let addresses), .sentinels(let addresses, _): !addresses.isEmpty
         }
+    }
+
+    /// Time at which the watching connection needs a call of `check` or `asksQuorum`.
+    var nextCheck: Tick? { [nextPing, nextQuestion].compactMap(\.self).min() }
+
+    /// Whether none of the sentinels could be asked since the last one that answered.
+    var areAllLost: Bool {
+        guard case .sentinels(let sentinels, _) = place else { return false }
+        return losses >= sentinels.count
     }
 
     /// Time at which an answer is late.
@@ -81,18 +107,28 @@ struct PrimaryFinder {
     }
 
     mutating func close() {
+        // The opening of a connection begins with a close.
+        if phase != .closed, phase != .watching { losses += 1 }
         enter(.closed)
         pending = PendingReplies()
         connectionDeadline = nil
-        nextCheck = nil
+        (nextPing, nextQuestion) = (nil, nil)
+        isQuestion = false
     }
 
     /// Returns a PING for the watching connection if it is due.
     mutating func check(now: Tick) -> Hiredis.Command? {
-        guard phase == .watching, let due = nextCheck, due <= now else { return nil }
-        nextCheck = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+        guard phase == .watching, let due = nextPing, due <= now else { return nil }
+        nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
         pending.append(.ping, until: now.advanced(byMilliseconds: patience))
         return Hiredis.Command("PING")
+    }
+
+    /// Returns whether the next sentinel must be asked about the majority, in place of the present one.
+    mutating func asksQuorum(now: Tick) -> Bool {
+        guard phase == .watching, let due = nextQuestion, due <= now else { return false }
+        isAskingQuorum = true
+        return true
     }
 
     /// The connection exists. Returns the commands to send.
@@ -108,6 +144,12 @@ struct PrimaryFinder {
         }
         commands.append(Hiredis.Command("SENTINEL", "get-master-addr-by-name", primary))
         pending.append(.address, until: deadline)
+        if isAskingQuorum {
+            commands.append(Hiredis.Command("SENTINEL", "ckquorum", primary))
+            pending.append(.quorum, until: deadline)
+            isAskingQuorum = false
+            isQuestion = true
+        }
         // On the same connection after the question, so that no change is missed between the two.
         commands.append(Hiredis.Command("SUBSCRIBE", "+switch-master"))
         pending.append(.subscription, until: deadline)
@@ -118,7 +160,7 @@ struct PrimaryFinder {
         guard phase == .asking || phase == .watching else { return .nothing }
         if phase == .watching, reply.elements?.first?.text == "message" { return changed(reply) }
         guard let command = pending.takeNext() else { return .failed(.malformed) }
-        if case .error(let text) = reply {
+        if case .error(let text) = reply, command != .quorum {
             return .failed(EngineFault(error: text, isAuthentication: command == .authentication))
         }
         switch command {
@@ -128,14 +170,29 @@ struct PrimaryFinder {
             guard let parts = reply.elements, parts.count == 2, let host = parts[0].text,
                 let port = parts[1].text.flatMap({ UInt16($0) })
             else { return .failed(.malformed) }
-            guard let address = EngineAddress(host: host, port: port) else { return .failed(.hostName) }
+            guard let address = EngineAddress(host: host, port: port) else { return .failed(.malformed) }
             return .primary(address)
+        case .quorum: return Self.quorum(reply)
         case .subscription:
             guard reply.elements?.first?.text == "subscribe" else { return .failed(.malformed) }
             enter(.watching)
-            nextCheck = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+            losses = 0
+            isQuestion = false
+            nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
+            if case .sentinels(let sentinels, _) = place, sentinels.count > 1 {
+                nextQuestion = now.advanced(byMilliseconds: Self.quorumMilliseconds)
+            }
             return .nothing
         case .ping: return reply.elements?.first?.text == "pong" ? .nothing : .failed(.malformed)
+        }
+    }
+
+    /// `OK 3 usable Sentinels. …` or `NOQUORUM …`. A sentinel whose user lacks the permission says nothing about it.
+    private static func quorum(_ reply: Reply) -> Finding {
+        switch reply {
+        case .status(let text) where text.hasPrefix("OK"): .quorum(true)
+        case .error(let text) where text.hasPrefix("NOQUORUM"): .quorum(false)
+        case .status, .error, .integer, .bytes, .array, .null: .nothing
         }
     }
 
@@ -148,7 +205,7 @@ struct PrimaryFinder {
         guard words.count == 5 else { return .failed(.malformed) }
         guard words[0] == primary else { return .nothing }
         guard let port = UInt16(words[4]) else { return .failed(.malformed) }
-        guard let address = EngineAddress(host: String(words[3]), port: port) else { return .failed(.hostName) }
+        guard let address = EngineAddress(host: String(words[3]), port: port) else { return .failed(.malformed) }
         return .primary(address)
     }
 

@@ -22,6 +22,9 @@ public struct ClusterKeys: Sendable {
     /// Text by which nodes recognize that they have the same secret and the same key pair for bodies.
     public func check(publicKey: String) -> String { key("check", Array(publicKey.utf8)).description }
 
+    /// Code by which nodes recognize an entry of the engine that one of them has written.
+    func code(of kind: String, _ entry: [UInt8]) -> ClusterKey { key(kind, entry) }
+
     /// The purpose comes first, so that keys of different purposes differ.
     private func key(_ purpose: String, _ bytes: [UInt8]) -> ClusterKey {
         let digest = code.code(of: Array(purpose.utf8) + [0] + bytes).bytes

@@ -2,7 +2,7 @@
 --
 -- A flight's key and an origin's ID have 32 hexadecimal digits, a node's ID has 16.
 --
--- KEYS[1] is a prefix with a hash tag, such as `{earshot}:1:`. All keys of the cluster begin with it, so that they are in one slot.
+-- KEYS[1] is a prefix with a hash tag, such as `{earshot}:2:`. All keys of the cluster begin with it, so that they are in one slot.
 --
 --   nodes        ZSET  node -> end of its lease in ms; 0 for a node that is being reaped
 --   i:NODE       STR   description of the node
@@ -18,7 +18,8 @@
 --   ready:       ZSET  origins with a queued flight that any node may start now -> score of its first flight
 --   ready:NODE   ZSET  the same for lanes of one node
 --   paused       ZSET  origins with a lane that opens by time -> that time
---   idle         SET   nodes that found fewer flights than they have slots
+--   idle         ZSET  nodes that found fewer flights than they have slots -> time of their question in ms
+--   counts       ZSET  c and a node -> calls of the script `pass` by it; m and a node -> messages to it
 --   token        STR   last fencing token
 --
 -- A lane is `/` (any node), `/NODE` (flights that stay on their node) or `/NODE!` (the same with credentials: cool-downs do not apply).
@@ -107,7 +108,13 @@ local function write(f) put(f.name, text(f)) end
 
 local function score(f) return string.format('%d', string.sub(f.text, 38, 50) - f.class * CLASS) end
 
-local function send(node, message) redis.call('PUBLISH', P .. 'c:' .. node, message) end
+-- Counts a call of a member (c) or a message to it (m). A member compares the numbers with its own.
+local function count(kind, node) redis.call('ZADD', P .. 'counts', 'XX', 'INCR', 1, kind .. node) end
+
+local function send(node, message)
+  redis.call('PUBLISH', P .. 'c:' .. node, message)
+  count('m', node)
+end
 
 -- Origins that this call has read, and those that it has changed.
 local origins, saves = {}, {}
@@ -389,8 +396,10 @@ end
 
 -- Adds a node to those that wait for work.
 local function addIdle(node)
-  if redis.call('SADD', P .. 'idle', node) == 1 then redis.call('PEXPIRE', P .. 'idle', LIFE) end
+  if redis.call('ZADD', P .. 'idle', now, node) == 1 then redis.call('PEXPIRE', P .. 'idle', LIFE) end
 end
+
+local function removeIdle(node) redis.call('ZREM', P .. 'idle', node) end
 
 -- Whether `node` is in a list of nodes, and that list without it.
 local function isIn(list, node) return string.find(list, node .. ',', 1, true) ~= nil end
@@ -400,13 +409,15 @@ local function without(list, node)
   return from and string.sub(list, 1, from - 1) .. string.sub(list, to + 1) or list
 end
 
--- Wakes one node other than the caller that has free slots, if any node may start a flight.
+local function wake(node)
+  removeIdle(node)
+  send(node, 'w')
+end
+
+-- Wakes one node other than the caller that has free slots, if any node may start a flight: the one that asked the longest ago.
 local function wakeOne(caller)
   if redis.call('ZCARD', P .. 'ready:') < 2 then return end
-  local node = redis.call('SPOP', P .. 'idle')
-  if node and node == caller then
-    node = redis.call('SPOP', P .. 'idle')
-    addIdle(caller)
+  for _, node in ipairs(redis.call('ZRANGE', P .. 'idle', 0, 1)) do
+    if node ~= caller then return wake(node) end
   end
-  if node then send(node, 'w') end
 end

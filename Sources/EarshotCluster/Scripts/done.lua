@@ -2,10 +2,12 @@
 --
 -- Arguments: for each attempt two texts: key, fencing token, r with a result or c without one
 -- (cancelled or returned: the flight is queued again if a node wants it), 1 if the origin answered without refusing; and the result.
+-- With k, the token is the milliseconds since an attempt ended without the engine. Its result is kept for wants that had begun before,
+-- unless the flight waits or runs, or a younger result is known.
 --
 -- Wakes no node: the caller asks for flights next, and that call wakes another one for those that it leaves.
 --
--- Returns 1 for each attempt that had the flight, 0 for a stale one.
+-- Returns 1 for each attempt that had the flight or whose result is kept, 0 for another one.
 local function done(node, first, last)
   local ended = string.format('%d', now) .. '\n'
   local replies, changed, checked, results = {}, {}, {}, {}
@@ -29,11 +31,22 @@ local function done(node, first, last)
     if text then ids[#ids + 1] = string.sub(text, 3, 34) end
   end
   readOrigins(ids)
+
+  local function keep(name, age, result)
+    if texts[name] or not isMember(node) then return 0 end
+    local known = redis.call('HMGET', D, name)[1] or redis.call('HMGET', E, name)[1]
+    if known and tonumber(string.match(known, '^%d+')) >= now - age then return 0 end
+    redis.call('HSET', D, name, string.format('%d', now - age) .. '\n' .. result)
+    return 1
+  end
+
   for i = first, last, 2 do
     local name = string.sub(ARGV[i], 1, 32)
     local token, kind, isAnswered = string.match(ARGV[i], '^(%d+) (%a) (%d)$', 34)
     local text = texts[name]
-    if not text or string.sub(text, 1, 1) ~= 'r' or string.sub(text, 52, 84) ~= node .. ' ' .. padded(token) then
+    if kind == 'k' then
+      replies[#replies + 1] = keep(name, tonumber(token), ARGV[i + 1])
+    elseif not text or string.sub(text, 1, 1) ~= 'r' or string.sub(text, 52, 84) ~= node .. ' ' .. padded(token) then
       replies[#replies + 1] = 0
     else
       replies[#replies + 1] = 1

@@ -6,6 +6,7 @@
 
 local calls = {want = want, unwant = unwant, take = take, done = done, cool = cool}
 local replies, at = {}, 2
+count('c', ARGV[1])
 while ARGV[at] do
   local last = at + 1 + tonumber(ARGV[at + 1])
   local reply = calls[ARGV[at]](ARGV[1], at + 2, last)

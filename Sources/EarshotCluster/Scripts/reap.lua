@@ -1,5 +1,6 @@
 -- Returns the attempts of a node whose lease has expired to the queue, and drops its wants. A large node takes several calls.
 --
+-- KEYS[2]: name of the version. It ends with the last member, so that nodes with another version or secret may follow.
 -- ARGV: node that leaves at once or an empty text, maximum number of flights.
 --
 -- Returns the number of flights, and 1 if another call is needed.
@@ -43,8 +44,10 @@ local more = redis.call('EXISTS', key('n', dead))
 if more == 0 then
   redis.call('ZREM', P .. 'nodes', dead)
   redis.call('DEL', P .. 'ready:' .. dead, key('i', dead), key('h', dead))
-  redis.call('SREM', P .. 'idle', dead)
+  redis.call('ZREM', P .. 'counts', 'c' .. dead, 'm' .. dead)
+  removeIdle(dead)
   more = redis.call('ZCOUNT', P .. 'nodes', '-inf', now) > 0 and 1 or 0
 end
 wakeOne('')
+if redis.call('ZCOUNT', P .. 'nodes', '(' .. now, '+inf') == 0 then redis.call('DEL', KEYS[2]) end
 return {#names, more}

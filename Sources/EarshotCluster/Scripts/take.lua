@@ -1,15 +1,24 @@
 -- Gives queued flights to a node with free slots: at origins that have room, the one with the lowest score first. A flight that the node
--- wants itself counts as older, because its body then needs no way to another node.
+-- wants itself counts as older, because its body then needs no way to another node. But nodes take turns at a full origin: a place there
+-- is left to a waiting node whose first flight is older than the caller's.
 --
--- Arguments: free slots (0 to 64), and 1 for flights that stay on the node alone. With 0 slots the call only wakes another node.
+-- Arguments: free slots (0 to 64), and 0 for flights of all nodes, 1 for flights that stay on the node alone, or 2 for flights that the
+-- node wants itself. With 0 slots the call only wakes another node.
 --
 -- Returns the milliseconds until a paused origin opens (-1 for none), then for each flight two texts: key, fencing token, class, and 1 if
 -- the node wants it itself; and its record, which is empty for the node's own flights.
 local function take(node, first, last)
   -- Milliseconds by which a flight counts as older for a node that wants it itself.
   local OWN = 1000
+  -- Milliseconds by which a flight must be older than one of the caller so that its node has the turn. A place is empty while it changes
+  -- nodes.
+  local TURN = 20
+  -- Milliseconds after which the caller asks again for a place that it left, as the other node may have died.
+  local LEFT = 20
+  -- Number of the last nodes that asked in vain, among which one may have the turn, and of first flights of each.
+  local WAITING, FIRST = 5, 4
 
-  local most, isOwnOnly = tonumber(ARGV[first]), ARGV[first + 1] == '1'
+  local most, isOwnOnly, isWantedOnly = tonumber(ARGV[first]), ARGV[first + 1] == '1', ARGV[first + 1] == '2'
   if not isMember(node) then return LOST end
 
   if firstOpening() <= now then
@@ -101,7 +110,9 @@ local function take(node, first, last)
   -- Finds the next flight of a lane: the oldest own one, unless another one is older by more than `OWN`.
   local function advance(lane)
     local own, oldest = lane.share and front(lane.share), front(lane.queue)
-    if own and own - OWN <= (oldest or own) then
+    if isWantedOnly and lane.share then
+      lane.list, lane.score = lane.share, own and own - OWN
+    elseif own and own - OWN <= (oldest or own) then
       lane.list, lane.score = lane.share, own - OWN
     else
       -- Flights of a lane of this node alone count as own ones.
@@ -126,6 +137,37 @@ local function take(node, first, last)
     end
   end
 
+  -- Score that a flight of another node must be below to have the turn, by origin. A flight that the caller does not want itself is left to
+  -- a node that does.
+  local bounds = {}
+  for _, lane in ipairs(order) do
+    local isForeign = lane.share and lane.list == lane.queue
+    local bound = isForeign and lane.score + 1 or lane.score + OWN - TURN
+    bounds[lane.o.id] = math.min(bounds[lane.o.id] or bound, bound)
+  end
+
+  -- The node that has the turn, and the origin where the caller leaves it a place.
+  local turn, left, best
+
+  local function compare(other, id, score)
+    if bounds[id] and score < bounds[id] and (not best or score < best) then turn, left, best = other, origins[id], score end
+  end
+
+  for _, other in ipairs(next(bounds) and redis.call('ZRANGE', P .. 'idle', 0, WAITING - 1, 'REV') or {}) do
+    if other ~= node then
+      local members = redis.call('ZRANGE', P .. 'ready:' .. other, 0, FIRST - 1, 'WITHSCORES')
+      for i = 1, #members, 2 do compare(other, string.sub(members[i], 1, 32), tonumber(members[i + 1])) end
+      local heads, names = redis.call('ZRANGE', key('h', other), 0, FIRST - 1, 'WITHSCORES'), {}
+      for i = 1, #heads, 2 do names[#names + 1] = heads[i] end
+      readAll(names)
+      for i, name in ipairs(names) do
+        local flight = texts[name]
+        if flight and string.sub(flight, 1, 1) == 'q' then compare(other, string.sub(flight, 3, 34), tonumber(heads[2 * i])) end
+      end
+    end
+  end
+  if left then left.r = left.r + 1 end
+
   -- Keys of flights, and their lanes.
   local jobs, from = {}, {}
   -- Origins whose limit or times changed, and those with a lane that they closed, by ID.
@@ -134,7 +176,8 @@ local function take(node, first, last)
     local next = order[head]
     if not next then break end
     local o = next.o
-    local at = opening(o, next.lane)
+    -- With a spacing there is one place.
+    local at = (o ~= left or o.s == 0) and opening(o, next.lane)
     if at and at <= now then
       local name = next.list.names[next.list.at]
       jobs[#jobs + 1], from[#from + 1] = name, next
@@ -158,6 +201,7 @@ local function take(node, first, last)
       head = head + 1
     end
   end
+  if left then left.r = left.r - 1 end
 
   local replies = {-1}
   local full, hasGhosts = {}, false
@@ -240,8 +284,9 @@ local function take(node, first, last)
   end
   settleAll(full, node)
 
-  if (#replies - 1) / 2 < most and not isOwnOnly then addIdle(node) else redis.call('SREM', P .. 'idle', node) end
-  wakeOne(node)
+  local isIdle = (#replies - 1) / 2 < most and not isOwnOnly and not isWantedOnly
+  if isIdle then addIdle(node) else removeIdle(node) end
+  if turn then wake(turn) else wakeOne(node) end
   local opens = firstOpening()
   if hasGhosts then
     -- Others may be behind them, so the caller asks again.
@@ -249,5 +294,6 @@ local function take(node, first, last)
   elseif opens < math.huge then
     replies[1] = math.max(0, opens - now)
   end
+  if turn and (replies[1] < 0 or replies[1] > LEFT) then replies[1] = LEFT end
   return replies
 end

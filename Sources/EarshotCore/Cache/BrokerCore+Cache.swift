@@ -393,8 +393,8 @@ extension BrokerCore {
             let scope = flights[flight].scope
             if governor.refusal(in: scope) != nil {
                 endRevalidation(of: flight)
-            } else if cluster != nil, isCoordinated(WorkerPool.web), !hasClaim(flight) {
-                claim(flight, now: now)
+            } else if mustClaim(flight, now: now) {
+                continue
             } else if governor.admits(scope, .background) {
                 start(flight, now: now)
             } else {

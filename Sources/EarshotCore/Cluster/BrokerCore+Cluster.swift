@@ -27,6 +27,7 @@ extension BrokerCore {
         case .warning(let warning):
             if cluster?.value.warnings.contains(warning) == false { cluster?.value.warnings.append(warning) }
         case .remedied(let warning): cluster?.value.warnings.removeAll { $0 == warning }
+        case .surveyed(let survey): cluster?.value.health.surveyed(survey.members, now: now)
         default: break
         }
         for effect in cluster?.value.book.received(event, now: now) ?? [] { carryOut(effect, now: now) }
@@ -34,17 +35,21 @@ extension BrokerCore {
 
     /// Calls to the engine after the events of a pass.
     public mutating func takeEngineCalls(now: Tick) -> [EngineCall] {
-        guard cluster != nil else { return [] }
+        guard cluster != nil, !awaitsAttempts else { return [] }
         let free = freeClusterSlots()
         let isClosing = !limits.isAdmitting
-        return cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, now: now) ?? []
+        let hosting = cluster?.value.health.hosting(now: now) ?? .all
+        let calls =
+            cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, hosting: hosting, now: now) ?? []
+        if hosting == .one, calls.contains(where: \.asksForOthers) { cluster?.value.health.triesHosting(now: now) }
+        return calls
     }
 
     /// Returns the number of members among which limits are divided, once after the mode without the engine began.
     public mutating func takeUncoordinatedStart() -> Int? {
         guard cluster?.value.hasUncoordinatedStart == true else { return nil }
         cluster?.value.hasUncoordinatedStart = false
-        return cluster?.value.book.members
+        return cluster?.value.book.members.divisor
     }
 
     /// Notes whether the shell awaits answers of the engine. It asks for calls after the last one.
@@ -56,9 +61,13 @@ extension BrokerCore {
     var clusterDeadline: Tick? {
         guard let cluster else { return nil }
         let state = cluster.value
-        let calls = state.isEngineBusy && state.book.isMember ? nil : state.book.deadline
+        let calls = state.book.isMember && (state.isEngineBusy || awaitsAttempts) ? nil : state.book.deadline
         return [calls, state.held.deadline].compactMap(\.self).min()
     }
+
+    /// Whether workers may yet report attempts that outlived an earlier process of this node. Their assertion follows the
+    /// end of that process's membership, with which all other calls wait.
+    private var awaitsAttempts: Bool { cluster?.value.book.predecessor != nil && workers.isAwaitingWorkers }
 
     mutating func clusterTimePassed(now: Tick) {
         for effect in cluster?.value.book.timePassed(now: now) ?? [] { carryOut(effect, now: now) }
@@ -92,7 +101,7 @@ extension BrokerCore {
                 cluster?.value.book.drop(local)
                 flights[flight].isHosted = false
             }
-            guard cluster?.value.book.claims[local(flight)] == nil else {
+            guard !hasClaim(flight) else {
                 // It has lost its worker. It starts when a slot is free, before other flights.
                 guard freeClusterSlots() > 0 else {
                     forEachInterest(of: flight) { core, interest in
@@ -109,12 +118,12 @@ extension BrokerCore {
     }
 
     /// Claims a queued flight.
-    mutating func claim(_ flight: Handle<Flight>, now: Tick) {
+    private mutating func claim(_ flight: Handle<Flight>, now: Tick) {
         assert(isSettled(flight), "flight \(flights[flight].id) is claimed with tombstones")
         var principal = PrincipalTable.administrator
         // A result that is older than one of the requests does not answer it.
         var since =
-            flights[flight].attempts > 0 || cluster?.value.missedPulls[flight] != nil ? now : .init(nanoseconds: .min)
+            flights[flight].attempts > 0 || cluster?.value.setbacks[flight] != nil ? now : .init(nanoseconds: .min)
         forEachInterest(of: flight) { core, interest in
             core.queue.remove(interest)
             principal = core.principal(of: interest)
@@ -164,7 +173,21 @@ extension BrokerCore {
 
     func hostedLimit(of flight: Handle<Flight>) -> Int? { cluster?.value.book.claims[local(flight)]?.hostedBytes }
 
-    func hasClaim(_ flight: Handle<Flight>) -> Bool { cluster?.value.book.claims[local(flight)] != nil }
+    /// Whether a flight that is about to run has a claim. An attempt that lost its flight does not pass its claim on.
+    private mutating func hasClaim(_ flight: Handle<Flight>) -> Bool {
+        let local = local(flight)
+        cluster?.value.book.dropOvertaken(local)
+        return cluster?.value.book.claims[local] != nil
+    }
+
+    /// Claims a flight that is about to run outside the order of the queue, unless it has a claim or needs none.
+    ///
+    /// - Returns: whether it has to wait for the engine.
+    mutating func mustClaim(_ flight: Handle<Flight>, now: Tick) -> Bool {
+        guard cluster != nil, isCoordinated(pool(of: flight)), !hasClaim(flight) else { return false }
+        claim(flight, now: now)
+        return true
+    }
 
     /// Reports to the other nodes that an origin refused a request without credentials.
     mutating func reportRefusal(to flight: Handle<Flight>, asked: RetryAfter?) {
@@ -210,7 +233,7 @@ extension BrokerCore {
         let origin = engineOrigin(entry)
         let priority = priority(of: flight)
         if let shared = sharedRequest(of: flight),
-            let key = cluster?.value.facility.flightKey(identityBytes(of: flight)),
+            let key = cluster?.value.facility.flightKey(identityBytes(of: flight) + shared.policyLine),
             cluster?.value.book.flight(of: key) == nil
         {
             return EngineWant(key: key, origin: origin, lane: .shared, priority: priority, record: shared.record)
@@ -244,11 +267,12 @@ extension BrokerCore {
         let record = flights[flight]
         guard !record.isAlone, !record.isRevalidation, record.partition == nil, record.body == nil,
             record.workerDeaths == 0, cachePlans[flight]?.stored == nil,
-            cluster?.value.missedPulls[flight] ?? 0 < ClusterState.mostMissedPulls
+            cluster?.value.setbacks[flight]?.count ?? 0 < ClusterState.mostSetbacks
         else { return nil }
         return SharedRequest(
             record.request, timeoutMilliseconds: Int(record.timeoutMilliseconds), maxBytes: sizeLimit(of: flight),
-            redirect: record.redirect, mode: record.mode)
+            redirect: record.redirect, mode: record.mode, policy: workerLimits.addressPolicy,
+            avoided: cluster?.value.setbacks[flight]?.avoided ?? [])
     }
 
     /// Raises the class of a claim for its newest request.
@@ -260,7 +284,7 @@ extension BrokerCore {
     /// Whether a flight without requests goes on for other nodes.
     mutating func goesOnForCluster(_ flight: Handle<Flight>) -> Bool {
         let local = local(flight)
-        guard cluster?.value.book.withdraw(local) == .host else { return false }
+        guard cluster?.value.book.withdraw(local, now: clock) == .host else { return false }
         // Otherwise the outcome would be kept for a local request, and the other nodes would not get it.
         _ = flights.endDeferral(of: flight)
         flights[flight].isHosted = true
@@ -280,7 +304,8 @@ extension BrokerCore {
         flights[flight].isHosted = false
         let local = local(flight)
         cluster?.value.book.drop(local)
-        cluster?.value.missedPulls[flight] = nil
+        cluster?.value.setbacks[flight] = nil
+        cluster?.value.foreignPolicies[flight] = nil
         cluster?.value.pulls[flight] = nil
     }
 
@@ -323,8 +348,8 @@ extension BrokerCore {
         cluster?.value.counts.granted += 1
         guard let flight = settled(local), flights[flight].phase == .claiming else { return }
         flights[flight].isHosted = cluster?.value.book.claims[local]?.isHosted ?? false
-        guard freeClusterSlots() > 0 else {
-            // Its worker died meanwhile. The flight keeps its grant.
+        guard freeClusterSlots() > 0, !flights[flight].isSuspect else {
+            // Its worker died meanwhile, or it runs alone. The flight keeps its grant.
             enqueue(flight: flight, first: true)
             return
         }
@@ -341,6 +366,11 @@ extension BrokerCore {
             cluster.map({ !key.stays(on: $0.value.facility.broker) }) == true
         else {
             cluster?.value.book.release(key, token)
+            return
+        }
+        guard !shared.avoided.contains(cluster?.value.facility.address ?? "") else {
+            cluster?.value.book.release(key, token)
+            cluster?.value.health.isAvoided(now: now)
             return
         }
         cluster?.value.counts.granted += 1
@@ -362,13 +392,16 @@ extension BrokerCore {
     private mutating func flightToHost(_ shared: SharedRequest) -> Handle<Flight> {
         let request = shared.request
         let key = FlightKey(request, redirect: shared.redirect, partition: nil, alone: nil, mode: shared.mode)
-        if let name = flights.number(of: key).map({ flights.name(of: $0) }), let flight = settledFlight(name),
+        // Neither local requests nor the cache of this node may share a flight with another address policy.
+        let isForeign = shared.policy != workerLimits.addressPolicy
+        if !isForeign, let name = flights.number(of: key).map({ flights.name(of: $0) }),
+            let flight = settledFlight(name),
             flights[flight].phase == .queued, !flights[flight].isSuspect,
             cluster?.value.book.claims[local(flight)] == nil, cluster?.value.pulls[flight] == nil
         {
             return flight
         }
-        let isAlone = flights.number(of: key) != nil
+        let isAlone = isForeign || flights.number(of: key) != nil
         let own =
             isAlone
             ? FlightKey(
@@ -378,6 +411,7 @@ extension BrokerCore {
         holdHead(
             of: request, for: .flight(flight), of: RequestHeads.nobody, by: PrincipalTable.administrator)
         askCache(for: flight, request)
+        if isForeign { cluster?.value.foreignPolicies[flight] = shared.policy }
         return flight
     }
 

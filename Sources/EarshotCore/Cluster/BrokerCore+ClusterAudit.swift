@@ -34,7 +34,8 @@ extension BrokerCore {
                 pools[pool(of: flight)].scheme == BodyPlace.scheme,
                 "14: flight \(flights[flight].id) reads from another node in a wrong pool")
         }
-        check(state.missedPulls.keys.allSatisfy { flights.contains($0) }, "12: a missed body has no flight")
+        check(state.setbacks.keys.allSatisfy { flights.contains($0) }, "12: a useless result has no flight")
+        check(state.foreignPolicies.keys.allSatisfy { flights.contains($0) }, "12: a foreign policy has no flight")
         check(state.held.outcomes.allSatisfy { outcomes.contains($0) }, "12: a held outcome does not exist")
         for origin in governor.origins.indices {
             let claims = state.charges.values.count { $0.origin == origin }

@@ -29,12 +29,21 @@ extension BrokerCore {
     private func write(_ state: ClusterState, to json: inout JSONText) {
         if let node = state.node { json.member("node", node.description) }
         json.member("address", state.facility.address)
-        json.member("members-count", state.book.members)
+        let members = state.book.members
+        json.member("members-count", state.book.isUncoordinated ? members.divisor : members.present)
+        json.member("share-between-users", settings[.shareBetweenUsers] == 1)
         if let fault = state.fault {
             json.member("reason", fault.description)
             json.member("needs-operator", fault.needsOperator)
         }
-        json.member("warnings") { json in json.array(state.warnings) { $0.value($1.description) } }
+        json.member("warnings") { json in
+            let warnings = state.warnings.map(\.description) + state.health.warnings.map(\.description)
+            json.array(warnings) { $0.value($1) }
+        }
+        json.member("suspended") { json in
+            json.array(state.health.suspensions) { $0.value($1.description) }
+        }
+        json.member("unreadable-nodes", state.health.unreadable.count)
         json.member("claims", state.book.openClaims)
         json.member("running", state.book.claims.count - state.book.openClaims)
         json.member("held-bodies", state.held.count)
@@ -63,6 +72,7 @@ extension BrokerCore {
     private func write(_ survey: EngineSurvey, of node: NodeID?, to json: inout JSONText) {
         json.member("origins", survey.origins)
         json.member("paused-origins", survey.pausedOrigins)
+        let unreadable = cluster?.value.health.unreadable ?? []
         json.member("members") { json in
             json.array(survey.members) { json, member in
                 json.object { json in
@@ -72,6 +82,7 @@ extension BrokerCore {
                     json.member("address", member.address)
                     json.member("lease-ms", member.leaseMilliseconds)
                     json.member("flights", member.flights)
+                    json.member("readable", !unreadable.contains(member.address))
                 }
             }
         }

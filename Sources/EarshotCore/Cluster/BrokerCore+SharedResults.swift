@@ -6,7 +6,7 @@ internal import EarshotWire
 /// The engine carries status, fields and failures. A body stays on the node that received it, for some seconds. Another
 /// node *pulls* it: the flight moves to the pool of the scheme `earshot-node`, whose worker reads the body as a client of
 /// that node. It then ends with the response as if this node had received it. A flight whose body cannot be read claims
-/// again, and stays on its node after the second time.
+/// again, and so does one whose failure may be that of the other node. It stays on its node after the second time.
 extension BrokerCore {
     // MARK: Results of this node
 
@@ -18,8 +18,9 @@ extension BrokerCore {
     mutating func publish(_ flight: Handle<Flight>, _ outcome: Handle<Outcome>, allowed: Int? = nil) {
         guard let (local, claim) = openClaim(of: flight) else { return }
         let response = outcomes[outcome].response
+        if claim.isHosted { noteHosted(response, outcomes[outcome].failure) }
         guard claim.want.lane == .shared, let token = claim.token else {
-            cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response))
+            cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response), now: clock)
             return
         }
         var content: SharedResult.Content
@@ -39,14 +40,15 @@ extension BrokerCore {
             cluster?.value.book.drop(local)
             return
         }
-        cluster?.value.book.ended(local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response))
+        cluster?.value.book.ended(local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response), now: clock)
     }
 
     /// Reports a response without its body, which no node needs: a redirect.
     mutating func publish(_ flight: Handle<Flight>, withoutBody response: Outcome.Response) {
         guard let (local, claim) = openClaim(of: flight) else { return }
+        if claim.isHosted { noteHosted(response, nil) }
         let result = claim.want.lane == .shared ? SharedResult(.response(Self.shared(response))).bytes : []
-        cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response))
+        cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response), now: clock)
     }
 
     /// Reports an attempt that failed without a response, or with one that is not delivered. Takes ownership of it.
@@ -87,6 +89,15 @@ extension BrokerCore {
         return (local, claim)
     }
 
+    /// Notes the end of an attempt that ran for other nodes. A response of the cache says nothing about the network.
+    private mutating func noteHosted(_ response: Outcome.Response?, _ code: FailureCode?) {
+        if let response {
+            if response.source == nil { cluster?.value.health.hosted() }
+        } else if let code {
+            cluster?.value.health.failedToHost(code, now: clock)
+        }
+    }
+
     private static func isAnswer(_ response: Outcome.Response?) -> Bool {
         response.map { $0.source == nil && !asksToWait($0.status) } ?? false
     }
@@ -105,11 +116,12 @@ extension BrokerCore {
         for outcome in released { release(outcome) }
     }
 
-    /// Releases the bodies that are held for other nodes until the spool is within its limit.
+    /// Releases the oldest body that is held for other nodes, because the spool is full.
     ///
     /// - Returns: whether one was released.
     mutating func releaseHeldBody() -> Bool {
         guard let outcome = cluster?.value.held.evictOldest() else { return false }
+        cluster?.value.health.releasedBody(now: clock)
         release(outcome)
         return true
     }
@@ -129,7 +141,7 @@ extension BrokerCore {
     mutating func take(_ bytes: [UInt8], for flight: Handle<Flight>, now: Tick) {
         guard let result = SharedResult(bytes) else {
             // An engine that answers nonsense costs another fetch.
-            enqueue(flight: flight, first: true)
+            claimAgain(flight)
             return
         }
         cluster?.value.counts.results += 1
@@ -138,7 +150,7 @@ extension BrokerCore {
             guard let place = response.place else {
                 guard response.length == 0 || (300..<400).contains(response.status) else {
                     // A body without a place, as its node holds too many, or nonsense.
-                    missedPull(flight)
+                    missedPull(flight, "no-place")
                     return
                 }
                 flights[flight].attempts += 1
@@ -146,6 +158,8 @@ extension BrokerCore {
                 return
             }
             pull(flight, from: place, response, now: now)
+        // A node that drains cannot try itself.
+        case .failure(let code, _, _) where SharedResult.isOfNode(code) && !isDraining: claimAgain(flight)
         case .failure(let code, let allowed, let detail):
             flights[flight].attempts += 1
             if code == .tooLarge {
@@ -178,10 +192,18 @@ extension BrokerCore {
     private mutating func pull(
         _ flight: Handle<Flight>, from place: BodyPlace, _ response: SharedResult.Response, now: Tick
     ) {
+        guard place.address != cluster?.value.facility.address else {
+            missedPull(flight, "own-address", at: place)
+            return
+        }
         guard let pool = pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator),
-            let url = try? FetchURL(place.url), place.address != cluster?.value.facility.address
+            let url = try? FetchURL(place.url)
         else {
-            missedPull(flight)
+            missedPull(flight, "no-puller", at: place)
+            return
+        }
+        guard cluster?.value.health.mayRead(at: place.address, now: now) == true else {
+            claimAgain(flight, avoiding: place.address)
             return
         }
         move(flight, to: scopeNumber(of: HTTPRequest(method: .get, url: url), in: pool))
@@ -203,12 +225,39 @@ extension BrokerCore {
         move(flight, to: scopeNumber(of: flights[flight].request, in: WorkerPool.web))
     }
 
+    /// Claims a flight again after the worker could not read its body from another node.
+    mutating func pullFailed(_ flight: Handle<Flight>, _ code: FailureCode, _ detail: String?) {
+        let isOfNetwork = code == .connectFailed || code == .reset || code == .timeout
+        if !isOfNetwork, code == .notCached || code == .truncated || code == .digestMismatch,
+            let address = cluster?.value.pulls[flight]?.place.address
+        {
+            cluster?.value.health.answered(at: address)
+        }
+        missedPull(flight, detail.map { "\(code.rawValue): \($0)" } ?? code.rawValue, isOfNetwork: isOfNetwork)
+    }
+
     /// Claims a flight again whose body could not be read from another node.
-    mutating func missedPull(_ flight: Handle<Flight>) {
+    ///
+    /// - Parameters:
+    ///   - place: place of the body; nil for that which the flight reads.
+    ///   - isOfNetwork: whether that node could not be reached.
+    mutating func missedPull(
+        _ flight: Handle<Flight>, _ reason: String, at place: BodyPlace? = nil, isOfNetwork: Bool = false
+    ) {
+        let place = place ?? cluster?.value.pulls[flight]?.place
+        cluster?.value.counts.missed += 1
+        cluster?.value.health.missed(place, reason, isOfNetwork: isOfNetwork, now: clock)
+        claimAgain(flight, avoiding: isOfNetwork ? place?.address : nil)
+    }
+
+    /// Claims a flight again after a useless result of another node.
+    ///
+    /// - Parameter address: node whose bodies cannot be read; nil for none.
+    private mutating func claimAgain(_ flight: Handle<Flight>, avoiding address: String? = nil) {
         forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
         endPull(of: flight)
-        cluster?.value.counts.missed += 1
-        cluster?.value.missedPulls[flight, default: 0] += 1
+        cluster?.value.setbacks[flight, default: ClusterState.Setbacks()].count += 1
+        if let address { cluster?.value.setbacks[flight]?.avoided.append(address) }
         if flights[flight].phase == .queued {
             forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: true) }
         } else {
@@ -228,9 +277,10 @@ extension BrokerCore {
         guard let pull = cluster?.value.pulls[flight] else { preconditionFailure("\(flight) reads from no node") }
         guard body.length == pull.response.length, body.sha256 == pull.response.sha256 else {
             drop(body)
-            missedPull(flight)
+            missedPull(flight, "other-body")
             return
         }
+        cluster?.value.health.answered(at: pull.place.address)
         endPull(of: flight)
         cluster?.value.counts.pulled += 1
         cluster?.value.counts.pulledBytes &+= body.length
@@ -248,13 +298,23 @@ extension BrokerCore {
         cluster != nil && principals.name(of: principal)?.description.hasPrefix("node:") == true
     }
 
+    /// Maximum number of requests of one connection of another node, whose puller has a few hundred slots.
+    private static let mostNodeRequests = 4_096
+
     /// Answers the request of another node with the body that it names.
     ///
     /// - Returns: the reason if there is no such body any longer.
     mutating func deliverHeld(_ fetch: Fetch, to interest: Handle<Interest>) -> Refusal? {
         guard let place = BodyPlace(url: fetch.url) else { return Refusal(code: .unsupportedScheme) }
-        guard let outcome = cluster?.value.held[place.body] else { return Refusal(code: .notCached) }
+        if let owner = interests[interest].owner, Int(clients[owner].owned.count) > Self.mostNodeRequests {
+            return Refusal(code: .queueFull)
+        }
+        guard let outcome = cluster?.value.held[place.body] else {
+            cluster?.value.health.lacksBody(place)
+            return Refusal(code: .notCached)
+        }
         cluster?.value.counts.given += 1
+        cluster?.value.health.gaveBody()
         settle(interest, with: outcome, now: clock)
         return nil
     }

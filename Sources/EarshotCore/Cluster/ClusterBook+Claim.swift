@@ -13,6 +13,8 @@ extension ClusterBook {
         /// Open claims of this node. After a rejoin all are asserted, in calls of `mostWants`.
         var mostClaims = 16_384
         var assertionMilliseconds = EngineLimits.assertionMilliseconds
+        var hostingMilliseconds = EngineLimits.hostingMilliseconds
+        var questionMilliseconds = EngineLimits.questionMilliseconds
         var patienceMilliseconds = EngineLimits.patienceMilliseconds
     }
 
@@ -20,6 +22,8 @@ extension ClusterBook {
     static let lastingMilliseconds = 5_000
     /// Interval of reports about members and backlog.
     static let surveyMilliseconds = 2_000
+    /// Interval of questions of a node that takes no flights of others: it is not woken for them.
+    static let unwokenMilliseconds = 250
     /// Time without progress after which a closing node runs its flights itself: other nodes are busy, or closing too.
     static let closingMilliseconds = 5_000
 
@@ -29,16 +33,19 @@ extension ClusterBook {
     static let mostRefusals = 64
     /// Early aborts that are kept for one answer, which has at most `EngineLimits.batch` grants.
     static let mostEarlyAborts = 4_096
-    /// More members than any cluster has, so that a product with it cannot overflow.
-    private static let mostMembers = 4_096
-
-    static func bounded(members count: Int) -> Int { min(max(1, count), mostMembers) }
-
     /// Cancelled attempt that the engine counts.
     struct Ending {
         let key: ClusterKey
         let token: FencingToken
     }
+
+    /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
+    func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members.divisor) : limit }
+
+    func flight(of key: ClusterKey) -> LocalFlight? { flights[key] }
+
+    /// Claims in the order of their flights, so that each run is the same.
+    var inOrder: [LocalFlight] { claims.keys.sorted { $0.id < $1.id } }
 
     /// What becomes of the attempt of a flight without local requests.
     enum Withdrawal: Equatable {

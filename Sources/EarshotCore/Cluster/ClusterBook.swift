@@ -33,10 +33,11 @@ struct ClusterBook {
     let limits: Limits
     /// Slots of this node.
     var slots = 0
+    /// Whether this node takes flights of other nodes.
+    private var isHosting = true
     private var membership: Membership
     private(set) var isUncoordinated = false
-    /// Number of members, or the last known one.
-    private(set) var members: Int
+    private(set) var members: MemberCount
     private(set) var claims: [LocalFlight: Claim] = [:]
     private(set) var flights: [ClusterKey: LocalFlight] = [:]
     private(set) var endings: [AttemptID: Ending] = [:]
@@ -47,18 +48,22 @@ struct ClusterBook {
     /// Ends that the engine did not accept.
     private(set) var staleEnds = 0
     private var lastClaim: UInt64 = 0
+    private var unreported = UnreportedResults()
     /// Work with the engine in the present membership.
     private(set) var traffic = EngineTraffic()
     /// ID of the present or latest membership, and that of an earlier one whose lease may last.
     private var node: NodeID?
     private var former: NodeID?
+    /// Latest ID of an earlier process of this node, whose lease may last.
+    private(set) var predecessor: NodeID?
     /// Time of the latest claim that was granted or got a result.
     private var lastProgress: Tick
 
-    /// - Parameter members: number of members until the engine has told it.
-    init(limits: Limits = Limits(), members: Int = 1, now: Tick) {
+    /// - Parameter members: number of members in the settings.
+    init(limits: Limits = Limits(), members: Int = 1, predecessor: NodeID? = nil, now: Tick) {
         self.limits = limits
-        self.members = Self.bounded(members: members)
+        self.members = MemberCount(configured: members)
+        self.predecessor = predecessor
         membership = .away(since: now)
         lastProgress = now
         claimsPerSlot = limits.claimsPerSlot
@@ -69,22 +74,16 @@ struct ClusterBook {
     var isMember: Bool { if case .member = membership { true } else { false } }
 
     /// Whether another claim may wait.
-    var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members * claimsPerSlot) }
+    var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members.present * claimsPerSlot) }
 
-    /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
-    func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members) : limit }
-
-    /// Earliest time at which `timePassed` or `takeCalls` has work; nil for none.
+    /// Earliest time at which `timePassed` or `takeCalls` has work; nil for none. Long past while calls wait.
     var deadline: Tick? {
         switch membership {
         case .away(let since):
             isUncoordinated ? nil : since.advanced(byMilliseconds: limits.patienceMilliseconds)
-        case .member:
-            [traffic.assertions.first?.due, traffic.taking.deadline, traffic.nextSurvey].compactMap(\.self).min()
+        case .member: traffic.deadline
         }
     }
-
-    func flight(of key: ClusterKey) -> LocalFlight? { flights[key] }
 
     // MARK: Claims
 
@@ -121,12 +120,13 @@ struct ClusterBook {
     }
 
     /// Withdraws this node's want of a flight that has no request left.
-    mutating func withdraw(_ flight: LocalFlight) -> Withdrawal {
+    mutating func withdraw(_ flight: LocalFlight, now: Tick) -> Withdrawal {
         guard let claim = claims[flight] else { return .end }
         guard claim.token != nil, claim.want.lane == .shared, claim.isRecorded, isMember else { return .end }
         withdrawWant(claim.want.key)
         claims[flight]?.isRecorded = false
         claims[flight]?.isHosted = true
+        schedule(flight, now: now)
         return .host
     }
 
@@ -153,13 +153,21 @@ struct ClusterBook {
         if let token = claim.token { complete(claim.want.key, token, .released, isAnswered: false) }
     }
 
+    /// Removes the claim of an attempt that lost its flight, before that flight runs again. Without effect for other
+    /// claims.
+    mutating func dropOvertaken(_ flight: LocalFlight) {
+        if claims[flight]?.phase == .overtaken { drop(flight) }
+    }
+
     /// Ends the attempt of a claim with a result.
     ///
     /// - Parameter isAnswered: whether the origin answered without refusing.
-    mutating func ended(_ flight: LocalFlight, _ result: [UInt8], isAnswered: Bool) {
+    mutating func ended(_ flight: LocalFlight, _ result: [UInt8], isAnswered: Bool, now: Tick) {
         guard let claim = claims[flight] else { return }
         enter(nil, flight)
-        if let token = claim.token {
+        if !isMember, claim.want.lane == .shared, let token = claim.token {
+            unreported.add(result, of: claim.want.key, token, now: now)
+        } else if let token = claim.token {
             complete(claim.want.key, token, .result(result), isAnswered: isAnswered)
         } else if claim.isRecorded {
             withdrawWant(claim.want.key)
@@ -202,20 +210,24 @@ struct ClusterBook {
             left(now: now)
             return []
         case .members(let count):
-            if isMember { members = Self.bounded(members: count) }
+            if isMember { members.reported(count, now: now) }
             return []
         case .warning, .remedied: return []
         case .wanted(let answers): return isMember ? answers.flatMap { answered($0, now: now) } : []
         case .granted(let grants, let opens):
             guard isMember else { return [] }
             let isFilled = traffic.taking.answered(
-                grants.count, opens: opens, now: now, pause: limits.assertionMilliseconds)
+                grants.count, opens: opens, now: now,
+                pause: isHosting ? limits.questionMilliseconds : Self.unwokenMilliseconds)
             let effects = grants.compactMap { granted($0, now: now) }
             traffic.earlyAborts = [:]
             if let isFilled { fitWindow(isFilled: isFilled) }
             return effects
         case .ended(let answers):
             staleEnds += answers.count { !$0.isCurrent }
+            // The end of an attempt ended a claim of this node, too, and its result was not sent to it.
+            let ended = answers.compactMap { $0.isCurrent ? flights[$0.key] : nil }
+            traffic.fresh += ended.filter { claims[$0]?.phase == .wanted }
             return []
         case .cooled(let notice): return [.coolDown(notice)]
         case .surveyed(let report):
@@ -223,6 +235,9 @@ struct ClusterBook {
             return []
         case .workWaits:
             traffic.taking.isDue = true
+            return []
+        case .messagesLost:
+            if isMember { assertAll() }
             return []
         case .result(let key, let result): return isMember ? resulted(key, result, now: now) : []
         case .aborted(let key, let token): return aborted(key, token)
@@ -252,9 +267,6 @@ struct ClusterBook {
         return effects
     }
 
-    /// Claims in the order of their flights, so that each run is the same.
-    private var inOrder: [LocalFlight] { claims.keys.sorted { $0.id < $1.id } }
-
     private mutating func joined(_ id: NodeID, _ count: Int, now: Tick) -> [ClusterEffect] {
         // Under another ID, so that nothing of the earlier membership counts.
         if isMember { left(now: now) }
@@ -263,27 +275,27 @@ struct ClusterBook {
         traffic = EngineTraffic()
         let awaySince = if case .away(let since) = membership { since } else { now }
         membership = .member(since: now, awaySince: awaySince)
-        members = Self.bounded(members: count)
+        members.reported(count, now: now)
         let wasUncoordinated = isUncoordinated
         isUncoordinated = false
-        traffic.taking.isDue = true
+        traffic.completions = unreported.take(now: now)
         traffic.nextSurvey = now
         lastProgress = now
-        for flight in inOrder {
-            guard let claim = claims[flight] else { continue }
-            switch claim.phase {
-            case .waiting: assert(flight)
-            case .wanted: preconditionFailure("\(flight) was wanted without a membership")
-            case .running, .uncoordinated: traffic.fresh.append(flight)
-            case .overtaken: break
-            }
-        }
+        assertAll()
         return wasUncoordinated ? [.mode(isCoordinated: true)] : []
+    }
+
+    /// Asserts everything that this node wants and runs, and asks for flights.
+    private mutating func assertAll() {
+        traffic.fresh = inOrder.filter { claims[$0]?.phase != .overtaken }
+        for flight in traffic.fresh where claims[flight]?.phase == .waiting { enter(.wanted, flight) }
+        traffic.taking.isDue = true
     }
 
     private mutating func left(now: Tick) {
         guard case .member(let since, let awaySince) = membership else { return }
         traffic = EngineTraffic()
+        members.left(now: now)
         let isLasting = now.milliseconds(since: since) >= Self.lastingMilliseconds
         // Short memberships do not end an absence. Those with progress are no part of it.
         let absence = isLasting ? 0 : (lastProgress > since ? since : now).milliseconds(since: awaySince)
@@ -364,9 +376,16 @@ struct ClusterBook {
     /// - Parameters:
     ///   - freeSlots: slots that can take flights.
     ///   - isClosing: whether this node leaves shared flights to others, as far as others take them.
-    mutating func takeCalls(freeSlots: Int, isClosing: Bool = false, now: Tick) -> [EngineCall] {
+    ///   - hosting: flights of other nodes that it takes.
+    mutating func takeCalls(
+        freeSlots: Int, isClosing: Bool = false, hosting: Hosting = .all, now: Tick
+    ) -> [EngineCall] {
         guard isMember else { return [] }
+        isHosting = hosting == .all
         var calls: [EngineCall] = []
+        // Before the assertions, so that attempts that outlived that process keep their flights.
+        if let predecessor { calls.append(.retire(predecessor)) }
+        predecessor = nil
         // Before the ends, so that the engine does not queue a released flight for this node again.
         if !traffic.unwants.isEmpty { calls.append(.unwant(traffic.unwants)) }
         if !traffic.completions.isEmpty { calls.append(.done(traffic.completions)) }
@@ -379,8 +398,11 @@ struct ClusterBook {
             calls.append(.retire(former))
             self.former = nil
         }
-        if let slots = traffic.taking.next(freeSlots: freeSlots, wakesOthers: mayLeaveWork, now: now) {
-            calls.append(.take(slots: slots, isOwnOnly: isClosing && othersTake(now: now)))
+        let slots = hosting == .one ? min(freeSlots, 1) : freeSlots
+        if let slots = traffic.taking.next(freeSlots: slots, wakesOthers: mayLeaveWork, now: now) {
+            let isOwnOnly = isClosing && othersTake(now: now)
+            let isWantedOnly = hosting == .none && !isOwnOnly
+            calls.append(isWantedOnly ? .takeWanted(slots: slots) : .take(slots: slots, isOwnOnly: isOwnOnly))
         }
         if let time = traffic.nextSurvey, time <= now {
             calls.append(.survey)
@@ -394,14 +416,13 @@ struct ClusterBook {
 
     /// Whether another node may take the open claims of this one, and they make progress.
     private func othersTake(now: Tick) -> Bool {
-        members > 1 && (openClaims == 0 || now.milliseconds(since: lastProgress) < Self.closingMilliseconds)
+        members.present > 1 && (openClaims == 0 || now.milliseconds(since: lastProgress) < Self.closingMilliseconds)
     }
 
     private mutating func dueWants(now: Tick) -> [EngineWant] {
         var due = traffic.fresh
         traffic.fresh = []
-        while let first = traffic.assertions.first, first.due <= now {
-            traffic.assertions.removeFirst()
+        while let first = traffic.takeAssertion(now: now) {
             if claims[first.flight]?.nextAssertion == first.due { due.append(first.flight) }
         }
         var wants: [EngineWant] = []
@@ -428,10 +449,12 @@ struct ClusterBook {
     /// it, and no other node can withdraw it.
     private mutating func schedule(_ flight: LocalFlight, now: Tick) {
         guard let claim = claims[flight], claim.phase == .wanted || claim.want.lane == .shared else { return }
-        let next = now.advanced(byMilliseconds: limits.assertionMilliseconds)
+        let isForOthers = !claim.isRecorded
+        let interval = isForOthers ? limits.hostingMilliseconds : limits.assertionMilliseconds
+        let next = now.advanced(byMilliseconds: interval)
         guard claim.nextAssertion != next else { return }
         claims[flight]?.nextAssertion = next
-        traffic.assertions.append((flight, next))
+        traffic.add((flight, next), isForOthers: isForOthers, claims: claims)
     }
 
     private mutating func assert(_ flight: LocalFlight) {

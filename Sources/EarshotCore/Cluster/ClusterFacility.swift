@@ -8,20 +8,24 @@ public struct ClusterFacility: Sendable {
     public var address: String
     /// Random number of this broker, for the keys of flights that stay here.
     public var broker: UInt64
-    /// Number of nodes, until the engine has told it.
+    /// Number of nodes in the settings.
     public var members: Int
+    /// Latest ID of an earlier process of this node.
+    public var predecessor: NodeID?
     /// Time of the node's start.
     public var start: Tick
 
     public init(
         flightKey: @escaping @Sendable ([UInt8]) -> ClusterKey, originKey: @escaping @Sendable (String) -> ClusterKey,
-        address: String, broker: UInt64, members: Int = 1, start: Tick
+        address: String, broker: UInt64, members: Int = 1, predecessor: NodeID? = nil,
+        start: Tick
     ) {
         self.flightKey = flightKey
         self.originKey = originKey
         self.address = address
         self.broker = broker
         self.members = members
+        self.predecessor = predecessor
         self.start = start
     }
 }

@@ -15,12 +15,22 @@ struct ClusterState {
         let origin: Handle<OriginEntry>
     }
 
+    /// Useless results of other nodes for a flight.
+    struct Setbacks {
+        var count = 0
+        /// Addresses of nodes whose bodies could not be read.
+        var avoided: [String] = []
+    }
+
     let facility: ClusterFacility
     var book: ClusterBook
+    var health: ClusterHealth
     var held = HeldResults()
     var pulls: [Handle<Flight>: Pull] = [:]
-    /// Flights whose body could not be read from another node, with the number of such failures.
-    var missedPulls: [Handle<Flight>: Int] = [:]
+    /// Flights with useless results: the body could not be read, or the failure may be that of its node.
+    var setbacks: [Handle<Flight>: Setbacks] = [:]
+    /// Address policies of other nodes, for flights that run here for them.
+    var foreignPolicies: [Handle<Flight>: String] = [:]
     var charges: [Handle<Flight>: Charge] = [:]
     /// Names of origins by their keys, for notices of cool-downs.
     var originNames: [ClusterKey: String] = [:]
@@ -36,8 +46,8 @@ struct ClusterState {
     /// Shortcomings that the engine has now.
     var warnings: [EngineWarning] = []
 
-    /// Failed reads of a body from other nodes after which this node fetches the URL itself.
-    static let mostMissedPulls = 2
+    /// Useless results after which this node fetches the URL itself.
+    static let mostSetbacks = 2
     /// Maximum number of origins whose notices are recognized: as many as a node has in its tables at a time.
     static let mostOriginNames = 65_536
 }

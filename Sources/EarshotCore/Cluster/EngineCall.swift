@@ -10,6 +10,8 @@ public enum EngineCall: Equatable, Sendable {
     ///
     /// - isOwnOnly: whether only flights that must stay on this node are wanted.
     case take(slots: Int, isOwnOnly: Bool = false)
+    /// Asks for flights that this node wants itself, at most `EngineLimits.batch`.
+    case takeWanted(slots: Int)
     /// Ends attempts of this node.
     case done([EngineCompletion])
     /// Reports that an origin refused a request.
@@ -21,6 +23,11 @@ public enum EngineCall: Equatable, Sendable {
     case retire(NodeID)
     /// Ends the membership: the engine returns all attempts and drops all wants of this node.
     case leave
+}
+
+extension EngineCall {
+    /// Whether its answer may have flights that only other nodes want.
+    var asksForOthers: Bool { if case .take(let slots, false) = self { slots > 0 } else { false } }
 }
 
 /// One node's want of a flight.
@@ -86,6 +93,9 @@ public struct EngineCompletion: Equatable, Sendable {
         case result([UInt8])
         /// Cancelled, or returned to be fetched by another node.
         case released
+        /// A result of an attempt that ended without the engine this time ago. It is kept for wants that had begun before,
+        /// unless the flight waits or runs.
+        case kept([UInt8], ageMilliseconds: Int)
     }
 
     public var key: ClusterKey
@@ -134,6 +144,13 @@ extension EngineRefusal {
 extension EngineWant {
     /// Age within the bounds of `EngineLimits`, as the engine applies it.
     public var boundedAgeMilliseconds: Int { ageMilliseconds.clamped(to: EngineLimits.intervalMilliseconds) }
+}
+
+extension EngineCompletion {
+    /// An age within the bounds of `EngineLimits`, as the engine applies it.
+    public static func bounded(ageMilliseconds: Int) -> Int {
+        ageMilliseconds.clamped(to: EngineLimits.intervalMilliseconds)
+    }
 }
 
 extension Int {

@@ -28,6 +28,8 @@ public enum EngineEvent: Equatable, Sendable {
 
     /// A flight waits that this node may take.
     case workWaits
+    /// Notifications were lost, although their connection lasts.
+    case messagesLost
     /// The result of a flight that this node wants.
     case result(ClusterKey, [UInt8])
     /// No node wants the flight of this attempt any longer.

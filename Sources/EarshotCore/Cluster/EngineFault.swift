@@ -1,5 +1,5 @@
 /// Reason why the engine cannot be used at present.
-public enum EngineFault: Hashable, Sendable {
+public enum EngineFault: Error, Hashable, Sendable {
     /// No connection, with the name of the error.
     case unreachable(String)
     /// No reply in time.
@@ -20,8 +20,8 @@ public enum EngineFault: Hashable, Sendable {
     case refusesWrites(String)
     /// No sentinel answered, or none knows the primary.
     case noPrimary
-    /// A sentinel names the primary by its host name.
-    case hostName
+    /// The server may evict the cluster's keys.
+    case evicts
     /// The settings have no address of a server or sentinel.
     case noAddress
     /// The cluster runs scripts of another version.
@@ -38,7 +38,7 @@ public enum EngineFault: Hashable, Sendable {
     /// Whether only an operator can end it: configuration, not a passing state.
     public var needsOperator: Bool {
         switch self {
-        case .accessDenied, .notPermitted, .hostName, .noAddress, .otherVersion, .otherSecret: true
+        case .accessDenied, .notPermitted, .evicts, .noAddress, .otherVersion, .otherSecret: true
         case .unreachable, .timedOut, .closed, .malformed, .notPrimary, .loading, .refusesWrites, .noPrimary,
             .leaseLost, .failed, .left:
             false
@@ -60,8 +60,8 @@ extension EngineFault: CustomStringConvertible {
         case .loading: "the engine is still loading its data"
         case .refusesWrites(let word): "the engine refuses writes (\(word))"
         case .noPrimary: "no sentinel answers and knows the primary; check the network, the name of the primary and the sentinels"
-        case .hostName:
-            "a sentinel names the primary by its host name; set announce-hostnames to no, and monitor an IP address"
+        case .evicts:
+            "the engine would evict the cluster's keys when its memory is full; set maxmemory-policy to noeviction"
         case .noAddress: "the cluster's settings have no address of the engine; add one such as 192.0.2.1:6379"
         case .otherVersion:
             "other nodes of the cluster run another version of its scripts; stop them, or use their version"
@@ -75,20 +75,24 @@ extension EngineFault: CustomStringConvertible {
 
 /// Shortcoming of a working engine.
 public enum EngineWarning: Hashable, Sendable, CustomStringConvertible {
+    /// The engine had a record or result that no node of the cluster has written.
+    case forgedEntry
+    /// Fewer sentinels are left than can promote a replica.
+    case noQuorum
     /// The primary accepts writes without a replica, although the engine has several servers.
     case writesWithoutReplicas
     /// The user may not ask for the server's role.
     case roleUnknown
-    /// The server may evict the cluster's keys if its memory is full.
-    case mayEvict
 
     public var description: String {
         switch self {
+        case .forgedEntry:
+            "the engine had an entry that no node has written, and it was dropped; check which other programs can write to the engine, and change its passwords"
+        case .noQuorum:
+            "too few sentinels can be reached to promote a replica if the primary dies; start them, and check their ports"
         case .writesWithoutReplicas:
             "the engine's primary accepts writes without a replica; set min-replicas-to-write to 1"
         case .roleUnknown: "the engine's user may not use INFO, so its role is unknown; permit +info"
-        case .mayEvict:
-            "the engine may evict the cluster's keys if its memory is full; set maxmemory-policy to noeviction"
         }
     }
 }

@@ -12,12 +12,17 @@ public enum EngineLimits {
     public static let leaseMilliseconds = 3_000
     /// Interval of heartbeats: two may be lost.
     public static let heartbeatMilliseconds = 1_000
-    /// Interval in which open wants are asserted again.
-    public static let assertionMilliseconds = 2_000
+    /// Interval in which open wants and attempts are asserted again: twenty leases. A loss of data or of messages shows with
+    /// the next heartbeats, and is followed by assertions at once.
+    public static let assertionMilliseconds = 60_000
+    /// The same for attempts that serve other nodes only: the engine tells with the answer whether one still wants it.
+    public static let hostingMilliseconds = 2_000
+    /// Longest time between two questions for flights, while free slots wait.
+    public static let questionMilliseconds = 2_000
     /// Time for which results are kept for wants that had begun before: from one to two of these times. So nodes with the
     /// same backlog in different orders fetch each URL once, also if the backlog takes minutes.
     public static let resultMilliseconds = 120_000
-    /// The same while there are more than `mostResults` younger ones. Several assertions long.
+    /// The same while there are more than `mostResults` younger ones. Longer than a loss of messages stays unnoticed.
     public static let crowdedResultMilliseconds = 10_000
     /// Number of younger results that shortens the time of all.
     public static let mostResults = 50_000

@@ -7,16 +7,20 @@ public struct EngineSurvey: Equatable, Sendable {
         public var leaseMilliseconds: Int
         /// Flights that it wants or runs.
         public var flights: Int
-        /// Text of its configuration: the name of its machine, and the address at which it serves bodies.
+        /// Text of its configuration: the name of its machine, the address at which it serves bodies, and digests of its
+        /// settings.
         public var description: String
 
         /// Name of its machine; nil if the description is an address alone.
-        var machine: String? { words.count == 2 ? String(words[0]) : nil }
+        var machine: String? { words.count > 1 ? String(words[0]) : nil }
 
         /// Address at which it serves bodies.
-        var address: String { words.last.map(String.init) ?? "" }
+        var address: String { words.dropFirst(words.count > 1 ? 1 : 0).first.map(String.init) ?? "" }
 
-        private var words: [Substring] { description.split(separator: " ", maxSplits: 1) }
+        /// `NodeSettings` as it reports them; empty for none.
+        var settings: String { words.count > 2 ? String(words[2]) : "" }
+
+        private var words: [Substring] { description.split(separator: " ") }
 
         public init(node: NodeID, leaseMilliseconds: Int, flights: Int, description: String) {
             self.node = node

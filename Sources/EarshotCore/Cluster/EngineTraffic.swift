@@ -10,8 +10,15 @@ struct EngineTraffic {
         let token: FencingToken?
     }
 
+    typealias Assertion = (flight: LocalFlight, due: Tick)
+
+    /// Assertions of ended claims that are kept, so that a few claims are not looked through again and again.
+    private static let spareAssertions = 1_024
+
     /// Claims that are asserted again, in the order of their times.
-    var assertions = Deque<(flight: LocalFlight, due: Tick)>()
+    var assertions = Deque<Assertion>()
+    /// The same for attempts that serve other nodes only.
+    var hostedAssertions = Deque<Assertion>()
     /// Claims that the next calls assert.
     var fresh: [LocalFlight] = []
     /// Wants without an answer, in order. A later claim of a key must not take the answer to an earlier one.
@@ -25,4 +32,30 @@ struct EngineTraffic {
     /// Latest report about members and backlog.
     var survey: EngineSurvey?
     var nextSurvey: Tick?
+
+    /// Earliest time at which a call is due; nil for none. Long past while one waits.
+    var deadline: Tick? {
+        if !fresh.isEmpty || !unwants.isEmpty || !refusals.isEmpty || !completions.isEmpty {
+            return Tick(nanoseconds: .min)
+        }
+        return [assertions.first?.due, hostedAssertions.first?.due, taking.deadline, nextSurvey].compactMap(\.self)
+            .min()
+    }
+
+    /// Adds an assertion. Those of ended claims are removed before they are more than the others.
+    mutating func add(
+        _ assertion: Assertion, isForOthers: Bool, claims: [LocalFlight: ClusterBook.Claim]
+    ) {
+        guard !isForOthers else { return hostedAssertions.append(assertion) }
+        assertions.append(assertion)
+        guard assertions.count > 2 * claims.count + Self.spareAssertions else { return }
+        assertions.removeAll { claims[$0.flight]?.nextAssertion != $0.due }
+    }
+
+    /// Removes and returns an assertion that is due.
+    mutating func takeAssertion(now: Tick) -> Assertion? {
+        if let first = assertions.first, first.due <= now { return assertions.removeFirst() }
+        if let first = hostedAssertions.first, first.due <= now { return hostedAssertions.removeFirst() }
+        return nil
+    }
 }

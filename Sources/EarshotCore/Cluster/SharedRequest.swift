@@ -5,12 +5,15 @@ public import EarshotWire
 ///
 /// ```
 /// 1 GET 30000 0 follow default https://example.com/a
+/// :policy public-only, deny *.example.org
+/// :avoid 10.0.0.3:5767
 /// accept: text/html
 /// ```
 ///
-/// The first line has the form (1, or 2 for a body that is not decoded), method, timeout in milliseconds, maximum size of the body (0 for none),
-/// redirect mode, cache mode and URL. The other lines are the header fields of the request. Nothing else reaches the
-/// engine. A request that needs more stays on its node.
+/// The first line has the form (1, or 2 for a body that is not decoded), method, timeout in milliseconds, maximum size of
+/// the body (0 for none), redirect mode, cache mode and URL. `:policy` is the address policy of the node that wants it,
+/// and `:avoid` has the addresses of nodes whose bodies it cannot read; both lines may be absent. The other lines are the
+/// header fields of the request. Nothing else reaches the engine. A request that needs more stays on its node.
 public struct SharedRequest: Equatable, Sendable {
     public let method: HTTPMethod
     public let url: FetchURL
@@ -23,12 +26,17 @@ public struct SharedRequest: Equatable, Sendable {
     public let mode: CacheMode
     /// Whether the worker decodes the body.
     public let decodes: Bool
+    /// Rules for `AddressPolicy`, on one line; empty for no restriction.
+    public let policy: String
+    /// Addresses of nodes whose bodies cannot be read where the request is wanted.
+    public let avoided: [String]
 
     /// Nil if the request must stay on its node: another method than GET and HEAD, another scheme than http and https,
     /// credentials, a field that may identify a user, a route or cookies of its own, or a record that is too long.
     public init?(
         _ request: HTTPRequest, timeoutMilliseconds: Int, maxBytes: Int? = nil, redirect: RedirectMode = .follow,
-        mode: CacheMode = .default, credentials: CredentialRule = .standard
+        mode: CacheMode = .default, credentials: CredentialRule = .standard, policy: String = "",
+        avoided: [String] = []
     ) {
         guard request.method.canCoalesce, credentials.isAnonymous(request) else { return nil }
         method = request.method
@@ -39,6 +47,8 @@ public struct SharedRequest: Equatable, Sendable {
         self.redirect = redirect
         self.mode = mode
         decodes = request.route.decodes
+        self.policy = policy
+        self.avoided = avoided
         guard record.count <= EngineLimits.recordBytes else { return nil }
     }
 
@@ -53,8 +63,11 @@ public struct SharedRequest: Equatable, Sendable {
             let maxBytes = Int(words[3]), maxBytes >= 0, let redirect = RedirectMode(rawValue: String(words[4])),
             let mode = CacheMode(rawValue: String(words[5])), let url = try? FetchURL(String(words[6]))
         else { return nil }
+        var lines = record[end...].dropFirst()
+        let policy = Self.take(Self.policyStart, from: &lines)
+        let avoided = Self.take(Self.avoidStart, from: &lines)
         var fields = HeaderFields()
-        for field in HeaderFields(lines: Array(record[end...].dropFirst())) {
+        for field in HeaderFields(lines: Array(lines)) {
             let value = String(decoding: field.value, as: UTF8.self)
             guard (try? fields.append(String(decoding: field.name, as: UTF8.self), value)) != nil else { return nil }
         }
@@ -62,7 +75,24 @@ public struct SharedRequest: Equatable, Sendable {
         route.decodes = words[0] == "1"
         self.init(
             HTTPRequest(method: method, url: url, fields: fields, route: route), timeoutMilliseconds: timeout,
-            maxBytes: maxBytes == 0 ? nil : maxBytes, redirect: redirect, mode: mode)
+            maxBytes: maxBytes == 0 ? nil : maxBytes, redirect: redirect, mode: mode, policy: policy,
+            avoided: avoided.split(separator: ",").map(String.init))
+    }
+
+    /// Part of the flight's key: nodes with different policies share no flight. Empty without a policy.
+    var policyLine: [UInt8] { policy.isEmpty ? [] : Array("\n\(Self.policyStart)\(policy)".utf8) }
+
+    private static let policyStart = ":policy "
+    private static let avoidStart = ":avoid "
+
+    /// Takes the first line if it begins with this text, which no header field does.
+    ///
+    /// - Returns: the rest of that line; empty without it.
+    private static func take(_ start: String, from lines: inout ArraySlice<UInt8>) -> String {
+        guard lines.starts(with: start.utf8) else { return "" }
+        let line = lines.prefix { $0 != UInt8(ascii: "\n") }
+        lines = lines[line.endIndex...].dropFirst()
+        return String(decoding: line.dropFirst(start.utf8.count), as: UTF8.self)
     }
 
     public var request: HTTPRequest {
@@ -76,6 +106,8 @@ public struct SharedRequest: Equatable, Sendable {
         let limits = "\(timeoutMilliseconds) \(maxBytes ?? 0)"
         var bytes = Array(
             "\(decodes ? 1 : 2) \(method) \(limits) \(redirect.rawValue) \(mode.rawValue) \(url)".utf8)
+        bytes += policyLine
+        if !avoided.isEmpty { bytes += "\n\(Self.avoidStart)\(avoided.joined(separator: ","))".utf8 }
         if !fields.isEmpty {
             bytes.append(UInt8(ascii: "\n"))
             bytes += fields.bytes

@@ -37,7 +37,21 @@ struct SharedResult: Equatable {
         .tooLarge, .tooCompressed, .tls, .truncated, .reset, .protocolError, .encodingError, .poisonous,
     ]
 
-    /// Whether other nodes may take this failure as that of their flights.
+    /// Failures without a connection. Their cause may be the network of one node, or its name server.
+    private static let codesOfWayOut: Set<FailureCode> = [
+        .connectRefused, .connectFailed, .connectTimeout, .unknownHost, .dnsFailed,
+    ]
+
+    /// Whether the way of the node to the origin may be the cause of this failure.
+    static func isOfWayOut(_ code: FailureCode) -> Bool { codesOfWayOut.contains(code) }
+
+    /// Whether the cause of this failure may be one node alone: its network, certificates, clock or address policy.
+    /// Another node that wants the flight tries itself before a request fails.
+    static func isOfNode(_ code: FailureCode) -> Bool {
+        isOfWayOut(code) || code == .tls || code == .addressRefused
+    }
+
+    /// Whether other nodes get this failure as the result of the attempt.
     static func isShared(_ code: FailureCode) -> Bool { codes.contains(code) }
 
     /// Parses a result. Nil for any other bytes.

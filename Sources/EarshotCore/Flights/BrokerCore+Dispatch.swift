@@ -105,7 +105,7 @@ extension BrokerCore {
                 if flights[flight].isHosted { releaseHosted(flight) }
                 continue
             }
-            start(flight, now: now)
+            if !mustClaim(flight, now: now) { start(flight, now: now) }
         }
     }
 
@@ -211,6 +211,7 @@ extension BrokerCore {
             job.redirect = .manual
         } else {
             job.httpFields = jobFields(of: flight).bytes
+            if let cluster { job.addressPolicy = cluster.value.foreignPolicies[flight] ?? "" }
         }
         let id = workers[worker].id
         if facilities.isLoggingAttempts { logAssignment(job, of: flight, to: id) }

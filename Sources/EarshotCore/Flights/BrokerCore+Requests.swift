@@ -162,9 +162,9 @@ extension BrokerCore {
         _ interest: Handle<Interest>, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> Refusal? {
         let isNode = cluster != nil && isNode(principal(of: interest))
-        // A node that ends gives its bodies until then.
-        if let refusal = refusal(of: interest), refusal.code != .stopping || !isNode { return refusal }
+        // A node that ends, or whose queue is full, still gives its bodies: other nodes would fetch the URLs again.
         if isNode { return deliverHeld(fetch, to: interest) }
+        if let refusal = refusal(of: interest) { return refusal }
         do throws(Refusal) {
             let request = try prepared(fetch, for: interests[interest].handler)
             let principal = principal(of: interest)

@@ -104,6 +104,7 @@ extension BrokerCore {
                 failCooling(flight, until: until, now: now)
                 guard pools.contains(pool) else { return }
             } else if mayStart, governor.admits(scope, .high) {
+                guard !mustClaim(flight, now: now) else { continue }
                 enterQuarantine(of: pool, place.worker)
                 start(flight, at: place.worker, now: now)
                 let end = now.advanced(byMilliseconds: limits.isolation(deaths: flights[flight].workerDeaths))

@@ -74,7 +74,7 @@ extension BrokerCore {
             if isPurged(interest) {
                 finishPurge(of: interest)
             } else if isPulling(leaf(ofOpen: interest)) {
-                missedPull(leaf(ofOpen: interest))
+                missedPull(leaf(ofOpen: interest), "no-puller")
             } else {
                 fail(settledFlight(ofQueued: interest), .unsupportedScheme, now: now)
             }

@@ -58,7 +58,7 @@ extension BrokerCore {
             ledger.flights.lost += 1
             probeEnded(flight, isAnswered: false)
             if isPulling(flight) {
-                missedPull(flight)
+                missedPull(flight, "worker-lost")
             } else if isDeath, countDeath(against: flight, attempt, in: gone) {
                 fail(flight, .poisonous, now: now)
             } else if !flights[flight].method.isIdempotent {
@@ -289,7 +289,7 @@ extension BrokerCore {
             return
         }
         guard !isPulling(flight) || code == .tooLarge else {
-            missedPull(flight)
+            pullFailed(flight, code, detail)
             return
         }
         flights[flight].attempts += UInt32(repeats)

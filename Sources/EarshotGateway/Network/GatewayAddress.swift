@@ -11,6 +11,12 @@ public struct GatewayAddress: Hashable, Sendable, CustomStringConvertible {
     /// Port; 0 selects a free one.
     public let port: UInt16
 
+    /// The address with a port.
+    public init(_ address: TCPSocket.Address, port: UInt16) {
+        self.address = address
+        self.port = port
+    }
+
     /// Nil if `text` is not an address in this form.
     public init?(_ text: String) {
         guard text.hasPrefix(Self.scheme) else { return nil }

@@ -97,10 +97,11 @@ struct ClusterExpectations {
 
     /// Checks a terminal.
     ///
+    /// - Parameter noWayOutUntil: end of the latest time in which the node resolved no names.
     /// - Returns: whether it is that of the owner.
     mutating func delivered(
-        _ terminal: Terminal, _ content: ClusterCatalogue.Content?, to client: ClientID, isDraining: Bool, now: Int,
-        clockWindowEnd: Int
+        _ terminal: Terminal, _ content: ClusterCatalogue.Content?, to client: ClientID, isDraining: Bool,
+        noWayOutUntil: Int, now: Int, clockWindowEnd: Int
     ) throws(Violation) -> Bool {
         let name = "\(terminal.handler) \(terminal.request)"
         let text = Self.text(terminal)
@@ -126,6 +127,8 @@ struct ClusterExpectations {
                 case "too-large": request.maxBytes != nil
                 case "worker-lost": request.method == "POST"
                 case "stopping": isDraining
+                // A node that drains cannot try itself.
+                case "unknown-host": isDraining || noWayOutUntil >= request.askedAt
                 default: Self.plainCodes.contains(failure.code)
                 }
             guard isExpected else { throw Violation(1, "\(name) is told \(text)", kind: "told \(failure.code)") }

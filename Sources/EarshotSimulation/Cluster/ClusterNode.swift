@@ -52,6 +52,8 @@ struct ClusterNode {
     var life: Int
     var isAlive = true
     var isCutOff = false
+    /// End of the latest time in which it resolves no names.
+    var noWayOutUntil = 0
     var drainsSince: Int?
     var workers: [WorkerID: Worker] = [:]
     var clients: [ClientID: Client] = [:]
@@ -73,6 +75,9 @@ struct ClusterNode {
         /// Identity of the present membership, or of the latest one.
         var id = NodeID(0)
         var joinedAt = 0
+        /// Whether messages were lost since the latest heartbeat, and before it.
+        var lostMessages = false
+        var knownLoss = false
         /// Times until which the connection is busy in each direction, so that order is kept.
         var lastSent = 0
         var lastReceived = 0
@@ -83,8 +88,8 @@ struct ClusterNode {
 
     static func address(of number: Int) -> String { "10.0.0.\(number + 1):5766" }
 
-    /// - Parameter hash: code of bytes, which all nodes share.
-    init(number: Int, life: Int, seed: UInt64, now: Tick) {
+    /// - Parameter predecessor: ID of the membership of its earlier process, if it knows that.
+    init(number: Int, life: Int, seed: UInt64, predecessor: NodeID? = nil, now: Tick) {
         self.number = number
         self.life = life
         var limits = CoreLimits()
@@ -99,7 +104,8 @@ struct ClusterNode {
         let cluster = ClusterFacility(
             flightKey: { ClusterKey(high: 1, low: Self.hash($0)) },
             originKey: { ClusterKey(high: 2, low: Self.hash(Array($0.utf8))) },
-            address: Self.address(of: number), broker: UInt64(number + 1) << 32 | UInt64(life), start: now)
+            address: Self.address(of: number), broker: UInt64(number + 1) << 32 | UInt64(life),
+            predecessor: predecessor, start: now)
         core = BrokerCore(
             workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, cluster: cluster,
             seed: seed)

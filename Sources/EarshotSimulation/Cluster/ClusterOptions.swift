@@ -50,6 +50,8 @@ public enum ClusterFault: String, CaseIterable, Hashable, Sendable {
     case refusals
     /// Some transfers take many seconds.
     case longTransfers = "long-transfers"
+    /// A node resolves no names for a while. No request of another node may fail for it.
+    case noWayOut = "no-way-out"
 }
 
 /// Deliberate fault of the apparatus. A check must detect it.

@@ -24,6 +24,7 @@ extension ClusterTrial {
         nodes[node].link.isUp = true
         nodes[node].link.id = id
         nodes[node].link.joinedAt = now
+        (nodes[node].link.lostMessages, nodes[node].link.knownLoss) = (false, false)
         (nodes[node].link.lastSent, nodes[node].link.lastReceived) = (now, now)
         note("node \(node) joins as \(id)")
         answer(node, .joined(id, members: members))
@@ -60,6 +61,10 @@ extension ClusterTrial {
         var hasMore = expired > 0 && options.canary != .reapsNothing
         while hasMore { hasMore = engine.reap().hasMore }
         if live != members { answer(node, .members(live)) }
+        // The reply to a PING that follows a heartbeat shows the loss.
+        if nodes[node].link.knownLoss, options.canary != .assertsNothing { answer(node, .messagesLost) }
+        nodes[node].link.knownLoss = nodes[node].link.lostMessages
+        nodes[node].link.lostMessages = false
         sendNotices()
         try checkDeadNodes()
         checkUnwanted()
@@ -94,7 +99,7 @@ extension ClusterTrial {
         case .want(let wants): slices(wants).map { .want($0) }
         case .unwant(let keys): slices(keys).map { .unwant($0) }
         case .done(let ends): slices(ends).map { .done($0) }
-        case .take, .cool, .survey, .retire, .leave: [call]
+        case .take, .takeWanted, .cool, .survey, .retire, .leave: [call]
         }
     }
 
@@ -129,6 +134,7 @@ extension ClusterTrial {
             }
             if options.canary == .assertsNothing || has(.lostNotices) && random.perMille(30) {
                 note("lost: \(Self.text(event)) to node \(node)")
+                nodes[node].link.lostMessages = true
                 continue
             }
             plan(draw(1...2 * longestDelay), .deliver(node: node, link: nodes[node].link.number, event))
@@ -158,7 +164,9 @@ extension ClusterTrial {
                 else { continue }
                 expectations.arrived(content.fetch, in: node, at: now)
             }
-        case .joined, .members, .left, .warning, .remedied, .granted, .ended, .cooled, .surveyed, .workWaits, .aborted:
+        case .joined, .members, .left, .warning, .remedied, .granted, .ended, .cooled, .surveyed, .workWaits,
+            .messagesLost,
+            .aborted:
             break
         }
     }
@@ -166,10 +174,14 @@ extension ClusterTrial {
     /// Notes the times at which the engine learns of results.
     private mutating func published(_ ends: [EngineCompletion]) {
         for end in ends {
-            guard case .result(let bytes) = end.outcome, let content = ClusterCatalogue.Content(fields: bytes) else {
-                continue
-            }
-            expectations.ended(content.fetch, at: now)
+            let report: (bytes: [UInt8], age: Int)? =
+                switch end.outcome {
+                case .result(let result): (result, 0)
+                case .kept(let result, let age): (result, age)
+                case .released: nil
+                }
+            guard let report, let content = ClusterCatalogue.Content(fields: report.bytes) else { continue }
+            expectations.ended(content.fetch, at: now - report.age)
         }
     }
 
@@ -185,6 +197,7 @@ extension ClusterTrial {
                         + " age \(want.ageMilliseconds)"
                 }.joined(separator: ", ")
         case .unwant(let keys): "unwants " + keys.map { short($0) }.joined(separator: ", ")
+        case .takeWanted(let slots): "takes \(slots) wanted"
         case .take(let slots, let isOwnOnly): "takes \(slots)\(isOwnOnly ? " own" : "")"
         case .done(let ends):
             "ends "
@@ -221,7 +234,7 @@ extension ClusterTrial {
             answers.map { "\(short($0.key)) \($0.isCurrent ? "current" : "stale")" }.joined(separator: ", ")
         case .result(let key, _): "result of \(short(key))"
         case .aborted(let key, let token): "no node wants \(short(key)) \(token)"
-        case .joined, .members, .left, .warning, .remedied, .cooled, .surveyed, .workWaits: "\(event)"
+        case .joined, .members, .left, .warning, .remedied, .cooled, .surveyed, .workWaits, .messagesLost: "\(event)"
         }
     }
 

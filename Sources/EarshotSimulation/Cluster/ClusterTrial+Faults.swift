@@ -8,7 +8,7 @@ internal import EarshotWire
 /// | a connection breaks | none; if it had broken shortly before, the node may fetch without the engine |
 /// | failover, outage, partition | until the engine is reachable, and `settlingMilliseconds` |
 /// | FLUSHALL, clock | `settlingMilliseconds` |
-/// | death of a node, of a worker, of a client; drain; pairs of nodes; slow network; lost notifications | none |
+/// | death of a node, of a worker, of a client; drain; pairs of nodes; slow network; lost notifications; no way out | none |
 extension ClusterTrial {
     /// Time in which nodes notice the end of their membership, join again, and assert everything, and in which leases
     /// of earlier memberships expire.
@@ -54,6 +54,7 @@ extension ClusterTrial {
         case .slowNetwork:
             longestDelay = draw(100...1_000)
             plan(draw(500...3_000), .networkRecovers)
+        case .noWayOut: nodes[node].noWayOutUntil = now + draw(1_000...20_000)
         case .workerDeath, .clientDeath, .lostNotices, .refusals, .longTransfers: break
         }
     }

@@ -23,7 +23,10 @@ extension ClusterTrial {
         link.isUp = false
         link.number += 1
         let isCutOff = nodes[node].isCutOff
-        nodes[node] = ClusterNode(number: node, life: nodes[node].life + 1, seed: random.next(), now: tick)
+        // The folder with the ID may be gone, too.
+        let predecessor = random.perMille(500) ? link.id : nil
+        nodes[node] = ClusterNode(
+            number: node, life: nodes[node].life + 1, seed: random.next(), predecessor: predecessor, now: tick)
         nodes[node].link = link
         nodes[node].isCutOff = isCutOff
         note("node \(node) begins")
@@ -131,8 +134,8 @@ extension ClusterTrial {
         if options.canary == .losesTerminals, random.perMille(20) { return }
         note("client \(client.rawValue) of node \(node) gets \(terminal.request) \(ClusterExpectations.text(terminal))")
         if try expectations.delivered(
-            terminal, content, to: client, isDraining: nodes[node].drainsSince != nil, now: now,
-            clockWindowEnd: clockWindowEnd)
+            terminal, content, to: client, isDraining: nodes[node].drainsSince != nil,
+            noWayOutUntil: nodes[node].noWayOutUntil, now: now, clockWindowEnd: clockWindowEnd)
         {
             report.answered += 1
         }

@@ -96,7 +96,7 @@ extension ClusterTrial {
         lastFetch += 1
         expectations.ended(lastFetch, at: now)
         let content = ClusterCatalogue.Content(key: transfer.key, fetch: lastFetch)
-        let message = answer(to: transfer.job, content)
+        let message = answer(to: transfer.job, content, at: node)
         var body: BodyID?
         if case .done(let completion) = message, completion.length > 0 {
             let id = BodyID(rawValue: number())
@@ -108,8 +108,11 @@ extension ClusterTrial {
         try pass(node) { [body] core, now in core.workerSaid(message, body: body, by: worker, now: now) }
     }
 
-    private mutating func answer(to job: Job, _ content: ClusterCatalogue.Content) -> WorkerMessage {
+    private mutating func answer(to job: Job, _ content: ClusterCatalogue.Content, at node: Int) -> WorkerMessage {
         let attempt = job.attempt
+        if has(.noWayOut), now < nodes[node].noWayOutUntil {
+            return .failed(attempt, code: "unknown-host", detail: nil, receivedBytes: 0)
+        }
         var completion = Completion(attempt: attempt, status: 200)
         completion.httpFields = Array(content.fields.utf8)
         if has(.refusals) {

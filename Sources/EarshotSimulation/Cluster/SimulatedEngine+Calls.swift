@@ -16,6 +16,7 @@ extension SimulatedEngine {
         case .want(let wants): isMember(node) ? want(wants, node) : .lost
         case .unwant(let keys): unwant(keys, node)
         case .take(let slots, let isOwnOnly): isMember(node) ? take(slots, isOwnOnly: isOwnOnly, node) : .lost
+        case .takeWanted(let slots): isMember(node) ? take(slots, isWantedOnly: true, node) : .lost
         case .done(let completions): done(completions, node)
         case .cool(let refusal): isMember(node) ? cool(refusal, node) : .lost
         case .survey: isMember(node) ? .event(.surveyed(survey)) : .lost
@@ -194,10 +195,13 @@ extension SimulatedEngine {
         var queue: [Head]
         var taken = 0
         var isClosed = false
+        /// Whether the node takes only flights that it wants itself.
+        let isWantedOnly: Bool
 
         /// The next flight; nil if the lane is closed or empty.
         var next: Head? {
             guard !isClosed, let oldest = queue.first else { return nil }
+            if isWantedOnly { return queue.first(where: \.isOwn) }
             return queue.first { $0.isOwn && $0.rank <= oldest.rank } ?? oldest
         }
 
@@ -209,7 +213,9 @@ extension SimulatedEngine {
         }
     }
 
-    private mutating func take(_ most: Int, isOwnOnly: Bool, _ node: NodeID) -> Answer {
+    private mutating func take(
+        _ most: Int, isOwnOnly: Bool = false, isWantedOnly: Bool = false, _ node: NodeID
+    ) -> Answer {
         let due = paused.filter { $0.value <= now }.map { Rank(score: $0.value, name: "\($0.key)") }.sorted().prefix(32)
         let dueKeys = due.compactMap { ClusterKey($0.name) }
         var cut = cutPauses(dueKeys)
@@ -226,12 +232,13 @@ extension SimulatedEngine {
                     guard let key = ClusterKey(rank.name.prefix(32)) else { continue }
                     let lane = Lane(node: owner, isCredentialed: rank.name.count > 32)
                     let queue = queue(key, lane).map { OpenLane.Head(key: $0, score: $1, isOwn: owner != nil) }
-                    lanes.append(OpenLane(origin: key, lane: lane, queue: queue))
+                    lanes.append(OpenLane(origin: key, lane: lane, queue: queue, isWantedOnly: isWantedOnly))
                 }
             }
         }
         markOwn(most, &lanes, node)
-        let (jobs, touched) = choose(most, &lanes)
+        let turn = turn(lanes, node)
+        let (jobs, touched) = choose(most, &lanes, leaving: turn?.origin)
         let grants = jobs.map { start($0, node) }
         var full = Set(cut.keys)
         for lane in lanes where touched.contains(lane.origin) {
@@ -254,9 +261,10 @@ extension SimulatedEngine {
             if let origin = origins[key] { save(key, origin) }
         }
         for key in full { settle(key, caller: node, wasPaused: dueKeys.contains(key) || cut[key] == true) }
-        if jobs.count < most, !isOwnOnly { idle.insert(node) } else { idle.remove(node) }
-        wakeOne(node)
-        let opens = paused.values.min().map { max(0, $0 - now) }
+        idle[node] = jobs.count < most && !isOwnOnly && !isWantedOnly ? now : nil
+        if let turn { wake(turn.node) } else { wakeOne(node) }
+        var opens = paused.values.min().map { max(0, $0 - now) }
+        if turn != nil { opens = min(opens ?? Self.leftMilliseconds, Self.leftMilliseconds) }
         return .event(.granted(grants, opensAfterMilliseconds: opens))
     }
 
@@ -264,11 +272,7 @@ extension SimulatedEngine {
     private func markOwn(_ most: Int, _ lanes: inout [OpenLane], _ node: NodeID) {
         let places = Dictionary(
             uniqueKeysWithValues: lanes.indices.filter { lanes[$0].lane == .shared }.map { (lanes[$0].origin, $0) })
-        let share = flights.filter {
-            $0.value.lane == .shared && $0.value.state == .queued && $0.value.wants.contains(node)
-        }
-        .map { (rank: Rank(score: $0.value.score, name: "\($0.key)"), key: $0.key, origin: $0.value.origin) }
-        .sorted { $0.rank < $1.rank }
+        let share = share(of: node)
         var (found, looked) = (0, 0)
         while !places.isEmpty, found < most, looked < min(4 * most, share.count) {
             for flight in share[looked..<min(looked + most, share.count)] {
@@ -282,10 +286,52 @@ extension SimulatedEngine {
         }
     }
 
-    /// Takes the flights with the lowest ranks while their origins have room.
+    /// Constants of `take.lua` for turns.
+    private static let turnMilliseconds = 20
+    private static let leftMilliseconds = 20
+    private static let waitingNodes = 5
+    private static let firstFlights = 4
+
+    /// The idle node that has the turn at an origin, where the caller leaves it a place: its first flight is older than that
+    /// of the caller, which may start.
+    private func turn(_ lanes: [OpenLane], _ node: NodeID) -> (node: NodeID, origin: ClusterKey)? {
+        var bounds: [ClusterKey: Int] = [:]
+        for lane in lanes {
+            guard let next = lane.next else { continue }
+            let bound = next.isOwn ? next.score - Self.turnMilliseconds : next.score + 1
+            bounds[lane.origin] = min(bounds[lane.origin] ?? bound, bound)
+        }
+        guard !bounds.isEmpty else { return nil }
+        var best: (node: NodeID, origin: ClusterKey, score: Int)?
+        for other in idleInOrder.reversed().prefix(Self.waitingNodes) where other != node {
+            let members = (ready[other] ?? [:]).map { Rank(score: $0.value, name: $0.key) }.sorted()
+            let firsts = members.prefix(Self.firstFlights).compactMap { rank in
+                ClusterKey(rank.name.prefix(32)).map { (origin: $0, score: rank.score) }
+            }
+            for first in firsts + share(of: other).prefix(Self.firstFlights).map({ ($0.origin, $0.score) }) {
+                guard let bound = bounds[first.origin], first.score < bound,
+                    best.map({ first.score < $0.score }) ?? true
+                else { continue }
+                best = (other, first.origin, first.score)
+            }
+        }
+        return best.map { ($0.node, $0.origin) }
+    }
+
+    /// Queued flights that any node may start and that this one wants, the next one first.
+    private func share(of node: NodeID) -> [(score: Int, key: ClusterKey, origin: ClusterKey)] {
+        flights.filter { $0.value.lane == .shared && $0.value.state == .queued && $0.value.wants.contains(node) }
+            .map { (score: $0.value.score, key: $0.key, origin: $0.value.origin) }
+            .sorted { $0.score == $1.score ? $0.key.description < $1.key.description : $0.score < $1.score }
+    }
+
+    /// Takes the flights with the lowest ranks while their origins have room. One place stays free at an origin that the
+    /// caller leaves to another node.
     private mutating func choose(
-        _ most: Int, _ lanes: inout [OpenLane]
+        _ most: Int, _ lanes: inout [OpenLane], leaving left: ClusterKey?
     ) -> (jobs: [ClusterKey], touched: Set<ClusterKey>) {
+        if let left { origins[left]?.running += 1 }
+        defer { if let left { origins[left]?.running -= 1 } }
         var jobs: [ClusterKey] = []
         var touched: Set<ClusterKey> = []
         while jobs.count < most {
@@ -299,7 +345,9 @@ extension SimulatedEngine {
             let key = lanes[next].origin
             guard var origin = origins[key] else { break }
             touched.insert(key)
-            if let time = opening(origin, lanes[next].lane), time <= now {
+            // With a spacing there is one place.
+            let isOpen = key != left || origin.spacing == 0
+            if isOpen, let time = opening(origin, lanes[next].lane), time <= now {
                 jobs.append(lanes[next].take())
                 origin.running += 1
                 if origin.spacing > 0 { origin.nextStart = now + origin.spacing }
@@ -328,6 +376,11 @@ extension SimulatedEngine {
         var changed = cutPauses(completions.compactMap { flights[$0.key]?.origin })
         for completion in completions {
             let key = completion.key
+            if case .kept(let result, let age) = completion.outcome {
+                let isKept = keep(result, of: key, ageMilliseconds: age, node)
+                answers.append(CompletionAnswer(key: key, token: completion.token, isCurrent: isKept))
+                continue
+            }
             let isCurrent = flights[key]?.state == .running(node, completion.token)
             answers.append(CompletionAnswer(key: key, token: completion.token, isCurrent: isCurrent))
             guard isCurrent, let flight = flights[key] else { continue }
@@ -347,6 +400,7 @@ extension SimulatedEngine {
                 }
                 flights[key] = nil
                 if flight.lane == .shared { results[key] = (now, result) }
+            case .kept: preconditionFailure("a kept result ends no attempt")
             case .released:
                 if flight.wants.isEmpty {
                     flights[key] = nil
@@ -360,6 +414,17 @@ extension SimulatedEngine {
         }
         settleAll(changed, caller: node)
         return .event(.ended(answers))
+    }
+
+    /// Keeps the result of an attempt that ended without the engine, unless the flight waits or runs or a younger one is
+    /// known.
+    private mutating func keep(
+        _ result: [UInt8], of key: ClusterKey, ageMilliseconds: Int, _ node: NodeID
+    ) -> Bool {
+        let time = now - EngineCompletion.bounded(ageMilliseconds: ageMilliseconds)
+        guard flights[key] == nil, isMember(node), results[key].map({ $0.time < time }) ?? true else { return false }
+        results[key] = (time, result)
+        return true
     }
 
     private mutating func cool(_ asked: EngineRefusal, _ node: NodeID) -> Answer {

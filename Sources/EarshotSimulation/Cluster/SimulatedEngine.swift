@@ -73,7 +73,8 @@ public struct SimulatedEngine: Sendable {
     var origins: [ClusterKey: Origin] = [:]
     var ready: [NodeID?: [String: Int]] = [:]
     var paused: [ClusterKey: Int] = [:]
-    var idle: Set<NodeID> = []
+    /// Times at which nodes found fewer flights than they have slots.
+    var idle: [NodeID: Int] = [:]
     /// Last fencing token.
     var lastToken: UInt64 = 0
     /// Notifications since the last call of `takeNotifications`.
@@ -101,7 +102,7 @@ public struct SimulatedEngine: Sendable {
             // The rest of a cluster whose nodes all died.
             flights = [:]
             origins = origins.filter { $0.value.running == 0 && $0.value.lanes.isEmpty }
-            (ready, paused, idle) = ([:], [:], [])
+            (ready, paused, idle) = ([:], [:], [:])
         }
         // A lease of another node ends later than a new one only if the clock went back.
         for other in nodes.keys { nodes[other] = nodes[other].map { min($0, now + leaseMilliseconds) } }
@@ -143,7 +144,7 @@ public struct SimulatedEngine: Sendable {
         settleAll(changed, caller: dead)
         nodes[dead] = nil
         ready[dead] = nil
-        idle.remove(dead)
+        idle[dead] = nil
         wakeOne(nil)
         return (keys.count, nodes.values.contains { $0 <= now })
     }
@@ -260,13 +261,19 @@ public struct SimulatedEngine: Sendable {
         changeOrigin(of: flight) { if !$0.lanes.contains(flight.lane) { $0.lanes.append(flight.lane) } }
     }
 
-    mutating func wakeOne(_ caller: NodeID?) {
-        let others = idle.filter { $0 != caller }
-        guard ready[nil]?.isEmpty == false, let node = others.min(by: { $0.description < $1.description }) else {
-            return
-        }
-        idle.remove(node)
+    /// Idle nodes, the one that asked the longest ago first.
+    var idleInOrder: [NodeID] {
+        idle.map { (Rank(score: $0.value, name: $0.key.description), $0.key) }.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+
+    mutating func wake(_ node: NodeID) {
+        idle[node] = nil
         notify(node, .workWaits)
+    }
+
+    mutating func wakeOne(_ caller: NodeID?) {
+        guard ready[nil]?.isEmpty == false, let node = idleInOrder.first(where: { $0 != caller }) else { return }
+        wake(node)
     }
 }
 

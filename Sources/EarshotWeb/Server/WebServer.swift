@@ -145,7 +145,8 @@ public final class WebServer {
         let reason = state.map(\.unreadiness) ?? absence
         let fault = state?.engineFault
         guard let reason else {
-            return WebResponse(200, text: fault.map { "ready, without the engine of the cluster: \($0)" } ?? "ready")
+            let notes = (fault.map { ["without the engine of the cluster: \($0)"] } ?? []) + (state?.suspensions ?? [])
+            return WebResponse(200, text: (["ready"] + notes).joined(separator: ", "))
         }
         let detail = reason == .noEngine ? fault.map { " (\($0))" } ?? "" : ""
         return WebResponse(503, text: "not ready: \(reason.rawValue)\(detail)")

@@ -54,6 +54,12 @@ struct BrokerState {
     /// Reason why the node of a cluster is without its engine; nil for a member, and for a bus on its own.
     var engineFault: String? { self["cluster"]?.member("reason")?.text }
 
+    /// Reasons why the node of a cluster runs no flights of other nodes.
+    var suspensions: [String] {
+        guard case .array(let reasons)? = self["cluster"]?.member("suspended") else { return [] }
+        return reasons.compactMap(\.text)
+    }
+
     /// Reason why the bus is not ready for requests; nil if it is.
     ///
     /// The broker decides, in the member `ready`. The other members give the reason.

@@ -162,6 +162,17 @@ struct MetricsText {
             sample("earshot_cluster_mode", ["mode": mode], cluster.member("mode")?.text == mode ? "1" : "0")
         }
         add("earshot_cluster_members", "gauge", "Members of the cluster.", cluster.member("members-count"))
+        add(
+            "earshot_cluster_unreadable_nodes", "gauge", "Nodes whose bodies this node cannot read.",
+            cluster.member("unreadable-nodes"))
+        if case .array(let warnings)? = cluster.member("warnings") {
+            let help = "Warnings of the node, as earshot cluster lists them."
+            add("earshot_cluster_warnings", "gauge", help, "\(warnings.count)")
+        }
+        if case .array(let reasons)? = cluster.member("suspended") {
+            let help = "Whether the node runs no flights of other nodes."
+            add("earshot_cluster_suspended", "gauge", help, reasons.isEmpty ? "0" : "1")
+        }
         add("earshot_cluster_claims", "gauge", "Flights that wait for the engine.", cluster.member("claims"))
         add("earshot_cluster_held_bodies", "gauge", "Bodies held for other nodes.", cluster.member("held-bodies"))
         add(

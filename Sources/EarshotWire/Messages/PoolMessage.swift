@@ -220,6 +220,8 @@ public struct Job: Equatable, Sendable {
     public var route = Route()
     /// Whether HTTP/2 over TLS is allowed.
     public var allowsHTTP2 = true
+    /// Policy for addresses that applies besides that of LIMITS, in the same form; empty for none.
+    public var addressPolicy = ""
     /// Identity of the flight, with which a later broker can adopt this attempt; nil if adoption is not allowed.
     public var flight: FlightIdentity?
     /// Request header fields, separated by LF.
@@ -282,6 +284,7 @@ public struct Job: Equatable, Sendable {
                 progressMilliseconds = try HeadReader.integer(value, in: 1...WireLimits.seconds * 1000, "progress")
             case "rate": rate = try HeadReader.integer(value, in: Self.rates, "rate")
             case "http2": allowsHTTP2 = try HeadReader.flag(value, "http2")
+            case "address-policy": addressPolicy = value.string
             default: _ = try route.set(name, value)
             }
         }
@@ -311,6 +314,7 @@ public struct Job: Equatable, Sendable {
         writer.field("if-range", resume?.validator)
         route.write(to: &writer)
         writer.field("http2", if: !allowsHTTP2, "no")
+        writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
         writer.field("flight", flight?.description)
         return writer.finished(httpFields: httpFields)
     }

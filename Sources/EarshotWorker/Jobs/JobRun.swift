@@ -28,6 +28,8 @@ final class JobRun: TransferSink {
     let job: Job
     let plan: TransferPlan
     private let terms: Worker.Terms
+    /// See `policies(of:_:)`.
+    private let policies: [AddressPolicy]
     var phase = Phase.resolving
     /// Whether the worker has removed the run. Its notes are then ignored.
     var isOver = false
@@ -58,11 +60,15 @@ final class JobRun: TransferSink {
     private let loop: EventLoop
     private let notes: JobNotes
 
-    init(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms, loop: EventLoop, notes: JobNotes) {
+    init(
+        _ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms, _ policies: [AddressPolicy], loop: EventLoop,
+        notes: JobNotes
+    ) {
         let part = job.resume == nil ? nil : terms.spool.flatMap { LentPart(job, in: $0) }
         response = IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes)
         clock = JobClock(job, now: loop.now)
         pace = job.rate.map { Pace(rate: $0, now: loop.now) }
+        self.policies = policies
         // Assigned last, so that the arguments are moved and not copied.
         self.job = job
         self.plan = plan
@@ -117,9 +123,19 @@ final class JobRun: TransferSink {
     }
 
     func admits(address: String) -> Bool {
-        guard terms.addresses.isRestricting else { return true }
+        guard !policies.isEmpty else { return true }
         guard let address = IPAddress(address) else { return false }
-        return terms.addresses.verdict(host: String(plan.url.host), address: address).isAllowed
+        let host = String(plan.url.host)
+        return policies.allSatisfy { $0.verdict(host: host, address: address).isAllowed }
+    }
+
+    /// Policies that restrict the addresses of a job: that of the terms and its own. One that cannot be parsed allows none.
+    static func policies(of job: Job, _ terms: Worker.Terms) -> [AddressPolicy] {
+        var policies = [terms.addresses]
+        if !job.addressPolicy.isEmpty {
+            policies.append((try? AddressPolicy(job.addressPolicy)) ?? .nothing)
+        }
+        return policies.filter(\.isRestricting)
     }
 
     func received(headerLine: Span<UInt8>) -> Bool {

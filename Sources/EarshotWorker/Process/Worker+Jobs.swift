@@ -18,12 +18,13 @@ extension Worker {
             // A broker sends LIMITS before its first job.
             guard link.isUp, let terms else { throw Refusal(.internalError) }
             let plan = try TransferPlan.make(job, body, options, files)
+            let policies = JobRun.policies(of: job, terms)
             // The proxy connects to the server, so the worker cannot check the server's address.
-            guard plan.proxy == nil || !terms.addresses.isRestricting else {
+            guard plan.proxy == nil || policies.isEmpty else {
                 throw Refusal(
                     .addressRefused, "The address policy cannot be enforced through a proxy; choose proxy: none.")
             }
-            let run = JobRun(job, consume plan, terms, loop: loop, notes: notes)
+            let run = JobRun(job, consume plan, terms, policies, loop: loop, notes: notes)
             runs[job.attempt] = run
             if logsAttempts {
                 logger.debug("started an attempt", metadata: ["attempt": "\(job.attempt)", "host": "\(run.plan.host)"])

@@ -62,18 +62,18 @@ public struct PulledHead: Sendable {
     }
 }
 
-/// End of a request for a body.
+/// End of a request for a body. Texts are reasons, for the log.
 public enum PullEnding: Sendable {
     /// The body came in a message.
     case message(PulledHead, body: [UInt8])
     /// The body is in the receiver's file.
     case file(PulledHead)
     /// No connection to the node could be made in time.
-    case unreachable
+    case unreachable(String)
     /// The connection broke and could not be resumed in time, or the node has restarted.
-    case lost
+    case lost(String)
     /// The other node does not have the body any more, or does not permit the request.
-    case refused
+    case refused(String)
     /// The file could not be written, for the reason of an `errno` value.
     case unwritable(Int32)
 }

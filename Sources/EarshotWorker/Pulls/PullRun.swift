@@ -165,10 +165,11 @@ final class PullRun: PullReceiver {
         switch ending {
         case .message(let head, let bytes): return try complete(head, bytes)
         case .file(let head): return try complete(head)
-        case .unreachable:
-            throw Refusal(.connectFailed, "No connection to the node that has the body could be made.")
-        case .lost: throw Refusal(.reset, "The connection to the node that has the body broke.")
-        case .refused: throw Refusal(.notCached, "The other node does not have the body any more.")
+        case .unreachable(let reason):
+            throw Refusal(.connectFailed, "No connection to the node that has the body could be made: \(reason).")
+        case .lost(let reason):
+            throw Refusal(.reset, "The connection to the node that has the body broke: \(reason).")
+        case .refused(let reason): throw Refusal(.notCached, "The other node does not give the body: \(reason).")
         case .unwritable(let number): throw Refusal(spool: SystemError("write spool file", number: number))
         case nil: preconditionFailure("\(job.attempt) is not over")
         }

@@ -25,7 +25,7 @@ public struct PullerRefused: Error, CustomStringConvertible {
 
 /// Network of options that only describe a process to start.
 private final class UnusedNetwork: NodeNetwork {
-    func request(_ request: PullRequest, for receiver: any PullReceiver) { receiver.ended(.unreachable) }
+    func request(_ request: PullRequest, for receiver: any PullReceiver) { receiver.ended(.unreachable("no network")) }
     func cancel(_ request: PullRequest) {}
     func close() {}
 }

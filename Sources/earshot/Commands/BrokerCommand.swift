@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import EarshotBroker
 internal import EarshotClient
+internal import EarshotCluster
 internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
@@ -71,12 +72,15 @@ struct BrokerCommand: ParsableCommand {
                 options.supervisorDescriptor = supervisorFd
                 options.settings = try Self.settings(of: supervisorFd)
                 options.cluster = try Self.membership(of: cluster.given)
+                options.readEngine = Self.engine(of: cluster.given)
             } else {
                 let configuration = Configuration(
                     file: settings.source.file, flags: try settings.changes(), pool: nil)
                 options.settings = try configuration.read()
                 options.readSettings = { try configuration.read() }
-                options.cluster = try cluster.path(configuration).map { path in try ClusterFile(path).membership }
+                let path = try cluster.path(configuration)
+                options.cluster = try path.map { path in try ClusterFile(path).membership() }
+                options.readEngine = Self.engine(of: path)
             }
             return try ChildRun.broker(options, cluster: nil).run(options.settings.logLevel, log.logFormat)
         }
@@ -85,9 +89,18 @@ struct BrokerCommand: ParsableCommand {
     /// Reads the file that the supervisor has read before. A later fault in it is no reason to end the supervisor.
     private static func membership(of path: String?) throws(Complaint) -> ClusterMembership? {
         do throws(Complaint) {
-            return try path.map { path throws(Complaint) in try ClusterFile(path).membership }
+            return try path.map { path throws(Complaint) in try ClusterFile(path).membership() }
         } catch {
             throw Complaint(.cannotServe, error.sentence)
+        }
+    }
+
+    /// Returns a function that reads the engine in the file of a cluster. Nothing of it is looked up, because that blocks.
+    private static func engine(of path: String?) -> (@Sendable () throws -> EngineOptions)? {
+        guard let path else { return nil }
+        return {
+            let file = try ClusterFile(path)
+            return file.engineOptions(file.node)
         }
     }
 

@@ -79,6 +79,17 @@ struct KeyCommand: ParsableCommand {
             }
         }
 
+        /// Options for another command with these terms, each after a blank.
+        var words: String {
+            var words = role == .client ? "" : " --role \(role.rawValue)"
+            for (option, value) in [
+                ("--serves", serves), ("--expires", expires), ("--connections", connections.map(String.init)),
+            ] {
+                if let value { words += " \(option) \(value)" }
+            }
+            return words
+        }
+
         /// Returns the key with these terms.
         func key(_ name: KeyName, _ publicKey: String) -> ClientKey {
             ClientKey(
@@ -153,10 +164,12 @@ struct KeyCommand: ParsableCommand {
                     Array(
                         """
                         key file    \(out)
+                        public key  \(pair.publicKey)
                         server key  \(server)
-                        The \(terms.role) uses both: earshot \(terms.role == .client ? "get" : "work --scheme SCHEME") \
+                        The \(terms.role) uses key file and server key: earshot \(terms.role == .client ? "get" : "work --scheme SCHEME") \
                         --bus tcp://HOST:\(GatewayAddress.usualPort) --bus-key \(out) --server-key '\(server)' \
                         \(terms.role == .client ? "URL" : "-- PROGRAM")
+                        On each other node of a cluster: earshot key add \(name) '\(pair.publicKey)'\(terms.words)
                         \(KeyCommand.reload)
                         """.utf8))
                 return .done

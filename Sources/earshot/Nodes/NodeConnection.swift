@@ -92,7 +92,7 @@ final class NodeConnection {
         do throws(ClientError) {
             try connection?.fetch(fetch)
         } catch {
-            loop.setTimer(after: .zero) { [weak self] in self?.end(id, .refused) }
+            loop.setTimer(after: .zero) { [weak self] in self?.end(id, .refused("\(error)")) }
         }
     }
 
@@ -118,7 +118,7 @@ final class NodeConnection {
         guard let (request, receiver) = requests.removeValue(forKey: id) else { return nil }
         ids[request] = nil
         if requests.isEmpty, idleTimer == nil, phase != .ended {
-            idleTimer = loop.setTimer(after: Self.idleTime) { [unowned self] in end(all: .lost) }
+            idleTimer = loop.setTimer(after: Self.idleTime) { [unowned self] in end(all: .lost("it was idle")) }
         }
         return receiver
     }
@@ -138,14 +138,15 @@ final class NodeConnection {
     private func happened(_ event: ClientEvent) {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
-        case .refused(let reply) where reply.verb == "HELLO": endLater(.unreachable)
-        case .refused(let reply): if let id = reply.request { end(id, .refused) }
+        case .refused(let reply) where reply.verb == "HELLO":
+            endLater(.unreachable("it refuses the session (\(Self.words(of: reply)))"))
+        case .refused(let reply): if let id = reply.request { end(id, .refused(Self.words(of: reply))) }
         case .state(.connected): opened()
         case .state(.apart), .state(.draining):
-            guard connection?.failure == nil else { return endLater(.unreachable) }
+            if let failure = connection?.failure { return endLater(.unreachable("\(failure)")) }
             if phase == .open { phase = .waiting }
             beginToWait()
-        case .state(.incompatible): endLater(.unreachable)
+        case .state(.incompatible): endLater(.unreachable("it speaks another version of the protocol"))
         case .accepted, .progress, .cancelled, .removed, .answer, .changed: break
         }
     }
@@ -157,15 +158,21 @@ final class NodeConnection {
         // The library keeps requests for the next broker if this one accepts none.
         loop.setTimer(after: Self.patience) { [weak self] in
             guard let self, phase == .open, connection?.areRequestsHeld == true else { return }
-            end(all: .lost)
+            end(all: .lost("it accepts no requests"))
         }
     }
 
     private func beginToWait() {
         guard patienceTimer == nil, phase != .ended else { return }
         patienceTimer = loop.setTimer(after: Self.patience) { [unowned self] in
-            end(all: phase == .connecting ? .unreachable : .lost)
+            let reason = connection?.trouble ?? "no session within 2 s"
+            end(all: phase == .connecting ? .unreachable(reason) : .lost(reason))
         }
+    }
+
+    /// Code and detail of a refusal.
+    private static func words(of reply: ErrorReply) -> String {
+        [reply.code, reply.detail ?? ""].filter { !$0.isEmpty }.joined(separator: ": ")
     }
 
     /// Ends the connection outside its own event.
@@ -180,8 +187,11 @@ final class NodeConnection {
         defer { if delivery.isFile { connection?.finish(delivery) } }
         let id = delivery.key.request
         guard delivery.key.handler == handler, requests[id] != nil else { return }
-        guard let head = PulledHead(delivery.terminal) else { return end(id, .refused) }
-        if delivery.isLost { return end(id, .lost) }
+        guard let head = PulledHead(delivery.terminal) else {
+            guard case .failed(let failure) = delivery.terminal.outcome else { return end(id, .refused("no response")) }
+            return end(id, .refused(failure.code))
+        }
+        if delivery.isLost { return end(id, .lost("the body was lost")) }
         if let number = delivery.storeFailure { return end(id, .unwritable(number)) }
         end(id, inFiles.contains(id) ? .file(head) : .message(head, body: body))
     }

@@ -24,7 +24,7 @@ final class NodeConnections: NodeNetwork {
             try connection(to: request.node).request(request, for: receiver)
         } catch {
             // Descriptors or memory have run out. The receiver is not called from inside this call.
-            loop.setTimer(after: .zero) { receiver.ended(.unreachable) }
+            loop.setTimer(after: .zero) { receiver.ended(.unreachable("\(error)")) }
         }
     }
 

@@ -20,6 +20,14 @@ struct ClusterReport {
             rows.append(["warning", TerminalText.escaped(warning.text ?? "")])
         }
         rows.append(["node", "\(value("node")) at \(value("address"))"])
+        if let shares = cluster.member("share-between-users")?.text {
+            rows.append([
+                "sharing",
+                shares == "true"
+                    ? "requests that identify no user, of all users and remote clients"
+                    : "requests of the bus's own user only; remote clients share with share-between-users = on",
+            ])
+        }
         if cluster.member("engine-latency-us") != nil {
             rows.append(["engine", "answers in \(Self.milliseconds(number("engine-latency-us")))"])
             let flights = "\(number("flights")) flights wait or run, at \(number("origins")) origins"
@@ -57,6 +65,11 @@ struct ClusterReport {
         return "\(tenths / 10).\(tenths % 10) ms"
     }
 
+    private static func note(on member: JSONValue) -> String {
+        if member.member("self")?.text == "true" { return "this node" }
+        return member.member("readable")?.text == "false" ? "bodies cannot be read" : ""
+    }
+
     private static func members(_ cluster: JSONValue) -> String {
         let members = items(cluster.member("members"))
         guard !members.isEmpty else { return "" }
@@ -69,7 +82,7 @@ struct ClusterReport {
                 TerminalText.escaped(member.member("address")?.text ?? ""),
                 lease > 0 ? milliseconds(lease * 1_000).replacing(".0 ms", with: " ms") : "expired",
                 TerminalText.escaped(member.member("flights")?.text ?? ""),
-                member.member("self")?.text == "true" ? "this node" : "",
+                note(on: member),
             ])
         }
         return "\n" + TextTable(isPadded: true).text(rows)

@@ -3,7 +3,11 @@ internal import Glibc
 
 /// File with a secret key: mode 0600, complete or not there.
 enum SecretFile {
-    /// Checks that no other user has access to a file. A missing file is no error.
+    /// Mode of a file of another owner that only a group of this process reads, as Kubernetes mounts a secret.
+    private static let groupMode: mode_t = 0o440
+
+    /// Checks that no other user has access to a file, unless only a group of this process may read it. A missing file is
+    /// no error.
     ///
     /// - Parameter content: the secret in the file, for the message.
     /// - Throws: `Complaint` that names the file.
@@ -16,10 +20,19 @@ enum SecretFile {
             return
         }
         guard status.st_mode & S_IFMT == S_IFREG else { throw TOMLFile.complaint(path, "it is no regular file") }
-        guard status.st_mode & 0o077 == 0 else {
+        let isOfGroup = status.st_mode & 0o7777 == groupMode && groups.contains(status.st_gid)
+        guard status.st_mode & 0o077 == 0 || isOfGroup else {
             throw TOMLFile.complaint(
                 path, "other users have access to the file, which holds \(content); run `chmod 600` on it")
         }
+    }
+
+    /// Groups of this process.
+    private static var groups: [gid_t] {
+        let count = getgroups(0, nil)
+        var groups = [gid_t](repeating: 0, count: Int(max(0, count)))
+        let filled = unsafe getgroups(count, &groups)
+        return [getegid()] + groups.prefix(Int(max(0, filled)))
     }
 
     /// Creates a file.

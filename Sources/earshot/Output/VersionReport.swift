@@ -8,6 +8,9 @@ enum VersionReport {
     /// First line. Programs read the version from it.
     static let firstLine = "earshot \(EARSHOT_VERSION)"
 
+    /// Version and build, which differ between two nodes of a cluster that run different programs.
+    static var build: String { "\(firstLine)\n\(unsafe String(cString: build_facts()))" }
+
     /// A library: its name, and its version or nil if it is not installed.
     private typealias Library = (name: String, version: String?)
 

@@ -18,7 +18,7 @@ extension ClusterFile {
     /// - Parameter name: see `EngineOptions.isCluster`.
     /// - Throws: `Complaint` if libzmq cannot create keys.
     init(
-        new name: String, node: GatewayAddress, members: Int, engine: EngineOptions.Place, login: EngineOptions.Login?
+        new name: String, node: NodePlace, members: Int, engine: EngineOptions.Place, login: EngineOptions.Login?
     ) throws(Complaint) {
         let pair = try KeyFile.newPair()
         self.name = name
@@ -39,9 +39,9 @@ extension ClusterFile {
         }
         add("name", name)
         add("secret", secret)
-        add("node", Self.place(node))
-        add("listen", listen.map(Self.place))
-        if members > 1 { text += "members = \(members)\n" }
+        add("node", "\(node)")
+        add("listen", listen.map { "\(NodePlace.address($0))" })
+        text += "members = \(members)\n"
         add("public-key", publicKey)
         add("secret-key", secretKey)
         text += "\n[engine]\n"

@@ -7,8 +7,8 @@ internal import ZeroMQ
 
 /// File of a cluster of buses: its name, its secrets, the address of this node, and the engine.
 ///
-/// All nodes have the same file, except the values of `node` and `listen`. Only its owner has access, since it contains
-/// secrets.
+/// All nodes have the same file, except the values of `node` and `listen`. Only the bus has access, since it contains
+/// secrets: see ``SecretFile``.
 struct ClusterFile: Equatable {
     /// Minimum length of the secret in characters: shorter ones can be guessed.
     static let leastSecret = 32
@@ -25,7 +25,7 @@ struct ClusterFile: Equatable {
     /// Secret by which flights and origins get their keys in the engine.
     var secret: String
     /// Address at which this node serves bodies to the others.
-    var node: GatewayAddress
+    var node: NodePlace
     /// Address to listen at; nil for ``node``.
     var listen: GatewayAddress?
     /// Number of nodes, which this one assumes until the engine has told it.
@@ -41,17 +41,32 @@ struct ClusterFile: Equatable {
     // MARK: Use
 
     /// Membership of the broker.
-    var membership: ClusterMembership {
+    ///
+    /// - Throws: `Complaint` if the host name of the node does not resolve.
+    func membership() throws(Complaint) -> ClusterMembership {
+        let place = NodePlace.address(try node.address())
+        var membership = ClusterMembership(engine: engineOptions(place), place: "\(place)", members: members)
+        membership.version = VersionReport.build
+        return membership
+    }
+
+    /// Engine and identity of the node at a place.
+    func engineOptions(_ place: NodePlace) -> EngineOptions {
         var options = EngineOptions(
             place: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)), publicKey: publicKey,
-            description: "\(Self.machine) \(Self.place(node))")
+            description: "\(Self.machine) \(place)")
         options.login = login
         options.sentinelLogin = sentinelLogin
-        return ClusterMembership(engine: options, place: Self.place(node), members: members)
+        return options
     }
 
     /// Address at which the gateway of this node listens.
-    var listener: GatewayAddress { listen ?? node }
+    ///
+    /// - Throws: `Complaint` if the host name of the node does not resolve.
+    func listener() throws(Complaint) -> GatewayAddress {
+        if let listen { return listen }
+        return try node.address()
+    }
 
     /// Keys of that gateway, which permits the key of the cluster alone.
     ///
@@ -72,27 +87,6 @@ struct ClusterFile: Equatable {
         return GatewayKeys(secretKey: secretKey, clients: [nodes])
     }
 
-    /// Text of an address without a scheme: `ADDRESS:PORT`.
-    static func place(_ address: GatewayAddress) -> String { String(address.description.dropFirst("tcp://".count)) }
-
-    /// Parses `ADDRESS:PORT` with a numeric address, in brackets for IPv6; nil for any other text.
-    static func address(_ text: String) -> GatewayAddress? {
-        // A text without a port would get the usual one.
-        guard GatewayAddress("tcp://\(text):1") == nil, let address = GatewayAddress("tcp://\(text)"), address.port > 0
-        else { return nil }
-        return address
-    }
-
-    /// Parses the address of a node. That of all interfaces is none, because other nodes connect to it, and neither is
-    /// one with a zone, which has a meaning on its own machine only.
-    static func nodeAddress(_ text: String) -> GatewayAddress? {
-        guard let address = address(text) else { return nil }
-        switch address.address {
-        case .four(let bytes), .six(let bytes, zone: ""): return bytes.allSatisfy { $0 == 0 } ? nil : address
-        case .six: return nil
-        }
-    }
-
     /// Name of the machine, for operators.
     private static var machine: String {
         var name = utsname()
@@ -107,9 +101,9 @@ struct ClusterFile: Equatable {
     static let memberRange = 1...1_024
     static let nameForm = "1 to 32 letters, digits and hyphens"
     private static let keyForm = "a key of 40 characters; copy it from the file of another node"
-    static let nodeForm = "the numeric address and port at which other nodes reach this one, such as 10.0.0.1:5767"
+    static let nodeForm = "the address and port at which other nodes reach this one, such as 10.0.0.1:5767"
     private static let listenForm = "a numeric address and port, such as 0.0.0.0:5767"
-    static let engineForm = "numeric addresses with ports, such as 10.0.0.1:6379, or of unix:PATH"
+    static let engineForm = "addresses with ports, such as 10.0.0.1:6379, or of unix:PATH"
 
     /// Reads a file.
     ///
@@ -124,10 +118,11 @@ struct ClusterFile: Equatable {
         secret = try Self.needed(
             table, "secret", "a text of at least \(Self.leastSecret) characters, the same on all nodes"
         ) { $0.utf8.count >= Self.leastSecret }
-        let node = try Self.needed(table, "node", Self.nodeForm) { Self.nodeAddress($0) != nil }
-        guard let address = Self.nodeAddress(node) else { throw table.complaint("node", "must be \(Self.nodeForm)") }
-        self.node = address
-        listen = try table.text("listen", Self.listenForm) { Self.address($0) != nil }.flatMap(Self.address)
+        let text = try Self.needed(table, "node", Self.nodeForm) { NodePlace($0) != nil }
+        guard let node = NodePlace(text) else { throw table.complaint("node", "must be \(Self.nodeForm)") }
+        self.node = node
+        let address = NodePlace.numeric
+        listen = try table.text("listen", Self.listenForm) { address($0) != nil }.flatMap(address)
         members = try table.number("members", in: Self.memberRange) ?? 1
         publicKey = try Self.needed(table, "public-key", Self.keyForm, where: CurveClient.isKey)
         secretKey = try Self.needed(table, "secret-key", Self.keyForm, where: CurveClient.isKey)

@@ -12,6 +12,6 @@ struct ClusterPlan {
     /// - Throws: `Complaint` that names the file and the key.
     init(_ path: String) throws(Complaint) {
         self.path = path
-        listener = try ClusterFile(path).listener
+        listener = try ClusterFile(path).listener()
     }
 }

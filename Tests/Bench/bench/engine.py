@@ -13,7 +13,7 @@ from bench.frame import Failed
 SCRIPTS = places.ROOT / "Sources/EarshotCluster/Scripts"
 PARTS = ("common", "want", "unwant", "take", "done", "cool", "pass")
 """Files of the script `pass`, in the order of `EngineScript.text`."""
-PREFIX, VERSION = "{bench}:1:", "{bench}:version"
+PREFIX, VERSION = "{bench}:2:", "{bench}:version"
 MOST_FLIGHTS = 64
 """Maximum number of flights in one call: `EngineLimits.batch`."""
 

@@ -28,8 +28,10 @@ struct DocumentCommand {
     /// Returns the command lines of a piece of a document.
     static func all(in piece: DocumentText.Piece) -> [DocumentCommand] {
         ShellText(piece.text).commands.compactMap { words in
-            guard let index = words.firstIndex(where: isProgram), !others.contains(words[0]),
-                piece.form == .shell || index == 0
+            // A user may have the name of the program: `runuser -u earshot -- earshot status`.
+            guard
+                let index = words.indices.first(where: { isProgram(words[$0]) && ($0 == 0 || words[$0 - 1] != "-u") }),
+                !others.contains(words[0]), piece.form == .shell || index == 0
             else { return nil }
             let arguments = words[(index + 1)...]
             return DocumentCommand(

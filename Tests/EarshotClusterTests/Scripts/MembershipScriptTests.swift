@@ -37,9 +37,45 @@ import Testing
         #expect((200_000...240_000).contains(life))
     }
 
+    @Test func `another version or secret may follow as soon as the last member has left`() throws {
+        let other = try ScriptEngine(server, node: 0xc, lease: nil)
+        let last = try ScriptEngine(server, node: 0xb)
+        _ = try a.call(.leave)
+        #expect(throws: ServerConnection.Failure(text: "VERSION 1 x")) { try other.renew(isJoin: true, version: "1 y") }
+        _ = try last.call(.leave)
+        #expect(try other.renew(isJoin: true, version: "1 y") == [1, 0])
+    }
+
+    @Test func `a heartbeat has the numbers of calls and messages of its node`() throws {
+        let b = try ScriptEngine(server, node: 0xb)
+        #expect(try b.counts() == [0, 0])
+        _ = try b.take()
+        _ = try a.want([.make(1), .make(2)])
+        _ = try a.take(1)
+        #expect(try b.counts() == [1, 1])
+        #expect(try a.counts() == [2, 0])
+        // Neither is counted for a node that is gone.
+        _ = try b.call(.leave)
+        #expect(try a.connection.send("ZCARD", "{test}:2:counts") == .integer(2))
+        try a.connection.send("DEL", "{test}:2:counts")
+        _ = try a.take(1)
+        #expect(try a.counts() == [-1, -1])
+    }
+
+    @Test(arguments: ["f", "o", "ready:", "paused", "n:000000000000000a"])
+    func `after the loss of a table all nodes join again`(table: String) throws {
+        let b = try ScriptEngine(server, node: 0xb)
+        try a.connection.send("DEL", "{test}:2:\(table)")
+        #expect(throws: ServerConnection.Failure.self) { try a.renew() }
+        #expect(throws: ServerConnection.Failure.self) { try b.renew() }
+        #expect(try a.renew(isJoin: true) == [1, 0])
+        #expect(try b.renew(isJoin: true) == [2, 0])
+        #expect(try a.renew() == [2, 0])
+    }
+
     /// Makes a lease end now, where a test would wait otherwise.
     private func expire(_ node: NodeID) throws {
-        try a.connection.send("ZADD", "{test}:1:nodes", "1", "\(node)")
+        try a.connection.send("ZADD", "{test}:2:nodes", "1", "\(node)")
     }
 
     @Test func `attempts of a dead node return with their age, and its wants are dropped`() throws {
@@ -172,18 +208,18 @@ import Testing
     @Test func `heartbeats prolong the tables, and assertions the queues`() throws {
         _ = try a.want([.make(1)])
         let tables = ["nodes", "f", "o", "ready:", "paused", "token", "n:\(a.node)", "i:\(a.node)"]
-        try a.connection.send("SET", "{test}:1:token", "1")
-        let queue = "{test}:1:q:\(EngineOrigin.make().key)/"
-        for name in tables { try a.connection.send("PEXPIRE", "{test}:1:\(name)", "1000") }
+        try a.connection.send("SET", "{test}:2:token", "1")
+        let queue = "{test}:2:q:\(EngineOrigin.make().key)/"
+        for name in tables { try a.connection.send("PEXPIRE", "{test}:2:\(name)", "1000") }
         _ = try a.renew()
         for name in tables {
-            #expect((500_000...1_200_000).contains(try a.connection.send("PTTL", "{test}:1:\(name)").number ?? 0))
+            #expect((500_000...1_200_000).contains(try a.connection.send("PTTL", "{test}:2:\(name)").number ?? 0))
         }
         // The text of the origin has the time until which its queues last.
         let id = "\(EngineOrigin.make().key)"
         var words = try #require(try a.field("o", id)).split(separator: " ").map(String.init)
         words[4] = String((Int(words[4]) ?? 0) - 2_000_000)
-        try a.connection.send("HSET", "{test}:1:o", id, words.joined(separator: " "))
+        try a.connection.send("HSET", "{test}:2:o", id, words.joined(separator: " "))
         try a.connection.send("PEXPIRE", queue, "1600000")
         _ = try a.want([.make(1)])
         #expect(try a.connection.send("PTTL", queue).number ?? 0 > 3_000_000)
@@ -193,7 +229,7 @@ import Testing
         _ = try a.want((1...3).map { .make($0, limit: 1) })
         _ = try a.take()
         // The tables of `a` expired; its queue has not yet.
-        try a.connection.send("DEL", "{test}:1:nodes")
+        try a.connection.send("DEL", "{test}:2:nodes")
         let next = try ScriptEngine(server, node: 0xc)
         #expect(try next.keys().isSuperset(of: ["nodes", "i:\(next.node)"]))
         #expect(try next.keys().filter { $0.hasPrefix("f:") || $0.hasPrefix("o:") } == [])
@@ -219,10 +255,10 @@ import Testing
 
     @Test func `after the clock went back a dead node expires with a lease of now`() throws {
         let dead = try ScriptEngine(server, node: 0xb)
-        let late = Int(try a.connection.send("ZSCORE", "{test}:1:nodes", "\(dead.node)").text ?? "") ?? 0
-        try a.connection.send("ZADD", "{test}:1:nodes", String(late + 3_600_000), "\(dead.node)")
+        let late = Int(try a.connection.send("ZSCORE", "{test}:2:nodes", "\(dead.node)").text ?? "") ?? 0
+        try a.connection.send("ZADD", "{test}:2:nodes", String(late + 3_600_000), "\(dead.node)")
         _ = try a.renew(lease: 3_000)
-        let score = Int(try a.connection.send("ZSCORE", "{test}:1:nodes", "\(dead.node)").text ?? "") ?? 0
+        let score = Int(try a.connection.send("ZSCORE", "{test}:2:nodes", "\(dead.node)").text ?? "") ?? 0
         #expect(score < late)
     }
 
@@ -234,8 +270,8 @@ import Testing
         var words = try #require(try a.field("o", id)).split(separator: " ").map(String.init)
         // Earliest next start, end and beginning of the cool-down.
         for index in [3, 6, 9] { words[index] = String((Int(words[index]) ?? 0) + 3_600_000) }
-        try a.connection.send("HSET", "{test}:1:o", id, words.joined(separator: " "))
-        try a.connection.send("ZADD", "{test}:1:paused", words[6], id)
+        try a.connection.send("HSET", "{test}:2:o", id, words.joined(separator: " "))
+        try a.connection.send("ZADD", "{test}:2:paused", words[6], id)
         #expect(try #require(try a.takeAndWait().wait) > 3_000_000)
         _ = try a.want([.make(2, spacing: 50)])
         #expect((1...1_000).contains(try #require(try a.takeAndWait().wait)))
@@ -247,7 +283,7 @@ import Testing
             var stamp = try #require(try a.field("d", "")).split(separator: " ").compactMap { Int($0) }
             try #require(stamp.count == 2)
             stamp[1] += change
-            try a.connection.send("HSET", "{test}:1:d", "", "\(stamp[0]) \(stamp[1])")
+            try a.connection.send("HSET", "{test}:2:d", "", "\(stamp[0]) \(stamp[1])")
         }
         _ = try a.want([.make(1)])
         _ = try a.done(try a.take().map { $0.completed("old") })
@@ -356,7 +392,7 @@ import Testing
         let text = try #require(try b.field("f", name))
         let words = text.split(separator: " ", omittingEmptySubsequences: false)
         let old = String((Int(words[3]) ?? 0) - 6_000)
-        try b.connection.send("HSET", "{test}:1:f", name, text.replacing(words[3], with: old))
+        try b.connection.send("HSET", "{test}:2:f", name, text.replacing(words[3], with: old))
         #expect(try b.want([hosted]) == [.held])
         #expect(try b.notices() == [.aborted(.flight(1), token)])
         _ = try a.want([.make(1)])

@@ -119,9 +119,9 @@ import Testing
         #expect(probe.count == 1)
         #expect(try b.take() == [])
         #expect(try a.done([probe[0].completed("timeout", isAnswered: false)]) == [true])
-        probe = try b.take()
+        probe = try a.take()
         #expect(probe.count == 1)
-        #expect(try b.done([probe[0].completed()]) == [true])
+        #expect(try a.done([probe[0].completed()]) == [true])
         _ = try a.want([.make(4)])
         #expect(try a.take().count == 2)
         #expect(try cool(a).strikes == 1)
@@ -130,7 +130,7 @@ import Testing
     /// Sets the end of the cool-down to the past, where a test would wait otherwise.
     private func endCoolDown() throws {
         let id = "\(EngineOrigin.make().key)"
-        let key = "{test}:1:o:\(id)"
+        let key = "{test}:2:o:\(id)"
         let active = try a.field("o", id)
         let text = try active ?? a.connection.send("GET", key).text
         var words = try #require(text).split(separator: " ", omittingEmptySubsequences: false)
@@ -138,7 +138,7 @@ import Testing
         if active == nil {
             try a.connection.send("SET", key, words.joined(separator: " "))
         } else {
-            try a.connection.send("HSET", "{test}:1:o", id, words.joined(separator: " "))
+            try a.connection.send("HSET", "{test}:2:o", id, words.joined(separator: " "))
         }
     }
 

@@ -26,6 +26,19 @@ import Testing
         #expect(try b.take() == [])
     }
 
+    @Test func `a node that works for itself alone gets its own wants, and is not woken`() throws {
+        _ = try a.want([.make(1), .make(2)])
+        _ = try b.want([.make(2), .make(3, lane: .pinned)])
+        guard case .granted(let grants, _) = try b.call(.takeWanted(slots: 8)) else { throw Unexpected() }
+        #expect(Set(grants.map(\.key)) == [.flight(2), .flight(3)])
+        #expect(grants.allSatisfy { $0.record == nil })
+        #expect(try b.call(.takeWanted(slots: 8)) == .granted([], opensAfterMilliseconds: nil))
+        #expect(try a.connection.send("ZCARD", "{test}:2:idle") == .integer(0))
+        #expect(try a.take().map(\.key) == [.flight(1)])
+    }
+
+    private struct Unexpected: Error {}
+
     /// Awaits that the engine's clock moves on, so that later flights are younger.
     private func awaitMillisecond() throws {
         func time() throws -> [Int] {
@@ -40,7 +53,7 @@ import Testing
         _ = try a.want([.make(1, .background), .make(2, .high)])
         let scores = try ([1, 2] as [UInt64]).map { number in
             try a.connection.send(
-                "ZSCORE", "{test}:1:q:\(EngineOrigin.make().key)/", "\(ClusterKey.flight(number))"
+                "ZSCORE", "{test}:2:q:\(EngineOrigin.make().key)/", "\(ClusterKey.flight(number))"
             ).text.flatMap { Int($0) }
         }
         let first = try #require(scores[0])
@@ -53,7 +66,7 @@ import Testing
         try a.connection.send("ZSCORE", queue, "\(ClusterKey.flight(number))").text.flatMap { Int($0) }
     }
 
-    private let queue = "{test}:1:q:\(EngineOrigin.make().key)/"
+    private let queue = "{test}:2:q:\(EngineOrigin.make().key)/"
 
     @Test func `a node takes its own flights before older ones of others`() throws {
         _ = try a.want([.make(1), .make(2)])
@@ -92,7 +105,7 @@ import Testing
         _ = try b.want([.make(41)])
         _ = try a.want((42...60).map { .make($0) })
         #expect(try b.take(1).map(\.key) == [.flight(41)])
-        let ready = try a.connection.send("ZSCORE", "{test}:1:ready:", "\(EngineOrigin.make().key)").text
+        let ready = try a.connection.send("ZSCORE", "{test}:2:ready:", "\(EngineOrigin.make().key)").text
         #expect(try ready.flatMap { Int($0) } == score(1))
         let rest = try (0..<8).flatMap { _ in try b.take(8) }
         #expect(rest.map(\.key) == [others, 42...60].joined().map { .flight($0) })
@@ -136,6 +149,77 @@ import Testing
         #expect(try a.take(6) == [])
     }
 
+    // MARK: Turns
+
+    /// Gives a flight that node `b` wants another score.
+    private func setScore(of number: UInt64, _ score: Int) throws {
+        for table in [queue, "{test}:2:h:\(b.node)"] {
+            try a.connection.send("ZADD", table, "XX", String(score), "\(ClusterKey.flight(number))")
+        }
+    }
+
+    /// Node `a` runs two flights at an origin with a limit of two and wants others. Node `b` waits with one.
+    private func fullOrigin() throws -> [EngineGrant] {
+        _ = try a.want((1...4).map { .make($0, limit: 2) })
+        let grants = try a.take(2)
+        #expect(grants.count == 2)
+        _ = try b.want([.make(5, limit: 2)])
+        #expect(try b.take(8) == [])
+        return grants
+    }
+
+    private func grants(_ events: [EngineEvent]) -> [ClusterKey] {
+        events.flatMap { if case .granted(let grants, _) = $0 { grants.map(\.key) } else { [ClusterKey]() } }
+    }
+
+    @Test func `a place at a full origin is left to the waiting node with an older flight`() throws {
+        let running = try fullOrigin()
+        try setScore(of: 5, try #require(try score(3)) - 100)
+        let events = try a.calls([.done([running[0].completed()]), .take(slots: 1)])
+        #expect(grants(events) == [])
+        #expect(
+            events.contains { if case .granted(_, let opens?) = $0 { opens <= 20 } else { false } }, "asks again soon")
+        #expect(try b.notices() == [.workWaits])
+        #expect(try b.take(8).map(\.key) == [.flight(5)])
+        #expect(grants(try a.calls([.done([running[1].completed()]), .take(slots: 1)])) == [.flight(3)])
+    }
+
+    @Test func `a place that a waiting node does not take goes to the node that left it`() throws {
+        let running = try fullOrigin()
+        try setScore(of: 5, try #require(try score(3)) - 100)
+        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [])
+        #expect(try a.take(1).map(\.key) == [.flight(3)])
+    }
+
+    @Test func `a node keeps its place if the waiting node has no older flight there`() throws {
+        let running = try fullOrigin()
+        try setScore(of: 5, try #require(try score(3)))
+        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [.flight(3)])
+        #expect(try b.notices() == [])
+    }
+
+    @Test func `an idle node with its own flight gets it before a helper does`() throws {
+        _ = try a.want([.make(1, limit: 1)])
+        let running = try a.take(1)
+        _ = try b.want([.make(5, limit: 1)])
+        #expect(try b.take(8) == [])
+        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 4)])) == [])
+        #expect(try b.notices() == [.workWaits])
+        #expect(try b.take(8).map(\.key) == [.flight(5)])
+    }
+
+    @Test func `a flight that stays on a waiting node has its turn at a full origin`() throws {
+        _ = try a.want((1...3).map { .make($0, limit: 1) })
+        let running = try a.take(1)
+        _ = try b.want([.make(5, limit: 1, lane: .pinned)])
+        #expect(try b.take(8) == [])
+        let lane = "{test}:2:q:\(EngineOrigin.make().key)/\(b.node)"
+        let older = try #require(try score(2)) - 100
+        try a.connection.send("ZADD", lane, "XX", String(older), "\(ClusterKey.flight(5))")
+        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [])
+        #expect(try b.take(8).map(\.key) == [.flight(5)])
+    }
+
     // MARK: Promotion and results
 
     @Test func `a queued flight is promoted with its age, and never demoted`() throws {
@@ -177,7 +261,7 @@ import Testing
     @Test func `tokens grow, also when the clock goes back`() throws {
         _ = try a.want([.make(1), .make(2)])
         let first = try a.take(1)
-        try a.connection.send("SET", "{test}:1:token", "9000000000000000")
+        try a.connection.send("SET", "{test}:2:token", "9000000000000000")
         let second = try a.take(1)
         #expect(first[0].token < second[0].token)
         #expect(second[0].token.description == "9000000000000001")
@@ -239,6 +323,20 @@ import Testing
         #expect(try b.take().map(\.key) == [.flight(1)])
     }
 
+    @Test func `a result without the engine is kept for older wants, unless the flight waits`() throws {
+        func kept(_ result: String, age: Int) -> EngineCompletion {
+            EngineCompletion(
+                key: .flight(1), token: FencingToken(5), outcome: .kept(Array(result.utf8), ageMilliseconds: age),
+                isAnswered: false)
+        }
+        #expect(try a.done([kept("x", age: 10_000)]) == [true])
+        #expect(try a.done([kept("older", age: 20_000)]) == [false])
+        #expect(try b.want([.make(1, age: 60_000)]) == [.ended(Array("x".utf8))])
+        #expect(try b.want([.make(1, age: 5_000)]) == [.queued])
+        #expect(try a.done([kept("y", age: 0)]) == [false])
+        #expect(try b.take().map(\.key) == [.flight(1)])
+    }
+
     @Test func `calls repeated after a lost answer change nothing`() throws {
         let wants = [EngineWant.make(1), .make(2)]
         #expect(try a.want(wants) == [.queued, .queued])
@@ -253,7 +351,7 @@ import Testing
 
     @Test func `a queued key without a record is skipped, and the flights behind it are taken`() throws {
         _ = try a.want([.make(1), .make(2, origin: 2), .make(3, origin: 2)])
-        try a.connection.send("HDEL", "{test}:1:f", "\(ClusterKey.flight(1))", "\(ClusterKey.flight(2))")
+        try a.connection.send("HDEL", "{test}:2:f", "\(ClusterKey.flight(1))", "\(ClusterKey.flight(2))")
         let (grants, wait) = try b.takeAndWait(2)
         #expect(grants == [])
         // The node asks again at once.
@@ -270,7 +368,7 @@ import Testing
         for start in stride(from: 1 as UInt64, to: 301, by: 50) {
             _ = try a.want((start..<start + 50).map { .make($0, origin: $0 % 3) })
         }
-        try a.connection.send("DEL", "{test}:1:f")
+        try a.connection.send("DEL", "{test}:2:f")
         var calls = 0
         while case (_, 0?) = try a.takeAndWait() { calls += 1 }
         #expect((5...6).contains(calls))
@@ -281,7 +379,7 @@ import Testing
     func `a queue or origin that was deleted is made again by assertions`(table: String) throws {
         let wants = [EngineWant.make(1), .make(2), .make(3, lane: .pinned)]
         _ = try a.want(wants)
-        try a.connection.send("DEL", "{test}:1:\(table)")
+        try a.connection.send("DEL", "{test}:2:\(table)")
         if table != "o" { #expect(try b.take() == []) }
         #expect(try a.want(wants) == [.queued, .queued, .queued])
         let grants = try a.take()
@@ -323,12 +421,12 @@ import Testing
             #expect(try b.take(4) == [])
             let flights = (1...6).map { ClusterKey.flight(round * 10 + $0) }
             _ = try a.want((1...6).map { .make(round * 10 + $0) })
-            for key in flights { try a.connection.send("HDEL", "{test}:1:f", "\(key)") }
+            for key in flights { try a.connection.send("HDEL", "{test}:2:f", "\(key)") }
             // `a` is idle, and keys are left behind those that have no record.
             #expect(try a.take(4) == [])
             #expect(try b.notices() == [.workWaits])
             #expect(try a.notices() == [])
-            #expect(try a.connection.send("SISMEMBER", "{test}:1:idle", "\(a.node)") == .integer(1))
+            #expect(try a.connection.send("ZSCORE", "{test}:2:idle", "\(a.node)").text != nil)
             #expect(try a.take(4) == [])
         }
     }

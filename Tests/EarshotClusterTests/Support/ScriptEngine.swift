@@ -115,6 +115,15 @@ final class ScriptEngine {
     func renew(
         isJoin: Bool = false, lease: Int = 60_000, version: String = "1 x", results: [Int] = [120_000, 10_000, 50_000]
     ) throws -> [Int] {
+        Array(try heartbeat(isJoin: isJoin, lease: lease, version: version, results: results).prefix(2))
+    }
+
+    /// Numbers of calls of the node and of messages to it.
+    func counts() throws -> [Int] { Array(try heartbeat().suffix(2)) }
+
+    private func heartbeat(
+        isJoin: Bool = false, lease: Int = 60_000, version: String = "1 x", results: [Int] = [120_000, 10_000, 50_000]
+    ) throws -> [Int] {
         let reply = try run(
             .renew, ["\(node)", String(lease), isJoin ? "1" : "0", version, "test"] + results.map(String.init))
         if case .error(let text) = reply { throw ServerConnection.Failure(text: text) }
@@ -159,13 +168,15 @@ final class ScriptEngine {
         }
     }
 
-    /// Names of all keys of the cluster without the prefix. Tables whose only member is the empty name are left out.
+    /// Names of all keys of the cluster without the prefix. Tables whose only member is the empty name are left out, and so
+    /// are the counts of calls and messages.
     /// Flights, origins and results are `f:KEY`, `o:ORIGIN`, and `d:KEY` or `e:KEY`.
     func keys() throws -> Set<String> {
         var keys: Set<String> = []
         for name in try texts("KEYS", "\(names.prefix)*") {
             let key = String(name.dropFirst(names.prefix.count))
             switch key {
+            case "counts": break
             case "f", "o", "d", "e":
                 keys.formUnion(try texts("HKEYS", name).filter { !$0.isEmpty }.map { "\(key):\($0)" })
             case "ready:", "paused": if try texts("ZRANGE", name, "0", "-1") != [""] { keys.insert(key) }

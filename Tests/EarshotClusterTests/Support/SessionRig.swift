@@ -57,7 +57,7 @@ struct SessionRig {
         for command in commands {
             switch command {
             case .send(.calls, let command) where command.words[0] == "INFO": _ = receive(Self.role)
-            case .send(.calls, _): _ = receive(.array([.integer(members), .integer(0)]))
+            case .send(.calls, _): _ = receive(Self.lease(members))
             case .send(.notices, _): _ = receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices)
             case .send, .open, .close, .report: break
             }
@@ -65,6 +65,11 @@ struct SessionRig {
     }
 
     static let role = Reply.bytes(Array("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".utf8))
+
+    /// Reply to a heartbeat: members, those whose lease has expired, and calls of and messages to this node.
+    static func lease(_ members: Int, expired: Int = 0, calls: Int = 0, messages: Int = 0) -> Reply {
+        .array([.integer(members), .integer(expired), .integer(calls), .integer(messages)])
+    }
 
     static let memory = Reply.bytes(Array("maxmemory:0\r\nmaxmemory_policy:noeviction\r\n".utf8))
 
@@ -85,7 +90,7 @@ struct SessionRig {
     mutating func join() -> [EngineAction] {
         _ = start()
         _ = greet()
-        return receive(.array([.integer(3), .integer(0)]))
+        return receive(Self.lease(3))
     }
 }
 

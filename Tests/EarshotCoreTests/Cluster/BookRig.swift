@@ -90,6 +90,9 @@ struct BookRig {
         return book.timePassed(now: now)
     }
 
+    /// Waits until each claim of this node is asserted again.
+    mutating func awaitAssertions() { _ = wait(milliseconds: EngineLimits.assertionMilliseconds) }
+
     /// The calls of a pass, without surveys.
     mutating func calls(freeSlots: Int = 0) -> [EngineCall] {
         defer { check() }

@@ -133,6 +133,7 @@ import Testing
 
     @Test func `nonsense of the engine costs another fetch and nothing else`() {
         var (node, client, worker, want) = claimed()
+        let shared = want
         for result in [
             "", "2 r 200 0 - -", "1 r 200 5 - -", "1 r 200 0 - -\n\na: b", "1 f tls - a\u{1}b", "1 f removed -",
         ] {
@@ -142,9 +143,11 @@ import Testing
             if let next = node.wants.first { want = next }
             #expect(node.rig.core.audit() == [])
         }
+        // After the second one this node fetches the URL itself.
+        #expect(want.lane == .pinned)
         node.pass { $0.remove("h", by: client) }
         let grant = EngineGrant(
-            key: want.key, token: FencingToken(7), priority: .normal,
+            key: shared.key, token: FencingToken(7), priority: .normal,
             record: Array("1 GET 0 0 follow default \(url)".utf8))
         var other = grant
         other.token = FencingToken(8)
@@ -154,8 +157,8 @@ import Testing
         node.engine(.granted([grant, other, unusable, grant], opensAfterMilliseconds: -5))
         #expect(node.rig.jobs.count == 1)
         #expect(node.rig.core.audit() == [])
-        node.engine(.wanted([WantAnswer(key: want.key, state: .stale), WantAnswer(key: want.key, state: .held)]))
-        node.engine(.aborted(want.key, FencingToken(8)))
+        node.engine(.wanted([WantAnswer(key: shared.key, state: .stale), WantAnswer(key: shared.key, state: .held)]))
+        node.engine(.aborted(shared.key, FencingToken(8)))
         #expect(node.rig.core.audit() == [])
         _ = worker
     }
@@ -305,6 +308,37 @@ import Testing
         #expect(node.rig.core.audit() == [])
     }
 
+    /// - Parameter deaths: Earlier deaths of its workers. After the second one it is a suspect.
+    @Test(arguments: [0, 1] as [UInt64])
+    func `a flight whose attempt lost it claims again when its worker dies`(deaths: UInt64) {
+        var (node, client, worker, want) = claimed()
+        node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))
+        node.grant([want])
+        for number in 0..<deaths {
+            node.pass { $0.core.workerLost(worker, now: $0.now) }
+            node.pass { worker = $0.worker(10 + number) }
+        }
+        #expect(node.rig.jobs.count == 1)
+        node.engine(.messagesLost)
+        #expect(node.wants.map(\.token) == [FencingToken(101)])
+        node.engine(.wanted([WantAnswer(key: want.key, state: .stale)]))
+        node.pass { $0.core.workerLost(worker, now: $0.now) }
+        var again = node.wants
+        var next = WorkerID(rawValue: 0)
+        node.pass { next = $0.worker(3) }
+        again += node.wants
+        #expect(node.rig.jobs.isEmpty)
+        #expect(again.map(\.token) == [nil])
+        #expect(node.rig.core.audit() == [])
+        node.grant(again)
+        let jobs = node.rig.jobs
+        #expect(jobs.count == 1)
+        node.pass { $0.done(jobs[0], by: next) }
+        #expect(node.ends.map(\.token) == [FencingToken(102)])
+        #expect(node.rig.terminals(for: client) == ["h r 200"])
+        #expect(node.rig.core.audit() == [])
+    }
+
     @Test func `without the engine claims wait five seconds, and then start with a part of each limit`() {
         var (node, client, worker, _) = claimed()
         node.pass { rig in
@@ -350,7 +384,7 @@ import Testing
         }
         node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))
         #expect(reason().contains(#""waits-for":"cluster""#))
-        node.wait(milliseconds: EngineLimits.assertionMilliseconds)
+        node.engine(.messagesLost)
         node.engine(.wanted([WantAnswer(key: want.key, state: .running)]))
         #expect(reason().contains(#""waits-for":"node""#))
     }

@@ -46,7 +46,7 @@ import Testing
         rig.claim(2)
         rig.claim(3)
         rig.book.drop(BookRig.flight(3))
-        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
         let refusal = EngineRefusal(origin: BookRig.origin, askedMilliseconds: 100)
         rig.book.refused(refusal)
         _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
@@ -88,6 +88,38 @@ import Testing
         #expect(rig.wait(milliseconds: 60_000) == [])
     }
 
+    @Test func `limits are divided by the latest number of members that lasted for a lease`() {
+        var rig = BookRig()
+        _ = rig.wait(milliseconds: 3_000)
+        // The engine flaps, and this node is the first that joins each time.
+        for _ in 0..<3 {
+            _ = rig.receive(.left(.closed))
+            _ = rig.joined(members: 1)
+            _ = rig.wait(milliseconds: 2_999)
+        }
+        _ = rig.receive(.left(.closed))
+        _ = rig.wait(milliseconds: 5_000)
+        #expect(rig.book.localLimit(of: 6) == 2)
+        _ = rig.joined(members: 1)
+        _ = rig.wait(milliseconds: 3_000)
+        _ = rig.receive(.left(.closed))
+        _ = rig.wait(milliseconds: 5_000)
+        #expect(rig.book.localLimit(of: 6) == 6)
+    }
+
+    @Test func `limits are divided by the number of the settings at least`() {
+        var count = MemberCount(configured: 3)
+        #expect(count.divisor == 3)
+        count.reported(2, now: BookRig.start)
+        count.left(now: BookRig.start.advanced(byMilliseconds: 3_000))
+        #expect(count.present == 2)
+        #expect(count.divisor == 3)
+        count.reported(5, now: BookRig.start.advanced(byMilliseconds: 4_000))
+        count.reported(5, now: BookRig.start.advanced(byMilliseconds: 6_000))
+        count.reported(4, now: BookRig.start.advanced(byMilliseconds: 7_000))
+        #expect(count.divisor == 5)
+    }
+
     @Test func `memberships that end at once do not restart the patience`() {
         var rig = BookRig()
         _ = rig.wait(milliseconds: 10_000)
@@ -114,7 +146,7 @@ import Testing
             #expect(rig.wait(milliseconds: 4_900) == [])
             rig.running(1)
             _ = rig.receive(.left(.closed))
-            rig.book.ended(BookRig.flight(1), [9], isAnswered: true)
+            rig.book.ended(BookRig.flight(1), [9], isAnswered: true, now: rig.now)
             #expect(rig.wait(milliseconds: 1_000) == [])
         }
         // Three seconds in all.
@@ -138,7 +170,9 @@ import Testing
         #expect(rig.phase(1) == .running(FencingToken(71)))
         #expect(rig.phase(2) == .overtaken)
         #expect(rig.phase(3) == .uncoordinated(FencingToken(73)))
-        for number in 1...3 as ClosedRange<UInt64> { rig.book.ended(BookRig.flight(number), [9], isAnswered: true) }
+        for number in 1...3 as ClosedRange<UInt64> {
+            rig.book.ended(BookRig.flight(number), [9], isAnswered: true, now: rig.now)
+        }
         #expect(
             rig.statements() == [
                 .unwant([BookRig.key(2)]), .done([BookRig.end(1, token: 71), BookRig.end(3, token: 73)]),
@@ -169,17 +203,52 @@ import Testing
         #expect(!rig.statements().contains(.retire(NodeID(7))))
     }
 
-    @Test func `an end while the engine is away needs no call, since the lease returns the flight`() {
+    @Test func `a restarted node retires the ID of its earlier process once, before its assertions`() {
+        var book = ClusterBook(predecessor: NodeID(3), now: BookRig.start)
+        book.began(one, BookRig.want(1), token: FencingToken(70), now: BookRig.start)
+        _ = book.received(.joined(NodeID(7), members: 1), now: BookRig.start)
+        let calls = book.takeCalls(freeSlots: 1, now: BookRig.start)
+        #expect(calls.prefix(2) == [.retire(NodeID(3)), .want([BookRig.want(1, token: 70)])])
+        #expect(!book.takeCalls(freeSlots: 1, now: BookRig.start).contains(.retire(NodeID(3))))
+    }
+
+    @Test func `a restarted node ends the membership of its earlier process when its workers have reported`() {
+        var node = ClusterRig(isMember: false, predecessor: NodeID(3))
+        node.pass { $0.core.awaitWorkers(1, until: $0.now.advanced(byMilliseconds: 1_000)) }
+        node.engine(.joined(NodeID(7), members: 2))
+        #expect(node.calls == [])
+        node.pass { _ = $0.worker() }
+        #expect(node.calls.first == .retire(NodeID(3)))
+    }
+
+    @Test func `a result without the engine is reported to the next one, and a cancelled attempt needs no call`() {
         var rig = BookRig()
         rig.running(1)
         rig.running(2)
+        rig.running(3, .pinned)
         rig.book.cancelled(BookRig.flight(2), BookRig.attempt(2))
         _ = rig.calls()
         _ = rig.receive(.left(.closed))
-        rig.book.ended(one, [9], isAnswered: true)
+        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
+        rig.book.ended(BookRig.flight(3), [], isAnswered: true, now: rig.now)
         rig.book.attemptEnded(BookRig.attempt(2))
+        _ = rig.wait(milliseconds: 700)
         _ = rig.joined()
-        #expect(rig.calls(freeSlots: 1) == [.take(slots: 1)])
+        let kept = EngineCompletion.Outcome.kept([9], ageMilliseconds: 700)
+        #expect(rig.calls(freeSlots: 1) == [.done([BookRig.end(1, kept, isAnswered: false)]), .take(slots: 1)])
+    }
+
+    @Test func `results without the engine are forgotten when they are too many or too old`() {
+        var results = UnreportedResults()
+        for number in 0...UInt64(UnreportedResults.most) {
+            results.add([1], of: BookRig.key(number), FencingToken(5), now: BookRig.start)
+        }
+        var other = results
+        let reports = results.take(now: BookRig.start)
+        #expect(reports.count == UnreportedResults.most)
+        #expect(reports.first?.key == BookRig.key(1))
+        #expect(results.take(now: BookRig.start) == [])
+        #expect(other.take(now: BookRig.start.advanced(byMilliseconds: EngineLimits.resultMilliseconds)) == [])
     }
 
     @Test func `events of an earlier membership have no effect`() {

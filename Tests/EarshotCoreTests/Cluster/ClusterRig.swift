@@ -11,12 +11,14 @@ struct ClusterRig {
 
     static let address = "10.0.0.1:5766"
 
-    init(limits: CoreLimits = CoreLimits(), isMember: Bool = true, members: Int = 1) {
+    init(
+        limits: CoreLimits = CoreLimits(), isMember: Bool = true, members: Int = 1, predecessor: NodeID? = nil
+    ) {
         rig = CoreRig(
             limits: limits,
             cluster: ClusterFacility(
                 flightKey: { Self.key(1, $0) }, originKey: { Self.key(2, Array($0.utf8)) }, address: Self.address,
-                broker: 77, members: members, start: Tick(nanoseconds: 0)))
+                broker: 77, members: members, predecessor: predecessor, start: Tick(nanoseconds: 0)))
         if isMember { engine(.joined(NodeID(7), members: 3)) }
     }
 
@@ -64,6 +66,9 @@ struct ClusterRig {
     var ends: [EngineCompletion] {
         calls.flatMap { call -> [EngineCompletion] in if case .done(let ends) = call { ends } else { [] } }
     }
+
+    /// Slots of the questions for flights that this node wants itself.
+    var wantedTakes: [Int] { calls.compactMap { if case .takeWanted(let slots) = $0 { slots } else { nil } } }
 
     var takes: [Int] { calls.compactMap { if case .take(let slots, _) = $0 { slots } else { nil } } }
 

@@ -48,7 +48,8 @@ import Testing
                 let texts = [
                     "1 r 204 0 - -", "1 r 200 3 \(digest) 10.0.0.2:1/\(key)/\(token)", "1 r 302 0 - -\nlocation: /b",
                     "1 r 503 0 - -", "1 r 200 7 - -", "1 f reset -", "1 f too-large 2 much", "1 f poisonous -",
-                    "nonsense",
+                    "1 f unknown-host - ", "1 f tls - ", "1 r 404 0 - -", "1 r 200 0 - -", "1 r 200 3 \(digest) -",
+                    "1 r 302 0 - -\nlocation: http://o1.com/3", "nonsense",
                     "1 r 200 3 \(digest) \(ClusterRig.address)/\(key)/\(token)",
                 ]
                 return Array(texts[random(texts.count)].utf8)
@@ -72,8 +73,10 @@ import Testing
                         (0..<random(5)).map { _ in
                             let records = [
                                 "1 GET 0 0 follow default http://o\(random(2)).com/\(random(4))", "", "1 PUT x",
+                                "1 GET 0 0 follow default http://o1.com/\(random(4))\n:policy public-only",
+                                "1 GET 0 0 follow default http://o1.com/1\n:avoid 10.0.0.9:1,\(ClusterRig.address)",
                             ]
-                            let record = chance(50) ? Array(records[random(3)].utf8) : nil
+                            let record = chance(50) ? Array(records[random(5)].utf8) : nil
                             return EngineGrant(key: key, token: token, priority: .high, record: record)
                         }, opensAfterMilliseconds: chance(50) ? random(3) - 1 : nil)
                 case 7: .result(key, result)

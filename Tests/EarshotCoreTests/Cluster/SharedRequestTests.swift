@@ -37,6 +37,23 @@ import Testing
         #expect(SharedRequest(record: coded.record) == coded && !coded.request.route.decodes)
     }
 
+    @Test func `a record has the address policy of its node, and the nodes whose bodies it cannot read`() throws {
+        let block = [("accept", "text/html")]
+        for (policy, avoided) in [
+            ("public-only, deny *.example.org", ["10.0.0.1:1", "[::1]:2"]), ("", ["10.0.0.1:1"]), ("public-only", []),
+        ] {
+            for fields in [[], block] {
+                let shared = try #require(
+                    SharedRequest(
+                        try request(fields: fields), timeoutMilliseconds: 0, policy: policy, avoided: avoided))
+                let read = try #require(SharedRequest(record: shared.record))
+                #expect(read == shared && read.policy == policy && read.avoided == avoided)
+            }
+        }
+        let rules = String(repeating: "deny 10.0.0.0/8, ", count: 1_000)
+        #expect(SharedRequest(try request(), timeoutMilliseconds: 0, policy: rules) == nil)
+    }
+
     @Test func `a request that may identify a user, or needs more than a record, stays on its node`() throws {
         let staying: [HTTPRequest] = try [
             request(method: .post), request("ftp://example.com/"), request("https://user:word@example.com/"),

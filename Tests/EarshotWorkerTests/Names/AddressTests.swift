@@ -69,6 +69,28 @@ struct AddressTests {
         #expect(bed.origin.requests.count == 1)
     }
 
+    @Test(arguments: [
+        ("", "public-only"), ("allow 127.0.0.0/8", "public-only, allow 10.0.0.0/8"), ("public-only", "allow 127.0.0.1"),
+        ("", "allow everything, please"),
+    ])
+    func `a job's own policy applies besides that of the broker`(broker: String, job policy: String) throws {
+        let bed = try Bed(addressPolicy: broker) { _ in .ok([]) }
+        var job = bed.job()
+        job.addressPolicy = policy
+        #expect(try bed.failure(job) == "address-refused")
+        #expect(bed.origin.accepted == 0)
+    }
+
+    @Test func `a job's own policy ends with the job`() throws {
+        let bed = try Bed { _ in .ok([1]) }
+        var job = bed.job()
+        job.addressPolicy = "public-only"
+        #expect(try bed.failure(job) == "address-refused")
+        let next = bed.job()
+        #expect(try bed.fetch(next))
+        #expect(bed.broker.completion(next.attempt) != nil)
+    }
+
     @Test func `a policy that cannot be read allows nothing`() throws {
         let bed = try Bed(addressPolicy: "allow everything, please") { _ in .ok([]) }
         #expect(try bed.failure(bed.job()) == "address-refused")

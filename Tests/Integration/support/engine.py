@@ -18,8 +18,8 @@ DOWN_AFTER = 1_000
 class Server:
     """Running redis-server or redis-sentinel. `words`: its arguments. `prefix`: command that starts it."""
 
-    def __init__(self, host, port, words, prefix=(), program="redis-server", password=None):
-        self.host, self.port, self.password = host, port, password
+    def __init__(self, host, port, words, prefix=(), program="redis-server", password=None, user=None):
+        self.host, self.port, self.password, self.user = host, port, password, user
         self._arguments = [*prefix, program, *words]
         self.start()
 
@@ -44,7 +44,7 @@ class Server:
         """Returns the reply to a command: text, number, None or a list. Raises an AssertionError for an error."""
         with socket.create_connection((self.host, self.port), timeout) as connection, connection.makefile("rb") as replies:
             if self.password:
-                connection.sendall(command("AUTH", self.password))
+                connection.sendall(command("AUTH", *([self.user] if self.user else []), self.password))
                 reply(replies)
             connection.sendall(command(*words))
             return reply(replies)
@@ -76,7 +76,7 @@ class Server:
 class Tables:
     """Tables of the cluster `shop` in an engine."""
 
-    PREFIX = "{shop}:1:"
+    PREFIX = "{shop}:2:"
 
     def keys(self):
         """Returns the names of its tables without their prefix, sorted."""

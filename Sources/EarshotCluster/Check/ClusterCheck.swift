@@ -1,0 +1,237 @@
+internal import EarshotCore
+public import EarshotLoop
+internal import Hiredis
+
+/// Check of everything that a node of a cluster needs: sentinels, servers, permissions, replicas, clocks, the other nodes.
+///
+/// It blocks, and changes nothing but keys of its own.
+public final class ClusterCheck {
+    /// A node of the cluster, as the file of its machine describes it.
+    public struct Node {
+        /// Address at which other nodes reach it, as they see it.
+        public let place: String
+        /// Address without the port; nil if the host name of the node does not resolve.
+        public let address: TCPSocket.Address?
+        /// Whether it listens at another address, as behind a translation of addresses.
+        public let listensElsewhere: Bool
+        /// Number of nodes in the file.
+        public let members: Int
+
+        public init(place: String, address: TCPSocket.Address?, listensElsewhere: Bool, members: Int) {
+            self.place = place
+            self.address = address
+            self.listensElsewhere = listensElsewhere
+            self.members = members
+        }
+    }
+
+    let options: EngineOptions
+    let node: Node
+    let loop: EventLoop
+    /// Milliseconds since 1970 by the clock of this machine.
+    let clock: () -> Int
+    var findings: [ClusterFinding] = []
+    /// Servers that sentinels know as replicas, also those that are down.
+    private var knownReplicas: [EngineAddress] = []
+
+    /// - Throws: `SystemError` if the process cannot have a loop.
+    public init(_ options: EngineOptions, node: Node, clock: @escaping () -> Int) throws(SystemError) {
+        self.options = options
+        self.node = node
+        self.clock = clock
+        loop = try EventLoop()
+    }
+
+    /// Looks at everything once, which takes some seconds for each address that does not answer.
+    public func run() -> [ClusterFinding] {
+        checkAddress()
+        let primary =
+            switch options.place {
+            case .servers(let servers): primary(among: servers)
+            case .sentinels(let sentinels, let name): primary(by: sentinels, name: name)
+            }
+        if let primary {
+            let connected = replicas(of: primary)
+            let others = knownReplicas.filter { $0 != primary && !connected.contains($0) }
+            for replica in connected + others { _ = checkServer(replica, isReplica: true) }
+            if checkServer(primary, isReplica: false) { checkMembers(at: primary) }
+        }
+        return findings
+    }
+
+    func add(_ finding: ClusterFinding) { findings.append(finding) }
+
+    /// Adds the finding for an address that did not answer as it should.
+    ///
+    /// - Parameters:
+    ///   - program: program that should answer, such as `redis-server`.
+    ///   - keys: keys of the file with the login.
+    func add(_ fault: EngineFault, at subject: String, of program: String, login keys: String) {
+        switch fault {
+        case .unreachable(let reason) where reason.contains("does not resolve"):
+            add(.fault(subject, reason, do: "correct the name here or in DNS, or give the address"))
+        case .unreachable, .timedOut, .closed:
+            let reason = if case .unreachable(let reason) = fault { reason } else { "no answer" }
+            let port = subject.split(separator: ":").last ?? ""
+            add(
+                .fault(
+                    subject, "cannot connect: \(reason)",
+                    do: "start \(program) there, and open tcp port \(port) in its firewall for this machine"))
+        case .accessDenied:
+            add(
+                .fault(
+                    subject, "\(program) refused user or password",
+                    do: "compare \(keys) in the file with the users there (users.acl), and restart the changed programs"
+                ))
+        case .malformed:
+            add(.fault(subject, "the program there does not answer like Redis", do: "correct the address"))
+        case .notPermitted(let subject):
+            add(.fault(subject, "the user may not use \(subject)", do: "give it the rules of docs/cluster.md"))
+        default: add(.fault(subject, "\(fault)", do: "read the log of \(program)"))
+        }
+    }
+
+    // MARK: This node
+
+    /// A copied file often has the address of another machine.
+    private func checkAddress() {
+        guard !node.listensElsewhere, let address = node.address else { return }
+        do throws(SystemError) {
+            UnixSocket.close(try TCPSocket.listen(address, port: 0, backlog: 1).descriptor)
+            if Self.isLoopback(address), node.members > 1 {
+                add(
+                    .warning(
+                        node.place, "`node` is an address of loopback, which other machines cannot reach",
+                        do: "give the address that others use; a host name may have 127.0.1.1 in /etc/hosts"))
+            } else {
+                add(.good(node.place, "`node` is an address of this machine"))
+            }
+        } catch {
+            add(
+                .fault(
+                    node.place, "`node` is no address of this machine",
+                    do: "set `node` to its own address, or give `listen` if others reach it by a translated address"))
+        }
+    }
+
+    private static func isLoopback(_ address: TCPSocket.Address) -> Bool {
+        switch address {
+        case .four(let bytes): bytes.first == 127
+        case .six(let bytes, _): bytes == [UInt8](repeating: 0, count: 15) + [1]
+        }
+    }
+
+    // MARK: The primary
+
+    private func primary(among servers: [EngineAddress]) -> EngineAddress? {
+        var primaries: [EngineAddress] = []
+        var isComplete = true
+        for server in servers {
+            do throws(EngineFault) {
+                let probe = try EngineProbe(server, login: options.login, on: loop)
+                if try probe.info("replication")["role"] == "master" { primaries.append(server) }
+            } catch {
+                isComplete = false
+                add(error, at: server.description, of: "redis-server", login: "user and password")
+            }
+        }
+        if primaries.count > 1 {
+            let names = primaries.map(\.description).joined(separator: ", ")
+            add(
+                .fault(
+                    names, "each of these servers is a primary",
+                    do: "make one the replica of the other with replicaof, or name one of them only"))
+        } else if primaries.isEmpty, isComplete {
+            add(
+                .fault(
+                    servers.map(\.description).joined(separator: ", "), "no server is a primary, all are replicas",
+                    do: "name the primary in `servers`, or use sentinels"))
+        }
+        return primaries.first
+    }
+
+    private func primary(by sentinels: [EngineAddress], name: String) -> EngineAddress? {
+        var found: [EngineAddress] = []
+        var answers = 0
+        for sentinel in sentinels {
+            let subject = "sentinel \(sentinel)"
+            do throws(EngineFault) {
+                let probe = try EngineProbe(sentinel, login: options.sentinelLogin, on: loop)
+                answers += 1
+                guard let address = try address(of: name, by: probe, subject) else { continue }
+                if !found.contains(address) { found.append(address) }
+                addReplicas(of: name, by: probe)
+                checkQuorum(probe, name, subject)
+                checkStrangers(sentinel, subject, "a stranger can make himself the primary, and gets its passwords")
+            } catch {
+                add(error, at: subject, of: "redis-sentinel", login: "sentinel-user and sentinel-password")
+            }
+        }
+        if answers * 2 <= sentinels.count, answers > 0 {
+            add(
+                .fault(
+                    "sentinels", "\(answers) of \(sentinels.count) answer, so none is elected to promote a replica",
+                    do: "mend the faults of the others above"))
+        }
+        if found.count > 1 {
+            add(
+                .fault(
+                    found.map(\.description).joined(separator: ", "), "the sentinels disagree about the primary",
+                    do: "wait until a failover has ended; otherwise give all of them the same `sentinel monitor`"))
+        }
+        return found.first
+    }
+
+    private func address(
+        of name: String, by probe: EngineProbe, _ subject: String
+    ) throws(EngineFault) -> EngineAddress? {
+        let reply = try probe.ask("SENTINEL", "get-master-addr-by-name", name)
+        if let parts = reply.elements, parts.count == 2, let host = parts[0].text,
+            let port = parts[1].text.flatMap({ UInt16($0) }), let address = EngineAddress(host: host, port: port)
+        {
+            add(.good(subject, "the primary is \(address)"))
+            return address
+        }
+        let known = (try? probe.ask("SENTINEL", "masters").elements ?? []) ?? []
+        let names = known.compactMap { $0.elements?.dropFirst().first?.text }
+        let list = names.isEmpty ? "none" : names.joined(separator: ", ")
+        add(
+            .fault(
+                subject, "it watches no primary named \(name), but \(list)",
+                do: "set `primary` to the name in `sentinel monitor` of sentinel.conf"))
+        return nil
+    }
+
+    private func addReplicas(of name: String, by probe: EngineProbe) {
+        // A user of another set-up need not have this permission.
+        for replica in (try? probe.ask("SENTINEL", "replicas", name).elements ?? []) ?? [] {
+            let words = (replica.elements ?? []).map { $0.text ?? "" }
+            func value(_ name: String) -> String? {
+                words.firstIndex(of: name).flatMap { words.indices.contains($0 + 1) ? words[$0 + 1] : nil }
+            }
+            guard let host = value("ip"), let port = value("port").flatMap({ UInt16($0) }),
+                let address = EngineAddress(host: host, port: port), !knownReplicas.contains(address)
+            else { continue }
+            knownReplicas.append(address)
+        }
+    }
+
+    private func checkQuorum(_ probe: EngineProbe, _ name: String, _ subject: String) {
+        do throws(EngineFault) { _ = try probe.ask("SENTINEL", "ckquorum", name) } catch {
+            // A user of another set-up need not have this permission.
+            if case .notPermitted = error { return }
+            add(
+                .fault(
+                    subject, "it does not see enough sentinels to promote a replica",
+                    do: "open tcp port 26379 between the sentinels, and give all the same sentinel-pass"))
+        }
+    }
+
+    /// Warns of a server that works for clients without a login.
+    func checkStrangers(_ address: EngineAddress, _ subject: String, _ danger: String) {
+        do throws(EngineFault) {
+            _ = try EngineProbe(address, on: loop).ask("PING")
+            add(.warning(subject, "it answers without a password: \(danger)", do: "set `user default off` there"))
+        } catch {}
+    }
+}

@@ -1,0 +1,76 @@
+internal import EarshotCore
+internal import EarshotLoop
+internal import Hiredis
+
+/// One connection to a server or sentinel for a few questions, each of which blocks until its answer.
+final class EngineProbe {
+    /// Time limit for the connection, and for each answer.
+    private static let patience = Duration.seconds(3)
+
+    private let loop: EventLoop
+    private let stream: EngineStream
+    private var isOpen = false
+    private var replies: [Reply] = []
+    private var fault: EngineFault?
+
+    /// Connects, and logs in.
+    init(_ address: EngineAddress, login: EngineOptions.Login? = nil, on loop: EventLoop) throws(EngineFault) {
+        self.loop = loop
+        stream = EngineStream(loop)
+        stream.open(address)
+        try run { $0.isOpen }
+        guard let login else { return }
+        if case .error(let text) = try reply(to: login.command) {
+            throw EngineFault(error: text, isAuthentication: true)
+        }
+    }
+
+    /// Returns the reply to a command, also an error.
+    func reply(to command: Command) throws(EngineFault) -> Reply {
+        stream.append(command)
+        stream.flush()
+        try run { !$0.replies.isEmpty }
+        return replies.removeFirst()
+    }
+
+    /// Returns the reply to a command.
+    ///
+    /// - Throws: `EngineFault`, also for an error of the server.
+    func ask(_ words: String...) throws(EngineFault) -> Reply {
+        var command = Command()
+        for word in words { command.append(word) }
+        let reply = try reply(to: command)
+        if case .error(let text) = reply { throw EngineFault(error: text, isAuthentication: false) }
+        return reply
+    }
+
+    /// Returns a section of INFO.
+    func info(_ section: String) throws(EngineFault) -> ServerInfo {
+        guard let info = ServerInfo(try ask("INFO", section)) else { throw .malformed }
+        return info
+    }
+
+    private func run(until isDone: (EngineProbe) -> Bool) throws(EngineFault) {
+        let hasEnded: Bool
+        do throws(SystemError) {
+            hasEnded = try loop.run(for: Self.patience) {
+                take()
+                return fault != nil || isDone(self)
+            }
+        } catch {
+            throw .unreachable("\(error)")
+        }
+        if isDone(self) { return }
+        throw hasEnded ? fault ?? .closed : .timedOut
+    }
+
+    private func take() {
+        for event in stream.takeEvents() {
+            switch event {
+            case .opened: isOpen = true
+            case .reply(let reply): replies.append(reply)
+            case .closed(let fault): self.fault = fault
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+public import EarshotLoop
+
+/// Attempts to connect to the addresses at which other nodes give their bodies, so that a closed or filtered port is
+/// noticed before a body is needed. Nothing is sent.
+///
+/// In each pass of the loop the owner calls ``takeResults()``.
+public final class PeerProbes {
+    private struct Probe {
+        let descriptor: Int32
+        let registration: EventLoop.Registration
+        let timer: TimerID
+    }
+
+    /// Maximum time for a connection.
+    private static let patience = Duration.seconds(2)
+    /// Maximum number of attempts at a time. Others are made when the engine reports the members again.
+    private static let mostProbes = 64
+
+    private let loop: EventLoop
+    private var probes: [String: Probe] = [:]
+    private var results: [(address: String, failure: String?)] = []
+
+    public init(on loop: EventLoop) { self.loop = loop }
+
+    deinit {
+        for address in Array(probes.keys) { close(address) }
+    }
+
+    /// Starts to connect to an address, unless an attempt runs.
+    public func start(_ address: String) {
+        guard probes[address] == nil, probes.count < Self.mostProbes else { return }
+        guard case .network(let host, let port)? = EngineAddress(address) else {
+            return end(address, "no numeric address with a port")
+        }
+        do {
+            let descriptor = try StreamConnection.connect(to: host, port: port)
+            let registration: EventLoop.Registration
+            do {
+                registration = try loop.add(descriptor, .writable) { [unowned self] _ in
+                    end(address, StreamConnection.failure(of: descriptor).map { "\($0)" })
+                }
+            } catch {
+                UnixSocket.close(descriptor)
+                throw error
+            }
+            let timer = loop.setTimer(after: Self.patience) { [unowned self] in end(address, "timed out") }
+            probes[address] = Probe(descriptor: descriptor, registration: registration, timer: timer)
+        } catch {
+            end(address, "\(error)")
+        }
+    }
+
+    /// Removes and returns the ends since the last call; without a failure there was a connection.
+    public func takeResults() -> [(address: String, failure: String?)] {
+        guard !results.isEmpty else { return [] }
+        defer { results = [] }
+        return results
+    }
+
+    private func end(_ address: String, _ failure: String?) {
+        close(address)
+        results.append((address, failure))
+        // The owner's pass may be over.
+        loop.setTimer(after: .zero) {}
+    }
+
+    private func close(_ address: String) {
+        guard let probe = probes.removeValue(forKey: address) else { return }
+        loop.cancelTimer(probe.timer)
+        loop.remove(probe.registration)
+        UnixSocket.close(probe.descriptor)
+    }
+}

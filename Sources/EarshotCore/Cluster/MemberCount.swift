@@ -1,0 +1,49 @@
+internal import EarshotWire
+
+/// Number of members of the cluster, and the number of nodes among which a node without the engine divides limits.
+///
+/// While an engine flaps, nodes join one after the other, and each learns of few members. Such a number would give each
+/// node too large a part, so only a number that lasted for a lease counts.
+struct MemberCount {
+    /// Number in the settings.
+    private let configured: Int
+    /// Number of members, or the last known one.
+    private(set) var present: Int
+    /// Time since which the engine has told the present number; nil without a membership.
+    private var since: Tick?
+    /// Latest number that lasted for a lease.
+    private var settled: Int?
+
+    init(configured: Int) {
+        self.configured = Self.bounded(configured)
+        present = self.configured
+    }
+
+    /// Nodes among which limits are divided without the engine.
+    var divisor: Int { max(configured, settled ?? present) }
+
+    /// The engine has told the number of members.
+    mutating func reported(_ count: Int, now: Tick) {
+        let count = Self.bounded(count)
+        guard since == nil || count != present else { return }
+        settle(now: now)
+        present = count
+        since = now
+    }
+
+    /// The membership ended.
+    mutating func left(now: Tick) {
+        settle(now: now)
+        since = nil
+    }
+
+    private mutating func settle(now: Tick) {
+        guard let since, now.milliseconds(since: since) >= EngineLimits.leaseMilliseconds else { return }
+        settled = present
+    }
+
+    /// More members than any cluster has, so that a product with it cannot overflow.
+    private static let most = 4_096
+
+    private static func bounded(_ count: Int) -> Int { min(max(1, count), most) }
+}

@@ -1,0 +1,141 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotCluster
+internal import EarshotGateway
+internal import EarshotLoop
+internal import Glibc
+
+/// `earshot cluster check`: everything that a node needs, and advice for each fault.
+struct ClusterCheckCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check",
+        abstract: "Check the set-up of a node, its engine and the other nodes.",
+        discussion: """
+            Tries the file of the cluster, host names, ports, logins, permissions, replicas, policies, clocks, version and \
+            secret, and the other nodes, and gives the next step for each fault. Run it on each machine as the user of the \
+            bus, with or without a running bus. It ends with 78 if there is a fault.
+
+              earshot cluster check
+              runuser -u earshot -- earshot cluster check /etc/earshot/cluster.toml
+            """)
+
+    /// File that `earshot cluster new --nodes` installs.
+    private static let usualFile = "/etc/earshot/cluster.toml"
+
+    @Argument(
+        help: ArgumentHelp(
+            "File of the cluster. (default: the key cluster of the configuration file, or \(Self.usualFile))",
+            valueName: "file"),
+        completion: .file())
+    var file: String?
+
+    @OptionGroup(title: "Output") var format: FormatOptions
+    @OptionGroup(title: "Bus") var settings: ConfigurationOptions
+
+    func validate() throws { try GivenPath.check([("file", file)]) }
+
+    func run() throws {
+        try conclude {
+            let configuration = Configuration(file: settings.file, flags: [], pool: nil)
+            let path = try file.map(Folder.absolute) ?? configuration.cluster()?.file ?? Self.usualFile
+            let findings = try Self.findings(path)
+            try StandardOutput().write(
+                format.json ? findings.flatMap(Self.json) : Array(Self.text(findings).utf8))
+            return findings.contains { $0.level == .fault } ? .configuration : .done
+        }
+    }
+
+    // MARK: Findings
+
+    private static func findings(_ path: String) throws -> [ClusterFinding] {
+        var findings = access(path)
+        let cluster: ClusterFile
+        do throws(Complaint) {
+            cluster = try ClusterFile(path)
+            _ = try cluster.gatewayKeys(path)
+        } catch {
+            // A fault of the access is complete.
+            if !findings.contains(where: { $0.level == .fault }) { findings.append(finding(error, path)) }
+            return findings
+        }
+        if findings.isEmpty { findings.append(.good(path, "it is complete, and no other user has access")) }
+        var place = cluster.node
+        var address: GatewayAddress?
+        do throws(Complaint) {
+            let found = try cluster.node.address()
+            place = .address(found)
+            address = found
+        } catch {
+            findings.append(finding(error, "\(cluster.node)"))
+        }
+        let node = ClusterCheck.Node(
+            place: "\(place)", address: address?.address, listensElsewhere: cluster.listen != nil,
+            members: cluster.members)
+        let check = try ClusterCheck(cluster.engineOptions(place), node: node, clock: milliseconds)
+        return findings + check.run()
+    }
+
+    /// Looks at the file without reading it.
+    private static func access(_ path: String) -> [ClusterFinding] {
+        var status = stat()
+        guard unsafe stat(ByteText.path(path), &status) == 0 else { return [] }
+        if unsafe Glibc.access(ByteText.path(path), R_OK) != 0, errno == EACCES {
+            return [
+                .fault(
+                    path, "this user may not read it: its owner is the user \(status.st_uid)",
+                    do: "run the check as the user of the bus; if that is this user, run `chown` on the file")
+            ]
+        }
+        do throws(Complaint) { try SecretFile.checkAccess(path, content: "secrets of the cluster") } catch {
+            return [finding(error, path)]
+        }
+        guard geteuid() == 0 else { return [] }
+        return [
+            .warning(
+                path, "its owner is the user \(status.st_uid), and root may read any file",
+                do: "run the check as the user of the bus: runuser -u earshot -- earshot cluster check")
+        ]
+    }
+
+    /// Finding for a message of the form `SUBJECT: SENTENCE; ADVICE`.
+    private static func finding(_ complaint: Complaint, _ subject: String) -> ClusterFinding {
+        var text = Substring(complaint.description)
+        if text.hasPrefix(subject + ": ") { text = text.dropFirst(subject.count + 2) }
+        guard let end = text.lastIndex(of: ";") else {
+            return .fault(subject, String(text), do: "correct the file, and restart the bus")
+        }
+        let advice = text[text.index(after: end)...].drop { $0 == " " }
+        return .fault(subject, String(text[..<end]), do: String(advice))
+    }
+
+    private static func milliseconds() -> Int {
+        var time = timespec()
+        _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
+        return time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
+    }
+
+    // MARK: Output
+
+    private static func text(_ findings: [ClusterFinding]) -> String {
+        var rows: [[String]] = []
+        for finding in findings {
+            rows.append([
+                finding.level == .fault ? "FAULT" : finding.level.rawValue, TerminalText.escaped(finding.subject),
+                TerminalText.escaped(finding.sentence),
+            ])
+            if let advice = finding.advice { rows.append(["", "", "→ " + TerminalText.escaped(advice)]) }
+        }
+        let faults = findings.count { $0.level == .fault }
+        let end = faults == 0 ? "no faults" : faults == 1 ? "1 fault" : "\(faults) faults"
+        return TextTable(isPadded: true).text(rows) + end + "\n"
+    }
+
+    private static func json(_ finding: ClusterFinding) -> [UInt8] {
+        var line = JSONLine()
+        line.member("level", finding.level.rawValue)
+        line.member("subject", finding.subject)
+        line.member("finding", finding.sentence)
+        line.member("advice", finding.advice)
+        return line.finished()
+    }
+}

@@ -1,0 +1,162 @@
+internal import EarshotClient
+internal import EarshotCluster
+internal import EarshotGateway
+internal import ZeroMQ
+
+/// Files for each machine of a new cluster: those of its bus, and of Redis if the cluster gets one.
+struct ClusterSetup {
+    /// Names of the packages of Debian, without those of Redis.
+    static let packages = ["libhiredis0.14", "libzmq5"]
+    static let redisPackages = ["redis-server", "redis-sentinel"]
+
+    /// File of a node, whose place is that of the first one.
+    private let cluster: ClusterFile
+    let nodes: [NodePlace]
+    /// Redis of the cluster; nil for one that exists.
+    let redis: RedisSetup?
+    /// Keys for programs on other machines. All nodes have the same key pair, so programs need one server key.
+    private let keys: KeyFile
+
+    /// - Parameters:
+    ///   - folder: folder that does not exist.
+    ///   - nodes: at least one.
+    init(
+        _ cluster: ClusterFile, nodes: [NodePlace], redis: RedisSetup?, folder: String
+    ) throws(Complaint) {
+        self.cluster = cluster
+        self.nodes = nodes
+        self.redis = redis
+        var keys = try KeyFile("\(folder)/keys.toml")
+        try keys.makeServer()
+        self.keys = keys
+    }
+
+    var serverKey: String { keys.server?.publicKey ?? "" }
+
+    /// Name of the folder of a machine.
+    static func folder(of node: NodePlace) -> String { node.host.replacing(":", with: "-") }
+
+    /// Returns the names and contents of the files for a node.
+    func files(for node: NodePlace) -> [(name: String, text: String)] {
+        var file = cluster
+        file.node = node
+        return (redis?.files(for: node) ?? []) + [
+            ("cluster.toml", file.text), ("shared.toml", settings(node)), ("keys.toml", keys.text),
+            ("unit.conf", Self.unit), ("install.sh", script(node)), ("README.txt", guide(node)),
+        ]
+    }
+
+    // MARK: The bus
+
+    private func settings(_ node: NodePlace) -> String {
+        """
+        # Settings of the bus on this machine, a node of the cluster \(cluster.name): earshot.toml(5).
+        cluster = "cluster.toml"
+        # Programs of several users and machines share fetches and stored responses that identify no user.
+        share-between-users = "on"
+        # Users of this machine that may use the bus, such as ["www-data", "@staff"].
+        users = []
+        # Addresses for programs on other machines, such as ["tcp://\(node.with(port: GatewayAddress.usualPort))"].
+        listen = []
+
+        """
+    }
+
+    /// Addition to the units of the machine: they listen at an address that the network must have.
+    private static let unit = """
+        [Unit]
+        After=network-online.target
+        Wants=network-online.target
+
+        """
+
+    // MARK: Commands
+
+    private var hasSentinels: Bool { (redis?.hosts.count ?? 0) > 1 }
+
+    private func hasRedis(_ node: NodePlace) -> Bool { redis?.hosts.contains(node) ?? false }
+
+    private func services(_ node: NodePlace) -> [String] {
+        guard hasRedis(node) else { return [] }
+        return hasSentinels ? ["redis-server", "redis-sentinel"] : ["redis-server"]
+    }
+
+    /// Script that installs the files. It keeps each file that it replaces, with the ending `.~1~`.
+    private func script(_ node: NodePlace) -> String {
+        var text = """
+            #!/bin/sh
+            # Makes this machine the node \(node) of the cluster \(cluster.name). Run as root.
+            set -eu
+            cd "$(dirname "$0")"
+            put() { install --backup=numbered "$@"; }
+
+            """
+        let services = (services(node) + ["earshot-shared"]).joined(separator: " ")
+        if hasRedis(node) {
+            // A sentinel that runs writes its file.
+            text += "systemctl stop \(self.services(node).reversed().joined(separator: " "))\n"
+            let files = redis?.files(for: node).map(\.name).joined(separator: " ") ?? ""
+            text += "put -o redis -g redis -m 0640 \(files) /etc/redis/\n"
+        }
+        text += """
+            install -d /etc/earshot
+            put -o earshot -g earshot -m 0600 cluster.toml /etc/earshot/
+            put -m 0644 shared.toml /etc/earshot/
+            # Keys of programs that an earlier installation has authorized stay.
+            [ -e /etc/earshot/keys.toml ] || install -o earshot -g earshot -m 0600 keys.toml /etc/earshot/
+            for unit in \(services); do
+                install -D -m 0644 unit.conf "/etc/systemd/system/$unit.service.d/cluster.conf"
+            done
+            systemctl daemon-reload
+            systemctl enable \(services)
+            systemctl restart \(services)
+
+            """
+        return text
+    }
+
+    /// Commands for a machine.
+    func commands(_ node: NodePlace) -> [String] {
+        let packages = (hasRedis(node) ? Self.redisPackages : []) + Self.packages
+        return ["apt install \(packages.joined(separator: " "))", "sh install.sh"]
+    }
+
+    private func guide(_ node: NodePlace) -> String {
+        let others = nodes.filter { $0 != node }.map(\.host).joined(separator: ", ")
+        let all = nodes.map(\.host).joined(separator: ", ")
+        var text = """
+            Node \(node) of the cluster \(cluster.name)
+
+            Commands on this machine, as root, after the installation of Earshot's package:
+
+              \(commands(node).joined(separator: "\n  "))
+
+            When all nodes run, on one of them:
+
+              runuser -u earshot -- earshot cluster check
+
+            Ports of tcp that the firewall of this machine opens:
+
+              \(node.port)   for the other nodes: \(others.isEmpty ? "none" : others)
+
+            """
+        if hasRedis(node) {
+            text += "  \(RedisSetup.port)   for all nodes: \(all)\n"
+            if hasSentinels { text += "  \(RedisSetup.sentinelPort)  for all nodes: \(all)\n" }
+        }
+        text += """
+              \(GatewayAddress.usualPort)   for programs on other machines, if shared.toml has their addresses in `listen`
+
+            """
+        if let redis, hasRedis(node) {
+            text += """
+
+                User and password of an administrator of Redis and its sentinels:
+
+                  admin \(redis.adminPassword)
+
+                """
+        }
+        return text
+    }
+}

@@ -1,0 +1,132 @@
+import EarshotCore
+import Testing
+
+@testable import EarshotCluster
+
+/// Entries of the engine that no node has written, and those of another flight, attempt or time.
+@Suite struct EngineSealsTests {
+    private static let digest = String(repeating: "ab", count: 32)
+    private let keys = ClusterKeys(secret: Array(repeating: 7, count: 32))
+    private let key = ClusterKey.flight(1)
+
+    private func token(_ number: UInt64) -> FencingToken { FencingToken(1_700_000_000_000_000 + number) }
+
+    /// The entry of a result as the engine gets it.
+    private func entry(_ text: String, of key: ClusterKey, token: FencingToken, by keys: ClusterKeys) -> [UInt8] {
+        var writer = EngineSeals(keys)
+        let end = EngineCompletion(key: key, token: token, outcome: .result(Array(text.utf8)), isAnswered: true)
+        guard case .done(let ends) = writer.sealed(.done([end])), case .result(let entry) = ends[0].outcome else {
+            return []
+        }
+        return entry
+    }
+
+    private func entry(_ text: String, token number: UInt64 = 1) -> [UInt8] {
+        entry(text, of: key, token: token(number), by: keys)
+    }
+
+    private func result(_ entry: [UInt8], _ reader: inout EngineSeals) -> String? {
+        guard case .result(key, let bytes)? = reader.opened(.result(key, entry)) else { return nil }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    @Test func `a result and a record of a node are read by the others`() {
+        var (writer, reader) = (EngineSeals(keys), EngineSeals(keys))
+        #expect(result(entry("1 r 204 0 - -"), &reader) == "1 r 204 0 - -")
+        let want = EngineWant.make(1)
+        guard case .want(let wants) = writer.sealed(.want([want])) else { return }
+        #expect(wants[0].record != want.record)
+        let grant = EngineGrant(key: key, token: token(2), priority: .normal, record: wants[0].record)
+        var opened = grant
+        opened.record = want.record
+        #expect(
+            reader.opened(.granted([grant], opensAfterMilliseconds: 3)) == .granted([opened], opensAfterMilliseconds: 3)
+        )
+        #expect(!reader.takeForgery())
+        let pinned = EngineCall.want([
+            EngineWant(key: key, origin: .make(), lane: .pinned, priority: .normal, record: [])
+        ])
+        #expect(writer.sealed(pinned) == pinned)
+    }
+
+    @Test(arguments: [
+        "1 r 302 0 - -\nlocation: http://other.example/", "1 r 200 0 - -", "1 r 404 0 - -", "1 f unknown-host - ",
+        "1 f tls - ", "1 r 200 3 \(digest) 203.0.113.9:1/000000000000000a0000000000000001/7", "1 r 200 3 \(digest) -",
+        "",
+    ])
+    func `a forged result is dropped, and noticed`(text: String) {
+        var reader = EngineSeals(keys)
+        let stranger = ClusterKeys(secret: Array(repeating: 8, count: 32))
+        let forms = [
+            Array(text.utf8), Array("\(token(1)) \(text)".utf8),
+            Array("\(String(repeating: "0", count: 32)) \(token(1)) \(text)".utf8),
+            entry(text.isEmpty ? "x" : text, of: key, token: token(1), by: stranger),
+        ]
+        for form in forms {
+            #expect(reader.opened(.result(key, form)) == nil)
+            #expect(reader.takeForgery())
+            let answer = WantAnswer(key: key, state: .ended(form))
+            #expect(reader.opened(.wanted([answer])) == .wanted([WantAnswer(key: key, state: .ended([]))]))
+            #expect(reader.takeForgery())
+        }
+        // The real one still arrives.
+        #expect(result(entry("1 r 204 0 - -"), &reader) == "1 r 204 0 - -")
+    }
+
+    @Test func `each byte of an entry counts`() {
+        let valid = entry("1 r 204 0 - -")
+        for index in valid.indices {
+            var (bytes, reader) = (valid, EngineSeals(keys))
+            bytes[index] ^= 1
+            #expect(reader.opened(.result(key, bytes)) == nil, "\(index)")
+        }
+    }
+
+    @Test func `the result of another flight is dropped`() {
+        var reader = EngineSeals(keys)
+        let other = entry("1 r 204 0 - -", of: .flight(2), token: token(1), by: keys)
+        #expect(reader.opened(.result(key, other)) == nil)
+        #expect(reader.takeForgery())
+    }
+
+    @Test func `a result is taken once, and none of an older attempt after it`() {
+        var reader = EngineSeals(keys)
+        let old = entry("old", token: 1)
+        let new = entry("new", token: 2)
+        #expect(result(new, &reader) == "new")
+        #expect(result(new, &reader) == nil)
+        #expect(result(old, &reader) == nil)
+        // A repetition is no forgery: two messages of the engine may have the same result.
+        #expect(!reader.takeForgery())
+        #expect(result(entry("newer", token: 3), &reader) == "newer")
+        // Attempts that began without the engine have random tokens.
+        let random = entry("alone", of: key, token: FencingToken(5), by: keys)
+        #expect(result(random, &reader) == "alone")
+        #expect(result(random, &reader) == nil)
+    }
+
+    @Test func `a result of an attempt before this node's own is dropped`() {
+        var node = EngineSeals(keys)
+        let end = EngineCompletion(key: key, token: token(2), outcome: .result([1]), isAnswered: true)
+        _ = node.sealed(.done([end]))
+        #expect(result(entry("old", token: 1), &node) == nil)
+        #expect(result(entry("new", token: 3), &node) == "new")
+    }
+
+    @Test func `a forged record is empty, and so is that of another flight or that of a result`() {
+        var (writer, reader) = (EngineSeals(keys), EngineSeals(keys))
+        guard case .want(let wants) = writer.sealed(.want([.make(2)])) else { return }
+        for record in [Array("1 GET 0 0 follow default http://10.0.0.1/".utf8), wants[0].record, entry("x")] {
+            let grant = EngineGrant(key: key, token: token(1), priority: .normal, record: record)
+            var empty = grant
+            empty.record = []
+            #expect(
+                reader.opened(.granted([grant], opensAfterMilliseconds: nil))
+                    == .granted([empty], opensAfterMilliseconds: nil))
+            #expect(reader.takeForgery())
+        }
+        let own = EngineGrant(key: key, token: token(1), priority: .normal, record: nil)
+        #expect(
+            reader.opened(.granted([own], opensAfterMilliseconds: nil)) == .granted([own], opensAfterMilliseconds: nil))
+    }
+}

@@ -1,0 +1,121 @@
+"""Nodes whose network is broken, or whose settings differ: requests do not fail for it, and operators see it."""
+
+import unittest
+import urllib.parse
+
+from support.cluster import unreachable_place
+from support.engine import Engine
+from support.network import ADDRESS, free_port
+from support.nodes import Cluster, ClusterTestCase
+from support.origin import Origin, body
+from support.processes import eventually
+from support.proxy import Proxy
+
+URLS = 200
+
+
+class HealthTestCase(ClusterTestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.engine = self.enterContext(Engine())
+
+    def await_warning(self, node, part):
+        """Waits until status, log and command of a node have a warning."""
+        eventually(lambda: any(part in warning for warning in node.cluster()["warnings"]), lambda: f"{part}: {node.cluster()}", 30)
+        node.program.await_line(part)
+        self.assertIn(part, node.run("cluster").stdout.decode())
+
+
+class WayOutTests(HealthTestCase):
+    """The third node resolves no name of the origin. The others reach it through a proxy."""
+
+    def setUp(self):
+        super().setUp()
+        self.proxy = self.enterContext(Proxy())
+        self.hidden = f"http://hidden.invalid:{urllib.parse.urlsplit(self.origin.url).port}"
+
+    def cluster(self):
+        through = {"environment": {"http_proxy": self.proxy.address}}
+        return Cluster(self.engine, each={0: through, 1: through}, workers=1, slots=4)
+
+    def test_no_request_fails_because_another_node_cannot_reach_the_origin(self):
+        with self.cluster() as cluster:
+            urls = [f"{self.hidden}/slow/0.01?bytes=1000&n={number}" for number in range(URLS)]
+            clients = [self.ask(cluster[0], urls[::2]), self.ask(cluster[1], urls[1::2])]
+            for client in clients:
+                self.assertAll(client, URLS // 2, body(1_000))
+            self.assertGreater(cluster[2].cluster()["counts"]["hosted"], 0)
+
+    def test_such_a_node_takes_no_flights_of_others_and_tells_it(self):
+        with self.cluster() as cluster:
+            urls = [f"{self.hidden}/slow/0.01?bytes=1000&n={number}" for number in range(URLS)]
+            client = self.ask(cluster[0], urls)
+            self.await_warning(cluster[2], "this node runs no flights of other nodes")
+            self.assertEqual(len(cluster[2].cluster()["suspended"]), 1)
+            self.assertAll(client, URLS, body(1_000))
+            # It still fetches what its own clients request. A reachable origin ends the suspension.
+            own = self.ask(cluster[2], [f"{self.origin.url}/bytes/1000"], "own")
+            self.assertAll(own, 1, body(1_000))
+            urls = [f"{self.origin.url}/slow/0.2?bytes=1000&n={number}" for number in range(URLS)]
+            client = self.ask(cluster[0], urls, "reachable")
+            eventually(lambda: cluster[2].cluster()["suspended"] == [], lambda: f"it works again: {cluster[2].cluster()}", 30)
+            self.assertAll(client, URLS, body(1_000))
+
+
+class PolicyTests(HealthTestCase):
+    def test_a_client_gets_nothing_that_the_address_policy_of_its_node_denies(self):
+        with Cluster(self.engine, nodes=2, each={0: {"arguments": ["--address-policy", "public-only"]}}) as cluster:
+            for number in range(4):
+                url = f"{self.origin.url}/bytes/1000?n={number}"
+                clients = [self.ask(node, [url], f"h{number}") for node in cluster]
+                self.assertFailed(clients[0].terminal(30), "address-refused")
+                self.assertResult(clients[1].terminal(30), body(1_000))
+            self.assertEqual(self.origin.total, 4)
+            self.await_warning(cluster[0], "differs in address policy")
+            self.await_warning(cluster[1], "differs in address policy")
+
+    def test_nodes_with_other_limits_or_rules_are_listed(self):
+        others = {1: {"arguments": ["--origin", "example.com limit=3"]}, 2: {"origin_limit": 3}}
+        with Cluster(self.engine, each=others) as cluster:
+            self.await_warning(cluster[0], f"the node at {cluster[1].place} differs in rules for origins")
+            self.await_warning(cluster[0], f"the node at {cluster[2].place} differs in limits")
+
+
+class BodyNetworkTests(HealthTestCase):
+    def test_a_node_whose_bodies_cannot_be_read_is_noticed_at_the_join(self):
+        with Cluster(self.engine, nodes=1) as cluster:
+            closed = unreachable_place()
+            cluster.add(changes={"node": closed, "listen": f"{ADDRESS}:{free_port()}"}).await_member()
+            self.await_warning(cluster[0], f"the bodies of the node at {closed} cannot be read")
+            self.assertEqual(cluster[0].cluster()["unreadable-nodes"], 1)
+            self.assertIn("bodies cannot be read", cluster[0].run("cluster").stdout.decode())
+
+    def test_a_url_whose_body_cannot_be_read_is_fetched_once_more_and_not_by_each_node(self):
+        with Cluster(self.engine, nodes=2) as cluster:
+            closed = cluster.add(changes={"node": unreachable_place(), "listen": f"{ADDRESS}:{free_port()}"}).await_member()
+            for node in cluster:
+                node.await_members(3)
+            self.await_warning(cluster[0], "cannot be read")
+            self.await_warning(cluster[1], "cannot be read")
+            urls = [f"{self.origin.url}/gate/go?bytes=1000&n={number}" for number in range(6)]
+            first = self.ask(closed, urls)
+            self.origin.await_running(6)
+            others = [self.ask(node, urls) for node in cluster.nodes[:2]]
+            for node in cluster.nodes[:2]:
+                eventually(lambda node=node: self.engine.flights_of(node.cluster()["node"]) == 6, "it wants all")
+            self.origin.open_gate("go")
+            for client in [first, *others]:
+                self.assertAll(client, 6, body(1_000))
+            # One try of each node may be permitted meanwhile.
+            self.assertLessEqual(self.origin.total, 14)
+            self.assertLessEqual(sum(node.cluster()["counts"]["missed"] for node in cluster.nodes[:2]), 2)
+
+    def test_two_nodes_with_one_address_are_an_error(self):
+        with Cluster(self.engine, nodes=1) as cluster:
+            place = cluster[0].place
+            cluster.add(changes={"node": place, "listen": f"{ADDRESS}:{free_port()}"}).await_member()
+            self.await_warning(cluster[0], f"two nodes have the address {place}")
+
+
+if __name__ == "__main__":
+    unittest.main()

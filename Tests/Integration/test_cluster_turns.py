@@ -1,0 +1,70 @@
+"""Quickness and turns in a cluster: a lone request waits for one answer of the engine, and nodes share a full origin."""
+
+import statistics
+import time
+import unittest
+
+from support.engine import Engine
+from support.figures import tell
+from support.nodes import Cluster, ClusterTestCase
+from support.origin import Origin, body
+from support.processes import eventually
+
+LIMIT = 6
+#: URLs that the client of each node asks for.
+URLS = 150
+#: A quarter of the interval of heartbeats, in seconds.
+QUICK = 0.25
+
+
+class QuicknessTests(ClusterTestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.engine = self.enterContext(Engine())
+
+    def test_a_lone_request_waits_for_no_heartbeat(self):
+        with Cluster(self.engine, nodes=2, cache=True) as cluster:
+            client = cluster[0].client()
+            times = []
+            for number in range(20):
+                # Afterwards the node has nothing to do.
+                cluster[0].cluster()
+                began = time.monotonic()
+                client.fetch("h", number, f"{self.origin.url}/bytes/100?n={number}", priority="high" if number % 2 else "normal")
+                self.assertResult(client.terminal(), body(100))
+                times.append(time.monotonic() - began)
+            tell(f"lone requests: {statistics.median(times) * 1_000:.1f} ms, at most {max(times) * 1_000:.1f} ms")
+            self.assertLess(statistics.median(times), QUICK)
+
+    def test_nodes_take_turns_at_a_full_origin(self):
+        with Cluster(self.engine, origin_limit=LIMIT) as cluster:
+            clients = []
+            for index, node in enumerate(cluster):
+                urls = [f"{self.origin.url}/slow/0.02?bytes=100&n={index}-{number}" for number in range(URLS)]
+                clients.append(self.ask(node, urls))
+            for client in clients:
+                self.assertAll(client, URLS, body(100))
+            fetched = [node.cluster()["counts"]["granted"] for node in cluster]
+            tell(f"{URLS} URLs of each node: fetched {fetched}")
+            self.assertEqual(self.origin.total, 3 * URLS)
+            self.assertLessEqual(self.origin.most_at_once, LIMIT)
+            self.assertLessEqual(max(fetched), 1.3 * min(fetched))
+
+    def test_a_restarted_broker_ends_the_membership_of_the_killed_one(self):
+        with Cluster(self.engine, nodes=2) as cluster:
+            former = cluster[0].cluster()["node"]
+            cluster[0].kill_role("broker")
+            lease = self.engine.ask("ZSCORE", f"{self.engine.PREFIX}nodes", former)
+            eventually(lambda: self.engine.ask("ZSCORE", f"{self.engine.PREFIX}nodes", former) is None,
+                       "the membership of the killed broker has ended")
+            seconds, microseconds = self.engine.ask("TIME")
+            self.assertLess(int(seconds) * 1_000 + int(microseconds) // 1_000, int(lease))
+
+    def test_the_last_node_that_stops_leaves_room_for_another_version(self):
+        with Cluster(self.engine, nodes=2):
+            self.assertEqual(self.engine.ask("EXISTS", "{shop}:version"), 1)
+        eventually(lambda: self.engine.ask("EXISTS", "{shop}:version") == 0, "the version is gone", 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
