@@ -335,6 +335,9 @@ struct PurgeTests {
     }
 
     @Test mutating func `a large subtree is removed in slices, in which others have their turn, and then answered`() {
+        var limits = CoreLimits()
+        limits.departuresPerPass = 4
+        rig = CoreRig(limits: limits)
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
             for number in 10..<20 {
