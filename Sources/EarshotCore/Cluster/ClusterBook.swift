@@ -74,9 +74,6 @@ struct ClusterBook {
     /// Whether another claim may wait.
     var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members.present * claimsPerSlot) }
 
-    /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
-    func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members.divisor) : limit }
-
     /// Earliest time at which `timePassed` or `takeCalls` has work; nil for none. Long past while calls wait.
     var deadline: Tick? {
         switch membership {
@@ -119,7 +116,12 @@ struct ClusterBook {
     mutating func promote(_ flight: LocalFlight, to priority: PriorityClass) {
         guard let claim = claims[flight], claim.want.priority < priority else { return }
         claims[flight]?.want.priority = priority
-        if claim.phase == .wanted, isMember { traffic.fresh.append(flight) }
+        refresh(flight)
+    }
+
+    /// Asks for the state of a claim again.
+    mutating func refresh(_ flight: LocalFlight) {
+        if claims[flight]?.phase == .wanted { traffic.fresh.append(flight) }
     }
 
     /// Withdraws this node's want of a flight that has no request left.
@@ -156,8 +158,7 @@ struct ClusterBook {
         if let token = claim.token { complete(claim.want.key, token, .released, isAnswered: false) }
     }
 
-    /// Removes the claim of an attempt that lost its flight, before that flight runs again. Without effect for other
-    /// claims.
+    /// Removes the claim of an attempt that lost its flight. Without effect for other claims.
     mutating func dropOvertaken(_ flight: LocalFlight) {
         if claims[flight]?.phase == .overtaken { drop(flight) }
     }
