@@ -32,8 +32,11 @@ local function done(node, first, last)
   end
   readOrigins(ids)
 
+  -- Flights that have ended in this call with a result.
+  local isEnded = {}
+
   local function keep(name, age, result)
-    if texts[name] or not isMember(node) then return 0 end
+    if texts[name] or isEnded[name] or not isMember(node) then return 0 end
     local known = redis.call('HMGET', D, name)[1] or redis.call('HMGET', E, name)[1]
     if known and tonumber(string.match(known, '^%d+')) >= now - age then return 0 end
     redis.call('HSET', D, name, string.format('%d', now - age) .. '\n' .. result)
@@ -82,7 +85,10 @@ local function done(node, first, last)
           end
         end
         put(name)
-        if lane == '/' then results[#results + 1], results[#results + 2] = name, ended .. result end
+        if lane == '/' then
+          results[#results + 1], results[#results + 2] = name, ended .. result
+          isEnded[name] = true
+        end
       elseif wants == '' then
         put(name)
       else

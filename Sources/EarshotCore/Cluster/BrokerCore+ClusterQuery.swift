@@ -7,6 +7,16 @@ extension BrokerCore {
         cluster.map { !$0.value.book.isMember && !$0.value.book.isUncoordinated } ?? false
     }
 
+    /// Asks the engine about the flight of a request whose reason was asked for, so that the next answer is right: whether
+    /// another node fetches it.
+    mutating func refreshClaim(of request: RequestID, _ key: HandlerKey) {
+        guard cluster != nil, let handler = handlers.number(of: key),
+            let interest = listedInterest(request, of: handler), interests[interest].phase == .open
+        else { return }
+        let local = local(leaf(ofOpen: interest))
+        cluster?.value.book.refresh(local)
+    }
+
     /// Mode of a node: `member`; `waiting` for its engine; or `alone`, when it fetches without the engine.
     private var clusterMode: String {
         guard let book = cluster?.value.book else { return "none" }

@@ -116,7 +116,12 @@ struct ClusterBook {
     mutating func promote(_ flight: LocalFlight, to priority: PriorityClass) {
         guard let claim = claims[flight], claim.want.priority < priority else { return }
         claims[flight]?.want.priority = priority
-        if claim.phase == .wanted, isMember { traffic.fresh.append(flight) }
+        refresh(flight)
+    }
+
+    /// Asks for the state of a claim again.
+    mutating func refresh(_ flight: LocalFlight) {
+        if claims[flight]?.phase == .wanted { traffic.fresh.append(flight) }
     }
 
     /// Withdraws this node's want of a flight that has no request left.
@@ -153,8 +158,7 @@ struct ClusterBook {
         if let token = claim.token { complete(claim.want.key, token, .released, isAnswered: false) }
     }
 
-    /// Removes the claim of an attempt that lost its flight, before that flight runs again. Without effect for other
-    /// claims.
+    /// Removes the claim of an attempt that lost its flight. Without effect for other claims.
     mutating func dropOvertaken(_ flight: LocalFlight) {
         if claims[flight]?.phase == .overtaken { drop(flight) }
     }

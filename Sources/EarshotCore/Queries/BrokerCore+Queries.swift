@@ -32,6 +32,7 @@ extension BrokerCore {
             }
         }
         actions.append(.client(.answer(clients[client].id, query, json: json.bytes)))
+        if case .why(let handler, let request) = query { refreshClaim(of: request, HandlerKey(principal, handler)) }
     }
 
     private func writeStatus(_ limit: Int?, to json: inout JSONText, now: Tick) {

@@ -267,12 +267,24 @@ import Testing
         case 7..<9: return .unwant(keys(node, &generator))
         case 9..<13: return .take(slots: Int.random(in: 0...4, using: &generator))
         case 13: return .takeWanted(slots: Int.random(in: 0...4, using: &generator))
-        case 14..<19: return .done(ends(&node, &generator))
+        case 14..<19: return .done(ends(&node, &generator) + kept(&generator))
         default:
             let origin = origins[Int.random(in: 0..<origins.count, using: &generator)]
             let asked = [0, 0, 700, 3_000].randomElement(using: &generator) ?? 0
             return .cool(EngineRefusal(origin: origin, askedMilliseconds: asked))
         }
+    }
+
+    /// Results of attempts without the engine: none, or one.
+    private func kept(_ generator: inout SplitMix) -> [EngineCompletion] {
+        guard Int.random(in: 0..<3, using: &generator) == 0 else { return [] }
+        let number = UInt64.random(in: 0..<9, using: &generator)
+        let age = [0, 50, 3_000].randomElement(using: &generator) ?? 0
+        return [
+            EngineCompletion(
+                key: .flight(number), token: FencingToken(7), outcome: .kept([UInt8(number)], ageMilliseconds: age),
+                isAnswered: false)
+        ]
     }
 
     private let origins = [

@@ -8,11 +8,11 @@ import Testing
 
     @Test func `it opens after three failures in a row, and a success between them resets it`() {
         var breaker = CircuitBreaker()
-        for _ in 0..<2 { #expect(!breaker.failed(now: tick(0))) }
-        #expect(!breaker.succeeded())
-        for _ in 0..<2 { #expect(!breaker.failed(now: tick(1))) }
+        for _ in 0..<2 { #expect(breaker.failed(now: tick(0)) == false) }
+        #expect(breaker.succeeded() == false)
+        for _ in 0..<2 { #expect(breaker.failed(now: tick(1)) == false) }
         #expect(breaker.isClosed)
-        #expect(breaker.failed(now: tick(1)))
+        #expect(breaker.failed(now: tick(1)) == true)
         #expect(!breaker.isClosed)
         #expect(!breaker.permits(now: tick(2_000)))
         #expect(breaker.permits(now: tick(2_001)))
@@ -22,18 +22,18 @@ import Testing
         var breaker = CircuitBreaker()
         for _ in 0..<3 { _ = breaker.failed(now: tick(0)) }
         // Failures of tries that began before it opened.
-        for _ in 0..<9 { #expect(!breaker.failed(now: tick(5))) }
+        for _ in 0..<9 { #expect(breaker.failed(now: tick(5)) == false) }
         var now = 2_000
         for pause in [4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
             #expect(breaker.permits(now: tick(now)))
             breaker.tries(now: tick(now))
             #expect(!breaker.permits(now: tick(now)))
-            #expect(!breaker.failed(now: tick(now)))
+            #expect(breaker.failed(now: tick(now)) == false)
             #expect(!breaker.permits(now: tick(now + pause - 1)))
             now += pause
         }
         breaker.tries(now: tick(now))
-        #expect(breaker.succeeded())
+        #expect(breaker.succeeded() == true)
         #expect(breaker.isClosed && breaker == CircuitBreaker())
     }
 
