@@ -1,4 +1,5 @@
 import EarshotCore
+import EarshotWire
 import Testing
 
 @testable import EarshotCluster
@@ -42,7 +43,7 @@ import Testing
         #expect(
             reader.opened(.granted([grant], opensAfterMilliseconds: 3)) == .granted([opened], opensAfterMilliseconds: 3)
         )
-        #expect(!reader.takeForgery())
+        #expect(reader.takeForgery() == false)
         let pinned = EngineCall.want([
             EngineWant(key: key, origin: .make(), lane: .pinned, priority: .normal, record: [])
         ])
@@ -64,10 +65,10 @@ import Testing
         ]
         for form in forms {
             #expect(reader.opened(.result(key, form)) == nil)
-            #expect(reader.takeForgery())
+            #expect(reader.takeForgery() == true)
             let answer = WantAnswer(key: key, state: .ended(form))
             #expect(reader.opened(.wanted([answer])) == .wanted([WantAnswer(key: key, state: .ended([]))]))
-            #expect(reader.takeForgery())
+            #expect(reader.takeForgery() == true)
         }
         // The real one still arrives.
         #expect(result(entry("1 r 204 0 - -"), &reader) == "1 r 204 0 - -")
@@ -86,7 +87,7 @@ import Testing
         var reader = EngineSeals(keys)
         let other = entry("1 r 204 0 - -", of: .flight(2), token: token(1), by: keys)
         #expect(reader.opened(.result(key, other)) == nil)
-        #expect(reader.takeForgery())
+        #expect(reader.takeForgery() == true)
     }
 
     @Test func `a result is taken once, and none of an older attempt after it`() {
@@ -97,7 +98,7 @@ import Testing
         #expect(result(new, &reader) == nil)
         #expect(result(old, &reader) == nil)
         // A repetition is no forgery: two messages of the engine may have the same result.
-        #expect(!reader.takeForgery())
+        #expect(reader.takeForgery() == false)
         #expect(result(entry("newer", token: 3), &reader) == "newer")
         // Attempts that began without the engine have random tokens.
         let random = entry("alone", of: key, token: FencingToken(5), by: keys)
@@ -123,7 +124,7 @@ import Testing
             #expect(
                 reader.opened(.granted([grant], opensAfterMilliseconds: nil))
                     == .granted([empty], opensAfterMilliseconds: nil))
-            #expect(reader.takeForgery())
+            #expect(reader.takeForgery() == true)
         }
         let own = EngineGrant(key: key, token: token(1), priority: .normal, record: nil)
         #expect(

@@ -99,9 +99,6 @@ extension ClusterBook {
         }
     }
 
-    /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
-    func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members.divisor) : limit }
-
     /// Whether the diagram has this transition.
     static func isLegal(from: Phase?, to: Phase?) -> Bool {
         switch (from, to) {
