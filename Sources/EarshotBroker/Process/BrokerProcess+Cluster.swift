@@ -120,7 +120,7 @@ extension BrokerProcess {
             guard loggedWarnings.remove(warning) != nil else { return }
             logger.notice("a shortcoming of the engine is gone", metadata: ["reason": "\(warning)"])
         case .messagesLost: logger.warning("the engine lost messages to this node; it asserts everything again")
-        case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .aborted: break
+        case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .unusable, .aborted: break
         }
     }
 }

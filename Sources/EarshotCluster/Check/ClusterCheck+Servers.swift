@@ -77,9 +77,7 @@ extension ClusterCheck {
     private func checkClock(_ probe: EngineProbe, _ subject: String) throws(EngineFault) {
         let start = clock()
         let reply = try probe.ask("TIME")
-        guard let parts = reply.elements, let seconds = parts.first?.text.flatMap({ Int($0) }) else {
-            throw .malformed
-        }
+        guard let seconds = Self.seconds(reply) else { throw .malformed }
         let deviation = seconds * 1_000 + 500 - (start + clock()) / 2
         guard abs(deviation) > Self.mostDeviation else { return }
         let direction = deviation > 0 ? "ahead of" : "behind"
@@ -87,6 +85,11 @@ extension ClusterCheck {
             .fault(
                 subject, "its clock is \(abs(deviation) / 1_000) s \(direction) that of this machine",
                 do: "synchronize both clocks, for example with chrony or systemd-timesyncd"))
+    }
+
+    /// Seconds since 1970 of a reply to TIME; nil for what is no time.
+    private static func seconds(_ reply: Reply) -> Int? {
+        reply.elements?.first?.text.flatMap { Int($0) }.flatMap { (0...1 << 40).contains($0) ? $0 : nil }
     }
 
     /// Tries each command, since a user may not read its own rules.
@@ -169,7 +172,7 @@ extension ClusterCheck {
 
     private func members(_ probe: EngineProbe) throws(EngineFault) -> [Member] {
         let prefix = EngineNames(cluster: options.cluster).prefix
-        guard let time = try probe.ask("TIME").elements?.first?.text.flatMap({ Int($0) }),
+        guard let time = Self.seconds(try probe.ask("TIME")),
             let live = try probe.ask("ZRANGEBYSCORE", "\(prefix)nodes", String(time * 1_000), "+inf").elements
         else { throw .malformed }
         var members: [Member] = []

@@ -10,15 +10,18 @@ public enum EngineRules {
         ("evalsha", [.text(String(repeating: "0", count: 40)), "1", .key("a")]),
         ("script|load", ["return 1"]), ("info", ["replication"]), ("ping", []), ("publish", [.channel, ""]),
         ("time", []), ("set", [.key("a"), "", "PX", "1000"]), ("get", [.key("a")]), ("mget", [.key("a")]),
-        ("exists", [.key("a")]), ("pexpire", [.key("a"), "1000"]), ("rename", [.key("a"), .key("b")]),
-        ("incr", [.key("n")]),
-        ("hset", [.key("h"), "f", "v"]), ("hmget", [.key("h"), "f"]), ("hlen", [.key("h")]),
+        ("exists", [.key("a")]), ("rename", [.key("a"), .key("b")]),
+        // The keys expire, because an interrupted check deletes none.
+        ("hset", [.key("h"), "f", "v"]), ("pexpire", [.key("h"), "1000"]), ("hmget", [.key("h"), "f"]),
+        ("hlen", [.key("h")]),
         ("hdel", [.key("h"), "f"]),
-        ("zadd", [.key("z"), "1", "m"]), ("zscore", [.key("z"), "m"]), ("zcount", [.key("z"), "0", "1"]),
+        ("zadd", [.key("z"), "1", "m"]), ("pexpire", [.key("z"), "1000"]), ("zscore", [.key("z"), "m"]),
+        ("zcount", [.key("z"), "0", "1"]),
         ("zcard", [.key("z")]), ("zrange", [.key("z"), "0", "0"]), ("zrangebyscore", [.key("z"), "0", "1"]),
         ("zrem", [.key("z"), "m"]), ("zremrangebyrank", [.key("z"), "0", "0"]), ("sadd", [.key("s"), "m"]),
+        ("pexpire", [.key("s"), "1000"]),
         ("scard", [.key("s")]), ("srem", [.key("s"), "m"]), ("spop", [.key("s")]),
-        ("del", [.key("b"), .key("n"), .key("h"), .key("z"), .key("s")]), ("unlink", [.key("a"), .key("b")]),
+        ("del", [.key("b"), .key("h"), .key("z"), .key("s")]), ("unlink", [.key("a"), .key("b")]),
         // The last one, because a connection that subscribes accepts no other commands.
         ("subscribe", [.channel]),
     ]
@@ -53,7 +56,9 @@ public enum EngineRules {
 
     /// Rules of a cluster's nodes at the servers.
     public static func node(of cluster: String) -> String {
-        "~{\(cluster)}* &{\(cluster)}* -@all " + commands.map { "+\($0.name)" }.joined(separator: " ")
+        let names = commands.indices.map { commands[$0].name }
+        let each = names.indices.filter { names.firstIndex(of: names[$0]) == $0 }.map { "+\(names[$0])" }
+        return "~{\(cluster)}* &{\(cluster)}* -@all " + each.joined(separator: " ")
     }
 
     /// Rules of replicas at their primary.

@@ -96,7 +96,7 @@ public final class EngineClient {
                 streams[link.rawValue].close()
             case .send(let link, let command): streams[link.rawValue].append(command)
             case .report(let event):
-                if let opened = seals.opened(event) { events.append(opened) }
+                events.append(seals.opened(event))
                 if seals.takeForgery() { events.append(.warning(.forgedEntry)) }
             }
         }

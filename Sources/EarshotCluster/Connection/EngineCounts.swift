@@ -3,6 +3,9 @@
 /// An engine with another number of calls has lost data, although the connection lasts: an older copy took its place. If
 /// it has more messages, some did not arrive, although their connection lasts.
 struct EngineCounts {
+    /// Numbers that an engine may name: -1 for a lost one, and those that its scripts count exactly.
+    static let range = -1...(1 << 53)
+
     /// Calls with an answer. A connection keeps the order of answers, so the engine has as many at each heartbeat.
     private var calls = 0
     /// Messages that arrived, and those that were lost.

@@ -243,11 +243,13 @@ struct EngineSession {
     }
 
     private mutating func found(_ address: EngineAddress, now: Tick) {
+        // A sentinel that was asked about the majority may have missed a change of the primary.
+        guard phase == .locating || !finder.isQuestion else { return }
         switch phase {
         case .stopped: break
         case .locating, .resting: greet(address, now: now)
         case .greeting, .joining, .joined:
-            guard address != server, phase != .joined || !finder.isQuestion else { return }
+            guard address != server else { return }
             end(.notPrimary)
             greet(address, now: now)
         }
@@ -381,7 +383,8 @@ struct EngineSession {
 
     private mutating func renewed(_ reply: Reply, isJoin: Bool, now: Tick) {
         guard let values = reply.elements?.map(\.number), values.count == 4, let live = values[0],
-            let expired = values[1], let calls = values[2], let messages = values[3], live > 0
+            let expired = values[1], let calls = values[2], let messages = values[3], live > 0,
+            EngineCounts.range.contains(calls), EngineCounts.range.contains(messages)
         else { return fail(.malformed, now: now) }
         guard counts.renewed(calls: calls, messages: messages) else { return fail(.leaseLost, now: now) }
         if isJoin {

@@ -19,6 +19,12 @@ struct EngineSeals {
         case result
     }
 
+    /// Latest attempts of a flight that are known: those with the engine, and those without.
+    private struct Latest {
+        var ordered: FencingToken?
+        var random: FencingToken?
+    }
+
     /// Flights whose latest attempt is known, in each of two tables. The older one is dropped when the younger one is full.
     private static let mostKnown = 32_768
     private static let codeBytes = 32
@@ -27,8 +33,8 @@ struct EngineSeals {
     private static let lastRandomToken = FencingToken(FencingToken.uncoordinated.upperBound)
 
     private let keys: ClusterKeys
-    private var younger: [ClusterKey: FencingToken] = [:]
-    private var older: [ClusterKey: FencingToken] = [:]
+    private var younger: [ClusterKey: Latest] = [:]
+    private var older: [ClusterKey: Latest] = [:]
     private var hasForgery = false
 
     init(_ keys: ClusterKeys) { self.keys = keys }
@@ -75,9 +81,9 @@ struct EngineSeals {
 
     // MARK: Events
 
-    /// The event without codes. An entry with a wrong code is empty, which nothing can use. Nil for a notification with
-    /// one: the next assertion of the want gets the state of the flight.
-    mutating func opened(_ event: EngineEvent) -> EngineEvent? {
+    /// The event without codes. An entry with a wrong code is empty, which nothing can use. A notification with one only
+    /// says that the flight has changed.
+    mutating func opened(_ event: EngineEvent) -> EngineEvent {
         switch event {
         case .granted(var grants, let opens):
             for index in grants.indices {
@@ -91,9 +97,11 @@ struct EngineSeals {
                 answers[index].state = .ended(result(entry, of: answers[index].key) ?? [])
             }
             return .wanted(answers)
-        case .result(let key, let entry): return result(entry, of: key).map { .result(key, $0) }
+        case .result(let key, let entry):
+            guard let result = result(entry, of: key) else { return .unusable(key) }
+            return .result(key, result)
         case .joined, .members, .left, .warning, .remedied, .ended, .cooled, .surveyed, .workWaits, .aborted,
-            .messagesLost:
+            .messagesLost, .unusable:
             return event
         }
     }
@@ -135,12 +143,16 @@ struct EngineSeals {
     /// - Returns: whether it is younger than the one that was known.
     @discardableResult
     private mutating func note(_ token: FencingToken, of key: ClusterKey) -> Bool {
-        if let known = younger[key] ?? older[key] {
-            let isOrdered = known > Self.lastRandomToken && token > Self.lastRandomToken
-            guard isOrdered ? token > known : token != known else { return false }
+        var latest = younger[key] ?? older[key] ?? Latest()
+        if token > Self.lastRandomToken {
+            if let known = latest.ordered, token <= known { return false }
+            latest.ordered = token
+        } else {
+            guard token != latest.random else { return false }
+            latest.random = token
         }
         if younger.count >= Self.mostKnown { (older, younger) = (younger, [:]) }
-        younger[key] = token
+        younger[key] = latest
         return true
     }
 }

@@ -15,8 +15,7 @@ if ARGV[3] == '1' then
   -- A name that was used before is refused, because its attempts may be in the course of being returned.
   if redis.call('ZSCORE', nodes, node) and not isMember(node) then return LOST end
   -- Without any member, tables are the rest of a cluster whose nodes all died some minutes ago.
-  if redis.call('EXISTS', nodes) == 0 then redis.call('DEL', F, O, P .. 'ready:', P .. 'paused', P .. 'idle', P .. 'counts') end
-  redis.call('SET', key('i', node), ARGV[5])
+  if redis.call('EXISTS', nodes) == 0 then redis.call('UNLINK', F, O, P .. 'ready:', P .. 'paused', P .. 'idle', P .. 'counts') end
   redis.call('ZADD', P .. 'counts', 0, 'c' .. node, 0, 'm' .. node)
 elseif not isMember(node) then
   return LOST

@@ -172,10 +172,10 @@ local function want(node, first, last)
         added[#added + 1] = name
         isChanged = true
         reply = 'o'
-      elseif f.token == token then
-        if f.node ~= node then
-          -- The same attempt, after its node has joined under another ID.
-          f.node = node
+      elseif f.token == token or not isMember(f.node) then
+        if f.node ~= node or f.token ~= token then
+          -- The same attempt, after its node has joined under another ID; or one in place of that of a node that is gone.
+          f.node, f.token = node, token
           added[#added + 1] = name
           isChanged = true
         end

@@ -39,6 +39,15 @@ extension ClusterBook {
         let token: FencingToken
     }
 
+    /// Earliest time at which `timePassed` or `takeCalls` has work; nil for none. Long past while calls wait.
+    var deadline: Tick? {
+        switch membership {
+        case .away(let since):
+            isUncoordinated ? nil : since.advanced(byMilliseconds: limits.patienceMilliseconds)
+        case .member: traffic.deadline
+        }
+    }
+
     /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
     func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members.divisor) : limit }
 

@@ -23,7 +23,7 @@ internal import EarshotWire
 ///
 /// The book sends nothing: functions return effects for the composing core, and `takeCalls` the calls of a pass.
 struct ClusterBook {
-    private enum Membership: Equatable {
+    enum Membership: Equatable {
         /// Not a member since then.
         case away(since: Tick)
         /// Member since then. An earlier absence ends only after a membership that lasts.
@@ -35,7 +35,7 @@ struct ClusterBook {
     var slots = 0
     /// Whether this node takes flights of other nodes.
     private var isHosting = true
-    private var membership: Membership
+    private(set) var membership: Membership
     private(set) var isUncoordinated = false
     private(set) var members: MemberCount
     private(set) var claims: [LocalFlight: Claim] = [:]
@@ -75,15 +75,6 @@ struct ClusterBook {
 
     /// Whether another claim may wait.
     var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members.present * claimsPerSlot) }
-
-    /// Earliest time at which `timePassed` or `takeCalls` has work; nil for none. Long past while calls wait.
-    var deadline: Tick? {
-        switch membership {
-        case .away(let since):
-            isUncoordinated ? nil : since.advanced(byMilliseconds: limits.patienceMilliseconds)
-        case .member: traffic.deadline
-        }
-    }
 
     // MARK: Claims
 
@@ -244,6 +235,9 @@ struct ClusterBook {
             if isMember { assertAll() }
             return []
         case .result(let key, let result): return isMember ? resulted(key, result, now: now) : []
+        case .unusable(let key):
+            if isMember, let flight = flights[key] { refresh(flight) }
+            return []
         case .aborted(let key, let token): return aborted(key, token)
         }
     }

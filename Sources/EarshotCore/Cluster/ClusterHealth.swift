@@ -20,6 +20,8 @@ struct ClusterHealth {
     private static let mostNotices = 256
     /// Interval of probes of an address whose bodies cannot be read.
     static let probeMilliseconds = 10_000
+    /// Maximum number of probes at a time. Others are due when the engine reports the members again.
+    static let probesAtOnce = 64
     /// Reports in a row with one address twice, which the lease of a restarted node does not outlast.
     static let sharedAddressReports = 3
 
@@ -140,7 +142,9 @@ struct ClusterHealth {
             clear(.peer(gone))
         }
         for other in others.sorted() where makeRoom(for: other) {
-            guard let peer = peers[other], isProbeDue(of: peer, now: now) else { continue }
+            guard probes.count < Self.probesAtOnce, let peer = peers[other], isProbeDue(of: peer, now: now) else {
+                continue
+            }
             peers[other]?.probedAt = now
             probes.append(other)
         }

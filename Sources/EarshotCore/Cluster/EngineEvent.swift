@@ -32,6 +32,8 @@ public enum EngineEvent: Equatable, Sendable {
     case messagesLost
     /// The result of a flight that this node wants.
     case result(ClusterKey, [UInt8])
+    /// A flight has a result that no node has written, or one of an attempt that is not younger than the latest known.
+    case unusable(ClusterKey)
     /// No node wants the flight of this attempt any longer.
     case aborted(ClusterKey, FencingToken)
 }

@@ -59,7 +59,8 @@ extension EngineFault: CustomStringConvertible {
         case .notPrimary: "the engine at this address is a replica"
         case .loading: "the engine is still loading its data"
         case .refusesWrites(let word): "the engine refuses writes (\(word))"
-        case .noPrimary: "no sentinel answers and knows the primary; check the network, the name of the primary and the sentinels"
+        case .noPrimary:
+            "no sentinel answers and knows the primary; check the network, the name of the primary and the sentinels"
         case .evicts:
             "the engine would evict the cluster's keys when its memory is full; set maxmemory-policy to noeviction"
         case .noAddress: "the cluster's settings have no address of the engine; add one such as 192.0.2.1:6379"

@@ -109,7 +109,9 @@ extension BrokerCore {
         _ attempt: AttemptID, _ code: FailureCode?, _ detail: String?, _ received: Int,
         by worker: Handle<WorkerSession>, now: Tick
     ) {
-        let known = code.flatMap { Self.ownCodes.contains($0) ? $0 : nil }
+        // Reads from another node are made by a process of this bus.
+        let isPull = workers[worker].leases.flight(of: attempt).map { isPulling($0) } ?? false
+        let known = code.flatMap { isPull || Self.ownCodes.contains($0) ? $0 : nil }
         let words = detail.map(Self.words)
         attemptFailed(attempt, known ?? .workerFailed, received, detail: words, by: worker, now: now)
     }

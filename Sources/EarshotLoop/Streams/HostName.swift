@@ -1,3 +1,4 @@
+internal import CLinux
 internal import Glibc
 
 /// Name of a host, which the system's resolver turns into addresses: DNS, `/etc/hosts`, and other sources of nsswitch.conf(5).

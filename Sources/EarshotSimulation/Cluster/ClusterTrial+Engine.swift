@@ -165,8 +165,7 @@ extension ClusterTrial {
                 expectations.arrived(content.fetch, in: node, at: now)
             }
         case .joined, .members, .left, .warning, .remedied, .granted, .ended, .cooled, .surveyed, .workWaits,
-            .messagesLost,
-            .aborted:
+            .messagesLost, .unusable, .aborted:
             break
         }
     }
@@ -233,6 +232,7 @@ extension ClusterTrial {
         case .ended(let answers):
             answers.map { "\(short($0.key)) \($0.isCurrent ? "current" : "stale")" }.joined(separator: ", ")
         case .result(let key, _): "result of \(short(key))"
+        case .unusable(let key): "an unusable result of \(short(key))"
         case .aborted(let key, let token): "no node wants \(short(key)) \(token)"
         case .joined, .members, .left, .warning, .remedied, .cooled, .surveyed, .workWaits, .messagesLost: "\(event)"
         }

@@ -135,7 +135,7 @@ extension SimulatedEngine {
             origins[flight.origin]?.running += 1
             changed.mark(flight.origin)
             state = .held
-        case (.running(_, let present), let token?) where present == token:
+        case (.running(let runner, let present), let token?) where present == token || !isMember(runner):
             flight.state = .running(node, token)
             relations[node, default: []].insert(want.key)
             // The notification may be lost. After a loss of data, nodes that want the flight need time to join.

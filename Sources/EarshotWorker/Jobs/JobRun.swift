@@ -131,11 +131,9 @@ final class JobRun: TransferSink {
 
     /// Policies that restrict the addresses of a job: that of the terms and its own. One that cannot be parsed allows none.
     static func policies(of job: Job, _ terms: Worker.Terms) -> [AddressPolicy] {
-        var policies = [terms.addresses]
-        if !job.addressPolicy.isEmpty {
-            policies.append((try? AddressPolicy(job.addressPolicy)) ?? .nothing)
-        }
-        return policies.filter(\.isRestricting)
+        guard !job.addressPolicy.isEmpty else { return terms.policies }
+        let own = (try? AddressPolicy(job.addressPolicy)) ?? .nothing
+        return terms.policies + (own.isRestricting ? [own] : [])
     }
 
     func received(headerLine: Span<UInt8>) -> Bool {

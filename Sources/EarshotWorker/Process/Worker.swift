@@ -27,8 +27,8 @@ final class Worker {
         let spool: SpoolFolder?
         /// Path of the spool folder.
         let spoolPath: String
-        /// Policy for addresses to connect to.
-        let addresses: AddressPolicy
+        /// Policies for addresses to connect to: none, or one that restricts them.
+        let policies: [AddressPolicy]
         /// Maximum number of decoded bytes for each encoded byte; 0 for no limit.
         let maxRatio: Int
         /// Maximum size of the body of an error page or a followed redirect, in bytes.
@@ -38,7 +38,7 @@ final class Worker {
             inlineBytes = limits.inlineBytes
             self.spool = spool
             spoolPath = limits.spool
-            self.addresses = addresses
+            policies = addresses.isRestricting ? [addresses] : []
             maxRatio = limits.maxRatio
             pageBytes = limits.pageBytes ?? .max
         }

@@ -86,7 +86,9 @@ struct ClusterCheckCommand: ParsableCommand {
                     do: "run the check as the user of the bus; if that is this user, run `chown` on the file")
             ]
         }
-        do throws(Complaint) { try SecretFile.checkAccess(path, content: "secrets of the cluster") } catch {
+        do throws(Complaint) {
+            try SecretFile.checkAccess(path, content: "secrets of the cluster", mayBeOfGroup: true)
+        } catch {
             return [finding(error, path)]
         }
         guard geteuid() == 0 else { return [] }

@@ -6,12 +6,13 @@ enum SecretFile {
     /// Mode of a file of another owner that only a group of this process reads, as Kubernetes mounts a secret.
     private static let groupMode: mode_t = 0o440
 
-    /// Checks that no other user has access to a file, unless only a group of this process may read it. A missing file is
-    /// no error.
+    /// Checks that no other user has access to a file. A missing file is no error.
     ///
-    /// - Parameter content: the secret in the file, for the message.
+    /// - Parameters:
+    ///   - content: the secret in the file, for the message.
+    ///   - mayBeOfGroup: whether a group of this process may read a file of another owner.
     /// - Throws: `Complaint` that names the file.
-    static func checkAccess(_ path: String, content: String) throws(Complaint) {
+    static func checkAccess(_ path: String, content: String, mayBeOfGroup: Bool = false) throws(Complaint) {
         var status = stat()
         guard unsafe stat(ByteText.path(path), &status) == 0 else {
             guard errno == ENOENT || errno == ENOTDIR else {
@@ -20,7 +21,9 @@ enum SecretFile {
             return
         }
         guard status.st_mode & S_IFMT == S_IFREG else { throw TOMLFile.complaint(path, "it is no regular file") }
-        let isOfGroup = status.st_mode & 0o7777 == groupMode && groups.contains(status.st_gid)
+        let isOfGroup =
+            mayBeOfGroup && status.st_mode & 0o7777 == groupMode && groups.contains(status.st_gid)
+            && (status.st_uid != geteuid() || geteuid() == 0)
         guard status.st_mode & 0o077 == 0 || isOfGroup else {
             throw TOMLFile.complaint(
                 path, "other users have access to the file, which holds \(content); run `chmod 600` on it")

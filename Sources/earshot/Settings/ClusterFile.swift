@@ -109,7 +109,7 @@ struct ClusterFile: Equatable {
     ///
     /// - Throws: `Complaint` that names the file and the key.
     init(_ path: String) throws(Complaint) {
-        try SecretFile.checkAccess(path, content: "secrets of the cluster")
+        try SecretFile.checkAccess(path, content: "secrets of the cluster", mayBeOfGroup: true)
         guard let content = try TOMLFile.table(path) else {
             throw TOMLFile.complaint(path, "there is no such file; \(Self.advice), or copy that of another node")
         }

@@ -7,21 +7,21 @@ import Testing
 
 /// Decisions of the session: phases, faults, pauses and batches, without a server.
 @Suite struct EngineSessionTests {
-    private typealias Rig = SessionRig
+    typealias Rig = SessionRig
 
     // Valid literals.
-    private static let server = SessionRig.server
-    private static let other = EngineAddress("127.0.0.1:6380")!
+    static let server = SessionRig.server
+    static let other = EngineAddress("127.0.0.1:6380")!
 
-    private func faults(_ actions: [EngineAction]) -> [EngineFault] {
+    func faults(_ actions: [EngineAction]) -> [EngineFault] {
         actions.compactMap { if case .report(.left(let fault)) = $0 { fault } else { nil } }
     }
 
-    private func commands(_ actions: [EngineAction], _ link: EngineLink = .calls) -> [[String]] {
+    func commands(_ actions: [EngineAction], _ link: EngineLink = .calls) -> [[String]] {
         actions.compactMap { if case .send(link, let command) = $0 { command.words } else { nil } }
     }
 
-    private func opened(_ actions: [EngineAction]) -> [EngineAddress] {
+    func opened(_ actions: [EngineAction]) -> [EngineAddress] {
         actions.compactMap { if case .open(_, let address) = $0 { address } else { nil } }
     }
 
@@ -204,11 +204,12 @@ import Testing
         _ = rig.join()
         let beat = rig.passTime()
         #expect(rig.now == Tick(nanoseconds: 1_000_000_000))
-        #expect(commands(beat).count == 1 && commands(beat, .notices) == [["PING"]])
+        #expect(commands(beat).count == 2 && commands(beat, .notices) == [["PING"]])
         #expect(rig.receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices) == [])
         let reap = rig.receive(Rig.lease(2, expired: 1))
         #expect(reap.first == .report(.members(2)))
         #expect(commands(reap).count == 1)
+        #expect(rig.receive(Rig.memory) == [])
         #expect(commands(rig.receive(.array([.integer(64), .integer(1)]))).count == 1)
         #expect(rig.receive(.array([.integer(3), .integer(0)])) == [])
     }
@@ -231,8 +232,9 @@ import Testing
         var rig = Rig()
         _ = rig.join()
         func beat(messages: Int) -> [EngineAction] {
-            _ = rig.passTime()
+            let asksMemory = commands(rig.passTime()).count == 2
             _ = rig.receive(Rig.lease(3, messages: messages))
+            if asksMemory { _ = rig.receive(Rig.memory) }
             return rig.receive(pong, .notices)
         }
         // The first PING may have been answered before the message was sent.
@@ -386,124 +388,5 @@ import Testing
         _ = rig.start()
         _ = rig.open(.notices)
         #expect(rig.receive(message("w"), .notices) == [])
-    }
-
-    // MARK: Sentinels
-
-    // Valid literals.
-    private static let sentinels = [EngineAddress("127.0.0.1:26379")!, EngineAddress("127.0.0.1:26380")!]
-    private static let address = Reply.array([.bytes(Array("127.0.0.1".utf8)), .bytes(Array("6379".utf8))])
-
-    private func found(_ rig: inout Rig) {
-        _ = rig.start()
-        _ = rig.open(.sentinel)
-        #expect(opened(rig.receive(Self.address, .sentinel)) == [Self.server, Self.server])
-        _ = rig.receive(.array([.bytes(Array("subscribe".utf8)), .bytes([]), .integer(1)]), .sentinel)
-    }
-
-    private func switched(_ text: String) -> Reply {
-        .array([.bytes(Array("message".utf8)), .bytes(Array("+switch-master".utf8)), .bytes(Array(text.utf8))])
-    }
-
-    @Test func `a sentinel names the primary, and its change moves the node at once`() {
-        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
-        #expect(rig.start() == [.open(.sentinel, Self.sentinels[0])])
-        #expect(
-            commands(rig.open(.sentinel), .sentinel) == [
-                ["SENTINEL", "get-master-addr-by-name", "bus"], ["SUBSCRIBE", "+switch-master"],
-            ])
-        rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
-        found(&rig)
-        _ = rig.greet()
-        _ = rig.receive(Rig.lease(1))
-        #expect(rig.session.phase == .joined)
-        #expect(rig.receive(switched("other 127.0.0.1 6379 127.0.0.1 6380"), .sentinel) == [])
-        #expect(rig.receive(switched("bus 127.0.0.1 1 127.0.0.1 6379"), .sentinel) == [])
-        let actions = rig.receive(switched("bus 127.0.0.1 6379 127.0.0.1 6380"), .sentinel)
-        #expect(faults(actions) == [.notPrimary])
-        #expect(opened(actions) == [Self.other, Self.other])
-    }
-
-    @Test func `a change during a pause ends the pause`() {
-        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
-        found(&rig)
-        _ = rig.close(.calls)
-        #expect(
-            opened(rig.receive(switched("bus 127.0.0.1 6379 127.0.0.1 6380"), .sentinel)) == [Self.other, Self.other])
-        #expect(rig.session.phase == .greeting)
-    }
-
-    @Test func `a sentinel that is lost, slow or ignorant is replaced by the next`() {
-        for event in 0..<4 {
-            var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
-            _ = rig.start()
-            let actions: [EngineAction]
-            switch event {
-            case 0: actions = rig.close(.sentinel, .unreachable("refused"))
-            case 1: actions = rig.passTime()
-            case 2:
-                _ = rig.open(.sentinel)
-                actions = rig.receive(.null, .sentinel)
-            default:
-                _ = rig.open(.sentinel)
-                actions = rig.receive(.integer(1), .sentinel)
-            }
-            #expect(faults(actions) == [.noPrimary])
-            #expect(opened(rig.passTime()) == [Self.sentinels[1]])
-        }
-    }
-
-    @Test func `a member replaces a lost sentinel without leaving`() {
-        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
-        found(&rig)
-        _ = rig.greet()
-        _ = rig.receive(Rig.lease(1))
-        #expect(faults(rig.close(.sentinel)) == [])
-        #expect(opened(rig.passTime()) == [Self.sentinels[1]])
-        #expect(rig.session.phase == .joined)
-        _ = rig.open(.sentinel)
-        #expect(rig.receive(Self.address, .sentinel) == [])
-    }
-
-    @Test func `a sentinel may name the primary by its host name`() throws {
-        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
-        _ = rig.start()
-        _ = rig.open(.sentinel)
-        let name = Reply.array([.bytes(Array("redis.example".utf8)), .bytes(Array("6379".utf8))])
-        let address = try #require(EngineAddress("redis.example:6379"))
-        #expect(opened(rig.receive(name, .sentinel)) == [address, address])
-    }
-
-    @Test func `a watching connection to a sentinel that does not answer is replaced`() {
-        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
-        found(&rig)
-        _ = rig.greet()
-        _ = rig.receive(Rig.lease(1))
-        let pong = Reply.array([.bytes(Array("pong".utf8)), .bytes([])])
-        func beat() -> [[String]] {
-            let actions = rig.passTime()
-            rig.answer(actions)
-            return commands(actions, .sentinel)
-        }
-        #expect(beat() == [["PING"]])
-        #expect(rig.receive(pong, .sentinel) == [])
-        #expect(beat() == [["PING"]])
-        // No answer within two seconds.
-        var replacements: [EngineAddress] = []
-        for _ in 0..<6 {
-            let actions = rig.passTime()
-            #expect(faults(actions) == [])
-            replacements += opened(actions)
-            rig.answer(actions)
-        }
-        #expect(replacements.first == Self.sentinels[1])
-        #expect(rig.session.phase == .joined)
-    }
-
-    @Test func `a sentinel's wrong password is named`() {
-        var rig = Rig(.sentinels(Self.sentinels, primary: "bus"), login: .init(user: nil, password: "x"))
-        _ = rig.start()
-        _ = rig.open(.sentinel)
-        #expect(faults(rig.receive(.error("WRONGPASS"), .sentinel)) == [.accessDenied])
     }
 }
