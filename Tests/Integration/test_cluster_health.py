@@ -36,11 +36,12 @@ class WayOutTests(HealthTestCase):
 
     def cluster(self):
         through = {"environment": {"http_proxy": self.proxy.address}}
-        return Cluster(self.engine, each={0: through, 1: through}, workers=1, slots=4)
+        # No two nodes have slots for all places at the origin.
+        return Cluster(self.engine, each={0: through, 1: through}, workers=1, slots=4, origin_limit=12)
 
     def test_no_request_fails_because_another_node_cannot_reach_the_origin(self):
         with self.cluster() as cluster:
-            urls = [f"{self.hidden}/slow/0.01?bytes=1000&n={number}" for number in range(URLS)]
+            urls = [f"{self.hidden}/slow/0.05?bytes=1000&n={number}" for number in range(URLS)]
             clients = [self.ask(cluster[0], urls[::2]), self.ask(cluster[1], urls[1::2])]
             for client in clients:
                 self.assertAll(client, URLS // 2, body(1_000))
@@ -48,7 +49,7 @@ class WayOutTests(HealthTestCase):
 
     def test_such_a_node_takes_no_flights_of_others_and_tells_it(self):
         with self.cluster() as cluster:
-            urls = [f"{self.hidden}/slow/0.01?bytes=1000&n={number}" for number in range(URLS)]
+            urls = [f"{self.hidden}/slow/0.05?bytes=1000&n={number}" for number in range(URLS)]
             client = self.ask(cluster[0], urls)
             self.await_warning(cluster[2], "this node runs no flights of other nodes")
             self.assertEqual(len(cluster[2].cluster()["suspended"]), 1)

@@ -135,21 +135,19 @@ class ForgedEntryTests(TestCase):
             client = cluster[0].client()
             client.fetch("h", 0, f"{origin.url}/gate/go?bytes=1000")
             origin.await_running(1)
-            for number in range(1, len(forged) + 1):
-                client.fetch("h", number, f"{origin.url}/bytes/1000?n={number}")
+            client.fetch("h", 1, f"{origin.url}/bytes/1000")
             node = cluster[0].cluster()["node"]
-            eventually(lambda: engine.flights() == 1 + len(forged), "the engine has all flights")
-            waiting = [name for name, text in zip(*[iter(engine.ask("HGETALL", f"{engine.PREFIX}f"))] * 2) if text.startswith("q")]
-            self.assertEqual(len(waiting), len(forged))
-            for key, result in zip(waiting, forged):
+            eventually(lambda: engine.flights() == 2, "the engine has both flights")
+            key, = (name for name, text in zip(*[iter(engine.ask("HGETALL", f"{engine.PREFIX}f"))] * 2) if text.startswith("q"))
+            for result in forged:
                 for entry in (result, f"{'0' * 32} 1700000000000000 {result}"):
                     engine.ask("PUBLISH", f"{engine.PREFIX}c:{node}", f"r {key} {len(entry)} {entry}")
             cluster[0].program.await_line("the engine had an entry that no node has written")
             self.assertTrue(any("no node has written" in warning for warning in cluster[0].cluster()["warnings"]))
             origin.open_gate("go")
-            for message in client.terminals(1 + len(forged), 30):
+            for message in client.terminals(2, 30):
                 self.assertResult(message, body(1_000))
-            self.assertEqual(origin.total, 1 + len(forged))
+            self.assertEqual(origin.total, 2)
 
     def test_a_record_that_no_node_has_written_is_not_fetched(self):
         origin = self.enterContext(Origin())

@@ -48,7 +48,8 @@ class QuicknessTests(ClusterTestCase):
             tell(f"{URLS} URLs of each node: fetched {fetched}")
             self.assertEqual(self.origin.total, 3 * URLS)
             self.assertLessEqual(self.origin.most_at_once, LIMIT)
-            self.assertLessEqual(max(fetched), 1.3 * min(fetched))
+            # Without turns the first one fetches nearly all.
+            self.assertGreaterEqual(min(fetched), URLS / 2)
 
     def test_a_restarted_broker_ends_the_membership_of_the_killed_one(self):
         with Cluster(self.engine, nodes=2) as cluster:

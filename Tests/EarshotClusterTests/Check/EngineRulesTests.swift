@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct EngineRulesTests {
     /// Options of commands, which are words of scripts in capital letters, too.
-    private static let options: Set = ["WITHSCORES", "LIMIT", "PX", "LT", "NX", "XX", "GT", "REV"]
+    private static let options: Set = ["WITHSCORES", "LIMIT", "PX", "LT", "NX", "XX", "GT", "REV", "INCR"]
 
     @Test(arguments: EngineScript.allCases)
     func `the rules of a node permit each command of the scripts`(script: EngineScript) {

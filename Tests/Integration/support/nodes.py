@@ -28,7 +28,7 @@ class SharedFile:
             raise AssertionError(f"no file of a cluster\n{done.describe()}")
         self.text = path.read_text()
 
-    def write(self, path, node, **changes):
+    def write(self, path, node, /, **changes):
         """Writes the file of the node at an address. `changes`: other values by key, such as `secret="…"`. A key without a line gets one."""
         known = {line.partition(" = ")[0].replace("-", "_") for line in self.text.splitlines()}
         lines = [f'{key} = "{value}"' for key, value in changes.items() if key not in known]

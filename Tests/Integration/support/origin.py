@@ -210,7 +210,9 @@ class Connection(asyncio.Protocol):
         body = bytes(self.received[end + 4:whole])
         del self.received[:whole]
         port = self.transport.get_extra_info("sockname")[1]
-        self.request = self.origin.journal.begin(parts[0], parts[1], headers, port, body)
+        # A proxy that keeps its connection passes the absolute form on.
+        target = parts[1] if parts[1].startswith("/") else "/" + parts[1].split("/", 3)[-1]
+        self.request = self.origin.journal.begin(parts[0], target, headers, port, body)
         self.task = asyncio.get_running_loop().create_task(self._answer())
 
     async def _answer(self):
