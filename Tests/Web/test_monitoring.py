@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import unittest
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -69,8 +70,13 @@ class MonitoringTests(TestCase):
 
             def ask(query):
                 url = f"http://{HOST}:{port}/api/v1/query?query={urllib.parse.quote(query)}"
-                with urllib.request.urlopen(url, timeout=10) as response:
-                    result = json.load(response)["data"]["result"]
+                try:
+                    with urllib.request.urlopen(url, timeout=10) as response:
+                        result = json.load(response)["data"]["result"]
+                except urllib.error.HTTPError as error:
+                    # It listens before it is ready.
+                    self.assertEqual(error.code, 503)
+                    return []
                 return [float(row["value"][1]) for row in result]
 
             client.fetch("h", 1, f"{origin.url}/bytes/10")
