@@ -56,9 +56,9 @@ public enum EngineRules {
 
     /// Rules of a cluster's nodes at the servers.
     public static func node(of cluster: String) -> String {
-        let names = commands.indices.map { commands[$0].name }
-        let each = names.indices.filter { names.firstIndex(of: names[$0]) == $0 }.map { "+\(names[$0])" }
-        return "~{\(cluster)}* &{\(cluster)}* -@all " + each.joined(separator: " ")
+        var named: Set<String> = []
+        let rules = commands.filter { named.insert($0.name).inserted }.map { "+\($0.name)" }
+        return "~{\(cluster)}* &{\(cluster)}* -@all " + rules.joined(separator: " ")
     }
 
     /// Rules of replicas at their primary.
