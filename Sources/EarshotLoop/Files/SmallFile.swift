@@ -82,3 +82,16 @@ public struct SmallFile: Sendable {
         return SmallFile(bytes: Array(bytes[..<count]), version: version.isSettled ? version : nil)
     }
 }
+
+extension SmallFile {
+    /// Creates or replaces a file, with the mode 0600. Readers see the former content or the new one. If the write fails, the
+    /// former file stays. Nothing is flushed to the disk.
+    public static func replace(_ path: String, with bytes: [UInt8]) {
+        let draft = path + ".new"
+        let descriptor = unsafe open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else { return }
+        let count = unsafe write(descriptor, bytes, bytes.count)
+        close(descriptor)
+        if count == bytes.count { _ = unsafe rename(draft, path) } else { _ = unsafe unlink(draft) }
+    }
+}

@@ -18,12 +18,7 @@ struct FailureReport {
     /// Replaces the file. On a full disk the file is missing, and only the log has the failures.
     func write(_ failures: [ChildFailure]) {
         let bytes = Array(failures.map { $0.line + "\n" }.joined().utf8)
-        let draft = path + ".new"
-        let descriptor = unsafe open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { return }
-        let count = unsafe Glibc.write(descriptor, bytes, bytes.count)
-        close(descriptor)
-        if count == bytes.count { _ = unsafe rename(draft, path) } else { _ = unsafe unlink(draft) }
+        SmallFile.replace(path, with: bytes)
     }
 
     func remove() { _ = unsafe unlink(path) }
