@@ -1,6 +1,7 @@
 internal import DequeModule
 public import EarshotWire
 internal import HeapModule
+internal import OrderedCollections
 
 /// Checks of the core's invariants over all tables. Linear or worse in the size of the tables, for tests and
 /// simulations.
@@ -15,7 +16,7 @@ extension BrokerCore {
         auditInterests(check)
         auditWorkers(check)
         auditHandlers(check)
-        auditPurges(check)
+        auditRemovals(check)
         auditSessions(check)
         auditDurables(check)
         auditOutcomes(check)
@@ -29,7 +30,7 @@ extension BrokerCore {
     /// Whether no request, transfer, terminal or stored state is left, as at the end of a run.
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && extras.count == 0 && queue.count == 0
-            && !isPurging && outcomes.isEmpty && parts.isEmpty
+            && !isRemoving && outcomes.isEmpty && parts.isEmpty
             && runningAttempts == 0 && adoption.isEmpty
             && durables.isEmpty
             && governor.origins.count == 0
@@ -58,7 +59,7 @@ extension BrokerCore {
     private func auditLedger(_ check: Check) {
         check(ledger.requests.isBalanced, "10: requests do not balance: \(ledger.requests)")
         check(ledger.deliveries.isBalanced, "10: deliveries do not balance: \(ledger.deliveries)")
-        let pending = interests.indices.count { interests[$0].phase != .delivering && !isPurged($0) }
+        let pending = interests.indices.count { interests[$0].phase != .delivering }
         check(ledger.requests.pending == pending, "10: \(pending) pending, not \(ledger.requests.pending)")
         let outstanding =
             interests.indices.reduce(0) { $0 + Int(interests[$1].outstanding) }
@@ -112,28 +113,20 @@ extension BrokerCore {
         }
     }
 
-    private func auditPurges(_ check: Check) {
-        for client in clients.indices {
-            var owned = 0
-            for interest in ownerChains.members(of: clients[client].owned) where isPurged(interest) { owned += 1 }
-            check(clients[client].purging == owned, "10: client \(client) owns \(owned) requests being purged")
-            let notices = handlers.purging.reduce(0) { sum, handler in
-                guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { return sum }
-                return sum + purge.remaining
-            }
-            check(clients[client].deliveries.announced == notices, "10: client \(client) awaits \(notices) removals")
+    private func auditRemovals(_ check: Check) {
+        for handler in handlers.indices {
+            let entry = handlers[handler]
+            let open = handlers.requests(of: handler).filter { interests[$0].phase != .delivering }
+            let own = open.count { interests[$0].owner == nil }
+            check(
+                entry.requests.pending == open.count && entry.ownRequests == own,
+                "10: handler \(entry.id) has \(open.count) open requests, \(own) of its own")
         }
-        for handler in handlers.purging {
-            let left = handlers.requests(of: handler).count { interests[$0].phase != .delivering }
-            check(handlers[handler].purge?.remaining == left, "10: \(left) requests of a purge are left")
-        }
-        for handler in handlers.indices where handlers[handler].isNamed {
-            let counts = handlers[handler].owners.counts.reduce(0) { $0 + $1.count }
-            let owned = handlers.requests(of: handler).count {
-                interests[$0].phase != .delivering && interests[$0].owner != nil
-            }
-            check(counts == owned, "10: handler \(handlers[handler].id) counts \(counts) of \(owned) owned requests")
-        }
+        let awaited = removals.values.reduce(into: Set()) { $0.formUnion($1.awaited) }
+        check(awaited.isSubset(of: handlers.removing), "2: a removal awaits a handler that is gone")
+        check(
+            removals.allSatisfy { clients.contains($0) && ($1.isUnnaming || !$1.awaited.isEmpty) },
+            "2: a removal has ended without a reply")
     }
 
     private func auditFlights(_ check: Check) {
@@ -206,7 +199,7 @@ extension BrokerCore {
                     "4: interest \(number) and its flight differ on the queue")
             case .held:
                 check(
-                    isPurged(number) || listeners(of: interest.handler).isEmpty,
+                    isDoomed(number) || listeners(of: interest.handler).isEmpty,
                     "1: held interest \(number) has listeners")
             case .entering, .recording, .resting:
                 check(isDurable(number), "12: interest \(number) is \(interest.phase) and not durable")

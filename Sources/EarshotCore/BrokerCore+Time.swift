@@ -126,11 +126,11 @@ extension BrokerCore {
     private mutating func gracePassed(_ reference: GenerationalHandle<Interest>) {
         guard isLive(.grace(reference)) else { return }
         let interest = reference.record
-        if isPurged(interest) { finishPurge(of: interest) } else { orphan(interest) }
+        if isDoomed(interest) { removeRequest(interest) } else { orphan(interest) }
     }
 
     /// Ends the grace period of a handler without listeners. The handler's own requests from before the last listener
-    /// left are purged, in slices if there are many.
+    /// left are orphaned, in slices if there are many.
     private mutating func handlerAbandoned(_ handler: Handle<HandlerEntry>, _ absence: UInt64, now: Tick) {
         let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
         guard isLive(subject), listeners(of: handler).isEmpty else { return }
@@ -156,7 +156,7 @@ extension BrokerCore {
 
     /// Queues a flight whose back-off has ended. Ignores the timer of an earlier back-off.
     private mutating func retryTimerFired(_ name: FlightName) {
-        guard let flight = settledFlight(name), let end = flights.pauses[flight], end <= clock else { return }
+        guard let flight = liveFlight(name), let end = flights.pauses[flight], end <= clock else { return }
         enqueue(flight: flight)
     }
 }

@@ -44,10 +44,10 @@ public struct BrokerCore {
 
     var generator: SplitMix
     var isDraining = false
-    /// Whether work was left to the next pass: assignments, refusals or purged requests in the queue.
+    /// Whether work was left to the next pass: assignments, refusals or doomed requests in the queue.
     var isBehind = false
-    /// Whether a purge was left to this pass by the one before.
-    var wasPurging = false
+    /// Whether a removal was left to this pass by the one before.
+    var wasRemoving = false
     var actions: [Action] = []
     /// Spool files that have lost their last reference, and whose removal is no action yet.
     var releasedFiles: [String] = []
@@ -69,10 +69,10 @@ public struct BrokerCore {
     var revalidations: Deque<FlightName> = []
     /// Identifier of the latest stored response; nil before the first.
     var lastCacheEntry: CacheEntryID?
-    /// Handlers, their requests and subscribers, and the purges of removed ones.
-    var handlers: HandlerRegistry
-    /// Removals of subtrees that are under way, in the order of their next slices.
-    var removals: OrderedDictionary<Handle<ClientSession>, SubtreeRemoval> = [:]
+    /// Handlers, their requests and subscribers, and the removals of handlers.
+    var handlers = HandlerRegistry()
+    /// Removals of clients that are under way, in the order of their turns.
+    var removals: OrderedDictionary<Handle<ClientSession>, ClientRemoval> = [:]
     /// Cookie jars by the first segment of handler names.
     var cookieJars = CookieJars()
     /// Interests by owner.
@@ -123,7 +123,6 @@ public struct BrokerCore {
         self.workerLimits = workerLimits
         self.secret = secret
         self.limits = limits
-        handlers = HandlerRegistry(purgeBudget: limits.purgesPerPass)
         workers = WorkerFleet(limits: WorkerFleet.Limits(limits))
         pools = WorkerPools(limits: WorkerPools.Limits(limits))
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
@@ -154,7 +153,7 @@ public struct BrokerCore {
 
     /// Time at which `timePassed` must be called next; nil for never. The shell learns it from `endPass`.
     public var nextTimer: Tick? {
-        if isBehind || isPurging || pulls.isBehind { return Tick(nanoseconds: .min) }
+        if isBehind || isRemoving || pulls.isBehind { return Tick(nanoseconds: .min) }
         guard cluster != nil else { return timers.min?.at }
         return [timers.min?.at, clusterDeadline].compactMap(\.self).min()
     }

@@ -2,7 +2,7 @@
 public struct PassEnd: Equatable, Sendable {
     /// Time at which the core needs the next pass; nil for never.
     public let nextTimer: Tick?
-    /// Whether much memory can be returned to the system: a large purge has ended, or a table is mostly empty.
+    /// Whether much memory can be returned to the system: a large removal has ended, or a table is mostly empty.
     /// `releaseRoom` releases that of the tables.
     public let hasSpareRoom: Bool
 }
@@ -10,8 +10,8 @@ public struct PassEnd: Equatable, Sendable {
 extension BrokerCore {
     /// Ends a pass, whose actions the shell has carried out.
     public mutating func endPass() -> PassEnd {
-        let hasPurged = wasPurging && !isPurging
-        wasPurging = isPurging
-        return PassEnd(nextTimer: nextTimer, hasSpareRoom: hasPurged || hasSpareRoom)
+        let hasRemoved = wasRemoving && !isRemoving
+        wasRemoving = isRemoving
+        return PassEnd(nextTimer: nextTimer, hasSpareRoom: hasRemoved || hasSpareRoom)
     }
 }

@@ -44,7 +44,7 @@ struct CoreTarget {
         limits.subscriptionsPerClient = 16
         limits.dueDeliveries = 32
         limits.origins.limit = 2
-        limits.purgesPerPass = 1
+        limits.removalsPerPass = 1
         limits.departuresPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
         var facilities = Facilities()
@@ -68,6 +68,7 @@ struct CoreTarget {
         case UInt8(ascii: "4"): now = now.advanced(byMilliseconds: Int(rest.first ?? 1) * 100)
         case UInt8(ascii: "5"), UInt8(ascii: "6"):
             let index = Int(kind - UInt8(ascii: "5"))
+            while core.isRemoving(clients[index]) { pass() }
             core.clientLost(clients[index], now: now)
             clients[index] = connectClient(window: index == 0 ? 3 : nil, saying: rest)
         case UInt8(ascii: "7"), UInt8(ascii: "8"):
@@ -86,6 +87,7 @@ struct CoreTarget {
     }
 
     private mutating func clientSays(_ head: [UInt8], _ client: ClientID) {
+        while core.isRemoving(client) { pass() }
         do throws(WireError) {
             core.clientSaid(try ClientMessage(head: head), by: client, now: now)
         } catch {

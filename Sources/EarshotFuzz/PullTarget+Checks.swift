@@ -14,7 +14,7 @@ extension PullTarget {
         guard let client = core.clients.number(of: peers[peer].id),
             let number = core.handlers.number(of: core.key(handler, of: client)),
             let interest = core.listedInterest(request, of: number), core.interests[interest].phase == .open,
-            !core.isPurged(interest)
+            !core.isDoomed(interest)
         else { return nil }
         return core.interests[interest].generation
     }

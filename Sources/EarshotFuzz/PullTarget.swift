@@ -86,7 +86,7 @@ struct PullTarget {
         var limits = CoreLimits()
         limits.requests = 64
         limits.origins.limit = 4
-        limits.purgesPerPass = 1
+        limits.removalsPerPass = 1
         limits.departuresPerPass = 1
         limits.readsPerPass = 2
         limits.waitingBytes = 2_000
@@ -214,11 +214,13 @@ struct PullTarget {
         carryOut()
         remover = peer
         say(message, peer)
+        while core.isRemoving(peers[peer].id) { pass() }
         carryOut()
         remover = nil
     }
 
     private mutating func say(_ message: ClientMessage, _ peer: Int) {
+        while core.isRemoving(peers[peer].id) { pass() }
         core.clientSaid(message, by: peers[peer].id, now: now)
     }
 
@@ -265,6 +267,7 @@ struct PullTarget {
     func owner(_ peer: Int) -> Int { peers[peer].readsOther ? 0 : peer }
 
     private mutating func reconnect(_ peer: Int, resumes: Bool, reads: Bool) {
+        while core.isRemoving(peers[peer].id) { pass() }
         core.clientLost(peers[peer].id, now: now)
         connect(peer, resumes: resumes, reads: reads)
     }

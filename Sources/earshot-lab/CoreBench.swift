@@ -58,7 +58,7 @@ struct CoreBench {
         let remove = nanoseconds { bench in bench.removeCrawl() }
         let removed = max(1, pending - core.ledger.requests.pending)
         var passes: [Int] = []
-        while core.isPurging {
+        while core.isRemoving {
             _ = core.takeActions()
             passes.append(nanoseconds { bench in bench.core.dispatch(now: bench.now) })
         }
@@ -120,7 +120,7 @@ struct CoreBench {
             say(.bye, by: client)
             say(.hello(Hello(client: nil)), by: client)
         }
-        while core.isPurging {
+        while core.isRemoving {
             core.dispatch(now: now)
             _ = core.takeActions()
         }

@@ -84,7 +84,9 @@ struct CoreRig {
         return id
     }
 
+    /// Passes a message of a client, after its removal that is under way.
     mutating func say(_ message: ClientMessage, by client: ClientID) {
+        while core.isRemoving(client) { core.dispatch(now: now) }
         core.clientSaid(message, by: client, now: now)
     }
 

@@ -378,7 +378,7 @@ public final class BrokerProcess {
         return id
     }
 
-    /// Sets one timer after a burst of messages, a large purge, or the removal of most records. It returns free memory
+    /// Sets one timer after a burst of messages, a large removal, or the removal of most records. It returns free memory
     /// to the system.
     private func returnMemory() {
         bus.taken = 0

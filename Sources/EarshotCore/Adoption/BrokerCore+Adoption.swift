@@ -29,7 +29,7 @@ extension BrokerCore {
             actions.append(.worker(.send(workers[worker].id, .cancel(held.attempt))))
             return
         }
-        let seeker = adoption.seeker(of: identity).flatMap { settledFlight($0) }
+        let seeker = adoption.seeker(of: identity).flatMap { liveFlight($0) }
         let adopter = seeker.flatMap { self.identity(of: $0) == identity ? $0 : nil }
         if let adopter, flights[adopter].isRunning {
             // The report came after the end of this flight's wait: this broker has started its own attempt.
@@ -163,7 +163,7 @@ extension BrokerCore {
     /// Concludes queued flights with the responses of orphans that ended before.
     mutating func useOrphanedResponses(now: Tick) {
         while let name = adoption.nextMatch() {
-            guard let flight = settledFlight(name), flights[flight].phase == .queued,
+            guard let flight = liveFlight(name), flights[flight].phase == .queued,
                 let identity = identity(of: flight),
                 var response = adoption.takeResponse(identity)
             else { continue }

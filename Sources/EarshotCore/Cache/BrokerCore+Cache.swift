@@ -10,7 +10,7 @@ extension BrokerCore {
     /// Handles the result of a cache lookup for a flight: the stored variants of its URL, in any order.
     public mutating func cacheAnswered(_ name: FlightName, _ variants: [CacheVariant], now: Tick) {
         clock = now
-        guard let flight = settledFlight(name), flights[flight].phase == .asking, cachePlans[flight] == nil else {
+        guard let flight = liveFlight(name), flights[flight].phase == .asking, cachePlans[flight] == nil else {
             return
         }
         let record = flights[flight]
@@ -43,7 +43,7 @@ extension BrokerCore {
         case .file(let file), .both(_, let file): outcomes.hold(file: file, bytes: 0)
         case .missing, .inline: break
         }
-        guard let flight = settledFlight(name), flights[flight].phase == .asking, let plan = cachePlans[flight],
+        guard let flight = liveFlight(name), flights[flight].phase == .asking, let plan = cachePlans[flight],
             let stored = plan.stored, let source = plan.reading
         else {
             drop(body)
@@ -384,7 +384,7 @@ extension BrokerCore {
         for _ in 0..<min(revalidations.count, limits.revalidationsPerPass) {
             let slots = workers.slotCount(of: WorkerPool.web)
             guard slots.free > 0, !slots.areForHigh, let name = revalidations.popFirst() else { return }
-            guard let flight = settledFlight(name), flights[flight].isRevalidation,
+            guard let flight = liveFlight(name), flights[flight].isRevalidation,
                 flights[flight].phase == .queued,
                 !flights[flight].isSuspect
             else {

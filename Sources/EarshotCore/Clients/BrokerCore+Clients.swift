@@ -56,7 +56,7 @@ extension BrokerCore {
     public mutating func clientSaid(
         _ message: ClientMessage, body: RequestBody? = nil, by id: ClientID, now: Tick
     ) {
-        defer { if let body, !requestBodies.contains(body.id) { actions.append(.spool(.releaseBody(body.id))) } }
+        defer { releaseUnused(body) }
         guard let client = clients.number(of: id) else { return }
         clock = now
         if clients[client].phase == .open { clients[client].heard += 1 }
@@ -309,7 +309,7 @@ extension BrokerCore {
         return handler
     }
 
-    /// Frees a handler without requests, waiting terminals, subscribers and unfinished purge.
+    /// Frees a handler without requests, waiting terminals, subscribers and unfinished removal.
     mutating func dropHandlerIfIdle(_ handler: Handle<HandlerEntry>) {
         if let root = handlers.dropIfIdle(handler) { keepJar(of: root) }
     }

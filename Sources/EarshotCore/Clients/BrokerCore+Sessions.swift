@@ -3,7 +3,7 @@ internal import OrderedCollections
 
 /// Sessions with a lease: they outlive their connection for the time of the lease, so that the client can resume them.
 ///
-/// While a session is away nothing of it is purged. It stays an owner and a subscriber, and terminals become due to it.
+/// While a session is away nothing of it is removed. It stays an owner and a subscriber, and terminals become due to it.
 /// They fill its window, whose backpressure then stops transfers that only this client requested. A connection that
 /// presents the session's token resumes it. It gets all unacknowledged terminals, in order and with their former
 /// sequence numbers. The replies that the client did not receive are sent between them, each in its place.
@@ -98,15 +98,6 @@ extension BrokerCore {
         let principal = clients[client].principal
         let own = clients.away.filter { clients[$0].principal == principal }
         return own.count > max(1, limits.awayClients / 4) ? own.first : clients.away.first
-    }
-
-    /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
-    mutating func endSession(_ client: Handle<ClientSession>, now: Tick) {
-        finishRemoval(by: client, now: now)
-        clients.endLease(of: client)
-        if !pulls.isEmpty { pulls.remove(client) }
-        withdrawPurges(from: client) { _ in true }
-        depart(client, now: now)
     }
 
     // MARK: Replies

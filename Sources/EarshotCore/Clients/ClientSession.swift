@@ -9,7 +9,7 @@ struct ClientSession: Generational {
     /// joining → open ⇄ away     (HELLO; the connection is lost, another one resumes the session)
     /// ```
     ///
-    /// A session ends in any phase. It is freed then, after the purge of its requests if there are many (`isGone`).
+    /// A session ends in any phase. It is freed then, after the removal of its requests if there are many (`isGone`).
     enum Phase: CaseIterable {
         /// Connected; HELLO not received yet.
         case joining
@@ -57,8 +57,6 @@ struct ClientSession: Generational {
 
     /// Requests whose latest PROGRESS its socket did not take, with their generations.
     var missedProgress: [Handle<Interest>: UInt64] = [:]
-    /// Number of its requests that count as removed and are not purged yet.
-    var purging = 0
 
     init(
         id: ClientID, token: SessionToken, generation: UInt64, isRequestReply: Bool, user: Handle<Principal>,
@@ -90,6 +88,6 @@ struct ClientSession: Generational {
 
     var isAway: Bool { phase == .away }
 
-    /// Whether the session has ended and is being purged.
+    /// Whether the session has ended and is being removed.
     var isGone: Bool { deliveries.phase == .ended }
 }

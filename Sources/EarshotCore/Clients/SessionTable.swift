@@ -5,7 +5,7 @@ internal import OrderedCollections
 /// Sessions of clients by handle, by connection and by token.
 ///
 /// `ClientSession.Phase` documents the phases of a session; only this type changes them. A session that has ended keeps
-/// its number, without connection and token, until it is purged.
+/// its number, without connection and token, until it is removed.
 struct SessionTable {
     private var sessions = Slab<ClientSession>()
     /// Connected sessions.
@@ -14,7 +14,7 @@ struct SessionTable {
     private var tokens: [SessionToken: Handle<ClientSession>] = [:]
     /// Sessions that are away, longest absence first.
     private(set) var away: OrderedSet<Handle<ClientSession>> = []
-    /// Sessions that have ended and are not purged yet, in this order.
+    /// Sessions that have ended and are not removed yet, in this order.
     private(set) var ended: Deque<Handle<ClientSession>> = []
 
     // MARK: Queries
@@ -122,13 +122,13 @@ struct SessionTable {
         if tokens[token] == session { tokens[token] = nil }
     }
 
-    /// Adds an ended session to those that are purged later.
+    /// Adds an ended session to those that are removed later.
     mutating func depart(_ session: Handle<ClientSession>) {
         precondition(sessions[session].isGone, "session \(session) has not ended")
         ended.append(session)
     }
 
-    /// Frees the ended session that is purged first.
+    /// Frees the ended session that is removed first.
     mutating func removeDeparted() { remove(ended.removeFirst()) }
 
     /// Frees an ended session.
@@ -174,7 +174,7 @@ struct SessionTable {
         check(Set(numbers.values).count == numbers.count, "12: a session has two connections")
         check(
             Set(ended) == Set(sessions.indices.filter { sessions[$0].isGone }) && Set(ended).count == ended.count,
-            "12: \(ended.count) ended sessions are purged")
+            "12: \(ended.count) ended sessions are being removed")
         return faults
     }
 }

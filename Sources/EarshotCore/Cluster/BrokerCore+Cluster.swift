@@ -119,7 +119,6 @@ extension BrokerCore {
 
     /// Claims a queued flight.
     private mutating func claim(_ flight: Handle<Flight>, now: Tick) {
-        assert(isSettled(flight), "flight \(flights[flight].id) is claimed with tombstones")
         var principal = PrincipalTable.administrator
         // A result that is older than one of the requests does not answer it.
         var since =
@@ -146,7 +145,7 @@ extension BrokerCore {
     mutating func handOver(now: Tick) {
         while !pools[WorkerPool.web].returned.isEmpty {
             let name = pools.takeReturned(of: WorkerPool.web)
-            guard let flight = settledFlight(name), flights[flight].phase == .queued else { continue }
+            guard let flight = liveFlight(name), flights[flight].phase == .queued else { continue }
             releaseHosted(flight)
         }
         if isCoordinated(WorkerPool.web) { claimQueued(now: now) }
@@ -337,9 +336,9 @@ extension BrokerCore {
         }
     }
 
-    /// The flight without its purged requests, and without the room of its claim; nil if it has ended.
+    /// The flight without its doomed requests, and without the room of its claim; nil if it has ended.
     private mutating func settled(_ flight: LocalFlight) -> Handle<Flight>? {
-        guard let flight = settledFlight(FlightName(reference: flight.reference)) else { return nil }
+        guard let flight = liveFlight(FlightName(reference: flight.reference)) else { return nil }
         release(chargeOf: flight)
         return flight
     }
@@ -395,7 +394,7 @@ extension BrokerCore {
         // Neither local requests nor the cache of this node may share a flight with another address policy.
         let isForeign = shared.policy != workerLimits.addressPolicy
         if !isForeign, let name = flights.number(of: key).map({ flights.name(of: $0) }),
-            let flight = settledFlight(name),
+            let flight = liveFlight(name),
             flights[flight].phase == .queued, !flights[flight].isSuspect,
             cluster?.value.book.claims[local(flight)] == nil, cluster?.value.pulls[flight] == nil
         {

@@ -122,7 +122,7 @@ extension BrokerCore {
         switch interests[interest].phase {
         case .open: detach(interest)
         case .held: unhold(interest)
-        case .entering, .recording, .resting: letGo(interest)
+        case .entering, .recording, .resting: releaseStored(interest)
         case .delivering: return
         }
         account(interest) { $0.orphaned += 1 }
@@ -227,7 +227,6 @@ extension BrokerCore {
     mutating func withdraw(
         from client: Handle<ClientSession>, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool
     ) {
-        if request == nil { withdrawPurges(from: client, where: isRemoved) }
         if !pulls.isEmpty { closeBodies(of: client, request, where: isRemoved) }
         guard clients[client].deliveries.waiting > 0 else { return }
         let mark = request.map { RequestMark($0) }
@@ -333,7 +332,7 @@ extension BrokerCore {
             forgetIfAside(interest)
             return
         }
-        if isDurable(interest), !isPurged(interest) {
+        if isDurable(interest), !isDoomed(interest) {
             takeBack(interest, after: failure)
         } else {
             forgetInterest(interest)

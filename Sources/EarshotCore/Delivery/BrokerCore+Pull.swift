@@ -214,7 +214,7 @@ extension BrokerCore {
 
     /// Whether the request is open, so that its body may be growing.
     private func isLive(_ stream: GenerationalHandle<Interest>) -> Bool {
-        guard let interest = interests.resolve(stream), interests[interest].phase == .open, !isPurged(interest),
+        guard let interest = interests.resolve(stream), interests[interest].phase == .open, !isDoomed(interest),
             let number = interests[interest].extras
         else { return false }
         return extras[number].streams

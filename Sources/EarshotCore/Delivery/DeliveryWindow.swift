@@ -83,8 +83,6 @@ struct DeliveryWindow {
     private(set) var acknowledged: UInt64
     /// Number of terminals in `entries`, without holes.
     private(set) var count = 0
-    /// Number of terminals that purges in progress will append.
-    private(set) var announced = 0
     private(set) var weight = Weight()
     /// Bytes of the heaviest terminal that waits in memory. Reset when the newest terminal is the only one that waits.
     private var heaviest = 0
@@ -106,9 +104,6 @@ struct DeliveryWindow {
     /// Whether no further terminal may be sent.
     var isFull: Bool { phase != .open || sent >= size ?? .max }
 
-    /// Number of unacknowledged terminals, including those that purges will append.
-    var owed: Int { count + announced }
-
     /// Sequence number that precedes the next reply.
     var lastSequence: UInt64 { acknowledged + UInt64(phase == .detached ? numbered : sent) }
 
@@ -121,14 +116,13 @@ struct DeliveryWindow {
     /// - Parameter most: maximum number of terminals due without a window.
     func isClosed(dueDeliveries most: Int) -> Bool {
         switch phase {
-        case .open: owed >= size ?? most
-        case .detached: owed >= size ?? 0
+        case .open: count >= size ?? most
+        case .detached: count >= size ?? 0
         case .blocked, .ended: true
         }
     }
 
-    /// Whether so much is due that the subscriber must have stopped reading. Terminals that purges will append do not
-    /// count, since it may read them as fast as they come.
+    /// Whether so much is due that the subscriber must have stopped reading.
     func isOverdue(terminals: Int, fieldBytes: Int) -> Bool { count >= terminals || weight.fields >= fieldBytes }
 
     /// Whether a terminal is due. O(entries).
@@ -219,12 +213,6 @@ struct DeliveryWindow {
         return true
     }
 
-    /// Adds terminals that a purge will append.
-    mutating func announce(_ count: Int) { announced += count }
-
-    /// Subtracts announced terminals that were appended or withdrawn.
-    mutating func retract(_ count: Int) { announced -= count }
-
     // MARK: Connections
 
     /// Opens the window for a new connection.
@@ -312,8 +300,8 @@ struct DeliveryWindow {
         check(!entries.dropFirst(numbered).contains(.hole), "1: a hole has a number that no connection used")
         check(sent == 0 || phase == .open || phase == .blocked, "1: terminals are sent without a connection")
         check(sent <= size ?? .max, "11: \(sent) terminals are sent, in a window of \(size ?? 0)")
-        check(phase != .ended || announced == 0 && watch == nil, "2: an ended session awaits removals, or is watched")
-        check(min(weight.fields, weight.bodies, announced) >= 0, "10: a weight or count is negative")
+        check(phase != .ended || watch == nil, "2: an ended session is watched")
+        check(min(weight.fields, weight.bodies) >= 0, "10: a weight or count is negative")
         return faults
     }
 }

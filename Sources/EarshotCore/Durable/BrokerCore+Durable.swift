@@ -56,8 +56,8 @@ extension BrokerCore {
             let fetch = entering.fetch
         else { return }
         // The reply to its removal was sent, so it is not accepted any more.
-        guard !isPurged(interest) else {
-            finishPurge(of: interest)
+        guard !isDoomed(interest) else {
+            removeRequest(interest)
             return
         }
         durables.stored(interest)
@@ -74,8 +74,8 @@ extension BrokerCore {
     public mutating func durableRefused(_ id: DurableID, isFull: Bool, now: Tick) {
         clock = now
         guard let interest = durables.number(of: id), let entering = durables.entering(interest) else { return }
-        guard !isPurged(interest) else {
-            finishPurge(of: interest)
+        guard !isDoomed(interest) else {
+            removeRequest(interest)
             return
         }
         forgetDurable(interest)
@@ -86,8 +86,8 @@ extension BrokerCore {
     public mutating func durableRecorded(_ id: DurableID, isStored: Bool, now: Tick) {
         clock = now
         guard let interest = durables.number(of: id), durables.isWriting(interest) else { return }
-        guard !isPurged(interest) else {
-            finishPurge(of: interest)
+        guard !isDoomed(interest) else {
+            removeRequest(interest)
             return
         }
         durables.written(interest, isStored: isStored)
@@ -104,7 +104,7 @@ extension BrokerCore {
     }
 
     private mutating func publishRead(_ id: DurableID, _ content: DurableContent?) {
-        guard let interest = durables.readEnded(id), !isPurged(interest) else {
+        guard let interest = durables.readEnded(id), !isDoomed(interest) else {
             if let content { drop(content.body) }
             return
         }
@@ -405,7 +405,7 @@ extension BrokerCore {
     /// Starts queued reads, at most `CoreLimits.durableReads` at once, which bounds the bodies in memory.
     private mutating func readClaims() {
         while let interest = durables.nextClaim() {
-            guard !isPurged(interest), !listeners(of: interests[interest].handler).isEmpty else { continue }
+            guard !isDoomed(interest), !listeners(of: interests[interest].handler).isEmpty else { continue }
             if let id = durables.beginRead(interest) { actions.append(.durable(.readResult(id))) }
         }
     }
@@ -421,7 +421,7 @@ extension BrokerCore {
     }
 
     /// Releases what the interest holds in a durable phase. The caller enters the next phase.
-    mutating func letGo(_ interest: Handle<Interest>) {
+    mutating func releaseStored(_ interest: Handle<Interest>) {
         if interests[interest].phase == .resting { takeFromRest(interest) }
         if let outcome = takeOutcome(of: interest) { release(outcome) }
     }
@@ -457,8 +457,8 @@ extension BrokerCore {
 
     /// Ends a request after its retention time. Its listeners get a terminal; without listeners it counts as orphaned.
     mutating func expired(_ interest: Handle<Interest>, now: Tick) {
-        guard !isPurged(interest) else {
-            finishPurge(of: interest)
+        guard !isDoomed(interest) else {
+            removeRequest(interest)
             return
         }
         switch interests[interest].phase {

@@ -40,8 +40,8 @@ extension BrokerCore {
     public mutating func durableReopened(_ id: DurableID, _ head: [UInt8]?, now: Tick) {
         clock = now
         guard let interest = durables.number(of: id), let entering = durables.entering(interest) else { return }
-        guard !isPurged(interest) else {
-            finishPurge(of: interest)
+        guard !isDoomed(interest) else {
+            removeRequest(interest)
             return
         }
         let askers = clients(of: entering)

@@ -213,8 +213,8 @@ extension BrokerCore {
 
     /// Ends one request with its own failure. The flight continues for the others.
     mutating func endAlone(_ interest: Handle<Interest>, _ code: FailureCode, now: Tick) {
-        guard !isPurged(interest) else {
-            finishPurge(of: interest)
+        guard !isDoomed(interest) else {
+            removeRequest(interest)
             return
         }
         let leaf = leaf(ofOpen: interest)
@@ -226,7 +226,6 @@ extension BrokerCore {
 
     /// Ends a flight and settles all requests that waited for it with its outcome.
     mutating func end(_ flight: Handle<Flight>, _ outcome: Outcome, now: Tick) {
-        assert(isSettled(flight), "flight \(flights[flight].id) ends with tombstones")
         guard !facilities.isCaching || !usesStale(for: flight, after: outcome, now: now) else { return }
         guard !flights.keep(outcome, of: flight) else {
             if cluster != nil { leaveCluster(flight) }
@@ -254,8 +253,8 @@ extension BrokerCore {
         for interest in waiting {
             queue.remove(interest)
             interests[interest].flight = nil
-            if isPurged(interest) {
-                finishPurge(of: interest)
+            if isDoomed(interest) {
+                removeRequest(interest)
             } else if let code = objection(of: interest, to: outcome, forms) {
                 settle(interest, with: outcomes.insert(outcome.replaced(by: code)), now: now)
             } else {

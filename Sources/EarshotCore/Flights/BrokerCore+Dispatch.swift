@@ -12,7 +12,6 @@ extension BrokerCore {
         // Last, since assigning an attempt renames the part that it resumes.
         defer { if pulls.isBehind { answerReads() } }
         continueRemovals(now: now)
-        continuePurges(now: now)
         settleCancellations(hasUnread: hasUnread, now: now)
         useOrphanedResponses(now: now)
         // A draining broker starts nothing, so it must not ask for another pass.
@@ -42,7 +41,7 @@ extension BrokerCore {
         startRevalidations(now: now)
     }
 
-    /// Starts queued interests while the pool has free slots. Purged requests and requests to refusing origins, which
+    /// Starts queued interests while the pool has free slots. Doomed requests and requests to refusing origins, which
     /// need no slot, are bounded per pass.
     mutating func startQueued(in pool: Handle<WorkerPool>, now: Tick) {
         var refusals = 0
@@ -56,27 +55,25 @@ extension BrokerCore {
         }
     }
 
-    /// The flight of the next interest, or nil if there is none for now. Removes purged requests and fails those of
+    /// The flight of the next interest, or nil if there is none for now. Removes doomed requests and fails those of
     /// refusing origins on the way; at their bound per pass the core is behind.
     ///
     /// - Parameters:
     ///   - isClaiming: whether the engine of the cluster applies the limits of origins.
-    ///   - refusals: number of failed flights in this pass.
+    ///   - refusals: number of failed flights and of removed requests in this pass.
     @inline(__always)
     mutating func nextToStart(
         in pool: Handle<WorkerPool>, isForHigh: Bool, isClaiming: Bool, _ refusals: inout Int, now: Tick
     ) -> Handle<Flight>? {
         while let interest = nextInterest(in: pool, isForHigh: isForHigh, isClaiming: isClaiming) {
-            guard !isPurged(interest) else {
-                finishPurge(of: interest)
-                handlers.spendPurges(1)
-                guard handlers.purgeBudget <= 0 else { continue }
-                isBehind = true
-                return nil
+            if isDoomed(interest) {
+                removeRequest(interest)
+            } else {
+                let flight = leaf(ofOpen: interest)
+                removeDoomed(from: flight)
+                guard let until = governor.refusal(in: flights[flight].scope) else { return flight }
+                failCooling(flight, until: until, now: now)
             }
-            let flight = settledFlight(ofQueued: interest)
-            guard let until = governor.refusal(in: flights[flight].scope) else { return flight }
-            failCooling(flight, until: until, now: now)
             refusals += 1
             guard refusals == limits.refusalsPerPass else { continue }
             isBehind = true
@@ -98,7 +95,7 @@ extension BrokerCore {
     private mutating func startReturned(in pool: Handle<WorkerPool>, now: Tick) {
         while !pools[pool].returned.isEmpty, workers.slotCount(of: pool).free > 0 {
             let name = pools.takeReturned(of: pool)
-            guard let flight = settledFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect,
+            guard let flight = liveFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect,
                 flights[flight].isWanted
             else { continue }
             guard governor.admits(flights[flight].scope, .high) else {
@@ -143,7 +140,6 @@ extension BrokerCore {
     ///
     /// - Parameter chosen: the worker; nil for `nextWorker`. One must have a free slot.
     mutating func start(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: Tick) {
-        assert(isSettled(flight), "flight \(flights[flight].id) starts with tombstones")
         if cluster != nil { clusterStarts(flight, now: now) }
         let origin = origin(of: flight)
         guard let worker = chosen ?? nextWorker(for: origin) else { preconditionFailure("no worker has a slot") }

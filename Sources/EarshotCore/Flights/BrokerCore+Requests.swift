@@ -1,5 +1,6 @@
 internal import EarshotHTTP
 internal import EarshotWire
+internal import OrderedCollections
 
 /// Requests: acceptance, the flights that they join or begin, and changes of class.
 extension BrokerCore {
@@ -23,9 +24,17 @@ extension BrokerCore {
             refuse(client, "bad-message", "a REQ socket says subscribe: no with durable", .fetch(fetch))
             return
         }
-        if fetch.options.replacesHandler { replaceRequests(of: fetch.handler, by: client) }
+        guard !fetch.options.replacesHandler else {
+            begin(ClientRemoval(replacingBy: fetch, body), by: client, now: now)
+            return
+        }
+        accept(fetch, body, by: client, now: now)
+    }
+
+    /// Accepts a new request, repeats a listed one, or refuses it. Requests that it replaces are gone.
+    mutating func accept(_ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: Tick) {
         let key = key(fetch.handler, of: client)
-        settleRequests(named: fetch.request, key)
+        removeDoomed(fetch.request, key)
         let handler = handlerNumber(key)
         let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
         if !isHeard, !hasRoomToSubscribe(client) || !mayShareSubscriptions(client) {
@@ -48,8 +57,6 @@ extension BrokerCore {
             forgetIfAside(known)
         }
         let interest = list(fetch, fingerprint, handler, client, hash, now: now)
-        // Each new request pays for the purge of one, so removals leave no more work behind than requests had a limit.
-        if !handlers.purging.isEmpty { handlers.spendPurges(-1) }
         if !isHeard { subscribe(client, toHandler: handler) }
         guard !fetch.options.isDurable else {
             keep(interest, fetch, by: client)
@@ -67,10 +74,12 @@ extension BrokerCore {
         }
     }
 
-    /// Removes all requests of a handler for the new one of the same client.
-    private mutating func replaceRequests(of id: HandlerID, by client: Handle<ClientSession>) {
-        if let handler = handlers.number(of: key(id, of: client)) { _ = removeAll(of: handler, by: client) }
-        withdraw(from: client) { $0 == id }
+    /// Releases the body of a FETCH unless something needs it.
+    mutating func releaseUnused(_ body: RequestBody?) {
+        guard let body, !requestBodies.contains(body.id),
+            !removals.values.contains(where: { $0.fetch?.body?.id == body.id })
+        else { return }
+        actions.append(.spool(.releaseBody(body.id)))
     }
 
     private func objection(to body: RequestBody, of fetch: Fetch) -> (code: String, detail: String)? {
@@ -191,7 +200,7 @@ extension BrokerCore {
         let principal = handlers[handler].principal
         guard hasRoomForRequest(of: principal) else { return Refusal(code: .queueFull) }
         if let owner = interests[interest].owner,
-            Int(clients[owner].owned.count) - clients[owner].purging > limits.requestsPerClient
+            Int(clients[owner].owned.count) > limits.requestsPerClient
         {
             return Refusal(code: .queueFull)
         }
@@ -292,12 +301,24 @@ extension BrokerCore {
     ) -> (number: Handle<Flight>, isNew: Bool) {
         let key = FlightKey(
             request, redirect: redirect, partition: partition, alone: isAlone ? flights.nextID : nil, mode: mode)
-        if let flight = settledFlight(joinedBy: key) { return (flight, false) }
+        if let flight = joinedFlight(key) { return (flight, false) }
         let flight = beginFlight(
             request, redirect: redirect, in: pool, partition: partition, key, isAlone: isAlone, body: body)
         askCache(for: flight, request)
         if flights[flight].phase == .queued { _ = adopts(flight) }
         return (flight, true)
+    }
+
+    /// The open flight that a request with this key joins, in the stricter of both modes; nil if it needs a new one.
+    @inline(__always)
+    private mutating func joinedFlight(_ key: FlightKey) -> Handle<Flight>? {
+        if !handlers.removing.isEmpty, let flight = flights.joinable(key) ?? flights.laxer(key) {
+            removeDoomed(from: flight)
+        }
+        if let flight = flights.joinable(key) { return flight }
+        guard let flight = flights.laxer(key) else { return nil }
+        flights.tighten(flight, to: key)
+        return flight
     }
 
     /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.

@@ -27,7 +27,7 @@ extension BrokerCore {
         guard !flights.deferrals.isEmpty else { return }
         for flight in flights.deferrals.keys.sorted() {
             // Requests of removed handlers do not rejoin. The deferral must still hold the outcome when they leave.
-            guard flights.deferrals[flight] != nil, let flight = settledFlight(flights.name(of: flight)),
+            guard flights.deferrals[flight] != nil, let flight = liveFlight(flights.name(of: flight)),
                 let deferred = flights.deferrals[flight]
             else { continue }
             if flights[flight].isAwaited {

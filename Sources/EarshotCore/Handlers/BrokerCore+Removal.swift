@@ -3,129 +3,283 @@ internal import EarshotWire
 internal import OrderedCollections
 
 /// Removal of requests. After the reply, the remover receives nothing about them.
+///
+/// A handler with few requests is removed at once. One with more loses its name at once, and its requests are removed in
+/// slices, one per pass: they are *doomed*. They still count as pending, in the limits too. Whatever meets a doomed
+/// request earlier removes it with the same function, `removeRequest`: assignment, an outcome, a deadline, a join. The
+/// reply follows the last of them, and until then the shell reads no further message of the client.
 extension BrokerCore {
+    // MARK: Events
+
     /// Handles CANCEL: ends one request. Replies even if there is none.
     mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
         let key = key(handler, of: client)
-        if let number = handlers.number(of: key),
-            let interest = listedInterest(request, of: number)
-        {
-            removeInterest(interest, by: client)
+        if let number = handlers.number(of: key), let interest = listedInterest(request, of: number) {
+            removeRequest(interest, by: client)
         }
-        settleRequests(named: request, key, withdrawnBy: client)
+        removeDoomed(request, key, by: client)
         withdraw(from: client, request) { $0 == handler }
         reply(.message(.cancelled(handler, request)), to: client)
     }
 
-    /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them. Handlers of a
-    /// large subtree are removed in slices, one per pass, and the reply follows the last.
+    /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them.
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Handle<ClientSession>, now: Tick) {
-        finishRemoval(by: client, now: now)
-        carryOut(SubtreeRemoval(pattern: pattern), by: client, now: now)
+        begin(ClientRemoval(pattern), by: client, now: now)
     }
 
-    /// Whether a removal of a client is under way. The shell reads no further message of the client until it has ended.
+    /// Begins a removal, and ends it if it is small.
+    mutating func begin(_ removal: ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
+        removals[client] = removal
+        carryOutRemoval(by: client, now: now)
+    }
+
+    /// Whether a removal of a client is under way. The shell then passes no event of the client, its loss included.
     public func isRemoving(_ id: ClientID) -> Bool {
         !removals.isEmpty && clients.number(of: id).map { removals[$0] != nil } == true
     }
 
-    /// Removes one slice of the handlers of one client's removal. Clients take turns. Called once per pass.
-    mutating func continueRemovals(now: Tick) {
-        guard !removals.isEmpty else { return }
-        let (client, removal) = removals.removeFirst()
-        carryOut(removal, by: client, now: now)
-    }
+    /// Whether some removed requests, handlers or ended sessions are not gone yet.
+    public var isRemoving: Bool { !handlers.removing.isEmpty || !clients.ended.isEmpty || !removals.isEmpty }
 
-    /// Ends a removal that is under way at once, before the session ends or removes more.
-    mutating func finishRemoval(by client: Handle<ClientSession>, now: Tick) {
-        guard !removals.isEmpty else { return }
-        while let removal = removals.removeValue(forKey: client) { carryOut(removal, by: client, now: now) }
-    }
+    /// Number of doomed requests. O(handlers being removed).
+    public var doomedRequests: Int { handlers.removing.reduce(0) { $0 + handlers[$1].requests.pending } }
 
-    /// Removes the next slice of handlers, and replies after the last.
-    private mutating func carryOut(_ removal: SubtreeRemoval, by client: Handle<ClientSession>, now: Tick) {
-        var removal = removal
-        let limit = max(1, limits.departuresPerPass)
-        let slice = handlers.matching(
-            removal.pattern, of: clients[client].principal, from: removal.next, limit: limit)
-        let last = slice.last.map { handlers[$0].id.description }
-        for handler in slice {
-            let key = handlers[handler].key
-            removal.count += removeAll(of: handler, by: client)
-            // `removeAll` may have freed the handler's record, or given its name to another.
-            if let handler = handlers.number(of: key) { unsubscribe(client, fromHandler: handler, now: now) }
+    /// Number of terminals that doomed requests will have. O(handlers being removed).
+    public var doomedTerminals: Int {
+        handlers.removing.reduce(0) { sum, handler in
+            sum + handlers[handler].requests.pending * (handlers[handler].removal?.listeners.count ?? 0)
         }
-        if case .subtree = removal.pattern, slice.count == limit, let last {
-            removal.next = last + "\0"
+    }
+
+    // MARK: Slices
+
+    /// Removes one slice of doomed requests, of the handlers of one client's removal, and of ended sessions. Handlers
+    /// and clients take turns. Called once per pass.
+    mutating func continueRemovals(now: Tick) {
+        if let turn = removals.first(where: { $0.value.isUnnaming }) { carryOutRemoval(by: turn.key, now: now) }
+        var budget = max(limits.removalsPerPass, 1)
+        while budget > 0, let handler = handlers.removing.first {
+            for _ in 0..<min(budget, Self.smallRemoval) {
+                guard let interest = handlers[handler].interests.first else { break }
+                removeRequest(interest)
+                budget -= 1
+            }
+            guard handlers[handler].interests.isEmpty else {
+                handlers.passTurn()
+                continue
+            }
+            handlers.endRemoval(of: handler)
+            dropHandlerIfIdle(handler)
+            for client in removals.keys where removals[client]?.awaited.remove(handler) != nil {
+                if removals[client]?.awaited.isEmpty == true { carryOutRemoval(by: client, now: now) }
+            }
+        }
+        removeEndedSessions(now: now)
+    }
+
+    /// Maximum number of requests of a handler that are removed in the pass of the message, and of doomed requests of one
+    /// handler before another one's turn.
+    private static let smallRemoval = 64
+
+    /// Takes the names from the next slice of handlers, and ends the removal when nothing is left of it.
+    private mutating func carryOutRemoval(by client: Handle<ClientSession>, now: Tick) {
+        // At the end of the line, if it goes on.
+        guard var removal = removals.removeValue(forKey: client) else { return }
+        if removal.isUnnaming {
+            unname(&removal, by: client, now: now)
+            if !removal.isUnnaming {
+                withdraw(from: client) { removal.pattern.matches($0) }
+                removal.awaited = awaited(by: client, removal.pattern)
+            }
+        }
+        guard !removal.isUnnaming, removal.awaited.isEmpty else {
             removals[client] = removal
+            return
+        }
+        if let (fetch, body) = removal.fetch {
+            accept(fetch, body, by: client, now: now)
+            releaseUnused(body)
         } else {
-            withdraw(from: client) { removal.pattern.matches($0) }
             reply(.message(.removed(removal.pattern, count: removal.count)), to: client)
         }
     }
 
-    /// Removes all requests of a handler, in slices if there are many.
+    /// Removes the next slice of handlers that match. A handler with more requests than a small one only loses its name.
+    private mutating func unname(_ removal: inout ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
+        let limit = max(limits.departuresPerPass, 1)
+        var budget = limit
+        let slice = handlers.matching(
+            removal.pattern, of: clients[client].principal, from: removal.next, limit: limit + 1)
+        for handler in slice {
+            guard budget > 0 else {
+                removal.next = handlers[handler].id.description
+                return
+            }
+            let key = handlers[handler].key
+            budget -= 1
+            removal.count += removeAll(of: handler, by: client, &budget)
+            // `removeAll` may have freed the handler's record, or given its name to another.
+            if removal.fetch == nil, let handler = handlers.number(of: key) {
+                unsubscribe(client, fromHandler: handler, now: now)
+            }
+        }
+        removal.isUnnaming = false
+    }
+
+    /// Removes the requests of a handler. Many become doomed, and those with running transfers go at once.
     ///
+    /// - Parameter budget: decreases by the number of requests that were removed at once.
     /// - Returns: number of requests that had not ended.
-    mutating func removeAll(of handler: Handle<HandlerEntry>, by client: Handle<ClientSession>) -> Int {
-        // A few requests cost less to purge now than a purge record.
-        let isMuch = Int(handlers[handler].interests.count) > max(handlers.purgeBudget, limits.purgesPerPass / 64)
-        if isMuch { return beginPurge(of: handler, by: client) }
+    private mutating func removeAll(
+        of handler: Handle<HandlerEntry>, by client: Handle<ClientSession>, _ budget: inout Int
+    ) -> Int {
+        let count = handlers[handler].requests.pending
+        guard Int(handlers[handler].interests.count) <= min(Self.smallRemoval, limits.removalsPerPass) else {
+            let listeners = listeners(of: handler).filter { $0 != client }
+            handlers.unname(handler, HandlerRemoval(listeners: listeners, message: mark(of: client)))
+            removeRunning { core, interest in core.interests[interest].handler == handler }
+            return count
+        }
         let members = handlers.requests(of: handler)
-        handlers.spendPurges(members.count)
-        var count = 0
+        budget -= members.count
         handlers.retain(handler)
-        for interest in members where removeInterest(interest, by: client) { count += 1 }
+        for interest in members { removeRequest(interest, by: client) }
         handlers.release(handler)
         if members.isEmpty || handlers[handler].references == 0 { dropHandlerIfIdle(handler) }
         return count
     }
 
-    /// Ends one request. Frees its ID; its remover receives nothing more about it, and each other listener of the
-    /// handler one `FAILED … removed`.
+    /// Handlers without names that match, whose removal this client awaits. It receives nothing of them any more.
+    private mutating func awaited(
+        by client: Handle<ClientSession>, _ pattern: HandlerPattern
+    ) -> Set<Handle<HandlerEntry>> {
+        guard !handlers.removing.isEmpty else { return [] }
+        let principal = clients[client].principal
+        let found: [Handle<HandlerEntry>] =
+            switch pattern {
+            case .handler(let id): handlers.removing(HandlerKey(principal, id))
+            case .subtree:
+                handlers.removing.filter { handlers[$0].principal == principal && pattern.matches(handlers[$0].id) }
+            }
+        for handler in found { withdraw(client, fromRemovalOf: handler) }
+        return Set(found)
+    }
+
+    /// Withdraws the terminals that doomed requests will have from a client. The ledger counts them as lost.
+    mutating func withdraw(_ client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) {
+        guard handlers.ignore(client, inRemovalOf: handler) else { return }
+        let count = handlers[handler].requests.pending
+        ledger.deliveries.due += count
+        ledger.deliveries.lost += count
+    }
+
+    /// Maximum number of requests of one transfer that `removeRunning` removes, so that one message cannot take long.
+    private static let mostOfTransfer = 64
+
+    /// Removes requests with running transfers ahead of their slices, so that origins are relieved first. O(running
+    /// attempts).
     ///
-    /// - Returns: whether the request had not ended.
-    @discardableResult
-    mutating func removeInterest(_ interest: Handle<Interest>, by client: Handle<ClientSession>?) -> Bool {
-        guard !isPurged(interest) else {
-            finishPurge(of: interest)
-            return false
+    /// - Parameter client: their owner, which ends; nil for doomed requests.
+    mutating func removeRunning(
+        of client: Handle<ClientSession>? = nil, where isMeant: (BrokerCore, Handle<Interest>) -> Bool
+    ) {
+        var running: [FlightName] = []
+        for worker in workers.indices {
+            for (_, lease) in workers[worker].leasesInOrder {
+                guard let flight = lease.flight, let interest = flights.firstInterest(of: flight) else { continue }
+                if isMeant(self, interest) { running.append(flights.name(of: flight)) }
+            }
         }
+        for name in running {
+            for _ in 0..<Self.mostOfTransfer {
+                guard let flight = flights.number(of: name), let first = flights.firstInterest(of: flight),
+                    isMeant(self, first)
+                else { break }
+                removeRequest(first, by: client)
+            }
+        }
+    }
+
+    // MARK: Doomed requests
+
+    /// Whether the handler of a request was removed, so that the request only waits for its own removal.
+    @inline(__always)
+    func isDoomed(_ interest: Handle<Interest>) -> Bool { !handlers[interests[interest].handler].isNamed }
+
+    /// Removes the doomed request with this name, so that its listeners get its terminal before anything about the next
+    /// one. O(handlers being removed that had the handler's name).
+    ///
+    /// - Parameter client: the remover, which gets no `FAILED … removed` for it.
+    mutating func removeDoomed(_ request: RequestID, _ key: HandlerKey, by client: Handle<ClientSession>? = nil) {
+        guard !handlers.removing.isEmpty else { return }
+        for handler in handlers.removing(key) {
+            if let interest = listedInterest(request, of: handler) { removeRequest(interest, by: client) }
+        }
+    }
+
+    /// Removes the doomed requests of a flight, of its redirects and of the flights that they follow. The flight may end.
+    mutating func removeDoomed(from flight: Handle<Flight>) {
+        guard !handlers.removing.isEmpty else { return }
+        var doomed: [Handle<Interest>] = []
+        forEachInterest(of: flight) { core, interest in if core.isDoomed(interest) { doomed.append(interest) } }
+        for interest in doomed { removeRequest(interest) }
+    }
+
+    /// The flight of a name that a timer, the cache, the cluster or a list has kept, without doomed requests; nil if it
+    /// has ended, perhaps with the last of them.
+    mutating func liveFlight(_ name: FlightName) -> Handle<Flight>? {
+        guard let flight = flights.number(of: name) else { return nil }
+        removeDoomed(from: flight)
+        return flights.number(of: name)
+    }
+
+    // MARK: One request
+
+    /// Ends one request and frees its ID: the one function for every removal. Its remover receives nothing more about
+    /// it, and each other listener of the handler one `FAILED … removed`.
+    ///
+    /// - Parameter client: the remover; nil for that of a doomed request.
+    mutating func removeRequest(_ interest: Handle<Interest>, by client: Handle<ClientSession>? = nil) {
+        let handler = interests[interest].handler
+        let removal = handlers[handler].removal
+        let message = removal?.message ?? client.map { mark(of: $0) }
         let isEntering = interests[interest].phase == .entering
-        let askers = isEntering ? waitingAskers(of: interest, except: client.map { clients[$0].id }) : []
+        let askers = isEntering ? waitingAskers(of: interest, except: message?.client) : []
         unlist(interest)
         switch interests[interest].phase {
         case .delivering:
             forgetIfAside(interest)
-            return false
-        case .open: detach(interest, by: client.map { mark(of: $0) })
+            return
+        case .open: detach(interest, by: message, isAtOnce: removal != nil)
         case .held: unhold(interest)
-        case .entering, .recording, .resting: letGo(interest)
+        case .entering, .recording, .resting: releaseStored(interest)
         }
         account(interest) { $0.removed += 1 }
-        let listeners = listeners(of: interests[interest].handler).filter { $0 != client }
-        refuse(interest, Refusal(code: .removed), to: askers.filter { !listeners.contains($0) })
+        var listeners = removal?.listeners ?? listeners(of: handler)
+        if let client, let index = listeners.firstIndex(of: client) {
+            listeners.remove(at: index)
+            if removal != nil {
+                ledger.deliveries.due += 1
+                ledger.deliveries.lost += 1
+            }
+        }
+        refuse(interest, Refusal(code: .removed), to: askers.filter { $0 != client && !listeners.contains($0) })
         publishRemoval(of: interest, to: listeners)
-        return true
     }
 
-    /// Removes an open request from the queue and from its flight. A flight without requests ends; a running one is
-    /// cancelled later.
+    /// Removes an open request from the queue and from its flight. A flight without requests ends.
     ///
-    /// - Parameter message: the message that removes the request; nil if none does.
-    mutating func detach(_ interest: Handle<Interest>, by message: MessageMark? = nil) {
+    /// - Parameters:
+    ///   - message: the message that removes the request; nil if none does.
+    ///   - isAtOnce: whether a running transfer is cancelled now, and not after the next messages of the client.
+    mutating func detach(_ interest: Handle<Interest>, by message: MessageMark? = nil, isAtOnce: Bool = false) {
         queue.remove(interest)
         guard let flight = interests[interest].flight else { return }
+        // Otherwise doomed requests would leave the flight after this one, and decide when it is cancelled.
+        if !isAtOnce { removeDoomed(from: flight) }
         interests[interest].flight = nil
-        let hasPurges = !handlers.purging.isEmpty && !isPurged(interest)
-        let names = hasPurges ? [flight, flights.leaf(of: flight)].map { flights.name(of: $0) } : []
         flights.detach(interest, from: flight)
-        dropIfUnwanted(flight, isAtOnce: false, by: message)
-        // The latest removal decides how long the cancellation waits, so requests of earlier removals leave before it.
-        for name in names {
-            finishFirstPurges(of: name)
-            if let flight = flights.number(of: name) { dropIfUnwanted(flight, isAtOnce: false, by: message) }
-        }
+        dropIfUnwanted(flight, isAtOnce: isAtOnce, by: message)
     }
 
     /// Frees a request's ID.

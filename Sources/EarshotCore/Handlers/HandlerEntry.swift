@@ -6,17 +6,17 @@ struct HandlerEntry {
     /// State machine:
     ///
     /// ```
-    /// named → purging → purged
+    /// named → removing → removed
     /// ```
     ///
-    /// A handler that is `named` or `purged` is freed when it is idle.
+    /// A handler that is `named` or `removed` is freed when it is idle.
     enum Phase: Equatable {
         /// Lookups of its name find it.
         case named
-        /// Was removed with many requests. Its name belongs to another record.
-        case purging(Purge)
+        /// Was removed with many requests, which are doomed. Its name belongs to another record.
+        case removing(HandlerRemoval)
         /// All its requests have ended. Terminals refer to it until their acknowledgement.
-        case purged
+        case removed
     }
 
     let id: HandlerID
@@ -30,8 +30,6 @@ struct HandlerEntry {
     var references = 0
     /// Clients subscribed to exactly this handler.
     var subscribers: [Handle<ClientSession>] = []
-    /// Number of its open requests per owner.
-    var owners = OwnerCounts()
     /// Number of open requests that belong to the handler itself.
     var ownRequests = 0
     /// Durable requests whose outcomes are on disk, waiting for a listener.
@@ -52,10 +50,10 @@ struct HandlerEntry {
 
     var isNamed: Bool { if case .named = phase { true } else { false } }
 
-    var isPurging: Bool { if case .purging = phase { true } else { false } }
+    var isRemoving: Bool { if case .removing = phase { true } else { false } }
 
-    /// State of its purge; nil in other phases.
-    var purge: Purge? { if case .purging(let purge) = phase { purge } else { nil } }
+    /// Its removal; nil in other phases.
+    var removal: HandlerRemoval? { if case .removing(let removal) = phase { removal } else { nil } }
 
     /// Changes the phase. All changes go through here.
     mutating func enter(_ next: Phase) {
@@ -65,21 +63,15 @@ struct HandlerEntry {
 
     static func isLegal(from: Phase, to: Phase) -> Bool {
         switch (from, to) {
-        case (.named, .purging), (.purging, .purged): true
-        case (.named, _), (.purging, _), (.purged, _): false
+        // The same phase again: a listener was withdrawn.
+        case (.named, .removing), (.removing, .removing), (.removing, .removed): true
+        case (.named, _), (.removing, _), (.removed, _): false
         }
-    }
-
-    /// Changes the state of the purge; no effect in other phases.
-    mutating func changePurge(_ change: (inout Purge) -> Void) {
-        guard case .purging(var purge) = phase else { return }
-        change(&purge)
-        phase = .purging(purge)
     }
 
     /// Adds an open request of this owner; nil for one that belongs to the handler itself.
     mutating func ownerJoined(_ owner: Handle<ClientSession>?) {
-        if let owner { owners.add(1, for: owner) } else { ownRequests += 1 }
+        if owner == nil { ownRequests += 1 }
     }
 
     /// Moves a request of this owner from pending to its result.
@@ -92,7 +84,7 @@ struct HandlerEntry {
 
     /// Removes an open request of this owner.
     mutating func ownerLeft(_ owner: Handle<ClientSession>?) {
-        if let owner { owners.add(-1, for: owner) } else { ownRequests -= 1 }
+        if owner == nil { ownRequests -= 1 }
     }
 }
 
@@ -100,7 +92,7 @@ struct HandlerEntry {
 struct RootEntry {
     /// See `HandlerRegistry.rootText`.
     let name: String
-    /// Number of handlers with this first segment, including those being purged.
+    /// Number of handlers with this first segment, including those being removed.
     var handlers = 0
 }
 

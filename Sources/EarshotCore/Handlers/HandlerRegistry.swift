@@ -2,12 +2,12 @@ internal import DequeModule
 internal import EarshotWire
 internal import OrderedCollections
 
-/// Handlers by name and number, their requests and subscribers, and the purges of removed handlers.
+/// Handlers by name and number, their requests and subscribers, and the removals of handlers.
 ///
 /// Each principal has its own namespace: a name finds the handlers of one principal only.
 ///
 /// `HandlerEntry` documents the phases of a handler; only this type changes them. Clients and requests are known by
-/// number alone. A handler exists while a request, a waiting terminal, a subscriber or a purge needs it.
+/// number alone. A handler exists while a request, a waiting terminal, a subscriber or a removal needs it.
 struct HandlerRegistry {
     private var handlers = Slab<HandlerEntry>()
     private var roots = Slab<RootEntry>()
@@ -23,14 +23,10 @@ struct HandlerRegistry {
     private var subscriptions: [Handle<ClientSession>: Subscriptions] = [:]
     private var requestChains = Chains<Interest>()
     private var restingChains = Chains<Interest>()
-    /// Handlers being purged, longest ago first.
-    private(set) var purging: Deque<Handle<HandlerEntry>> = []
-    /// Handlers being purged, by their former names.
+    /// Handlers being removed, in the order of their turns.
+    private(set) var removing: Deque<Handle<HandlerEntry>> = []
+    /// Handlers being removed, by their former names.
     private var formerNumbers: [HandlerKey: [Handle<HandlerEntry>]] = [:]
-    /// Requests of removed handlers that may still be purged in this pass; negative if removals exceeded it.
-    private(set) var purgeBudget: Int
-
-    init(purgeBudget: Int) { self.purgeBudget = purgeBudget }
 
     // MARK: Queries
 
@@ -198,11 +194,11 @@ struct HandlerRegistry {
         return name
     }
 
-    /// Whether nothing refers to a handler, and no purge of it is under way. Reads one field at a time, because the
+    /// Whether nothing refers to a handler, and it is not being removed. Reads one field at a time, because the
     /// compiler copies a whole record for its computed properties.
     @inline(__always)
     private func isIdle(_ handler: Handle<HandlerEntry>) -> Bool {
-        handlers[handler].references == 0 && handlers[handler].subscribers.isEmpty && !handlers[handler].isPurging
+        handlers[handler].references == 0 && handlers[handler].subscribers.isEmpty && !handlers[handler].isRemoving
     }
 
     private mutating func releaseName(of handler: Handle<HandlerEntry>) {
@@ -324,21 +320,14 @@ struct HandlerRegistry {
         handlers[handler].requests.kept += change
     }
 
-    // MARK: Purges
+    // MARK: Removal
 
-    /// Begins the purge of a handler. Its pending requests count as removed. Its name and its subscribers go to a new
-    /// record, which is freed at once if it has no subscriber.
-    ///
-    /// - Parameter listeners: clients that receive a terminal for each request.
-    mutating func beginPurge(
-        of handler: Handle<HandlerEntry>, listeners: [Handle<ClientSession>], by removal: MessageMark
-    ) {
-        let count = handlers[handler].requests.pending
-        handlers[handler].requests.pending = 0
-        handlers[handler].requests.removed += count
+    /// Takes the name from a handler, whose requests are doomed from then on. The name and its subscribers go to a new
+    /// record if there are any.
+    mutating func unname(_ handler: Handle<HandlerEntry>, _ removal: HandlerRemoval) {
         releaseName(of: handler)
-        handlers[handler].enter(.purging(Purge(listeners: listeners, remaining: count, removal: removal)))
-        purging.append(handler)
+        handlers[handler].enter(.removing(removal))
+        removing.append(handler)
         let key = handlers[handler].key
         formerNumbers[key, default: []].append(handler)
         let subscribers = handlers[handler].subscribers
@@ -352,39 +341,33 @@ struct HandlerRegistry {
         }
     }
 
-    /// Handlers being purged that had this name, in the order of their removal.
-    func purging(_ key: HandlerKey) -> [Handle<HandlerEntry>] { formerNumbers[key] ?? [] }
+    /// Handlers being removed that had this name, in the order of their removal.
+    func removing(_ key: HandlerKey) -> [Handle<HandlerEntry>] { formerNumbers[key] ?? [] }
 
-    /// Counts a request of a handler being purged as purged.
-    mutating func requestPurged(of handler: Handle<HandlerEntry>, owner: Handle<ClientSession>?) {
-        handlers[handler].ownerLeft(owner)
-        handlers[handler].changePurge { $0.remaining -= 1 }
-    }
-
-    /// Withdraws the terminals of a purge from a client.
+    /// Withdraws a client from the listeners of a handler being removed.
     ///
-    /// - Returns: number of the terminals.
-    mutating func withdraw(_ client: Handle<ClientSession>, fromPurgeOf handler: Handle<HandlerEntry>) -> Int {
-        guard let purge = handlers[handler].purge, purge.listeners.contains(client) else { return 0 }
-        handlers[handler].changePurge { $0.listeners.removeAll { $0 == client } }
-        return purge.remaining
+    /// - Returns: whether it was one of them.
+    mutating func ignore(_ client: Handle<ClientSession>, inRemovalOf handler: Handle<HandlerEntry>) -> Bool {
+        guard var removal = handlers[handler].removal, let index = removal.listeners.firstIndex(of: client) else {
+            return false
+        }
+        removal.listeners.remove(at: index)
+        handlers[handler].enter(.removing(removal))
+        return true
     }
 
-    /// Ends the longest purge, whose requests are all purged. The caller calls `dropIfIdle` next.
-    mutating func endPurge() {
-        let handler = purging.removeFirst()
+    /// Moves the first handler being removed to the end of the line.
+    mutating func passTurn() { removing.append(removing.removeFirst()) }
+
+    /// Ends the removal of a handler, whose requests are all gone. The caller calls `dropIfIdle` next.
+    mutating func endRemoval(of handler: Handle<HandlerEntry>) {
         let key = handlers[handler].key
-        precondition(handlers[handler].interests.isEmpty, "the purge of \(key.id) has requests")
-        handlers[handler].enter(.purged)
+        precondition(handlers[handler].interests.isEmpty, "handler \(key.id) is removed and has requests")
+        removing.removeAll { $0 == handler }
+        handlers[handler].enter(.removed)
         formerNumbers[key]?.removeAll { $0 == handler }
         if formerNumbers[key]?.isEmpty == true { formerNumbers[key] = nil }
     }
-
-    /// Subtracts requests purged in this pass from its budget. A negative number adds to it.
-    mutating func spendPurges(_ count: Int) { purgeBudget -= count }
-
-    /// Sets the budget of the next pass.
-    mutating func renewPurgeBudget(_ budget: Int) { purgeBudget = budget }
 
     // MARK: Memory
 
@@ -404,7 +387,7 @@ struct HandlerRegistry {
         }
         requestChains.releaseRoom(beyond: bound, least: least)
         restingChains.releaseRoom(beyond: bound, least: least)
-        purging.releaseRoomIfEmpty()
+        removing.releaseRoomIfEmpty()
         formerNumbers.releaseRoom(least: least)
     }
 }
@@ -417,12 +400,12 @@ extension HandlerRegistry {
         checkNames(check)
         checkSubscriptions(check)
         for handler in indices { checkRequests(of: handler, check) }
-        check(Set(purging).count == purging.count, "10: a handler is purged twice")
+        check(Set(removing).count == removing.count, "10: a handler is removed twice")
         check(
-            Set(purging) == Set(indices.filter { handlers[$0].purge != nil }),
-            "10: \(purging.count) handlers are purged")
+            Set(removing) == Set(indices.filter { handlers[$0].isRemoving }),
+            "10: \(removing.count) handlers are being removed")
         let former = formerNumbers.values.flatMap { $0 }
-        check(Set(former) == Set(purging) && former.count == purging.count, "10: \(former.count) former names")
+        check(Set(former) == Set(removing) && former.count == removing.count, "10: \(former.count) former names")
         check(
             formerNumbers.allSatisfy { key, former in former.allSatisfy { handlers[$0].key == key } },
             "10: a former name is another handler's")
@@ -477,10 +460,7 @@ extension HandlerRegistry {
     private func checkRequests(of handler: Handle<HandlerEntry>, _ check: Check) {
         let entry = handlers[handler]
         check(entry.requests.isBalanced, "10: handler \(entry.id) does not balance")
-        let open = entry.owners.counts.reduce(entry.ownRequests) { $0 + $1.count }
-        let pending = entry.purge?.remaining ?? entry.requests.pending
-        check(open == pending, "10: handler \(entry.id) has \(open) open requests, not \(pending)")
-        check(entry.phase != .purged || entry.interests.isEmpty, "10: purged handler \(entry.id) has requests")
+        check(entry.phase != .removed || entry.interests.isEmpty, "10: removed handler \(entry.id) has requests")
         check(entry.references >= Int(entry.interests.count), "12: handler \(entry.id) has too few references")
         check(!isIdle(handler), "12: handler \(entry.id) is idle")
         check(

@@ -64,7 +64,7 @@ extension BrokerCore {
         if cluster != nil, isSharing { withhold(flight) }
         let keeper = flights.firstInterest(of: flight).map { principal(of: $0) }
         forEachInterest(of: flight) { core, interest in
-            if core.principal(of: interest) != keeper, !core.isPurged(interest) { core.beginApart(interest) }
+            if core.principal(of: interest) != keeper, !core.isDoomed(interest) { core.beginApart(interest) }
         }
         guard isSharing else { return }
         flights.isolate(flight, in: ownPartition(of: keeper ?? PrincipalTable.administrator))

@@ -50,7 +50,7 @@ extension BrokerCore {
         of handler: Handle<HandlerEntry>, after: RequestCursor.Start?, _ state: RequestState?, atMost most: Int
     ) -> [Handle<Interest>] {
         var found = Heap<ListedRequest>()
-        for interest in handlers.requests(of: handler) where !isPurged(interest) {
+        for interest in handlers.requests(of: handler) where !isDoomed(interest) {
             let listed = ListedRequest(id: interests[interest].request.description, interest: interest)
             if let after, !after.admits(listed.id) { continue }
             if let state, state != self.state(of: interest) { continue }

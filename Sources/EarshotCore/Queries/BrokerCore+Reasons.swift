@@ -161,7 +161,7 @@ extension BrokerCore {
             return
         }
         writeWait("window", reason, to: &json)
-        json.member("outstanding", window.owed)
+        json.member("outstanding", window.count)
         if let size = window.size { json.member("window", size) }
     }
 
@@ -237,7 +237,7 @@ extension BrokerCore {
     }
 
     private func isServed(_ interest: Handle<Interest>) -> Bool {
-        !isPurged(interest) && interests[interest].owner.map { isClosed($0) } != true
+        !isDoomed(interest) && interests[interest].owner.map { isClosed($0) } != true
     }
 
     private func writeClass(from donor: Handle<Interest>, for own: Handle<Interest>, to json: inout JSONText) {

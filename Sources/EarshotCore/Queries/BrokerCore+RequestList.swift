@@ -54,7 +54,7 @@ extension BrokerCore {
     }
 
     private func isListed(_ number: Handle<Interest>, _ filter: RequestFilter) -> Bool {
-        guard interests[number].isListed, !isPurged(number) else { return false }
+        guard interests[number].isListed, !isDoomed(number) else { return false }
         let handler = interests[number].handler
         if let only = filter.handler, only != handler { return false }
         if let subtree = filter.subtree {

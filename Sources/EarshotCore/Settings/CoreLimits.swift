@@ -63,7 +63,7 @@ public struct CoreLimits: Equatable, Sendable {
     /// Time for which a jar without handlers is kept: until a script runs its next command, or a user types one.
     public var cookieMilliseconds = 600_000
     /// Maximum number of disconnected clients kept for their lease. Beyond it the one with the longest absence is
-    /// purged. Each can have as many terminals due as a connected one.
+    /// removed. Each can have as many terminals due as a connected one.
     public var awayClients = 256
     /// Maximum replies kept for the resumption of a session with a lease: more than a program has open questions. Each
     /// has two names and a sentence, less than 1 KiB.
@@ -140,11 +140,11 @@ public struct CoreLimits: Equatable, Sendable {
     public var coolDownMilliseconds = 600_000
     /// Maximum number of requests to such a server that fail in one pass: a few milliseconds of work.
     public var refusalsPerPass = 1_000
-    /// Maximum number of requests of removed handlers purged in one pass, beside one for each new request: half a
-    /// millisecond of work with cold caches.
-    public var purgesPerPass = 200
-    /// Maximum number of requests, subscriptions and terminals of disconnected clients purged in one pass, and of handlers
-    /// of a removed subtree.
+    /// Maximum number of requests of removed handlers that are removed in one pass: half a millisecond of work with cold
+    /// caches.
+    public var removalsPerPass = 200
+    /// Maximum number of requests, subscriptions and terminals of ended sessions removed in one pass, and of the handlers
+    /// of a removed subtree and their requests.
     public var departuresPerPass = 200
     /// Maximum number of timers handled in one pass: half a millisecond of work.
     public var timersPerPass = 200

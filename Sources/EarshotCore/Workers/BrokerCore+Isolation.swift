@@ -79,9 +79,9 @@ extension BrokerCore {
         }
     }
 
-    /// Returns the flight of a name while it is a suspect in the list of its pool, without its purged requests.
+    /// Returns the flight of a name while it is a suspect in the list of its pool, without its doomed requests.
     private mutating func settledSuspect(_ name: FlightName) -> Handle<Flight>? {
-        guard let flight = settledFlight(name), flights[flight].phase == .queued, flights[flight].isSuspect else {
+        guard let flight = liveFlight(name), flights[flight].phase == .queued, flights[flight].isSuspect else {
             return nil
         }
         return flight
@@ -154,7 +154,7 @@ extension BrokerCore {
 
     /// Releases a suspect that found no empty worker in time into the queue.
     mutating func suspicionEnded(_ name: FlightName, deaths: UInt8) {
-        guard let flight = settledFlight(name), flights[flight].isSuspect, flights[flight].workerDeaths == deaths
+        guard let flight = liveFlight(name), flights[flight].isSuspect, flights[flight].workerDeaths == deaths
         else {
             return
         }

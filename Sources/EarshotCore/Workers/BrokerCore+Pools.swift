@@ -71,12 +71,12 @@ extension BrokerCore {
     mutating func failQueued(in pool: Handle<WorkerPool>, now: Tick) {
         for _ in 0..<limits.refusalsPerPass {
             guard let interest = nextFailure(in: pool) else { return }
-            if isPurged(interest) {
-                finishPurge(of: interest)
+            if isDoomed(interest) {
+                removeRequest(interest)
             } else if isPulling(leaf(ofOpen: interest)) {
                 missedPull(leaf(ofOpen: interest), "no-puller")
             } else {
-                fail(settledFlight(ofQueued: interest), .unsupportedScheme, now: now)
+                fail(leaf(ofOpen: interest), .unsupportedScheme, now: now)
             }
         }
         isBehind = true

@@ -40,12 +40,8 @@ extension BrokerCore {
     }
 
     private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
-        guard let worker = workers.number(of: id) else { return }
-        clock = now
-        if !handlers.purging.isEmpty {
-            for (attempt, _) in workers[worker].leasesInOrder { _ = settledFlight(of: attempt, at: worker) }
-        }
         guard let gone = workers.remove(id) else { return }
+        clock = now
         // Before later steps look for these orphans.
         for case let identity? in gone.leases.map(\.value.orphan) { _ = adoption.ended(identity) }
         for (attempt, lease) in gone.leases {
@@ -350,14 +346,13 @@ extension BrokerCore {
             return
         }
         guard hasRoom, isWithinQuota else {
-            guard let flight = settledFlight(of: attempt, at: worker) else { return }
             cancelAttempt(of: flight, at: worker, isPartKept: false)
             fail(flight, hasRoom ? .quota : .spoolFull, detail: hasRoom ? Self.spoolQuotaDetail : nil, now: now)
             return
         }
         guard let present = workers[worker].leases[attempt] else { return }
         forEachInterest(of: flight) { core, interest in
-            guard !core.isPurged(interest) else { return }
+            guard !core.isDoomed(interest) else { return }
             core.tellProgress(of: interest, present, now: now)
             if !core.pulls.isEmpty { core.pulls.grew(interest) }
         }
@@ -394,7 +389,7 @@ extension BrokerCore {
 
     /// Returns the lease of a request's running transfer; nil without one, and for a request that is being removed.
     private func runningLease(of interest: Handle<Interest>) -> WorkerLease? {
-        guard interests[interest].phase == .open, !isPurged(interest),
+        guard interests[interest].phase == .open, !isDoomed(interest),
             case .running(let worker) = flights[leaf(ofOpen: interest)].phase
         else { return nil }
         return workers[worker].leases[attempt(of: leaf(ofOpen: interest))]
@@ -456,8 +451,8 @@ extension BrokerCore {
     private mutating func endLease(
         _ attempt: AttemptID, bodyBytes: Int? = nil, at worker: Handle<WorkerSession>
     ) -> WorkerLease? {
-        // A flight with tombstones alone cancels the attempt, or keeps the outcome for a request that rejoins it.
-        if !handlers.purging.isEmpty { _ = settledFlight(of: attempt, at: worker) }
+        // A flight with doomed requests alone cancels the attempt, and nothing repeats it for them.
+        if let flight = workers[worker].leases.flight(of: attempt) { removeDoomed(from: flight) }
         let wasIsolated = workers[worker].isolation?.attempt == attempt
         guard let lease = workers.end(attempt, at: worker) else {
             if !workers.endForeign(attempt, at: worker) { ledger.flights.stale += 1 }

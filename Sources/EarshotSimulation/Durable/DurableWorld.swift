@@ -53,7 +53,7 @@ struct DurableWorld {
     private static func makeCore(_ life: UInt64, _ limits: CoreLimits) -> BrokerCore {
         var limits = limits
         limits.durableReads = 2
-        limits.purgesPerPass = 3
+        limits.removalsPerPass = 3
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spool: "/spool")
         var facilities = Facilities()
         facilities.isKeeping = true
@@ -132,7 +132,7 @@ struct DurableWorld {
             while !jobs.isEmpty { finishJob() }
             now = now.advanced(byMilliseconds: 100)
             try pass()
-            quiet = disk.isQuiet && jobs.isEmpty && !core.isPurging ? quiet + 1 : 0
+            quiet = disk.isQuiet && jobs.isEmpty && !core.isRemoving ? quiet + 1 : 0
         }
     }
 
@@ -394,8 +394,11 @@ struct DurableWorld {
 
     private func someID(_ index: Int) -> ClientID { clients.keys.sorted { $0.rawValue < $1.rawValue }[index] }
 
+    /// A client without a removal under way.
     private mutating func someClient() -> ClientID? {
-        clients.isEmpty ? nil : someID(random.below(clients.count))
+        guard !clients.isEmpty else { return nil }
+        let id = someID(random.below(clients.count))
+        return core.isRemoving(id) ? nil : id
     }
 
     private mutating func connectWorker() {

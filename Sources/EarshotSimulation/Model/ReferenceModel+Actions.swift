@@ -114,8 +114,7 @@ extension ReferenceModel {
     /// Matches a message to a client with the expected reply to this event, or with one that is sent again.
     private func answered(_ told: String, to id: ClientID, isRight: (Reply) -> Bool) {
         let client = connections[id]
-        if let (asker, expected) = reply, asker == id {
-            reply = nil
+        if let expected = owedReplies.removeValue(forKey: id) {
             expect(isRight(expected), 1, "client \(id.rawValue) is told \(told), not \(expected)")
             if case .welcome = expected { return }
             if let client, client.leaseMilliseconds > 0 { client.keep(expected, isSent: true) }

@@ -13,11 +13,11 @@ extension ReferenceModel {
             return
         }
         guard client.isOpen else {
-            reply = (id, .error("hello-required"))
+            owedReplies[id] = .error("hello-required")
             return
         }
         guard client.principal == nil || !Self.isReserved(message) else {
-            reply = (id, .error("not-authorized"))
+            owedReplies[id] = .error("not-authorized")
             return
         }
         switch qualified(message, of: client) {
@@ -27,9 +27,9 @@ extension ReferenceModel {
             let name = RequestName(handler: handler, request: request)
             if let known = listed[name] { remove(known, by: client) }
             withdraw([name], from: client)
-            reply = (id, .cancelled(handler, request))
+            owedReplies[id] = .cancelled(handler, request)
         // The simulated world has no durable requests.
-        case .retry: reply = (id, .error("unknown-request"))
+        case .retry: owedReplies[id] = .error("unknown-request")
         case .remove(let pattern): removalAsked(pattern, by: client)
         case .subscribe(let pattern): subscriptionAsked(pattern, by: client)
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern)
@@ -37,18 +37,18 @@ extension ReferenceModel {
             if let known = listed[RequestName(handler: handler, request: request)] {
                 if known.phase == .open { known.priority = priority }
             } else {
-                reply = (id, .error("unknown-request"))
+                owedReplies[id] = .error("unknown-request")
             }
         // The simulated world has no cookies.
         case .cookies: break
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
-        case .query: reply = (id, .answer)
+        case .query: owedReplies[id] = .answer
         // No simulated client pulls bodies.
-        case .read: reply = (id, .error("bad-message"))
+        case .read: owedReplies[id] = .error("bad-message")
         case .set(let setting):
             // The simulated world generates no changes of limits; an invalid setting has no effect.
             let change = try? SettingChange(setting.words)
-            reply = (id, change.map { .changed($0.words) } ?? .error("bad-setting"))
+            owedReplies[id] = change.map { .changed($0.words) } ?? .error("bad-setting")
         case .bye:
             end(client)
             let next = SessionRecord(
@@ -60,7 +60,7 @@ extension ReferenceModel {
         }
     }
 
-    /// Purges a session.
+    /// Ends a session.
     func end(_ client: SessionRecord) {
         if connections[client.connection] === client { connections[client.connection] = nil }
         sessions[client.id] = nil
@@ -79,23 +79,40 @@ extension ReferenceModel {
         let meant = handlers(pattern, Array(listedByHandler.keys))
         var count = 0
         for handler in meant {
-            for request in requests(of: handler) {
-                if request.phase != .ended { count += 1 }
-                remove(request, by: client)
-            }
+            count += requests(of: handler).count { $0.phase != .ended }
+            removeAll(of: handler, by: client)
         }
         client.removedHandlers.formUnion(meant)
         for handler in handlers(pattern, Array(client.handlers)) { stopListening(client, to: handler) }
         withdraw(client.unsent.filter { pattern.matches($0.handler) }, from: client)
-        reply = (client.connection, .removed(pattern, count))
+        removals[client.connection] = .reply(.removed(pattern, count))
+    }
+
+    /// Ends all requests of a handler. Many are removed one after another, and the running ones are cancelled at once.
+    func removeAll(of handler: HandlerID, by client: SessionRecord) {
+        let all = requests(of: handler)
+        let isLarge = all.count > min(64, limits.removalsPerPass)
+        for request in all { remove(request, by: client, isAtOnce: isLarge) }
+    }
+
+    /// Carries out what follows the removals that the core has completed.
+    func endRemovals(except isRemoving: (ClientID) -> Bool) {
+        for (id, next) in removals where !isRemoving(id) {
+            removals[id] = nil
+            guard let client = connections[id] else { continue }
+            switch next {
+            case .reply(let reply): owedReplies[id] = reply
+            case .fetch(let fetch): fetchAccepted(fetch, by: client)
+            }
+        }
     }
 
     /// Ends a request. Its name becomes free, and all subscribers except `client` are notified.
-    func remove(_ request: RequestRecord, by client: SessionRecord) {
+    func remove(_ request: RequestRecord, by client: SessionRecord, isAtOnce: Bool = false) {
         unlist(request)
         client.removed.insert(request.name)
         guard request.phase != .ended else { return }
-        if request.phase == .open { detach(request, by: client) }
+        if request.phase == .open { detach(request, by: client, isAtOnce: isAtOnce) }
         account(request) { $0.removed += 1 }
         publish(
             request, Ending(code: "removed"), to: listeners(of: request.name.handler).filter { $0 != client.id })
@@ -114,7 +131,7 @@ extension ReferenceModel {
 
     private func subscriptionAsked(_ pattern: HandlerPattern, by client: SessionRecord) {
         guard hasRoomToSubscribe(client) else {
-            reply = (client.connection, .error("too-many-handlers"))
+            owedReplies[client.connection] = .error("too-many-handlers")
             return
         }
         switch pattern {
@@ -207,7 +224,7 @@ extension ReferenceModel {
 
     func acknowledged(_ sequence: UInt64, by client: SessionRecord) {
         guard sequence <= max(client.lastSequence, client.toldSequence) else {
-            reply = (client.connection, .error("bad-message"))
+            owedReplies[client.connection] = .error("bad-message")
             return
         }
         while client.acknowledged < sequence, let numbered = client.popNumbered() {

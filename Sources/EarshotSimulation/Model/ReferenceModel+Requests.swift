@@ -6,18 +6,24 @@ internal import HeapModule
 /// Requests: acceptance, coalescing, and results.
 extension ReferenceModel {
     func fetchAsked(_ fetch: Fetch, by client: SessionRecord) {
-        let name = RequestName(handler: fetch.handler, request: fetch.request)
-        if fetch.options.replacesHandler {
-            for request in requests(of: fetch.handler) { remove(request, by: client) }
-            withdraw(client.unsent.filter { $0.handler == fetch.handler }, from: client)
+        guard fetch.options.replacesHandler else {
+            fetchAccepted(fetch, by: client)
+            return
         }
+        removeAll(of: fetch.handler, by: client)
+        withdraw(client.unsent.filter { $0.handler == fetch.handler }, from: client)
+        removals[client.connection] = .fetch(fetch)
+    }
+
+    func fetchAccepted(_ fetch: Fetch, by client: SessionRecord) {
+        let name = RequestName(handler: fetch.handler, request: fetch.request)
         if fetch.options.subscribes, !client.handlers.contains(fetch.handler), !hasRoomToSubscribe(client) {
-            reply = (client.connection, .error("too-many-handlers"))
+            owedReplies[client.connection] = .error("too-many-handlers")
             blame = 11
             return
         }
         if let known = listed[name], !known.isSame(as: fetch) {
-            reply = (client.connection, .error("id-in-use"))
+            owedReplies[client.connection] = .error("id-in-use")
             return
         }
         if let known = listed[name] {
@@ -44,7 +50,8 @@ extension ReferenceModel {
         if let code = refusal(of: fetch, by: client, isOwned: request.owner != nil) {
             if code == "queue-full" { blame = 11 }
             if code == "unsupported-scheme" { blame = 14 }
-            if ledger.requests.pending > limits.requests, listeners(of: fetch.handler).isEmpty {
+            let isOrphaned = mostDoomed > 0 && told.requests.orphaned > ledger.requests.orphaned
+            if ledger.requests.pending > limits.requests || isOrphaned, listeners(of: fetch.handler).isEmpty {
                 // Beyond the limit, not even a record is kept for later subscribers.
                 orphan(request)
             } else {
@@ -75,6 +82,14 @@ extension ReferenceModel {
         if isDraining { return "stopping" }
         if ledger.requests.pending > limits.requests { return "queue-full" }
         if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
+        // Requests that are being removed count, too, but not how many of them are this client's.
+        if mostDoomed > 0,
+            ledger.requests.pending + mostDoomed > limits.requests
+                || isOwned && client.owned.count + mostDoomed > limits.requestsPerClient,
+            !isOpenInCore(RequestName(handler: fetch.handler, request: fetch.request))
+        {
+            return "queue-full"
+        }
         let ofHandler = requests(of: fetch.handler).count { $0.phase != .ended }
         if ofHandler > limits.requestsPerHandler { return "queue-full" }
         guard fetch.url.utf8.contains(UInt8(ascii: ":")) else { return "malformed-url" }
@@ -151,12 +166,14 @@ extension ReferenceModel {
 
     /// Removes an open request from its flight. A flight without requests is cancelled: invariant 4.
     ///
-    /// - Parameter client: Client that removed the request by a message.
-    func detach(_ request: RequestRecord, by client: SessionRecord? = nil) {
+    /// - Parameters:
+    ///   - client: Client that removed the request by a message.
+    ///   - isAtOnce: Whether a running flight is cancelled now.
+    func detach(_ request: RequestRecord, by client: SessionRecord? = nil, isAtOnce: Bool = false) {
         guard let flight = request.flight else { return }
         request.flight = nil
         flight.requests[request.serial] = nil
-        dropIfUnwanted(flight, isAtOnce: false, by: client)
+        dropIfUnwanted(flight, isAtOnce: isAtOnce, by: client)
     }
 
     /// Settles flights without requests. Such a flight is cancelled unless it was rejoined, or its client's input is

@@ -124,7 +124,7 @@ extension ReferenceModel {
     /// Checks after a pass that no request waits for a deserted scheme. Exceptions are requests of clients with a full
     /// window, and a remainder beyond the limit per pass. The core chooses which requests fill a window and which
     /// remain.
-    func strandAll(_ isOpen: (RequestName) -> Bool, isPurging: Bool) {
+    func strandAll(_ isOpen: (RequestName) -> Bool, isRemoving: Bool) {
         let stranded = openFlights.values.filter(isStranded)
         for flight in stranded where flight.requests.values.contains(where: { !isOpen($0.name) }) { strand(flight) }
         guard !isDraining, self.isOpen else { return }
@@ -134,7 +134,7 @@ extension ReferenceModel {
             let isLeft = refusals[flight.content.job.scheme, default: 0] >= limits.refusalsPerPass
             if isLeft { leavesRefusals = true }
             expect(
-                isLeft || isPurging, 14, "\(flight.content.job) waits for a scheme that nobody serves",
+                isLeft || isRemoving, 14, "\(flight.content.job) waits for a scheme that nobody serves",
                 kind: "waits for a scheme that nobody serves")
         }
     }

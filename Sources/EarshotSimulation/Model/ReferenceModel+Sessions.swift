@@ -15,7 +15,7 @@ extension ReferenceModel {
         guard !client.isOpen, !client.isRequestReply || hello.window == nil,
             hello.leaseMilliseconds == 0 || hello.client != nil
         else {
-            reply = (client.connection, .error("bad-message"))
+            owedReplies[client.connection] = .error("bad-message")
             return
         }
         guard !client.isRequestReply, let token = hello.token,
@@ -29,7 +29,7 @@ extension ReferenceModel {
             return
         }
         guard session.isAway else {
-            reply = (client.connection, .error("session-in-use"))
+            owedReplies[client.connection] = .error("session-in-use")
             return
         }
         guard session.resume(after: hello.replies) else {
@@ -51,20 +51,19 @@ extension ReferenceModel {
         client.window = hello.window
         let lease = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
         client.leaseMilliseconds = client.isRequestReply ? 0 : lease
-        reply = (
-            client.connection,
-            .welcome(
-                lease: client.leaseMilliseconds, token: client.token, heard: session?.heard,
-                replies: hello.replies == nil ? nil : session?.replyCount)
-        )
+        owedReplies[client.connection] = .welcome(
+            lease: client.leaseMilliseconds, token: client.token, heard: session?.heard,
+            replies: hello.replies == nil ? nil : session?.replyCount)
     }
 
-    /// Queues the reply to this event behind replies that wait for terminals.
-    func queueReply() {
-        guard let (id, expected) = reply, let client = connections[id], client.unsentReplies > 0 else { return }
-        if case .welcome = expected { return }
-        client.keep(expected, isSent: false)
-        reply = nil
+    /// Queues the replies to this event behind replies that wait for terminals.
+    func queueReplies() {
+        for (id, expected) in owedReplies {
+            guard let client = connections[id], client.unsentReplies > 0 else { continue }
+            if case .welcome = expected { continue }
+            client.keep(expected, isSent: false)
+            owedReplies[id] = nil
+        }
     }
 
     /// Checks a client's replies after an event: invariant 1. O(1).
@@ -83,7 +82,7 @@ extension ReferenceModel {
         }
     }
 
-    /// Handles a disconnection. Nothing of a client is purged before its lease expires: invariant 12.
+    /// Handles a disconnection. Nothing of a client is removed before its lease expires: invariant 12.
     func clientLost(_ id: ClientID) {
         guard let client = connections.removeValue(forKey: id) else { return }
         blame = 12

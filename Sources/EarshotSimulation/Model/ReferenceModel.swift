@@ -31,11 +31,20 @@ final class ReferenceModel {
         static func == (left: Moment, right: Moment) -> Bool { left.at == right.at }
     }
 
-    /// Removed requests that the core has not purged yet: only their number, not their identity.
-    struct PurgeState {
+    /// Removals that the core has not completed: only the numbers of requests, not their identity.
+    struct RemovalState {
         var isUnderWay: Bool
-        /// Terminals that it has yet to begin.
-        var notices: Int
+        /// Requests that still count as pending.
+        var requests: Int
+        /// Terminals that these will have.
+        var terminals: Int
+    }
+
+    /// What follows a client's removal.
+    enum AfterRemoval {
+        case reply(Reply)
+        /// FETCH that replaced.
+        case fetch(Fetch)
     }
 
     /// Stored beginning of a broken transfer's body.
@@ -131,15 +140,20 @@ final class ReferenceModel {
 
     // Expectations of the current event.
 
-    var reply: (ClientID, Reply)?
+    var owedReplies: [ClientID: Reply] = [:]
     /// RAISE that a running attempt must receive, because a new request permits a larger body.
     var owedRaise: (AttemptID, maxBytes: Int?)?
     /// Retried attempts according to the core's ledger.
     var retriedBefore = 0
-    /// Notices of removals not yet begun before this event, and whether purging is under way.
-    private var noticesBefore = 0
-    private var wasPurging = false
+    /// Removals before this event, and their largest numbers before and after it.
+    private var removalBefore = RemovalState(isUnderWay: false, requests: 0, terminals: 0)
+    var mostDoomed = 0
     var hasNotices = false
+    /// Clients whose removals are under way.
+    var removals: [ClientID: AfterRemoval] = [:]
+    /// The core's ledger after this event, and whether the core still considers a request open.
+    var told = Ledger()
+    var isOpenInCore: (RequestName) -> Bool = { _ in false }
     /// Clients that must be closed, because their waiting terminals have no room or are lost.
     var owedEnds: Set<ClientID> = []
     /// Results for which the model cannot predict whether the core had room for the body; nil for a success.
@@ -177,34 +191,42 @@ final class ReferenceModel {
 
     /// Checks one event. Its cost depends only on the affected records.
     /// - Parameters:
-    ///   - purge: Removed requests that the core has not purged yet.
+    ///   - removal: Removals that the core has not completed.
     ///   - isOpen: Whether the core still considers a request open. It may choose the order in which requests end.
+    ///   - isRemoving: Whether a removal of a client is under way.
     func observe(
-        _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, purge: PurgeState,
-        isOpen: (RequestName) -> Bool
+        _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, removal: RemovalState,
+        isOpen: @escaping (RequestName) -> Bool, isRemoving: (ClientID) -> Bool
     ) -> Violation? {
         self.now = now
-        reply = nil
+        owedReplies = [:]
         owedRaise = nil
         blame = 10
-        hasNotices = max(noticesBefore, purge.notices) > 0
+        hasNotices = max(removalBefore.terminals, removal.terminals) > 0
+        mostDoomed = max(removalBefore.requests, removal.requests)
+        (self.told, isOpenInCore) = (told, isOpen)
         refusals = [:]
         leavesRefusals = false
         owedEnds = []
-        defer { (noticesBefore, wasPurging) = (purge.notices, purge.isUnderWay) }
+        defer {
+            removalBefore = removal
+            // It holds a copy of the core, whose next change would copy all tables.
+            self.isOpenInCore = { _ in false }
+        }
         let hasRetried = told.flights.retried > retriedBefore
         retriedBefore = told.flights.retried
         take(event, actions, hasRetried: hasRetried)
-        queueReply()
+        endRemovals(except: isRemoving)
+        queueReplies()
         let isPass = if case .dispatch = event { true } else { false }
-        if !isPass { compare(told, purge) }
+        if !isPass { compare(told, removal) }
         for action in actions {
             guard violation == nil else { break }
             take(action, after: event)
         }
         if isPass, violation == nil {
-            strandAll(isOpen, isPurging: wasPurging || purge.isUnderWay)
-            compare(told, purge)
+            strandAll(isOpen, isRemoving: removalBefore.isUnderWay || removal.isUnderWay)
+            compare(told, removal)
         }
         if let worker = owedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
         if let worker = owedDrains.first { object(14, "worker \(worker.rawValue) is not told of the drain") }
@@ -213,7 +235,7 @@ final class ReferenceModel {
         }
         if let id = event.client { judgeReplies(to: id) }
         if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with what has no place or is lost") }
-        if let (client, reply) = reply { object(2, "client \(client.rawValue) is not told \(reply)") }
+        if let (client, reply) = owedReplies.first { object(2, "client \(client.rawValue) is not told \(reply)") }
         expect(lent == nil, 12, "a part is given away and no JOB goes on with it")
         if case .partKept = event {
             // The part belongs to its attempt until the event that ends the attempt, which follows.
@@ -223,7 +245,7 @@ final class ReferenceModel {
                 "\(keptParts.count) parts are kept for \(openFlights.count) flights")
         }
         if let (attempt, _) = owedRaise { object(8, "\(attempt) is not raised for one who allows more") }
-        if !purge.isUnderWay, let attempt = owedCancellations.first {
+        if !removal.isUnderWay, let attempt = owedCancellations.first {
             object(4, "\(attempt) runs for nobody and is not cancelled")
         }
         return violation
@@ -248,7 +270,7 @@ final class ReferenceModel {
         case .clientSaid(let id, let message): clientSaid(message, by: id)
         case .clientSaidNonsense(let id, let error):
             if connections[id]?.isOpen == true { connections[id]?.heard += 1 }
-            if connections[id] != nil { reply = (id, .error(error.code.rawValue)) }
+            if connections[id] != nil { owedReplies[id] = .error(error.code.rawValue) }
         case .clientLost(let id): clientLost(id)
         case .deliveryTaken(let id, let sequence):
             guard let client = connections[id], client.window == nil, sequence <= client.lastSequence else { return }
@@ -292,19 +314,19 @@ final class ReferenceModel {
     // MARK: Ledgers
 
     /// Invariant 10: the core's ledger agrees with the model's.
-    private func compare(_ told: Ledger, _ purge: PurgeState) {
+    private func compare(_ told: Ledger, _ removal: RemovalState) {
         expect(told.isBalanced, 10, "the ledger does not balance: \(told)", kind: "balance")
         settleDoubts(told)
         let requests = told.requests
         let own = ledger.requests
         expect(
             requests.submitted == own.submitted && requests.answered == own.answered
-                && requests.removed == own.removed && requests.orphaned == own.orphaned
-                && requests.pending == own.pending && requests.failures == own.failures,
+                && requests.removed + removal.requests == own.removed && requests.orphaned == own.orphaned
+                && requests.pending - removal.requests == own.pending && requests.failures == own.failures,
             blame, "requests are \(requests), by the model \(own)", kind: Self.difference(requests, own))
         expect(
-            told.deliveries.due + purge.notices == ledger.deliveries.due, blame,
-            "\(told.deliveries.due) deliveries and \(purge.notices) of removals are due, by the model \(ledger.deliveries.due)"
+            told.deliveries.due + removal.terminals == ledger.deliveries.due, blame,
+            "\(told.deliveries.due) deliveries and \(removal.terminals) of removals are due, by the model \(ledger.deliveries.due)"
         )
         expect(
             told.deliveries.acknowledged == ledger.deliveries.acknowledged, 10,

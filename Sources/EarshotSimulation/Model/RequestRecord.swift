@@ -56,7 +56,7 @@ final class RequestRecord {
     /// Number of terminals neither acknowledged nor lost.
     var outstanding = 0
     var ending: Ending?
-    /// Time at which it is purged unless a subscriber comes back.
+    /// Time at which it is removed unless a subscriber comes back.
     var abandonedUntil: Tick?
 
     init(_ name: RequestName, _ fetch: Fetch, owner: ClientID?, serial: Int, askedAt: Tick) {

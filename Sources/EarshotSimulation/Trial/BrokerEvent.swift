@@ -99,6 +99,14 @@ public struct HistoryEntry: Sendable {
 }
 
 extension BrokerEvent {
+    /// Client whose connection brings it; nil for other events.
+    var sender: ClientID? {
+        switch self {
+        case .clientSaid(let id, _), .clientSaidNonsense(let id, _), .clientLost(let id): id
+        default: nil
+        }
+    }
+
     /// Client concerned; nil for other events.
     var client: ClientID? {
         switch self {

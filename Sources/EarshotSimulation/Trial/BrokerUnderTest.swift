@@ -55,11 +55,11 @@ struct BrokerUnderTest {
             return takeActions()
         }
         let failures = core.ledger.requests.failed["deadline", default: 0]
-        if canary == .purgedBeforeLease, case .clientLost(let id) = event {
-            var purged = core
-            purged.clientSaid(.bye, by: id, now: now)
+        if canary == .removedBeforeLease, case .clientLost(let id) = event {
+            var other = core
+            other.clientSaid(.bye, by: id, now: now)
             // A client without requests would not reveal the fault.
-            if purged.ledger.requests.removed > core.ledger.requests.removed { core = purged }
+            if other.ledger.requests.removed > core.ledger.requests.removed { core = other }
         }
         if let changed = changed(event) { tell(changed, now: now) }
         if canary == .sharedDeadline, core.ledger.requests.failed["deadline", default: 0] > failures {

@@ -42,8 +42,8 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A client may queue more than its limit.
     case unboundedClient = "unbounded-client"
 
-    /// A disconnected client is purged before its lease expires.
-    case purgedBeforeLease = "purged-before-lease"
+    /// A disconnected client is removed before its lease expires.
+    case removedBeforeLease = "removed-before-lease"
 
     /// A new broker does not await the workers of the old one.
     case unheardWorkers = "unheard-workers"
@@ -108,7 +108,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .unboundedClient, .unboundedUser, .ignoredFullDisk: [11]
         // A class below `high` gets its share of an additional slot.
         case .unboundedWorker: [7, 11]
-        case .purgedBeforeLease, .splicedBody: [12]
+        case .removedBeforeLease, .splicedBody: [12]
         case .foreignScheme, .foreignPool, .killedOwnWorker, .desertedScheme: [14]
         case .sharedGift, .lostGift: [15]
         case .foreignTerminal: [16]

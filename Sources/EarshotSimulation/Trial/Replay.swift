@@ -63,6 +63,8 @@ struct Replay {
                 else { continue }
                 event = Self.event(event, about: job.0, by: job.1)
             }
+            // The shell would pass it later.
+            if let id = event.sender, trial.broker.core.isRemoving(id) { continue }
             told.append(HistoryEntry(now: step.entry.now, event: event))
             do throws(Violation) {
                 for action in try trial.apply(event, now: step.entry.now) {

@@ -44,14 +44,15 @@ struct Trial {
             return []
         }
         let actions = broker.apply(event, now: now)
-        let purge = ReferenceModel.PurgeState(
-            isUnderWay: broker.core.isPurging, notices: broker.core.purgeNotices)
+        let removal = ReferenceModel.RemovalState(
+            isUnderWay: broker.core.isRemoving, requests: broker.core.doomedRequests,
+            terminals: broker.core.doomedTerminals)
         let judgement = model.observe(
-            event, at: now, actions: actions, ledger: broker.core.ledger, purge: purge,
+            event, at: now, actions: actions, ledger: broker.core.ledger, removal: removal,
             isOpen: { [core = broker.core] name in
                 let (principal, handler) = ReferenceModel.owner(of: name.handler)
                 return core.isOpen(name.request, of: handler, principal)
-            })
+            }, isRemoving: { [core = broker.core] in core.isRemoving($0) })
         if let judgement { throw judgement }
         if case .dispatch = event {
             dispatches += 1
@@ -59,8 +60,8 @@ struct Trial {
             if model.leavesRefusals, !isTimeDue {
                 throw Violation(1, "work left to the next pass does not ask for it")
             }
-            // Work that waits for a purge or an overdue timer starts in a later pass.
-            if dispatches % progressPeriod == 0, !purge.isUnderWay, !isTimeDue,
+            // Work that waits for a removal or an overdue timer starts in a later pass.
+            if dispatches % progressPeriod == 0, !removal.isUnderWay, !isTimeDue,
                 let violation = model.auditProgress()
             {
                 throw violation

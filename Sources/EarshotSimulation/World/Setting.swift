@@ -58,8 +58,8 @@ struct Setting {
         limits.outageURLs = min(limits.awayClients, CoreLimits().outageURLs)
         drains = random.perMille(200)
         limits.dueBytes = [500, 5_000, 1 << 20][random.below(3)]
-        limits.purgesPerPass = [1, 4, 500][random.below(3)]
-        // Departed clients are purged in one event here, because the core may choose the time of each request's end.
+        limits.removalsPerPass = [1, 4, 500][random.below(3)]
+        // Departed clients are removed in one event here, because the core may choose the time of each request's end.
         limits.departuresPerPass = .max
         limits.timersPerPass = .max
         drawRules(&random)

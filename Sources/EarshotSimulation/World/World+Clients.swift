@@ -93,6 +93,7 @@ extension World {
     mutating func arrived(_ said: Happening.Said<ClientMessage>, _ link: UInt64) throws(Violation) {
         guard let known = links[link], !known.isCut || known.isDeaf else { return }
         let id = ClientID(rawValue: link)
+        try awaitRemoval(by: id)
         switch said {
         case .message(let message): try tell(.clientSaid(id, message))
         case .bytes(let bytes):

@@ -104,7 +104,7 @@ struct World {
             return
         }
         // A core with pending work requests the next pass at once; input that arrived meanwhile is included.
-        let isCrossed = trial.broker.core.isPurging && planned != nil && random.perMille(600)
+        let isCrossed = trial.broker.core.isRemoving && planned != nil && random.perMille(600)
         if let timer, timer <= planned ?? .max, !isCrossed {
             now = max(now, timer)
             try tell(.timePassed)
@@ -203,6 +203,7 @@ struct World {
         case .toClient(let link, let message): try clientHears(message, link)
         case .clientGone(let link):
             guard links.removeValue(forKey: link) != nil else { return }
+            try awaitRemoval(by: ClientID(rawValue: link))
             try tell(.clientLost(ClientID(rawValue: link)))
         case .clientWritable(let link):
             guard links[link] != nil else { return }
@@ -227,6 +228,11 @@ struct World {
             isDiskFull = !isDiskFull && !isEnding
             if !isEnding { plan(diskRandom.around(1_000_000_000), .diskChanges) }
         }
+    }
+
+    /// Ends a client's removal before the client's next event, as the shell does.
+    mutating func awaitRemoval(by id: ClientID) throws(Violation) {
+        while trial.broker.core.isRemoving(id) { try tell(.dispatch(unread: drawUnread())) }
     }
 
     /// Executes an action of the core.

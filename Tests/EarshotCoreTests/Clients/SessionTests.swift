@@ -78,7 +78,7 @@ struct SessionTests {
         #expect(rig.core.isIdle && rig.core.clients.count == 1)
     }
 
-    @Test mutating func `who is away is purged when its lease is over, and not before`() {
+    @Test mutating func `who is away is removed when its lease is over, and not before`() {
         let a = connect(1)
         _ = rig.worker()
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
@@ -235,7 +235,7 @@ struct SessionTests {
         #expect(sequences(for: b) == [5])
     }
 
-    @Test mutating func `BYE purges at once, whatever the lease`() {
+    @Test mutating func `BYE removes at once, whatever the lease`() {
         let a = connect(1)
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
         rig.pass { $0.say(.bye, by: a) }
@@ -244,7 +244,7 @@ struct SessionTests {
         #expect(rig.core.clients.count == 0)
     }
 
-    @Test mutating func `of too many that are away the one that went first is purged`() {
+    @Test mutating func `of too many that are away the one that went first is removed`() {
         var limits = CoreLimits()
         limits.awayClients = 2
         rig = CoreRig(limits: limits)
@@ -256,7 +256,7 @@ struct SessionTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `who goes hears as due of the purge of one that went before`() {
+    @Test mutating func `who goes hears as due of the removal of one that went before`() {
         var limits = CoreLimits()
         limits.awayClients = 1
         rig = CoreRig(limits: limits)
@@ -269,7 +269,7 @@ struct SessionTests {
         #expect(!rig.actions.contains { if case .client(.deliver) = $0 { true } else { false } })
     }
 
-    @Test mutating func `who is owed too much while away is purged`() {
+    @Test mutating func `who is owed too much while away is removed`() {
         var limits = CoreLimits()
         limits.dueDeliveries = 4
         rig = CoreRig(limits: limits)
@@ -285,7 +285,7 @@ struct SessionTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `who is owed too much while away is not purged in the same moment, whatever came last`() {
+    @Test mutating func `who is owed too much while away is not removed in the same moment, whatever came last`() {
         var limits = CoreLimits()
         limits.dueDeliveries = 4
         rig = CoreRig(limits: limits)
@@ -347,7 +347,7 @@ struct SessionTests {
     @Test mutating func `a watcher is not closed for a removal that it can read as it comes`() {
         var limits = CoreLimits()
         limits.dueDeliveries = 50
-        limits.purgesPerPass = 5
+        limits.removalsPerPass = 5
         rig = CoreRig(limits: limits)
         let watcher = connect(1, window: 10)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: watcher) }
@@ -360,7 +360,7 @@ struct SessionTests {
             #expect(!rig.actions.contains { if case .client(.close) = $0 { true } else { false } })
             let upTo = UInt64(heard)
             rig.pass { $0.say(.acknowledge(upTo), by: watcher) }
-        } while rig.core.isPurging || !rig.terminals(for: watcher).isEmpty
+        } while rig.core.isRemoving || !rig.terminals(for: watcher).isEmpty
         #expect(heard == 200)
     }
 

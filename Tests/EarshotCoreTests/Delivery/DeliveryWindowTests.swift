@@ -172,7 +172,7 @@ struct DeliveryWindowTests {
         #expect(numbers(window) == expected.1)
         #expect([window.sent, window.numbered, Int(window.acknowledged)] == expected.2)
         let left = expected.1.count { $0 >= 0 }
-        #expect(window.count == left && window.owed == left)
+        #expect(window.count == left)
         #expect(window.weight == Weight(fields: left, bodies: 10 * left))
         #expect(window.checkInvariants() == [])
     }
@@ -223,32 +223,26 @@ struct DeliveryWindowTests {
 
     @Test(
         arguments: [
-            // Size, due, announced; sent, closed at 5 due.
-            (1, 0, 0, 0, false), (1, 3, 0, 1, true), (4, 3, 0, 3, false), (4, 3, 1, 3, true), (nil, 3, 0, 3, false),
-            (nil, 3, 2, 3, true), (nil, 6, 0, 6, true),
-        ] as [(Int?, Int, Int, Int, Bool)])
-    func `the size bounds the terminals sent, and with those announced it starts no more work`(
-        size: Int?, due: Int, announced: Int, sent: Int, isClosed: Bool
+            // Size, due; sent, closed at 5 due.
+            (1, 0, 0, false), (1, 3, 1, true), (4, 3, 3, false), (4, 4, 4, true), (nil, 3, 3, false), (nil, 6, 6, true),
+        ] as [(Int?, Int, Int, Bool)])
+    func `the size bounds the terminals sent, and at it no more work is started`(
+        size: Int?, due: Int, sent: Int, isClosed: Bool
     ) {
         var window = Self.window(size: size, terminals: due)
-        window.announce(2)
-        window.announce(announced)
-        window.retract(2)
         while window.take() != nil {}
         #expect(window.sent == sent && window.waiting == Int(due) - sent)
-        #expect(window.owed == Int(due) + announced)
         #expect(window.isClosed(dueDeliveries: 5) == isClosed)
         #expect(window.checkInvariants() == [])
         window.detach()
-        #expect(window.isClosed(dueDeliveries: 5) == (size.map { $0 <= Int(due) + announced } ?? true))
+        #expect(window.isClosed(dueDeliveries: 5) == (size.map { $0 <= Int(due) } ?? true))
     }
 
     @Test(arguments: [(3, 4, true), (4, 3, true), (4, 4, false)])
     func `a subscriber is overdue with too many terminals or bytes of fields`(
         terminals: Int, fieldBytes: Int, isOverdue: Bool
     ) {
-        var window = Self.window(terminals: 3)
-        window.announce(100)
+        let window = Self.window(terminals: 3)
         #expect(window.isOverdue(terminals: terminals, fieldBytes: fieldBytes) == isOverdue)
     }
 

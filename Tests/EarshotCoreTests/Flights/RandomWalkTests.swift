@@ -37,9 +37,9 @@ struct RandomWalkTests {
             random = SplitMix(seed: seed)
             var limits = CoreLimits()
             limits.origins.limit = 1 + Int(seed % 5)
-            // Every other walk purges one or two records per pass.
+            // Every other walk removes one or two records per pass.
             if seed % 2 == 0 {
-                limits.purgesPerPass = 2
+                limits.removalsPerPass = 2
                 limits.departuresPerPass = 1
             }
             if seed % 3 == 0 { limits.origins.spacingMilliseconds = 20 }
@@ -344,7 +344,7 @@ struct RandomWalkTests {
             }
             for client in clients { rig.core.clientLost(client, now: rig.now) }
             rig.now = rig.now.advanced(byMilliseconds: 1_000_000)
-            repeat { pass() } while rig.core.isPurging
+            repeat { pass() } while rig.core.isRemoving
             if !rig.core.isIdle { faults.append("12: something is left: \(rig.core.ledger)") }
             if !waiting.isEmpty { faults.append("12: the file of waiting terminals still has \(waiting.keys)") }
         }

@@ -10,7 +10,7 @@ extension HandlerRegistry {
 
     func number(of id: HandlerID) -> Handle<HandlerEntry>? { number(of: Self.key(id)) }
 
-    func purging(_ id: HandlerID) -> [Handle<HandlerEntry>] { purging(Self.key(id)) }
+    func removing(_ id: HandlerID) -> [Handle<HandlerEntry>] { removing(Self.key(id)) }
 
     func matching(_ pattern: HandlerPattern) -> [Handle<HandlerEntry>] {
         matching(pattern, of: PrincipalTable.administrator)

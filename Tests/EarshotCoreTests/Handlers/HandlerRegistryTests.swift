@@ -3,62 +3,69 @@ import Testing
 
 @testable import EarshotCore
 
-/// The registry of handlers in isolation: each event in each phase of a handler, names, subscriptions and purges.
+/// The registry of handlers in isolation: each event in each phase of a handler, names, subscriptions and removals.
 struct HandlerRegistryTests {
     private static let id = HandlerID("a/b")!
     private static let remover = MessageMark(client: ClientID(rawValue: 9), heard: 1)
-    private var registry = HandlerRegistry(purgeBudget: 10)
+    private var registry = HandlerRegistry()
 
     /// Phase of the handler `a/b` before an event.
     enum Phase: CaseIterable {
-        case absent, named, purging, purged
+        case absent, named, removing, removed
 
         init(_ entry: HandlerEntry.Phase) {
             self =
                 switch entry {
                 case .named: .named
-                case .purging: .purging
-                case .purged: .purged
+                case .removing: .removing
+                case .removed: .removed
                 }
         }
     }
 
     enum Event: CaseIterable {
-        case beginPurge, requestPurged, endPurge, dropIfIdle
+        case unname, requestEnded, endRemoval, dropIfIdle
     }
 
-    /// A registry in which the handler `a/b` is in the given phase. It has one request, of client 5; a purged one has
+    /// A registry in which the handler `a/b` is in the given phase. It has one request, of client 5; a removed one has
     /// a terminal that client 5 has not acknowledged.
     private static func registry(_ phase: Phase) -> (HandlerRegistry, handler: Handle<HandlerEntry>) {
-        var registry = HandlerRegistry(purgeBudget: 10)
+        var registry = HandlerRegistry()
         guard phase != .absent else { return (registry, 0) }
         let handler = registry.add(id).number
         registry.requestAdded(1, to: handler, owner: 5)
         guard phase != .named else { return (registry, handler) }
-        registry.beginPurge(of: handler, listeners: [7], by: remover)
-        guard phase == .purged else { return (registry, handler) }
-        registry.requestPurged(of: handler, owner: 5)
-        registry.requestUnlisted(1, of: handler)
-        registry.endPurge()
+        registry.unname(handler, HandlerRemoval(listeners: [7], message: remover))
+        guard phase == .removed else { return (registry, handler) }
+        end(1, of: handler, in: &registry)
+        registry.endRemoval(of: handler)
         return (registry, handler)
+    }
+
+    /// Removes a request of client 5.
+    private static func end(
+        _ request: Handle<Interest>, of handler: Handle<HandlerEntry>, in registry: inout HandlerRegistry
+    ) {
+        registry.requestEnded(of: handler, owner: 5) { $0.removed += 1 }
+        registry.requestUnlisted(request, of: handler)
     }
 
     /// Expected phase; nil for an event that cannot occur in a phase.
     private static func expected(_ event: Event, _ phase: Phase) -> Phase? {
         switch (event, phase) {
-        case (.beginPurge, .named), (.requestPurged, .purging): .purging
-        case (.endPurge, .purging): .purged
+        case (.unname, .named), (.requestEnded, .removing): .removing
+        case (.endRemoval, .removing): .removed
         // The reference of its request keeps it.
-        case (.dropIfIdle, .named), (.dropIfIdle, .purging), (.dropIfIdle, .purged): phase
-        case (.beginPurge, _), (.requestPurged, _), (.endPurge, _), (.dropIfIdle, .absent): nil
+        case (.dropIfIdle, .named), (.dropIfIdle, .removing), (.dropIfIdle, .removed): phase
+        case (.unname, _), (.requestEnded, _), (.endRemoval, _), (.dropIfIdle, .absent): nil
         }
     }
 
     @Test func `the diagram of a handler has these transitions and no others`() {
-        let purge = Purge(listeners: [], remaining: 1, removal: Self.remover)
-        let phases: [HandlerEntry.Phase] = [.named, .purging(purge), .purged]
+        let removal = HandlerRemoval(listeners: [], message: Self.remover)
+        let phases: [HandlerEntry.Phase] = [.named, .removing(removal), .removed]
         let legal = phases.map { from in phases.map { HandlerEntry.isLegal(from: from, to: $0) } }
-        #expect(legal == [[false, true, false], [false, false, true], [false, false, false]])
+        #expect(legal == [[false, true, false], [false, true, true], [false, false, false]])
     }
 
     @Test(arguments: Event.allCases, Phase.allCases)
@@ -68,23 +75,22 @@ struct HandlerRegistryTests {
         #expect(registry.checkInvariants() == [])
         #expect(Phase(registry[handler].phase) == phase)
         #expect((registry.number(of: Self.id) == handler) == (phase == .named))
-        #expect(registry.purging(Self.id) == (phase == .purging ? [handler] : []))
+        #expect(registry.removing(Self.id) == (phase == .removing ? [handler] : []))
         switch event {
-        case .beginPurge: registry.beginPurge(of: handler, listeners: [], by: Self.remover)
-        case .requestPurged:
-            registry.requestPurged(of: handler, owner: 5)
-            #expect(registry[handler].purge?.remaining == 0)
-        case .endPurge:
-            registry.requestPurged(of: handler, owner: 5)
-            registry.requestUnlisted(1, of: handler)
-            registry.endPurge()
+        case .unname: registry.unname(handler, HandlerRemoval(listeners: [], message: Self.remover))
+        case .requestEnded:
+            Self.end(1, of: handler, in: &registry)
+            #expect(registry[handler].requests.pending == 0 && registry[handler].requests.removed == 1)
+        case .endRemoval:
+            Self.end(1, of: handler, in: &registry)
+            registry.endRemoval(of: handler)
         case .dropIfIdle: #expect(registry.dropIfIdle(handler) == nil)
         }
         #expect(Phase(registry[handler].phase) == expected)
         #expect(registry.checkInvariants() == [])
     }
 
-    @Test(arguments: [Phase.named, .purged])
+    @Test(arguments: [Phase.named, .removed])
     func `a handler is freed with its last reference, and its root with the last handler`(phase: Phase) {
         var (registry, handler) = Self.registry(phase)
         if phase == .named {
@@ -101,14 +107,13 @@ struct HandlerRegistryTests {
         #expect(registry.checkInvariants() == [])
     }
 
-    @Test func `a handler being purged is not freed, even without a reference`() {
-        var (registry, handler) = Self.registry(.purging)
-        registry.requestPurged(of: handler, owner: 5)
-        registry.requestUnlisted(1, of: handler)
+    @Test func `a handler being removed is not freed, even without a reference`() {
+        var (registry, handler) = Self.registry(.removing)
+        Self.end(1, of: handler, in: &registry)
         registry.release(handler)
         #expect(registry.dropIfIdle(handler) == nil)
         #expect(registry.contains(handler))
-        registry.endPurge()
+        registry.endRemoval(of: handler)
         #expect(registry.dropIfIdle(handler) == "a")
         #expect(registry.checkInvariants() == [])
     }
@@ -175,7 +180,7 @@ struct HandlerRegistryTests {
 
     // MARK: Requests
 
-    @Test mutating func `requests count by owner until they end or are purged`() {
+    @Test mutating func `requests count as pending until they end, also those of a removed handler`() {
         let handler = registry.add(Self.id).number
         registry.requestAdded(1, to: handler, owner: 5)
         registry.requestAdded(2, to: handler, owner: 6)
@@ -183,17 +188,16 @@ struct HandlerRegistryTests {
         #expect(registry.requests(of: handler) == [1, 2, 3])
         #expect(registry.request(after: 1) == 2 && registry.request(after: 3) == nil)
         registry.requestTransferred(of: handler, from: 5, to: 6)
-        #expect(registry[handler].owners.counts.map { [$0.owner.index, $0.count] } == [[6, 2]])
-        #expect(registry.checkInvariants() == [])
+        #expect(registry[handler].ownRequests == 1 && registry[handler].requests.pending == 3)
         registry.requestEnded(of: handler, owner: nil) { $0.answered += 1 }
         #expect(registry[handler].ownRequests == 0 && registry[handler].requests.answered == 1)
         registry.requestReopened(of: handler) { $0.answered -= 1 }
         #expect(registry[handler].ownRequests == 1 && registry[handler].requests.pending == 3)
         #expect(registry.checkInvariants() == [])
-        registry.beginPurge(of: handler, listeners: [], by: Self.remover)
-        #expect(registry[handler].requests.pending == 0 && registry[handler].requests.removed == 3)
-        registry.requestPurged(of: handler, owner: 6)
-        #expect(registry[handler].purge?.remaining == 2)
+        registry.unname(handler, HandlerRemoval(listeners: [], message: Self.remover))
+        #expect(registry[handler].requests.pending == 3 && registry[handler].requests.removed == 0)
+        registry.requestEnded(of: handler, owner: 6) { $0.removed += 1 }
+        #expect(registry[handler].requests.pending == 2 && registry[handler].ownRequests == 1)
         #expect(registry.checkInvariants() == [])
     }
 
@@ -212,13 +216,13 @@ struct HandlerRegistryTests {
         #expect(registry.checkInvariants() == [])
     }
 
-    // MARK: Purges
+    // MARK: Removal
 
     @Test mutating func `the name and the subscribers of a removed handler go to a new record`() throws {
         let handler = registry.add(Self.id).number
         registry.requestAdded(1, to: handler, owner: nil)
         _ = registry.subscribe(3, to: handler)
-        registry.beginPurge(of: handler, listeners: [3], by: Self.remover)
+        registry.unname(handler, HandlerRemoval(listeners: [3], message: Self.remover))
         let successor = try #require(registry.number(of: Self.id))
         #expect(successor != handler)
         #expect(registry[successor].subscribers == [3] && registry[handler].subscribers == [])
@@ -229,42 +233,34 @@ struct HandlerRegistryTests {
     }
 
     @Test func `a removed handler without subscribers has no successor`() {
-        let (registry, _) = Self.registry(.purging)
+        let (registry, _) = Self.registry(.removing)
         #expect(registry.number(of: Self.id) == nil && registry.count == 1 && registry.hasRoot("a"))
     }
 
-    @Test func `a client can be withdrawn from a purge once`() {
-        var (registry, handler) = Self.registry(.purging)
-        #expect(registry.withdraw(8, fromPurgeOf: handler) == 0)
-        #expect(registry.withdraw(7, fromPurgeOf: handler) == 1)
-        #expect(registry.withdraw(7, fromPurgeOf: handler) == 0)
-        #expect(registry[handler].purge?.listeners == [])
+    @Test func `a client is withdrawn from the listeners of a removed handler once`() {
+        var (registry, handler) = Self.registry(.removing)
+        #expect(registry.ignore(8, inRemovalOf: handler) == false)
+        #expect(registry.ignore(7, inRemovalOf: handler) == true)
+        #expect(registry.ignore(7, inRemovalOf: handler) == false)
+        #expect(registry[handler].removal?.listeners == [])
     }
 
-    @Test mutating func `purges are listed by name in order`() {
-        var purged: [Handle<HandlerEntry>] = []
+    @Test mutating func `removed handlers are listed by name in order, and take turns`() {
+        var removed: [Handle<HandlerEntry>] = []
         for request in 1...3 as ClosedRange<Handle<Interest>> {
             let handler = registry.add(Self.id).number
             registry.requestAdded(request, to: handler, owner: nil)
-            registry.beginPurge(of: handler, listeners: [], by: Self.remover)
-            purged.append(handler)
+            registry.unname(handler, HandlerRemoval(listeners: [], message: Self.remover))
+            removed.append(handler)
         }
-        #expect(Array(registry.purging) == purged && registry.purging(Self.id) == purged)
+        #expect(Array(registry.removing) == removed && registry.removing(Self.id) == removed)
+        registry.passTurn()
+        #expect(Array(registry.removing) == [removed[1], removed[2], removed[0]] && registry.removing(Self.id) == removed)
         #expect(registry.checkInvariants() == [])
-        registry.requestPurged(of: purged[0], owner: nil)
-        registry.requestUnlisted(1, of: purged[0])
-        registry.endPurge()
-        #expect(registry.purging(Self.id) == Array(purged[1...]))
+        registry.requestUnlisted(1, of: removed[0])
+        registry.endRemoval(of: removed[0])
+        #expect(Array(registry.removing) == Array(removed[1...]) && registry.removing(Self.id) == Array(removed[1...]))
         #expect(registry.checkInvariants() == [])
-    }
-
-    @Test mutating func `the budget of a pass is spent, earned and renewed`() {
-        registry.spendPurges(12)
-        #expect(registry.purgeBudget == -2)
-        registry.spendPurges(-1)
-        #expect(registry.purgeBudget == -1)
-        registry.renewPurgeBudget(10)
-        #expect(registry.purgeBudget == 10)
     }
 
     @Test mutating func `released memory changes nothing`() {

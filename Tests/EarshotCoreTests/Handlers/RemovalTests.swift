@@ -8,7 +8,7 @@ struct RemovalTests {
     private var rig = CoreRig()
     private let h = HandlerID("h")!
 
-    @Test mutating func `REMOVE purges queued and running requests of its handler only`() {
+    @Test mutating func `REMOVE ends queued and running requests of its handler only`() {
         let worker = rig.worker(slots: 2)
         let a = rig.client(1)
         rig.pass { rig in
@@ -91,7 +91,7 @@ struct RemovalTests {
         #expect(terminal.response?.url == "http://new/")
     }
 
-    @Test mutating func `replace purges what the handler wanted before`() {
+    @Test mutating func `replace removes what the handler wanted before`() {
         _ = rig.worker(slots: 1)
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "http://old/", by: a) }

@@ -112,7 +112,7 @@ struct RequestListTests {
         #expect(pages(QueryPage(), by: client).ids.count == 50)
     }
 
-    @Test mutating func `removed requests are not listed while they are purged`() {
+    @Test mutating func `removed requests are not listed while they wait for their removal`() {
         let client = rig.client(1)
         let other = rig.client(2)
         rig.pass { rig in for n in 0..<1_000 { rig.fetch("h", "\(n)", "http://x/\(n)", by: client) } }

@@ -1,0 +1,53 @@
+internal import DequeModule
+internal import OrderedCollections
+
+/// The end of sessions: of clients that said BYE, were lost, or did not return in the time of their lease. The protocol
+/// promises no moment for it, so many requests are removed in slices, each as if the client had ended at that moment.
+extension BrokerCore {
+    /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
+    mutating func endSession(_ client: Handle<ClientSession>, now: Tick) {
+        if let removal = removals.removeValue(forKey: client) { releaseUnused(removal.fetch?.body) }
+        clients.endLease(of: client)
+        if !pulls.isEmpty { pulls.remove(client) }
+        for handler in handlers.removing { withdraw(client, fromRemovalOf: handler) }
+        clients[client].deliveries.end()
+        var budget = max(limits.departuresPerPass, 1)
+        if Int(clients[client].owned.count) > budget {
+            removeRunning(of: client) { core, interest in core.interests[interest].owner == client }
+        }
+        remove(client, &budget, now: now)
+        if budget > 0 { clients.remove(client) } else { clients.depart(client) }
+    }
+
+    /// Removes one slice of ended sessions. Called once per pass.
+    mutating func removeEndedSessions(now: Tick) {
+        var budget = max(limits.departuresPerPass, 1)
+        while budget > 0, let client = clients.ended.first {
+            remove(client, &budget, now: now)
+            guard budget > 0 else { break }
+            clients.removeDeparted()
+        }
+    }
+
+    /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget
+    /// that is left means that nothing of the session is left.
+    private mutating func remove(_ client: Handle<ClientSession>, _ budget: inout Int, now: Tick) {
+        while budget > 0, let subtree = handlers.lastSubtree(of: client) {
+            budget -= max(1, unsubscribe(client, fromSubtree: subtree, now: now))
+        }
+        while budget > 0, let handler = handlers.anyHandler(of: client) {
+            unsubscribe(client, fromHandler: handler, now: now)
+            budget -= 1
+        }
+        while budget > 0, let due = clients[client].deliveries.entries.first {
+            clients[client].deliveries.removeFirst(weight(of: due))
+            chargeWindow(of: client)
+            lose(due, by: client)
+            budget -= 1
+        }
+        while budget > 0, let interest = clients[client].owned.first {
+            removeRequest(interest, by: client)
+            budget -= 1
+        }
+    }
+}
