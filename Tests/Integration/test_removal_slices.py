@@ -1,4 +1,4 @@
-"""The broker purges very many requests in slices, serves others between them, and returns the memory.
+"""The broker removes very many requests in slices, serves others between them, and returns the memory.
 
 It is 50,000 of 250,000 requests. With EARSHOT_LONG=1 it is 100,000 of 1,000,000, and others must be served as soon as on an
 otherwise idle machine.
@@ -19,10 +19,10 @@ QUEUED, HANDLERS = (1_000_000, 10) if IS_LONG else (250_000, 5)
 SHARE = QUEUED // HANDLERS
 
 
-class PurgeTests(TestCase):
+class LargeRemovalTests(TestCase):
     REMOVED = 4
 
-    def test_others_are_taken_in_while_very_much_is_purged(self):
+    def test_others_are_taken_in_while_very_much_is_removed(self):
         # Each transfer takes so long that the queue stays unchanged.
         with Steady() as origin, Bus(workers=1, slots=4, origin_limit=1) as bus:
             client, other = bus.client(), bus.client()
@@ -34,9 +34,9 @@ class PurgeTests(TestCase):
                 client.say(f"REMOVE crawl/{index}")
                 taken, queued = self.submit_for(0.1, other, f"beside{index}")
                 beside.append(taken)
-                # Before and after a purge the queue holds all requests of each handler, and a few of the other client.
+                # Before and after a removal the queue holds all requests of each handler, and a few of the other client.
                 between += sum(1_000 < count % SHARE < SHARE - 1_000 for count in queued)
-                self.assertEqual(int(client.expect("REMOVED").operands[1]), SHARE, "counted at once")
+                self.assertEqual(int(client.expect("REMOVED").operands[1]), SHARE)
                 self.assertEqual(client.query("ledger")["requests"]["removed"], (index + 1) * SHARE)
             slow = [milliseconds(taken, 99) for taken in beside]
             worst = [1000 * max(taken) for taken in beside]
