@@ -4,21 +4,20 @@ internal import OrderedCollections
 
 /// Removal of requests. After the reply, the remover receives nothing about them.
 extension BrokerCore {
-    /// Handles CANCEL: ends one request. Replies even if there is none.
-    mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
+    /// Handles REMOVE of one request. Replies even if there is none.
+    mutating func removalRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
         let key = key(handler, of: client)
-        if let number = handlers.number(of: key),
-            let interest = listedInterest(request, of: number)
-        {
-            removeInterest(interest, by: client)
+        var wasOpen = false
+        if let number = handlers.number(of: key), let interest = listedInterest(request, of: number) {
+            wasOpen = removeInterest(interest, by: client)
         }
         settleRequests(named: request, key, withdrawnBy: client)
         withdraw(from: client, request) { $0 == handler }
-        reply(.message(.cancelled(handler, request)), to: client)
+        reply(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
     }
 
-    /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them. Handlers of a
-    /// large subtree are removed in slices, one per pass, and the reply follows the last.
+    /// Handles REMOVE of handlers: ends all their requests and the client's subscriptions to them. Handlers of a large
+    /// subtree are removed in slices, one per pass, and the reply follows the last.
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Handle<ClientSession>, now: Tick) {
         finishRemoval(by: client, now: now)
         carryOut(SubtreeRemoval(pattern: pattern), by: client, now: now)
