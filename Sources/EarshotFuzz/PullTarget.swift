@@ -69,7 +69,7 @@ struct PullTarget {
     private var said: BodyRead?
     /// Whether a READ is being said that no decoder accepts.
     private var isMalformed = false
-    /// Client whose CANCEL or REMOVE is being said.
+    /// Client whose REMOVE is being said.
     private var remover: Int?
 
     static func run(_ bytes: [UInt8]) {
@@ -130,7 +130,7 @@ struct PullTarget {
                 }
             }
             say(.acknowledge(sequence), peer)
-        case 13: remove(.cancel(handler(), request()), peer)
+        case 13: remove(.removeRequest(handler(), request()), peer)
         case 14:
             let pattern = HandlerPattern(choices.flag() ? "h/*" : handler().description)
             if let pattern { remove(.remove(pattern), peer) }
@@ -369,7 +369,7 @@ struct PullTarget {
             }
         case .data(let data): answerEmpty(data, peer)
         case .error(let reply) where reply.verb == "READ": refused(reply, peer)
-        case .cancelled(let handler, let request) where remover == peer:
+        case .requestRemoved(let handler, let request, _) where remover == peer:
             drop(peer) { $0 == handler && $1 == request }
         case .removed(let pattern, _) where remover == peer: drop(peer) { handler, _ in pattern.matches(handler) }
         default: return

@@ -80,9 +80,9 @@ struct ReaderTarget {
         case 12:
             if let actions = core.remove(.handler(handler())) { carryOut(actions) }
         case 13:
-            carryOut(
-                core.received(
-                    choices.flag() ? .cancelled(handler(), request()) : .removed(.handler(handler()), count: 1)))
+            let (isOne, name) = (choices.flag(), handler())
+            let all = BrokerMessage.removed(.handler(name), count: 1)
+            carryOut(core.received(isOne ? .requestRemoved(name, request(), wasOpen: true) : all))
         case 14:
             let pattern = HandlerPattern.handler(handler())
             carryOut(choices.flag() ? core.subscribe(pattern) : core.unsubscribe(pattern))
@@ -283,7 +283,7 @@ struct ReaderTarget {
                 void { _ in true }
                 mostOfOthers = [:]
             // These make READs void.
-            case .send(.cancel(let handler, let request)): drop { $0 == RequestKey(handler, request) }
+            case .send(.removeRequest(let handler, let request)): drop { $0 == RequestKey(handler, request) }
             case .send(.remove(let pattern)): drop { pattern.matches($0.handler) }
             case .send(.fetch(let fetch)) where fetch.options.replacesHandler:
                 drop { $0.handler == fetch.handler }

@@ -48,12 +48,13 @@ final class LibraryAdapter {
     /// Executes a command: a message in lower case with fields as `name=value`.
     private func carryOut(_ line: String) {
         let words = line.split(separator: " ")
-        let head = [words[0].uppercased()] + words.dropFirst().prefix(words[0] == "fetch" ? 3 : 2).map { String($0) }
+        let verb = words[0] == "cancel" ? "REMOVE" : words[0].uppercased()
+        let head = [verb] + words.dropFirst().prefix(words[0] == "fetch" ? 3 : 2).map { String($0) }
         let fields = words.dropFirst(head.count).map { $0.replacing("=", with: ": ", maxReplacements: 1) + "\n" }
         do {
             switch try ClientMessage(head: Array("\(head.joined(separator: " "))\n\(fields.joined())".utf8)) {
             case .fetch(let fetch): try connection?.fetch(fetch)
-            case .cancel(let handler, let request): connection?.cancel(RequestKey(handler, request))
+            case .removeRequest(let handler, let request): connection?.cancel(RequestKey(handler, request))
             case .remove(let pattern): connection?.remove(pattern)
             case .subscribe(let pattern):
                 connection?.subscribe(pattern)
@@ -72,7 +73,7 @@ final class LibraryAdapter {
             let total = progress.total.map { String($0) } ?? "-"
             heard.append("progress \(progress.handler) \(progress.request) \(progress.received)/\(total)")
         case .accepted(let key): heard.append("accepted \(key.handler) \(key.request)")
-        case .cancelled(let key): heard.append("cancelled \(key.handler) \(key.request)")
+        case .cancelled(let key, _): heard.append("cancelled \(key.handler) \(key.request)")
         case .removed(let pattern, let count): heard.append("removed \(pattern) \(count)")
         case .answer: heard.append("listening")
         case .refused(let reply): heard.append("error \(reply.code): \(reply.detail ?? "")")

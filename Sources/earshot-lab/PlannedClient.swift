@@ -106,7 +106,7 @@ final class PlannedClient {
         switch event {
         case .terminal(let delivery, let body):
             ended(delivery, body)
-        case .cancelled(let key):
+        case .cancelled(let key, _):
             journal.note("cancelled", key.request.description)
             unfinished -= 1
         case .removed(let pattern, let count):

@@ -212,7 +212,7 @@ struct BrokerProcessTests {
     @Test func `the file of a cancelled attempt is removed`() throws {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
-        client.say(.cancel(try #require(HandlerID("app/list")), try #require(RequestID("1"))))
+        client.say(.removeRequest(try #require(HandlerID("app/list")), try #require(RequestID("1"))))
         #expect(try rig.reaches { worker.messages.contains(.cancel(job.attempt)) })
         try rig.write("hello", rig.part(of: job))
         worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))

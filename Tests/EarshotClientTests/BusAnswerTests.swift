@@ -141,7 +141,7 @@ import Testing
         broker.say(.accepted(key.handler, ids[2]))
         let last = Task { try await bus.retry("4", under: "reports") }
         await broker.hears(.retry(key.handler, ids[3]))
-        #expect(!broker.said.current.value.contains(.cancel(key.handler, ids[2])))
+        #expect(!broker.said.current.value.contains(.removeRequest(key.handler, ids[2])))
         broker.say(.accepted(key.handler, ids[3]))
         try await last.value
         for (handler, id) in [("a b", "1"), ("reports/", "1"), ("reports", "")] {
@@ -172,7 +172,7 @@ import Testing
         _ = await broker.fetch(1)
         first.cancel()
         await #expect(throws: CancellationError.self) { try await first.value }
-        await broker.hears(.cancel(key.handler, key.request))
+        await broker.hears(.removeRequest(key.handler, key.request))
         let second = Task { try await bus.submit(url, under: "reports", id: "2") }
         _ = await broker.fetch(2)
         try await bus.remove("reports")
@@ -191,7 +191,7 @@ import Testing
             submitted.cancel()
             guard case .failure(let error) = await submitted.result else { continue }
             #expect(error is CancellationError)
-            await broker.hears(.cancel(key.handler, request))
+            await broker.hears(.removeRequest(key.handler, request))
         }
     }
 

@@ -96,7 +96,7 @@ import Testing
         #expect(try await last.fetch(url).status == 200)
         let idle = second.said.current.value.filter {
             switch $0 {
-            case .cancel, .remove: true
+            case .remove, .removeRequest: true
             default: false
             }
         }

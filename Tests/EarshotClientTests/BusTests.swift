@@ -97,14 +97,14 @@ import Testing
         #expect(error?.isRetryable == false)
     }
 
-    @Test func `a cancelled task says CANCEL, and one cancelled before says nothing`() async throws {
+    @Test func `a cancelled task removes its request, and one cancelled before sends nothing`() async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()
         let task = Task { try await handler.fetch(url) }
         let fetch = await broker.fetch()
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
-        await broker.hears(.cancel(fetch.handler, fetch.request))
+        await broker.hears(.removeRequest(fetch.handler, fetch.request))
         // This answer concerns the request before the cancellation.
         broker.answer(fetch)
 
@@ -170,7 +170,7 @@ import Testing
         second.cancel()
         try second.send(Shared(fetch), .function { _ in }, replaces: true)
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .replaced)
-        await broker.hears(.cancel(firstFetch.handler, firstFetch.request))
+        await broker.hears(.removeRequest(firstFetch.handler, firstFetch.request))
         #expect(broker.fetches.count == 1)
     }
 
@@ -214,12 +214,12 @@ import Testing
         let second = Task { try await new.fetch(url + "2") }
         let secondFetch = await broker.fetch(2)
         let third = Task { try await new.replace(with: url + "3") }
-        await broker.hears(.cancel(secondFetch.handler, secondFetch.request))
+        await broker.hears(.removeRequest(secondFetch.handler, secondFetch.request))
         let thirdFetch = await broker.fetch(3)
         #expect(!thirdFetch.options.replacesHandler)
         #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .replaced)
         old.remove()
-        await broker.hears(.cancel(firstFetch.handler, firstFetch.request))
+        await broker.hears(.removeRequest(firstFetch.handler, firstFetch.request))
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .removed)
         broker.answer(thirdFetch)
         #expect(try await third.value.status == 200)

@@ -80,7 +80,7 @@ import Testing
         #expect(deliveries(core.received(.terminal(refusal))) == [refusal])
         reconnect(&core)
         _ = core.retry(key)
-        #expect(core.cancel(key) == [.send(.cancel(handler, key.request))])
+        #expect(core.cancel(key) == [.send(.removeRequest(handler, key.request))])
         #expect(core.received(.accepted(handler, key.request)) == [], "it precedes the answer to the removal")
     }
 
@@ -162,11 +162,11 @@ import Testing
     @Test func `what was cancelled is not delivered, what is asked anew after it is`() {
         var core = ready()
         _ = core.fetch(fetch("1"))
-        #expect(core.cancel(key("1")) == [.send(.cancel(handler, key("1").request))])
+        #expect(core.cancel(key("1")) == [.send(.removeRequest(handler, key("1").request))])
         #expect(core.received(.terminal(result("1", sequence: 1))) == [])
         #expect(core.passEnded() == [.send(.acknowledge(1))])
         #expect(core.fetch(fetch("1")) == [.send(.fetch(fetch("1")))])
-        #expect(core.received(.cancelled(handler, key("1").request)) == [.report(.cancelled(key("1")))])
+        #expect(core.received(requestRemoved("1")) == [.report(.cancelled(key("1"), wasOpen: true))])
         #expect(deliveries(core.received(.terminal(result("1", sequence: 2)))).count == 1)
     }
 
@@ -242,35 +242,35 @@ import Testing
         #expect(sent(core.received(welcome(3))) == [])
     }
 
-    @Test(arguments: ["CANCEL", "REMOVE"])
+    @Test(arguments: ["cancel", "remove"])
     func `a late ERROR of a removed request does not end the next one with its ID`(verb: String) {
         var core = ready()
         _ = core.fetch(fetch("1"))
-        _ = verb == "CANCEL" ? core.cancel(key("1")) : core.remove(.handler(handler))
+        _ = verb == "cancel" ? core.cancel(key("1")) : core.remove(.handler(handler))
         _ = core.fetch(fetch("1"))
         var refusal = ErrorReply(code: "too-many-handlers")
         (refusal.verb, refusal.handler, refusal.request) = ("FETCH", handler, key("1").request)
         #expect(core.received(.error(refusal)) == [], "it names the removed request")
         _ = core.received(
-            verb == "CANCEL" ? .cancelled(handler, key("1").request) : .removed(.handler(handler), count: 1))
+            verb == "cancel" ? requestRemoved("1") : .removed(.handler(handler), count: 1))
         #expect(deliveries(core.received(.terminal(result("1", sequence: 1)))) == [result("1", sequence: 1)])
         _ = core.fetch(fetch("2"))
         refusal.request = key("2").request
         #expect(core.received(.error(refusal)) == [.report(.refused(refusal))], "it follows the answer")
     }
 
-    @Test(arguments: ["CANCEL", "REMOVE"])
+    @Test(arguments: ["cancel", "remove"])
     func `a late ACCEPTED of a removed submission does not settle the next one with its ID`(verb: String) {
         var core = ready()
         var submission = fetch("1")
         submission.options.subscribes = false
         submission.options.isDurable = true
         _ = core.fetch(submission)
-        _ = verb == "CANCEL" ? core.cancel(key("1")) : core.remove(.handler(handler))
+        _ = verb == "cancel" ? core.cancel(key("1")) : core.remove(.handler(handler))
         _ = core.fetch(submission)
         #expect(core.received(.accepted(handler, key("1").request)) == [])
         _ = core.received(
-            verb == "CANCEL" ? .cancelled(handler, key("1").request) : .removed(.handler(handler), count: 1))
+            verb == "cancel" ? requestRemoved("1") : .removed(.handler(handler), count: 1))
         _ = core.linkLost()
         _ = core.linkOpened()
         #expect(sent(core.received(welcome(2))) == [.fetch(submission)])

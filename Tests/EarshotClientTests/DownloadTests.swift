@@ -149,10 +149,10 @@ import Testing
         let fetch = await broker.fetch()
         var pieces: DownloadPieces? = download?.pieces
         download = nil
-        #expect(!broker.said.current.value.contains(.cancel(fetch.handler, fetch.request)))
+        #expect(!broker.said.current.value.contains(.removeRequest(fetch.handler, fetch.request)))
         #expect(pieces != nil)
         pieces = nil
-        await broker.hears(.cancel(fetch.handler, fetch.request))
+        await broker.hears(.removeRequest(fetch.handler, fetch.request))
         #expect(await handler.bus.census().requests == 0)
     }
 

@@ -24,11 +24,11 @@ import Testing
         _ = core.query(.ping)
         #expect(
             repeated(&core) == [
-                .cancel(handler, key("gone").request), .remove(pattern("page/1")), .subscribe(pattern("page/")),
+                .removeRequest(handler, key("gone").request), .remove(pattern("page/1")), .subscribe(pattern("page/")),
                 .fetch(fetch("1")), .query(.status), .set(setting), .query(.ping),
             ])
         // The answers match in the new order.
-        #expect(core.received(.cancelled(handler, key("gone").request)) == [.report(.cancelled(key("gone")))])
+        #expect(core.received(requestRemoved("gone")) == [.report(.cancelled(key("gone"), wasOpen: true))])
         #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
         #expect(core.received(.changed(setting)) == [.report(.changed(setting))])
         #expect(

@@ -9,6 +9,10 @@ let handler = HandlerID("gallery/1")!
 
 func key(_ request: String) -> RequestKey { RequestKey(handler, RequestID(request)!) }
 
+func requestRemoved(_ request: String) -> BrokerMessage {
+    .requestRemoved(handler, key(request).request, wasOpen: true)
+}
+
 func pattern(_ text: String) -> HandlerPattern { HandlerPattern(text)! }
 
 func fetch(_ request: String) -> Fetch {

@@ -60,7 +60,8 @@ final class ScriptedBus: Sendable {
             switch message {
             case .hello: try broker.say(welcome(instance, isPulling: isPulling))
             case .remove(let pattern): try broker.say(.removed(pattern, count: 0))
-            case .cancel(let handler, let request): try broker.say(.cancelled(handler, request))
+            case .removeRequest(let handler, let request):
+                try broker.say(.requestRemoved(handler, request, wasOpen: true))
             case .query(let query, _): try broker.say(.answer(query), body: Array("{}".utf8))
             case .fetch(let fetch) where answers:
                 let outcome = Terminal.Outcome.result(status: 200, Terminal.Response(url: fetch.url))

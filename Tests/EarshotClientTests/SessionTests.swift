@@ -66,7 +66,8 @@ import Testing
         _ = core.cancel(key("1"))
         _ = core.linkOpened()
         let said = sent(core.received(welcome(1, heard: 0)))
-        #expect(said == [.subscribe(pattern("others/")), .cancel(handler, key("1").request), .fetch(fetch("2"))])
+        #expect(
+            said == [.subscribe(pattern("others/")), .removeRequest(handler, key("1").request), .fetch(fetch("2"))])
     }
 
     @Test func `a terminal that comes again is known, and acknowledged again`() throws {
@@ -126,7 +127,7 @@ import Testing
         let actions = resume(&core, heard: 4)
         #expect(
             actions == [
-                .report(.state(.connected(BrokerInstance(rawValue: 1)))), .report(.cancelled(key("1"))),
+                .report(.state(.connected(BrokerInstance(rawValue: 1)))), .report(.cancelled(key("1"), wasOpen: false)),
                 .report(.removed(.handler(handler), count: 0)), .send(.query(.status)),
             ])
         #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
@@ -158,7 +159,7 @@ import Testing
         #expect(hello.replies == 1)
         // Only the last query did not arrive.
         #expect(sent(core.received(welcome(1, heard: 7, replies: 5))) == [.query(.ledger)])
-        #expect(core.received(.cancelled(handler, key("2").request)) == [.report(.cancelled(key("2")))])
+        #expect(core.received(requestRemoved("2")) == [.report(.cancelled(key("2"), wasOpen: true))])
         let removed = BrokerMessage.removed(.handler(HandlerID("gone")!), count: 3)
         #expect(core.received(removed) == [.report(.removed(.handler(HandlerID("gone")!), count: 3))])
         #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
@@ -209,13 +210,14 @@ import Testing
         var core = leased()
         _ = core.fetch(fetch("1"))
         // Its terminal may be in flight.
-        #expect(sent(core.fetch(replacing("1"))) == [.cancel(handler, key("1").request), .fetch(replacing("1"))])
+        #expect(
+            sent(core.fetch(replacing("1"))) == [.removeRequest(handler, key("1").request), .fetch(replacing("1"))])
         #expect(core.received(.terminal(result("1", sequence: 1))) == [])
         var refusal = ErrorReply(code: "id-in-use")
         (refusal.verb, refusal.handler, refusal.request) = ("FETCH", handler, key("1").request)
         #expect(core.received(.error(refusal)) == [], "also of the old one")
         #expect(core.received(.progress(progress("1"))) == [])
-        #expect(core.received(.cancelled(handler, key("1").request)) == [])
+        #expect(core.received(requestRemoved("1")) == [])
         #expect(deliveries(core.received(.terminal(result("1", sequence: 2)))) == [result("1", sequence: 2)])
         #expect(core.passEnded() == [.send(.acknowledge(2))])
         // An ended request needs no removal.
@@ -228,7 +230,7 @@ import Testing
             _ = core.fetch(fetch("1"))
             #expect(sent(core.fetch(replacing("2"))) == [.fetch(replacing("2"))])
             if isHeard { _ = core.received(.terminal(result("2", sequence: 1))) }
-            let cancel: [ClientMessage] = isHeard ? [] : [.cancel(handler, key("1").request)]
+            let cancel: [ClientMessage] = isHeard ? [] : [.removeRequest(handler, key("1").request)]
             #expect(sent(core.fetch(fetch("1"))) == cancel + [.fetch(fetch("1"))])
         }
     }
@@ -238,7 +240,7 @@ import Testing
         _ = core.fetch(fetch("1"))
         _ = core.fetch(replacing("2"))
         #expect(sent(resume(&core, heard: 2)) == [])
-        #expect(sent(core.fetch(fetch("1"))) == [.cancel(handler, key("1").request), .fetch(fetch("1"))])
+        #expect(sent(core.fetch(fetch("1"))) == [.removeRequest(handler, key("1").request), .fetch(fetch("1"))])
         // A new session starts without it.
         _ = core.linkLost()
         _ = core.linkOpened()

@@ -103,6 +103,10 @@ struct CoreRig {
         say(.remove(HandlerPattern(pattern)!), by: client)
     }
 
+    mutating func remove(_ handler: String, _ request: String, by client: ClientID) {
+        say(.removeRequest(HandlerID(handler)!, RequestID(request)!), by: client)
+    }
+
     /// The body of the next `done`.
     var nextBody: BodyID { BodyID(rawValue: lastBody + 1) }
 

@@ -23,7 +23,7 @@ import Testing
     @Test func `a FAILED is a reply unless it has a sequence number`() {
         #expect(read("FAILED h 1 x y\n").isReply)
         #expect(!read("FAILED h 1 x y\nseq: x\n").isReply)
-        for verb in ["ACCEPTED", "REMOVED", "CANCELLED", "ANSWER", "CHANGED", "ERROR"] { #expect(read(verb).isReply) }
+        for verb in ["ACCEPTED", "REMOVED", "ANSWER", "CHANGED", "ERROR"] { #expect(read(verb).isReply) }
         for verb in ["WELCOME", "RESULT", "PROGRESS", "GOODBYE", "NOVELTY"] { #expect(!read(verb).isReply) }
     }
 }

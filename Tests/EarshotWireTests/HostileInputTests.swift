@@ -51,7 +51,7 @@ struct HostileInputTests {
         ("FETCH a 1 http://h/\ntimeout: 1e3", "bad-message"), ("FETCH a 1 http://h/\nretries: 21", "bad-message"),
         ("FETCH a 1 http://h/\n\na: b\r\n", "bad-message"), ("ACK -1", "bad-message"),
         ("ACK 18446744073709551616", "bad-message"), ("HELLO EAR/1\nwindow: 0", "bad-message"),
-        ("FETCH  a 1 http://h/", "bad-message"), ("CANCEL a/ 1", "bad-message"),
+        ("FETCH  a 1 http://h/", "bad-message"), ("REMOVE a/ 1", "bad-message"),
     ])
     func `a wrong head is refused with its code`(head: String, code: String) {
         #expect(throws: WireError.self) { try ClientMessage(head: Array(head.utf8)) }
@@ -94,7 +94,7 @@ struct HostileInputTests {
             "\nn: " + String(repeating: "b", count: 1 << 20),
         ]
         for (index, fault) in faults.enumerated() {
-            for line in ["FETCH a/b 7 http://h/", "CANCEL a/b 7", "PRIORITY a/b 7 high"] {
+            for line in ["FETCH a/b 7 http://h/", "REMOVE a/b 7", "PRIORITY a/b 7 high"] {
                 let error = refusal(of: "\(line)\n\(fault)")
                 #expect(error?.verb == String(line.prefix { $0 != " " }), "\(line), fault \(index)")
                 #expect(error?.handler == HandlerID("a/b"), "\(line), fault \(index)")
@@ -106,10 +106,10 @@ struct HostileInputTests {
     @Test func `a message is named as far as its first line can be read`() {
         let (handler, request) = (String(repeating: "a", count: 200), String(repeating: "7", count: 64))
         let heads: [(head: String, handler: String?, request: String?)] = [
-            ("FETCH a 7 http://h/\r\n", "a", "7"), ("CANCEL a 7\r\n", "a", "7"), ("FETCH a 7", "a", "7"),
+            ("FETCH a 7 http://h/\r\n", "a", "7"), ("REMOVE a 7\r\n", "a", "7"), ("FETCH a 7", "a", "7"),
             ("FETCH a/ 7 http://h/", nil, nil), ("FETCH a  http://h/", "a", nil), ("FETCH a", nil, nil),
             ("FETCH \(handler) \(request)", handler, request), ("FETCH a \(request)7 http://h/", "a", nil),
-            ("CANCEL a \(String(repeating: "7", count: 1_000))", "a", nil),
+            ("REMOVE a \(String(repeating: "7", count: 1_000))", "a", nil),
         ]
         for wanted in heads {
             let error = refusal(of: wanted.head)

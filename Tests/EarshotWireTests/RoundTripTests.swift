@@ -31,8 +31,8 @@ struct RoundTripTests {
         let messages: [ClientMessage] = [
             .hello(hello), .hello(Hello(client: "me", window: 10)), .hello(Hello(client: nil, window: nil)),
             .fetch(fetch), .fetch(Fetch(handler: handler, request: request, url: "http://a/")),
-            .cancel(handler, request), .retry(handler, request), .remove(.handler(handler)),
-            .remove(.subtree(handler)),
+            .retry(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
+            .removeRequest(handler, request),
             .subscribe(.subtree(handler)), .unsubscribe(.handler(handler)), .priority(handler, request, .background),
             .acknowledge(.max), .query(.ping), .query(.handlers, QueryPage(after: "a/b", limit: 10)),
             .query(.requests, QueryPage(after: "7", limit: 1, handler: .subtree(handler), state: .backingOff)),
@@ -74,8 +74,8 @@ struct RoundTripTests {
             terminal(.failed(Terminal.Failure(code: "removed"))),
             .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),
             .progress(Progress(handler: handler, request: request, received: 1, total: 2)),
-            .removed(.subtree(handler), count: 3), .cancelled(handler, request), .accepted(handler, request),
-            .answer(.why(handler, request)),
+            .removed(.subtree(handler), count: 3), .requestRemoved(handler, request, wasOpen: true),
+            .accepted(handler, request), .answer(.why(handler, request)),
             .error(error), .goodbye(reason: "draining"), .answer(.settings),
             .changed(try #require(SettingWords(["slots", "3"]))),
         ]

@@ -27,7 +27,7 @@ MOST_GROWTH = 64 * MIB
 HEADS = [
     "HELLO EAR/1\nclient: x\nwindow: 8\nlease: 5\nbodies: pull\n", "HELLO EAR/1\nwindow: 8\nprincipal: key:other\n",
     "HELLO EAR/1\nwindow: 8\nproof: " + "0" * 64 + "\n", "FETCH h 1 http://127.0.0.1:1/\nstream: yes\n", "READ 1 0 262144\n",
-    "READ h 1 0 5\ngeneration: x\n", "ACK 1\n", "CANCEL h 1\n", "REMOVE h/*\n", "SUBSCRIBE h\n", "QUERY status\n", "QUERY ping\n",
+    "READ h 1 0 5\ngeneration: x\n", "ACK 1\n", "REMOVE h 1\n", "REMOVE h/*\n", "SUBSCRIBE h\n", "QUERY status\n", "QUERY ping\n",
     "SET origin-limit 1\n", "BYE\n", "READY EARW/1\nslots: 3\nschemes: x y\nfiles: yes\n", "READY EARW/1\nslots: 1\nschemes: http\n",
     "DONE 0000000000000001.1.1 200\nlength: 3\n", "PONG\n", "COOKIES h http://o/\n\na=b\n",
 ]

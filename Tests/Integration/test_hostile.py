@@ -22,7 +22,7 @@ CLIENT_MESSAGES = [
     b"FETCH a/b 7 http://127.0.0.1:9/x\npriority: high\ntimeout: 1\n\naccept: image/*\n",
     b"FETCH a 8 http://127.0.0.1:9/y\nretries: 0\nreplace: yes\nmax-bytes: 10\ndeadline: 0.001\n",
     b"FETCH a 9 ftp://x/\nwarm: yes\nsubscribe: no\ndigest: sha-256=00\nkey: k\ntag: t\n",
-    b"CANCEL a/b 7\n", b"REMOVE a\n", b"REMOVE a/\n", b"SUBSCRIBE a/b\n", b"UNSUBSCRIBE a/\n", b"PRIORITY a/b 7 low\n",
+    b"REMOVE a/b 7\n", b"REMOVE a\n", b"REMOVE a/\n", b"SUBSCRIBE a/b\n", b"UNSUBSCRIBE a/\n", b"PRIORITY a/b 7 low\n",
     b"ACK 1\n", b"ACK 18446744073709551615\n", b"QUERY ping\n", b"QUERY status\n", b"QUERY ledger\n",
     b"QUERY why a/b 7\n", b"BYE\n",
 ]

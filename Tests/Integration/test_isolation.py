@@ -139,7 +139,7 @@ class AttemptTests(Bed):
         requests = ("b/run", "b/stream", "b/wait", "b/done", "b/small", "b/cached", "kept/failed", "kept/done")
         attempts = {}
         for name in requests:
-            attempts[f"CANCEL {name} 1"] = [["CANCELLED", [name, "1"], {}]]
+            attempts[f"REMOVE {name} 1"] = [["REMOVED", [name, "1", "0"], {}]]
             attempts[f"PRIORITY {name} 1 high"] = unknown("PRIORITY", name)
             attempts[f"RETRY {name} 1"] = unknown("RETRY", name)
             attempts[f"REMOVE {name}"] = [["REMOVED", [name, "0"], {}]]
@@ -230,7 +230,7 @@ for fields in greetings + malformed + tokens:
     message = c.receive()
     said = [message.verb, *message.operands, message.fields.get("bodies"), message.fields.get("resumed")]
     # The connection stands, and has no more rights than before.
-    said.append([answer[:2] for answer in attempt(c, "CANCEL b/run 1")] if message.verb == "WELCOME" else None)
+    said.append([answer[:2] for answer in attempt(c, "REMOVE b/run 1")] if message.verb == "WELCOME" else None)
     say(said)
     c.close()
 """, greetings=greetings, malformed=malformed, tokens=tokens)).said(60)
@@ -239,7 +239,7 @@ for fields in greetings + malformed + tokens:
         for fields, answer in zip(malformed, said[len(greetings):]):
             self.assertEqual(answer, ["ERROR", "bad-message", None, None, None], fields)
         for fields, answer in zip(tokens, said[len(greetings) + len(malformed):]):
-            self.assertEqual(answer, ["WELCOME", "EAR/1", "pull", None, [["CANCELLED", ["b/run", "1"]]]], fields)
+            self.assertEqual(answer, ["WELCOME", "EAR/1", "pull", None, [["REMOVED", ["b/run", "1", "0"]]]], fields)
         self.assertUndisturbed(victim)
 
     def test_requests_under_the_names_of_another_user_are_requests_of_their_own(self):
@@ -259,8 +259,7 @@ for fields in ({"ca_file": "/etc/hosts"}, {"client_certificate": "/etc/hosts"}, 
     say(attempt(c, "FETCH own 1 https://127.0.0.1/", **fields)[0][:2])
 for number, url in enumerate(("file:///etc/hosts", "earshot://b/done", "thumb://b/done")):
     say(attempt(c, f"FETCH own s{number} {url}")[0][1])
-c.say("CANCEL b/run 1")
-c.expect("CANCELLED")
+c.cancel("b/run", 1)
 say([message.verb for message in c.rest()])
 """)).said(60)
         self.assertEqual(said[:7], [["RESULT", handler, "1", 77] for handler in (

@@ -154,7 +154,7 @@ class PullerTests(TestCase):
         self.puller.hear()
         self.puller.say(f"CANCEL {attempt}")
         self.assertFails(self.puller.end(attempt), "cancelled")
-        eventually(lambda: len(self.node.cancelled) == 1, "the node got CANCEL")
+        eventually(lambda: len(self.node.cancelled) == 1, "the node got REMOVE")
 
     def test_a_job_without_bytes_ends_with_its_timeout(self):
         url = self.node.add("large", LARGE, is_pulled=True)

@@ -198,7 +198,7 @@ class RemovalTests(TestCase):
         dropped = self.bus.run("drop", "--json", "nobody/")
         self.assertEqual(dropped.stdout, b'{"handler":"nobody/","removed":0}\n')
         cancelled = self.bus.run("cancel", "nobody", "1")
-        self.assertEqual((cancelled.status, cancelled.stderr), (1, "earshot: nothing matched: nobody has no request 1\n"))
+        self.assertEqual((cancelled.status, cancelled.stderr), (1, "earshot: nothing matched: nobody has no open request 1\n"))
 
     def test_cancel_and_list_tell_whether_anything_matched(self):
         client = self.bus.client()

@@ -29,8 +29,7 @@ static int tell(earshot_bus *bus, const earshot_message *message, const char *fo
         return earshot_acknowledge(bus, message) == 0 ? 1 : -1;
     }
     if (strcmp(verb, "PROGRESS") == 0) printf("progress %s %s %s\n", word[0], word[1], word[2]);
-    else if (strcmp(verb, "REMOVED") == 0) printf("removed %s %s\n", word[0], word[1]);
-    else if (strcmp(verb, "CANCELLED") == 0) printf("cancelled %s %s\n", word[0], word[1]);
+    else if (strcmp(verb, "REMOVED") == 0) printf("%s %s %s\n", *word[2] ? "cancelled" : "removed", word[0], word[1]);
     else if (strcmp(verb, "ANSWER") == 0) puts("listening");
     else return 0;
     return 1;

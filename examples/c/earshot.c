@@ -267,7 +267,7 @@ int earshot_remove(earshot_bus *bus, const char *handler)
 
 int earshot_cancel(earshot_bus *bus, const char *handler, const char *request)
 {
-    return say(bus, "", (const char *[]){"CANCEL", handler, request, NULL});
+    return say(bus, "", (const char *[]){"REMOVE", handler, request, NULL});
 }
 
 int earshot_subscribe(earshot_bus *bus, const char *pattern)
@@ -410,7 +410,7 @@ static void drop_first(earshot_bus *bus)
 static void confirm(earshot_bus *bus, const earshot_message *message)
 {
     static const char *const questions[][2] = {
-        {"RESULT", "FETCH"}, {"FAILED", "FETCH"}, {"REMOVED", "REMOVE"}, {"CANCELLED", "CANCEL"}, {"ANSWER", "QUERY"}};
+        {"RESULT", "FETCH"}, {"FAILED", "FETCH"}, {"REMOVED", "REMOVE"}, {"ANSWER", "QUERY"}};
     if (!bus->token[0]) return;
     const char *verb = message->verb;
     if (!earshot_field(message, "seq") && strcmp(verb, "DATA") != 0 && strcmp(verb, "PROGRESS") != 0
@@ -419,7 +419,7 @@ static void confirm(earshot_bus *bus, const earshot_message *message)
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
         if (strcmp(verb, questions[i][0]) != 0) continue;
         char start[300];
-        int is_request = questions[i][1][0] == 'F' || questions[i][1][0] == 'C';
+        int is_request = questions[i][1][0] == 'F'; /* REMOVEs are answered in order. */
         int length = snprintf(start, sizeof start, "%s %s%s%s", questions[i][1], message->word[0], is_request ? " " : "",
                               is_request ? message->word[1] : "");
         for (struct earshot_sent *entry = bus->log; entry; entry = entry->next) {

@@ -57,7 +57,7 @@ int earshot_fetch(earshot_bus *bus, const char *handler, const char *request, co
 /* Removes a handler with all its requests. The answer is REMOVED with the number of pending requests. */
 int earshot_remove(earshot_bus *bus, const char *handler);
 
-/* Cancels one request. The answer is CANCELLED. */
+/* Cancels one request. The answer is REMOVED with its ID, and 1 if it was pending or 0. */
 int earshot_cancel(earshot_bus *bus, const char *handler, const char *request);
 
 /* Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is ANSWER. */

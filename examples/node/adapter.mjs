@@ -12,14 +12,15 @@ if (!folder) usage('adapter.mjs FOLDER')
 
 /** Returns the line for a message, or undefined for a message without one. */
 async function line(bus, message) {
-  const { verb, fields } = message, words = message.operands.join(' ')
+  const { verb, fields, operands } = message, words = operands.join(' ')
   if (message.isTerminal) {
     const path = join(folder, fields.seq)
     await writeFile(path, await message.content())
     bus.acknowledge(message)
     return verb === 'RESULT' ? `result ${words} ${path}` : `failed ${words} ${fields.status ?? '-'} ${path}`
   }
-  if (['PROGRESS', 'REMOVED', 'CANCELLED'].includes(verb)) return `${verb.toLowerCase()} ${words}`
+  if (verb === 'REMOVED' && operands.length === 3) return `cancelled ${operands[0]} ${operands[1]}`
+  if (['PROGRESS', 'REMOVED'].includes(verb)) return `${verb.toLowerCase()} ${words}`
   if (verb === 'ANSWER') return 'listening'
 }
 

@@ -10,10 +10,8 @@ import { Dealer } from './zmtp.mjs'
 const FAILED = 1, NO_BROKER = 69
 const PIECE_BYTES = 256 << 10, OPEN_READS = 4
 
-/** Message that each reply answers, and the number of their common operands. */
-const QUESTIONS = {
-  RESULT: ['FETCH', 2], FAILED: ['FETCH', 2], REMOVED: ['REMOVE', 1], CANCELLED: ['CANCEL', 2], ANSWER: ['QUERY', 1],
-}
+/** Message that each reply answers, and the number of their common operands. REMOVEs are answered in order. */
+const QUESTIONS = { RESULT: ['FETCH', 2], FAILED: ['FETCH', 2], REMOVED: ['REMOVE', 1], ANSWER: ['QUERY', 1] }
 
 /** Error of the client. `status` is the exit code for it, the same as that of the command `earshot`. */
 export class EarshotError extends Error {
@@ -279,9 +277,9 @@ export class Bus extends Connection {
     this._say(['REMOVE', handler])
   }
 
-  /** Cancels one request. The answer is CANCELLED. */
+  /** Cancels one request. The answer is REMOVED with its ID, and 1 if it was pending or 0. */
   cancel(handler, request) {
-    this._say(['CANCEL', handler, request])
+    this._say(['REMOVE', handler, request])
   }
 
   /** Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is ANSWER. */

@@ -187,7 +187,7 @@ public final class ClientConnection {
         carryOut(core.fetch(fetch, inPlaceOf: old))
     }
 
-    /// Cancels a request. ``ClientEvent/cancelled(_:)`` follows, also for an unknown request.
+    /// Cancels a request. ``ClientEvent/cancelled(_:wasOpen:)`` follows, also for an unknown request.
     ///
     /// - Parameter key: handler and ID of the request.
     public func cancel(_ key: RequestKey) { carryOut(core.cancel(key)) }
@@ -397,7 +397,7 @@ public final class ClientConnection {
         switch report {
         case .accepted(let key): return .accepted(key)
         case .progress(let progress): return .progress(progress)
-        case .cancelled(let key): return .cancelled(key)
+        case .cancelled(let key, let wasOpen): return .cancelled(key, wasOpen: wasOpen)
         case .removed(let pattern, let count): return .removed(pattern, count: count)
         case .answered(let query): return .answer(query, json: body)
         case .changed(let setting): return .changed(setting)

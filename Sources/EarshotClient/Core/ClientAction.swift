@@ -30,7 +30,7 @@ enum ClientAction: Equatable {
 enum ClientReport: Equatable {
     case accepted(RequestKey)
     case progress(Progress)
-    case cancelled(RequestKey)
+    case cancelled(RequestKey, wasOpen: Bool)
     case removed(HandlerPattern, count: Int)
     /// The message's body is the answer.
     case answered(Query)

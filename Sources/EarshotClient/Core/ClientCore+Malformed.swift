@@ -11,10 +11,8 @@ extension ClientCore {
         if fragment.isReply { replies += 1 }
         var actions: [ClientAction] = []
         switch fragment.verb {
-        case "CANCELLED":
-            if let key = settleFirstCancel() { actions = [.report(.cancelled(key))] }
         case "REMOVED":
-            if let pattern = settleFirstRemoval() { actions = [.report(.removed(pattern, count: 0))] }
+            actions = settleFirstRemoval()
         case "ANSWER":
             if settleFirstQuery() { report.verb = "QUERY" }
         case "CHANGED":
@@ -39,20 +37,14 @@ extension ClientCore {
         (report.code, report.verb, report.handler, report.request) = ("internal", "FETCH", key.handler, key.request)
     }
 
-    /// - Returns: the request, if the consumer cancelled it.
-    private mutating func settleFirstCancel() -> RequestKey? {
-        for question in awaited {
-            switch question.what {
-            case .cancel(let key), .replacement(let key): return settleCancel(key) ? key : nil
-            case .retry, .remove, .query, .barrier, .setting, .submission: break
-            }
+    private mutating func settleFirstRemoval() -> [ClientAction] {
+        guard let what = awaited.first(where: \.what.isRemoval)?.what else { return [] }
+        _ = settle(what)
+        return switch what {
+        case .cancel(let key): [.report(.cancelled(key, wasOpen: false))]
+        case .remove(let pattern): [.report(.removed(pattern, count: 0))]
+        case .replacement, .retry, .query, .barrier, .setting, .submission: []
         }
-        return nil
-    }
-
-    private mutating func settleFirstRemoval() -> HandlerPattern? {
-        for case .remove(let pattern) in awaited.lazy.map(\.what) { return settle(.remove(pattern)) ? pattern : nil }
-        return nil
     }
 
     /// - Returns: the durable submission or repetition that was pending for the longest time.

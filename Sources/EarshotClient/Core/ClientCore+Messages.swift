@@ -273,7 +273,7 @@ extension ClientCore {
         awaited.removeAll { $0.what.submitted.map(isRemoved) ?? false }
     }
 
-    /// Settles the first CANCEL of a request.
+    /// Settles the first removal of a request.
     ///
     /// - Returns: whether the consumer requested it.
     mutating func settleCancel(_ key: RequestKey) -> Bool {
@@ -330,7 +330,7 @@ extension ClientCore.Awaited {
     /// The message that carries it.
     var message: ClientMessage {
         switch self {
-        case .cancel(let key), .replacement(let key): .cancel(key.handler, key.request)
+        case .cancel(let key), .replacement(let key): .removeRequest(key.handler, key.request)
         case .retry(let key): .retry(key.handler, key.request)
         case .remove(let pattern): .remove(pattern)
         case .query(let query, let page): .query(query, page)

@@ -158,7 +158,7 @@ extension ClientCore {
             switch question.what {
             case .cancel(let key):
                 guard !isAnswered else { return false }
-                actions.append(.report(.cancelled(key)))
+                actions.append(.report(.cancelled(key, wasOpen: false)))
             case .replacement, .barrier: return !isAnswered
             case .remove(let pattern):
                 guard !isAnswered else { return false }

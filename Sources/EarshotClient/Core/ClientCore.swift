@@ -26,7 +26,7 @@ struct ClientCore {
         case cancel(RequestKey)
         /// Repetition of a durable request. Its answer is ACCEPTED, FAILED without a number, or ERROR.
         case retry(RequestKey)
-        /// Cancellation of a request whose ID is used again. Messages before its answer concern the old request.
+        /// Removal of a request whose ID is used again. Messages before its answer concern the old request.
         case replacement(RequestKey)
         case remove(HandlerPattern)
         case query(Query, QueryPage)
@@ -171,11 +171,11 @@ struct ClientCore {
         case .accepted(let handler, let request): return accepted(RequestKey(handler, request))
         case .terminal(let terminal): return terminalReceived(terminal)
         case .progress(let progress): return progressReceived(progress)
-        case .cancelled(let handler, let request):
-            let key = RequestKey(handler, request)
-            return settleCancel(key) ? [.report(.cancelled(key))] : []
         case .removed(let pattern, let count):
             return settle(.remove(pattern)) ? [.report(.removed(pattern, count: count))] : []
+        case .requestRemoved(let handler, let request, let wasOpen):
+            let key = RequestKey(handler, request)
+            return settleCancel(key) ? [.report(.cancelled(key, wasOpen: wasOpen))] : []
         case .answer(let query): return answered(query)
         case .changed(let setting): return settleSetting() ? [.report(.changed(setting))] : []
         case .data(let data): return dataReceived(data, count: count)
@@ -232,9 +232,9 @@ struct ClientCore {
         if request == nil { forgetSubmissions { $0 == key } }
         waiting.remove(key)
         dropBodies { $0 == key }
-        // The broker does not know the request: no CANCEL, because those would accumulate without bound while
+        // The broker does not know the request: no REMOVE, because those would accumulate without bound while
         // disconnected.
-        if request?.isUnheard == true { return [.report(.cancelled(key))] }
+        if request?.isUnheard == true { return [.report(.cancelled(key, wasOpen: true))] }
         return ask(.cancel(key))
     }
 

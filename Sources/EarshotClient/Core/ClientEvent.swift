@@ -10,8 +10,8 @@ public enum ClientEvent: Sendable {
     case accepted(RequestKey)
     /// A transfer has received more bytes.
     case progress(Progress)
-    /// A request was cancelled. No further event concerns it.
-    case cancelled(RequestKey)
+    /// A request was cancelled. No further event concerns it. `wasOpen` is false if it had ended or is unknown.
+    case cancelled(RequestKey, wasOpen: Bool)
     /// Handlers were removed, with `count` open requests. No further event concerns these.
     case removed(HandlerPattern, count: Int)
     /// Answer to a query, as JSON.

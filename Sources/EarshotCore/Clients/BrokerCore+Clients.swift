@@ -77,10 +77,9 @@ extension BrokerCore {
         switch message {
         case .hello: break
         case .fetch(let fetch): fetchRequested(fetch, body, by: client, now: now)
-        case .cancel(let handler, let request):
-            cancelRequested(handler, request, by: client)
         case .retry(let handler, let request): retryRequested(handler, request, by: client)
         case .remove(let pattern): removalRequested(pattern, by: client, now: now)
+        case .removeRequest(let handler, let request): removalRequested(handler, request, by: client)
         case .subscribe(let pattern): subscribe(client, to: pattern)
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern, now: now)
         case .priority(let handler, let request, let priority):
@@ -167,15 +166,13 @@ extension BrokerCore {
             reply.verb = "FETCH"
             reply.handler = fetch.handler
             reply.request = fetch.request
-        case .cancel(let handler, let request):
-            reply.verb = "CANCEL"
-            reply.handler = handler
-            reply.request = request
         case .retry(let handler, let request):
             reply.verb = "RETRY"
             reply.handler = handler
             reply.request = request
         case .remove: reply.verb = "REMOVE"
+        case .removeRequest(let handler, let request):
+            (reply.verb, reply.handler, reply.request) = ("REMOVE", handler, request)
         case .subscribe: reply.verb = "SUBSCRIBE"
         case .unsubscribe: reply.verb = "UNSUBSCRIBE"
         case .priority(let handler, let request, _):

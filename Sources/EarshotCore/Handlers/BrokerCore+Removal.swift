@@ -11,18 +11,20 @@ internal import OrderedCollections
 extension BrokerCore {
     // MARK: Events
 
-    /// Handles CANCEL: ends one request. Replies even if there is none.
-    mutating func cancelRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
+    /// Handles REMOVE of one request. Replies even if there is none.
+    mutating func removalRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
         let key = key(handler, of: client)
+        var wasOpen = false
         if let number = handlers.number(of: key), let interest = listedInterest(request, of: number) {
+            wasOpen = interests[interest].phase != .delivering
             removeRequest(interest, by: client)
         }
         removeDoomed(request, key, by: client)
         withdraw(from: client, request) { $0 == handler }
-        reply(.message(.cancelled(handler, request)), to: client)
+        reply(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
     }
 
-    /// Handles REMOVE: ends all requests of the matching handlers and the client's subscriptions to them.
+    /// Handles REMOVE of handlers: ends all their requests and the client's subscriptions to them.
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Handle<ClientSession>, now: Tick) {
         begin(ClientRemoval(pattern), by: client, now: now)
     }

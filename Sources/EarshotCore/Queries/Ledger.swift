@@ -11,7 +11,7 @@ public struct Ledger: Equatable, Sendable {
         public var answered = 0
         /// Requests that ended in FAILED, by code.
         public var failed: [String: Int] = [:]
-        /// Requests removed by CANCEL, REMOVE, BYE or their owner's death.
+        /// Requests removed by REMOVE, BYE or their owner's death.
         public var removed = 0
         /// Requests that ended without a subscriber.
         public var orphaned = 0

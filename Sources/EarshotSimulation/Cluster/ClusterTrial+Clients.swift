@@ -105,7 +105,7 @@ extension ClusterTrial {
         guard let (handler, request) = openRequest(of: client), let id = Int(request.description) else { return }
         note("client \(client.rawValue) of node \(node) cancels \(id)")
         expectations.removed([id])
-        try pass(node) { core, now in core.clientSaid(.cancel(handler, request), by: client, now: now) }
+        try pass(node) { core, now in core.clientSaid(.removeRequest(handler, request), by: client, now: now) }
     }
 
     private mutating func remove(_ client: ClientID, _ node: Int) throws(Violation) {

@@ -340,7 +340,7 @@ struct DurableWorld {
         guard !names.isEmpty else { return }
         let name = own(names[random.below(names.count)], client)
         if random.perMille(800) {
-            core.clientSaid(.cancel(Self.plain(name), name.request), by: client, now: now)
+            core.clientSaid(.removeRequest(Self.plain(name), name.request), by: client, now: now)
             closed(name, by: client)
         } else {
             core.clientSaid(.remove(.handler(Self.plain(name))), by: client, now: now)

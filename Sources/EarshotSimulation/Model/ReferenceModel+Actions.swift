@@ -106,7 +106,7 @@ extension ReferenceModel {
         case .data: object(2, "client \(id.rawValue) pulls no bodies")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
-        case .welcome, .accepted, .cancelled, .removed, .answer, .changed, .error:
+        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .error:
             answered("\(message)", to: id) { isRight(message, $0) }
         }
     }
@@ -134,10 +134,10 @@ extension ReferenceModel {
         case (.welcome(let welcome), .welcome(let lease, let token, let heard, let replies)):
             welcome.broker == instance && welcome.leaseMilliseconds == lease && welcome.heard == heard
                 && welcome.token == (lease > 0 ? token : nil) && welcome.replies == replies
-        case (.cancelled(let handler, let request), .cancelled(let asked, let of)):
-            handler == asked && request == of
         case (.removed(let pattern, let count), .removed(let asked, let right)):
             pattern == asked && count == right
+        case (.requestRemoved(let handler, let request, let was), .requestRemoved(let asked, let of, let right)):
+            handler == asked && request == of && was == right
         case (.changed(let setting), .changed(let words)): setting.words == words
         case (.error(let error), .error(let code)): error.code == code
         default: false

@@ -23,14 +23,15 @@ extension ReferenceModel {
         switch qualified(message, of: client) {
         case .hello: break
         case .fetch(let fetch): fetchAsked(fetch, by: client)
-        case .cancel(let handler, let request):
-            let name = RequestName(handler: handler, request: request)
-            if let known = listed[name] { remove(known, by: client) }
-            withdraw([name], from: client)
-            owedReplies[id] = .cancelled(handler, request)
         // The simulated world has no durable requests.
         case .retry: owedReplies[id] = .error("unknown-request")
         case .remove(let pattern): removalAsked(pattern, by: client)
+        case .removeRequest(let handler, let request):
+            let name = RequestName(handler: handler, request: request)
+            let known = listed[name]
+            owedReplies[id] = .requestRemoved(handler, request, wasOpen: known.map { $0.phase != .ended } ?? false)
+            if let known { remove(known, by: client) }
+            withdraw([name], from: client)
         case .subscribe(let pattern): subscriptionAsked(pattern, by: client)
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern)
         case .priority(let handler, let request, let priority):

@@ -38,9 +38,9 @@ extension ReferenceModel {
             fetch.handler = qualified(fetch.handler, of: client)
             fetch.options.key = "\(principal) \(fetch.options.key ?? "")"
             return .fetch(fetch)
-        case .cancel(let handler, let request): return .cancel(qualified(handler, of: client), request)
         case .retry(let handler, let request): return .retry(qualified(handler, of: client), request)
         case .remove(let pattern): return .remove(qualified(pattern, of: client))
+        case .removeRequest(let handler, let request): return .removeRequest(qualified(handler, of: client), request)
         case .subscribe(let pattern): return .subscribe(qualified(pattern, of: client))
         case .unsubscribe(let pattern): return .unsubscribe(qualified(pattern, of: client))
         case .priority(let handler, let request, let priority):
@@ -56,8 +56,9 @@ extension ReferenceModel {
         case .progress(var progress):
             progress.handler = qualified(progress.handler, of: client)
             return .progress(progress)
-        case .cancelled(let handler, let request): return .cancelled(qualified(handler, of: client), request)
         case .removed(let pattern, let count): return .removed(qualified(pattern, of: client), count: count)
+        case .requestRemoved(let handler, let request, let wasOpen):
+            return .requestRemoved(qualified(handler, of: client), request, wasOpen: wasOpen)
         case .welcome, .accepted, .terminal, .answer, .changed, .data, .error, .goodbye: return message
         }
     }
@@ -66,8 +67,8 @@ extension ReferenceModel {
     static func isReserved(_ message: ClientMessage) -> Bool {
         switch message {
         case .set, .query(.origins, _), .query(.workers, _), .query(.settings, _): true
-        case .hello, .fetch, .cancel, .retry, .remove, .subscribe, .unsubscribe, .priority, .cookies, .acknowledge,
-            .query, .read, .bye:
+        case .hello, .fetch, .retry, .remove, .removeRequest, .subscribe, .unsubscribe, .priority, .cookies,
+            .acknowledge, .query, .read, .bye:
             false
         }
     }

@@ -59,8 +59,8 @@ final class ReferenceModel {
     enum Reply {
         /// Lease in milliseconds; for a resumed session, the number of messages received and replies sent.
         case welcome(lease: Int, token: SessionToken, heard: UInt64?, replies: UInt64?)
-        case cancelled(HandlerID, RequestID)
         case removed(HandlerPattern, Int)
+        case requestRemoved(HandlerID, RequestID, wasOpen: Bool)
         case answer
         /// Normalized setting.
         case changed([String])

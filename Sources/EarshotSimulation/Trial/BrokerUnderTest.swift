@@ -193,7 +193,7 @@ struct BrokerUnderTest {
     private mutating func endAnother(now: Tick) {
         for (client, requests) in open {
             for (handler, request) in requests {
-                core.clientSaid(.cancel(handler, request), by: client, now: now)
+                core.clientSaid(.removeRequest(handler, request), by: client, now: now)
             }
         }
         open = [:]

@@ -10,7 +10,7 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     case fullSockets = "full-sockets"
     /// Clients send malformed and inappropriate messages.
     case clientNonsense = "client-nonsense"
-    /// CANCEL, REMOVE, `replace`, BYE.
+    /// REMOVE, `replace`, BYE.
     case removals
     /// Watchers: SUBSCRIBE and UNSUBSCRIBE for handlers and subtrees.
     case watchers

@@ -263,7 +263,7 @@ extension World {
         guard let want = someWant(of: number), let fetch = clients[number].wants.removeValue(forKey: want) else {
             return
         }
-        say(.cancel(fetch.handler, fetch.request), link)
+        say(.removeRequest(fetch.handler, fetch.request), link)
     }
 
     private mutating func remove(_ number: Int, _ link: UInt64) {
@@ -304,7 +304,7 @@ extension World {
             // Counted like any other message of a session.
             send(up: link, .fromClient(link: link, .message(.hello(Hello(client: nil, window: 2)))))
             if let number = links[link]?.peer { clients[number].said += 1 }
-        case 2: say(.cancel(catalogue.handlers[0], catalogue.requests[0]), link)
+        case 2: say(.removeRequest(catalogue.handlers[0], catalogue.requests[0]), link)
         default:
             send(up: link, .fromClient(link: link, .bytes(nonsense())))
             if let number = links[link]?.peer { clients[number].said += 1 }
@@ -351,7 +351,7 @@ extension World {
             // The broker has not yet noticed the end of the old connection.
             if error.code == "session-in-use" { cut(link) }
         case .welcome(let welcome): welcomed(welcome, number, link)
-        case .accepted, .progress, .removed, .cancelled, .answer, .changed, .data, .goodbye: break
+        case .accepted, .progress, .removed, .requestRemoved, .answer, .changed, .data, .goodbye: break
         }
     }
 

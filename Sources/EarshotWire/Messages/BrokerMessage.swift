@@ -7,10 +7,10 @@ public enum BrokerMessage: Equatable, Sendable {
     /// RESULT or FAILED.
     case terminal(Terminal)
     case progress(Progress)
-    /// Reply to REMOVE, with the number of removed requests.
+    /// Reply to REMOVE of handlers, with the number of removed requests that had not ended.
     case removed(HandlerPattern, count: Int)
-    /// Reply to CANCEL, also for an unknown request.
-    case cancelled(HandlerID, RequestID)
+    /// Reply to REMOVE of one request; `wasOpen` is false if it had ended or is unknown.
+    case requestRemoved(HandlerID, RequestID, wasOpen: Bool)
     /// Reply to QUERY. The second frame is JSON.
     case answer(Query)
     /// Reply to SET, with the setting in normal form.
@@ -33,12 +33,14 @@ public enum BrokerMessage: Equatable, Sendable {
         case "FAILED": self = .terminal(try Terminal(failed: reader))
         case "PROGRESS": self = .progress(try Progress(reader))
         case "REMOVED":
-            try reader.expectOperands(2)
-            let count = try HeadReader.count(try reader.operand(1, "count"), "count")
-            self = .removed(try reader.pattern(0), count: count)
-        case "CANCELLED":
-            try reader.expectOperands(2)
-            self = .cancelled(try reader.handler(0), try reader.request(1))
+            try reader.expectOperands(3)
+            if reader.operandCount == 3 {
+                let count = try HeadReader.integer(try reader.operand(2, "count"), in: 0...1, "count")
+                self = .requestRemoved(try reader.handler(0), try reader.request(1), wasOpen: count == 1)
+            } else {
+                let count = try HeadReader.count(try reader.operand(1, "count"), "count")
+                self = .removed(try reader.pattern(0), count: count)
+            }
         case "ANSWER": self = .answer(try Query(reader))
         case "CHANGED": self = .changed(try SettingWords(reader))
         case "DATA": self = .data(try BodyData(reader))
@@ -53,7 +55,7 @@ public enum BrokerMessage: Equatable, Sendable {
     /// Whether the message replies to one message of the client. A session counts replies.
     public var isReply: Bool {
         switch self {
-        case .accepted, .removed, .cancelled, .answer, .changed, .error: true
+        case .accepted, .removed, .requestRemoved, .answer, .changed, .error: true
         case .terminal(let terminal): terminal.sequence == 0
         case .welcome, .progress, .data, .goodbye: false
         }
@@ -75,10 +77,11 @@ public enum BrokerMessage: Equatable, Sendable {
             writer.operand(pattern.description)
             writer.operand(String(count))
             return writer.finished()
-        case .cancelled(let handler, let request):
-            var writer = HeadWriter("CANCELLED")
+        case .requestRemoved(let handler, let request, let wasOpen):
+            var writer = HeadWriter("REMOVED")
             writer.operand(handler.description)
             writer.operand(request.description)
+            writer.operand(wasOpen ? "1" : "0")
             return writer.finished()
         case .answer(let query):
             var writer = HeadWriter("ANSWER")

@@ -3,12 +3,12 @@ public enum ClientMessage: Equatable, Sendable {
     /// The first message of a connection.
     case hello(Hello)
     case fetch(Fetch)
-    /// Cancels a request.
-    case cancel(HandlerID, RequestID)
     /// Repeats a durable request that has failed and waits for a subscriber.
     case retry(HandlerID, RequestID)
     /// Removes all requests and subscriptions under these handlers.
     case remove(HandlerPattern)
+    /// Removes one request. The subscriptions stay.
+    case removeRequest(HandlerID, RequestID)
     case subscribe(HandlerPattern)
     case unsubscribe(HandlerPattern)
     case priority(HandlerID, RequestID, PriorityClass)
@@ -50,12 +50,11 @@ public enum ClientMessage: Equatable, Sendable {
     }
 
     private static let verbs = [
-        "HELLO", "FETCH", "CANCEL", "RETRY", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK",
-        "QUERY",
-        "SET", "READ", "BYE",
+        "HELLO", "FETCH", "RETRY", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK", "QUERY", "SET",
+        "READ", "BYE",
     ]
     /// Verbs whose operands start with a handler and a request.
-    private static let namedByRequest = ["FETCH", "CANCEL", "RETRY", "PRIORITY"]
+    private static let namedByRequest = ["FETCH", "RETRY", "REMOVE", "PRIORITY"]
     /// Length of a prefix that contains the longest verb, handler and request, and the space after them, in bytes.
     private static let namingBytes = 12 + WireLimits.handlerBytes + 1 + WireLimits.identifierBytes + 1
 
@@ -63,15 +62,13 @@ public enum ClientMessage: Equatable, Sendable {
         switch reader.verb {
         case "HELLO": return .hello(try Hello(reader))
         case "FETCH": return .fetch(try .decoded(reader))
-        case "CANCEL":
-            try reader.expectOperands(2)
-            return .cancel(try reader.handler(0), try reader.request(1))
         case "RETRY":
             try reader.expectOperands(2)
             return .retry(try reader.handler(0), try reader.request(1))
         case "REMOVE":
-            try reader.expectOperands(1)
-            return .remove(try reader.pattern(0))
+            try reader.expectOperands(2)
+            guard reader.operandCount == 2 else { return .remove(try reader.pattern(0)) }
+            return .removeRequest(try reader.handler(0), try reader.request(1))
         case "SUBSCRIBE":
             try reader.expectOperands(1)
             return .subscribe(try reader.pattern(0))
@@ -108,11 +105,11 @@ public enum ClientMessage: Equatable, Sendable {
         switch self {
         case .hello(let hello): return hello.encoded()
         case .fetch(let fetch): return fetch.encoded()
-        case .cancel(let handler, let request):
-            return Self.line("CANCEL", [handler.description, request.description])
         case .retry(let handler, let request):
             return Self.line("RETRY", [handler.description, request.description])
         case .remove(let pattern): return Self.line("REMOVE", [pattern.description])
+        case .removeRequest(let handler, let request):
+            return Self.line("REMOVE", [handler.description, request.description])
         case .subscribe(let pattern): return Self.line("SUBSCRIBE", [pattern.description])
         case .unsubscribe(let pattern): return Self.line("UNSUBSCRIBE", [pattern.description])
         case .priority(let handler, let request, let named):

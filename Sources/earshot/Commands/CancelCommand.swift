@@ -24,23 +24,14 @@ struct CancelCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            var isAnswered = false
-            var isKnown = true
-            // The answer to CANCEL is the same for an unknown request, so the command asks for its state first.
-            let session = try BusSession.find(in: place.place(), client: "cancel", of: owner.user) {
-                [handler, request] session, event in
-                switch event {
-                case .answer(_, let json):
-                    isKnown = JSONValue(json)?.member("state")?.text != "unknown"
-                    session.connection.cancel(RequestKey(handler, request))
-                case .cancelled: isAnswered = true
-                default: break
-                }
+            var wasOpen: Bool?
+            let session = try BusSession.find(in: place.place(), client: "cancel", of: owner.user) { _, event in
+                if case .cancelled(_, let answer) = event { wasOpen = answer }
             }
-            session.connection.query(.why(handler, request))
-            try session.run { isAnswered }
-            guard isKnown else {
-                throw Complaint(.nothingMatched, "nothing matched: \(handler) has no request \(request)")
+            session.connection.cancel(RequestKey(handler, request))
+            try session.run { wasOpen != nil }
+            guard wasOpen == true else {
+                throw Complaint(.nothingMatched, "nothing matched: \(handler) has no open request \(request)")
             }
             return .done
         }

@@ -59,8 +59,8 @@ struct MessageBoundsTests {
         let messages: [BrokerMessage] = [
             .terminal(terminal(.result(status: 999, response))), .terminal(terminal(.failed(failure))),
             .welcome(welcome), .progress(progress), .error(error), .changed(rule), .accepted(handler, request),
-            .cancelled(handler, request), .answer(.why(handler, request)), .removed(.handler(handler), count: .max),
-            .goodbye(reason: identifier),
+            .removed(.handler(handler), count: .max), .requestRemoved(handler, request, wasOpen: false),
+            .answer(.why(handler, request)), .goodbye(reason: identifier),
         ]
         for message in messages {
             let head = message.encoded()

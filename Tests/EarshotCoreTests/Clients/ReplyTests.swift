@@ -56,7 +56,7 @@ struct ReplyTests {
     private mutating func sayOfEach(_ client: ClientID) {
         rig.pass { rig in
             rig.fetch("h", "1", "http://other/", by: client)
-            rig.say(.cancel(Self.handler, RequestID("none")!), by: client)
+            rig.say(.removeRequest(Self.handler, RequestID("none")!), by: client)
             rig.remove("gone/", by: client)
             rig.say(.query(.ping), by: client)
             rig.say(.set(SettingWords(["origin-limit", "3"])!), by: client)
@@ -65,7 +65,7 @@ struct ReplyTests {
     }
 
     private static let ofEach = [
-        "ERROR id-in-use", "CANCELLED h none", "REMOVED gone/ 0", "ANSWER ping", "CHANGED origin-limit 3",
+        "ERROR id-in-use", "REMOVED h none 0", "REMOVED gone/ 0", "ANSWER ping", "CHANGED origin-limit 3",
         "ERROR unknown-verb",
     ]
 

@@ -206,7 +206,7 @@ struct SessionTests {
         lose(a)
         // 1, 2 and 3 have numbers. Only 1 is sent again; 2 and 3 wait.
         let b = connect(2, window: 1, token: CoreRig.token(of: a))
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: b) }
+        rig.pass { $0.remove("h", "1", by: b) }
         #expect(rig.core.ledger.deliveries.lost == 1)
         rig.pass { $0.say(.acknowledge(1), by: b) }
         #expect(rig.terminals(for: b) == ["h 2 200"])

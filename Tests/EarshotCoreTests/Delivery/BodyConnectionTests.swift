@@ -100,7 +100,7 @@ struct BodyConnectionTests {
         #expect(bed.join() == true)
         #expect(bed.read(.terminal(1)) { $0.say(.acknowledge(1), by: client) } == [], "the READ is void")
         #expect(bed.read(.terminal(1)) == ["unknown-body"])
-        bed.rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("2")!), by: client) }
+        bed.rig.pass { $0.remove("h", "2", by: client) }
         #expect(bed.read(.terminal(2)) == ["unknown-body"], "the request was removed")
         bed.rig.pass { $0.core.clientLost(client, now: $0.now) }
         #expect(bed.read(.terminal(3)) == ["2: 100+50"], "the session is away and can be resumed")

@@ -171,7 +171,7 @@ struct PullTests {
         try bed.file("1")
         try bed.file("2")
         try bed.file("3", of: "k")
-        bed.rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: client) }
+        bed.rig.pass { $0.remove("h", "1", by: client) }
         #expect(bed.read(.terminal(1), 0) == ["unknown-body"])
         #expect(bed.read(.terminal(2), 0) == ["0+100"])
         bed.rig.pass { rig in rig.fetch("h", "9", "http://9.example/", by: client) { $0.options.replacesHandler = true }

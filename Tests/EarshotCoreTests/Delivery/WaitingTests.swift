@@ -186,9 +186,9 @@ struct WaitingTests {
         bed.answer(requests, by: asker, worker: worker) { $0.url = "http://a/\($0.request.description.count)" }
         bed.acknowledge(3, by: asker)
         #expect(bed.file.count == 2)
-        bed.pass { $0.say(.cancel(HandlerID("k")!, RequestID(requests[1])!), by: stopped) }
+        bed.pass { $0.remove("k", requests[1], by: stopped) }
         #expect(bed.file.count == 2)
-        bed.pass { $0.say(.cancel(HandlerID("h")!, RequestID(requests[0])!), by: stopped) }
+        bed.pass { $0.remove("h", requests[0], by: stopped) }
         #expect(bed.file.count == 1)
         bed.acknowledge(1, by: stopped)
         #expect(bed.told == ["2: read 2 h \(requests[1]) 200"])

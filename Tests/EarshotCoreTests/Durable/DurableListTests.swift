@@ -62,7 +62,7 @@ struct DurableListTests {
         let client = bed.rig.client(2)
         bed.pass { $0.say(.retry(HandlerID("h")!, RequestID("2")!), by: client) }
         #expect(bed.rig.core.ledger.requests.kept == 1)
-        bed.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: client) }
+        bed.pass { $0.remove("h", "1", by: client) }
         #expect(bed.rig.core.ledger.requests.kept == 0)
     }
 

@@ -147,7 +147,7 @@ struct DurableTests {
         #expect(bed.rig.core.ledger.requests.submitted == 1)
     }
 
-    @Test(arguments: ["cancel", "remove", "replace"])
+    @Test(arguments: ["one", "all", "replace"])
     func `who removes it removes it from the disk`(how: String) {
         var bed = Bed()
         let worker = bed.rig.worker()
@@ -157,8 +157,8 @@ struct DurableTests {
             if hasEnded { bed.finishJobs(worker) }
             bed.pass { rig in
                 switch how {
-                case "cancel": rig.say(.cancel(HandlerID("h")!, RequestID("1")!), by: client)
-                case "remove": rig.remove("h", by: client)
+                case "one": rig.remove("h", "1", by: client)
+                case "all": rig.remove("h", by: client)
                 default:
                     rig.fetch("h", "2", "nonsense", by: client) { $0.options.replacesHandler = true }
                     rig.say(.acknowledge(1), by: client)
@@ -183,7 +183,7 @@ struct DurableTests {
         #expect(bed.rig.core.isIdle)
     }
 
-    @Test(arguments: ["cancel", "remove", "remove many"])
+    @Test(arguments: ["one", "all", "many"])
     func `who waits to hear that it is on the disk hears that somebody else removed it`(how: String) {
         var limits = CoreLimits()
         limits.removalsPerPass = 1
@@ -191,14 +191,14 @@ struct DurableTests {
         let asker = bed.rig.client(1)
         let other = bed.rig.client(2)
         bed.rig.pass { rig in
-            for number in 1...(how == "remove many" ? 40 : 1) {
+            for number in 1...(how == "many" ? 40 : 1) {
                 rig.fetch("h", "\(number)", "http://a/", by: asker, Self.submitted)
             }
         }
         bed.disk.take(bed.rig.actions)
         bed.rig.pass { rig in
-            if how == "cancel" {
-                rig.say(.cancel(HandlerID("h")!, RequestID("1")!), by: other)
+            if how == "one" {
+                rig.remove("h", "1", by: other)
             } else {
                 rig.remove("h", by: other)
             }
@@ -209,7 +209,7 @@ struct DurableTests {
             bed.pass()
             ends += bed.rig.refusals(for: asker)
         }
-        #expect(ends.sorted() == (1...(how == "remove many" ? 40 : 1)).map { "h \($0) removed" }.sorted())
+        #expect(ends.sorted() == (1...(how == "many" ? 40 : 1)).map { "h \($0) removed" }.sorted())
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
     }
 

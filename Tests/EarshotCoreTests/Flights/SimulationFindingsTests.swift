@@ -39,8 +39,8 @@ struct SimulationFindingsTests {
         }
         let jobs = rig.jobs
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("2")!), by: a) }
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("2")!), by: b) }
+        rig.pass { $0.remove("h", "2", by: a) }
+        rig.pass { $0.remove("h", "2", by: b) }
         rig.pass { $0.fetch("h", "2", "nonsense", by: a) }
         rig.pass { $0.say(.acknowledge(1), by: b) }
         #expect(rig.terminals(for: b) == ["h 2 malformed-url"])

@@ -128,7 +128,7 @@ struct RemovalSliceTests {
         let worker = rig.worker(slots: 1)
         rig.pass { $0.fetch("first", "1", "http://h0/", by: a) }
         let jobs = rig.jobs
-        rig.pass(unread: [a]) { $0.say(.cancel(HandlerID("first")!, RequestID("1")!), by: a) }
+        rig.pass(unread: [a]) { $0.remove("first", "1", by: a) }
         rig.pass(unread: [a]) { $0.done(jobs[0], by: worker) }
         #expect(rig.core.flights.deferrals.values.map(\.outcome?.response?.status) == [200])
         rig.pass { rig in

@@ -300,10 +300,26 @@ struct RemovalTests {
         #expect(rig.core.isIdle)
     }
 
-    @Test mutating func `CANCEL is answered, also for what is unknown`() {
-        let a = rig.client(1)
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: a) }
-        #expect(rig.replies(to: a) == [.cancelled(h, RequestID("1")!)])
+    @Test mutating func `the answer to the removal of a request states whether it had ended`() {
+        let worker = rig.worker()
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { $0.fetch("h", "ended", "http://1/", by: a) }
+        let job = rig.jobs[0]
+        rig.pass { $0.done(job, by: worker) }
+        rig.pass { $0.fetch("h", "open", "http://2/", by: a) }
+        for (name, wasOpen) in [("unknown", false), ("ended", false), ("open", true), ("open", false)] {
+            rig.pass { $0.remove("h", name, by: b) }
+            #expect(rig.replies(to: b) == [.requestRemoved(h, RequestID(name)!, wasOpen: wasOpen)])
+            #expect(rig.terminals(for: a) == (wasOpen ? ["h open removed"] : []))
+        }
+    }
+
+    @Test mutating func `a client that removes one request stays subscribed`() {
+        let (a, b) = (rig.client(1), rig.client(2))
+        rig.pass { $0.fetch("h", "1", "http://1/", by: a) }
+        rig.pass { $0.remove("h", "1", by: a) }
+        rig.pass { $0.fetch("h", "2", "nonsense", by: b) }
+        #expect(rig.terminals(for: a) == ["h 2 malformed-url"])
     }
 
     @Test mutating func `the owner's death ends its requests, a watcher's does not`() {

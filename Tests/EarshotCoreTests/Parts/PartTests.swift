@@ -109,7 +109,7 @@ import Testing
         func abandon(_ request: String, _ rig: inout CoreRig) throws {
             rig.pass { $0.fetch("h", request, "http://a.example/x", by: client) }
             let job = try #require(rig.jobs.first)
-            rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID(request)!), by: client) }
+            rig.pass { $0.remove("h", request, by: client) }
             rig.pass { $0.leave(job, "cancelled", bytes: 400, fields: Self.fields, by: worker) }
             #expect(rig.removedParts.isEmpty)
         }
@@ -122,7 +122,7 @@ import Testing
         rig.pass { $0.fetch("h", "3", "http://a.example/x", by: client) }
         let job = try #require(rig.jobs.first)
         #expect(job.resume?.bytes == 400)
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("3")!), by: client) }
+        rig.pass { $0.remove("h", "3", by: client) }
         rig.pass { $0.leave(job, "cancelled", bytes: 500, fields: "", by: worker) }
         rig.wait(milliseconds: 299_999)
         #expect(rig.removedParts.isEmpty)
@@ -140,7 +140,7 @@ import Testing
         for (index, bytes) in [400, 400, 300, 700, 901].enumerated() {
             rig.pass { $0.fetch("h", "\(index)", "http://a.example/\(index)", by: client) }
             let job = try #require(rig.jobs.first)
-            rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("\(index)")!), by: client) }
+            rig.pass { $0.remove("h", "\(index)", by: client) }
             rig.pass { $0.leave(job, "cancelled", bytes: bytes, fields: "etag: \"a\"", by: worker) }
             #expect(
                 rig.core.parts.aside.values.map(\.part.bytes).sorted()
@@ -151,7 +151,7 @@ import Testing
 
     @Test func `a part beyond what a request allows is not gone on with`() throws {
         var (rig, client, _) = try broken { $0.options.maxBytes = 2_000 }
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: client) }
+        rig.pass { $0.remove("h", "1", by: client) }
         rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) { $0.options.maxBytes = 399 } }
         #expect(rig.jobs.first?.resume == nil)
         #expect(rig.removedParts.count == 1)

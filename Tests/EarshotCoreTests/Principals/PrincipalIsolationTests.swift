@@ -18,10 +18,10 @@ struct PrincipalIsolationTests {
         ("UNSUBSCRIBE h/x", ""),
         ("UNSUBSCRIBE h/d", ""),
         ("UNSUBSCRIBE h/", ""),
-        ("CANCEL h/x 1", "CANCELLED h/x 1"),
-        ("CANCEL h/x 2", "CANCELLED h/x 2"),
-        ("CANCEL h/x 3", "CANCELLED h/x 3"),
-        ("CANCEL h/d 4", "CANCELLED h/d 4"),
+        ("REMOVE h/x 1", "REMOVED h/x 1 0"),
+        ("REMOVE h/x 2", "REMOVED h/x 2 0"),
+        ("REMOVE h/x 3", "REMOVED h/x 3 0"),
+        ("REMOVE h/d 4", "REMOVED h/d 4 0"),
         ("REMOVE h/x", "REMOVED h/x 0"),
         ("REMOVE h/d", "REMOVED h/d 0"),
         ("REMOVE h/", "REMOVED h/ 0"),
@@ -85,7 +85,7 @@ struct PrincipalIsolationTests {
         ),
         // The client's own request under the name of another's: accepted, since the name is free.
         ("FETCH h/x 1 http://own/\nsubscribe: no\nreplace: yes", ""),
-        ("CANCEL h/x 1", "CANCELLED h/x 1"),
+        ("REMOVE h/x 1", "REMOVED h/x 1 1"),
     ]
 
     private static let zero =
@@ -250,7 +250,7 @@ struct PrincipalIsolationTests {
         bed.pass { rig in
             rig.remove("h", by: Self.intruder)
             #expect(rig.core.isRemoving(Self.intruder))
-            rig.say(.cancel(HandlerID("h")!, RequestID("7")!), by: Self.victim)
+            rig.remove("h", "7", by: Self.victim)
         }
         for _ in 0..<8 { bed.pass() }
         #expect(!bed.rig.core.isRemoving)

@@ -101,7 +101,7 @@ struct QuotaTests {
         rig.pass { $0.done(first[0], by: worker) }
         #expect(rig.jobs.map(\.url) == ["http://u1/h/3"])
         // A cancelled transfer counts until the worker confirms its end.
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("2")!), by: Self.a) }
+        rig.pass { $0.remove("h", "2", by: Self.a) }
         #expect(rig.jobs == [] && rig.cancellations == [first[1].attempt])
         Self.expectSound(rig)
         rig.pass { $0.failed(first[1], "cancelled", by: worker) }

@@ -105,7 +105,7 @@ import Testing
         let worker = rig.worker(3)
         let first = try fetch("1", by: client, &rig)
         grow(first, 600, by: worker, &rig)
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("1")!), by: client) }
+        rig.pass { $0.remove("h", "1", by: client) }
         rig.pass {
             $0.core.partKept(of: first.attempt, bytes: 600, by: worker)
             $0.failed(first, "cancelled", by: worker)

@@ -292,7 +292,7 @@ struct AttemptTests {
         #expect(rig.jobs.map(\.url) == ["http://other/"])
         rig.pass { $0.done(first, by: worker) }
         #expect(rig.jobs.count == 1)
-        rig.pass { $0.say(.cancel(HandlerID("h")!, RequestID("x")!), by: a) }
+        rig.pass { $0.remove("h", "x", by: a) }
         #expect(rig.jobs.isEmpty)
         #expect(rig.core.audit() == [])
     }

@@ -147,8 +147,8 @@ class Client:
         return self.expect("REMOVED", handler)
 
     def cancel(self, handler, request):
-        self.say(f"CANCEL {handler} {request}")
-        return self.expect("CANCELLED", handler, str(request))
+        self.say(f"REMOVE {handler} {request}")
+        return self.expect("REMOVED", handler, str(request))
 
     def query(self, what, timeout=10):
         """Returns the parsed ANSWER to `QUERY what`."""

@@ -226,9 +226,9 @@ class Node:
             case "ACK":
                 for number in [n for n in session.terminals if n <= int(message.operands[0])]:
                     del session.terminals[number]
-            case "CANCEL":
+            case "REMOVE":
                 self.cancelled.append(message.operands[1])
-                self._say(route, f"CANCELLED {' '.join(message.operands)}")
+                self._say(route, f"REMOVED {' '.join(message.operands)} 1")
             case "QUERY": self._say(route, f"ANSWER {message.operands[0]}", body=b"{}")
             case "BYE": self.farewells += 1
 

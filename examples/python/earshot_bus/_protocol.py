@@ -198,8 +198,8 @@ def pages(subject: tuple[str, ...]) -> Generator[Query, dict[str, Any], dict[str
     return found
 
 
-_REPLIES = {"ACCEPTED", "REMOVED", "CANCELLED", "ANSWER", "CHANGED", "ERROR"}
-_ANSWERS = {"REMOVED": "REMOVE", "CANCELLED": "CANCEL", "ANSWER": "QUERY", "CHANGED": "SET", "ACCEPTED": "RETRY"}
+_REPLIES = {"ACCEPTED", "REMOVED", "ANSWER", "CHANGED", "ERROR"}
+_ANSWERS = {"REMOVED": "REMOVE", "ANSWER": "QUERY", "CHANGED": "SET", "ACCEPTED": "RETRY"}
 
 
 class Core:
@@ -347,7 +347,7 @@ class Core:
             # The broker does not know the request. While disconnected such messages would accumulate without bound.
             return [Drop((key,), "it was cancelled"), Settle(token, None)]
         actions = self._drop_pulls(lambda name: name == key)
-        actions += self._pace(self._ask(_Question(token, "CANCEL", key, survives=True)))
+        actions += self._pace(self._ask(_Question(token, "REMOVE", key, survives=True)))
         return [Drop((key,), "it was cancelled"), *actions] if mine else actions
 
     def remove(self, pattern: str, token: int, survives: bool) -> list[Action]:
@@ -427,8 +427,8 @@ class Core:
         self._said = self._replies = 0
         self._session = message.field("token")
         # After a subscription or a request a removal would end it.
-        removals = [question for question in self._questions.values() if question.verb in ("CANCEL", "REMOVE")]
-        others = [question for question in self._questions.values() if question.verb not in ("CANCEL", "REMOVE")]
+        removals = [question for question in self._questions.values() if question.verb == "REMOVE"]
+        others = [question for question in self._questions.values() if question.verb != "REMOVE"]
         actions += [self._say_question(question) for question in removals]
         for pattern in sorted(set(self._watches.values())):
             actions += self._notify(encode("SUBSCRIBE", pattern))
@@ -451,7 +451,7 @@ class Core:
                 continue
             if question.token < 0:
                 self._settle(question, None)
-            elif question.verb in ("CANCEL", "REMOVE") and number <= heard:
+            elif question.verb == "REMOVE" and number <= heard:
                 actions.append(self._settle(question, None))
             else:
                 unheard.append((number, functools.partial(self._say_question, question)))
@@ -495,7 +495,7 @@ class Core:
                 is_awaited = question.token not in self._ownerless
                 # Only a removal has an outcome without the answer.
                 failed = Message("ERROR", ("internal",), "\ndetail: the answer of the broker was malformed", "", None)
-                settled = self._settle(question, None if verb in ("CANCEL", "REMOVE") else failed)
+                settled = self._settle(question, None if verb == "REMOVE" else failed)
                 return [settled] if is_awaited else []
         if message.verb not in ("RESULT", "FAILED") or 0 < message.sequence <= self._seen:
             return []
@@ -592,10 +592,9 @@ class Core:
 
     def _answered(self, message: Message) -> list[Action]:
         verb = _ANSWERS[message.verb]
+        asked = message.operands[:-1] if verb == "REMOVE" else message.operands
         for question in self._questions.values():
-            if question.verb != verb:
-                continue
-            if verb == "SET" or question.operands == message.operands[:len(question.operands)]:
+            if question.verb == verb and (verb == "SET" or question.operands == asked):
                 is_awaited = question.token not in self._ownerless
                 settled = self._settle(question, message)
                 return [settled] if is_awaited else []
@@ -729,7 +728,7 @@ class Core:
             self._tell(question.head())
             return [Settle(question.token, None)]
         self._questions[question.token] = question
-        if question.verb in ("CANCEL", "REMOVE"):
+        if question.verb == "REMOVE":
             self._ending[question.operands] += 1
         send = self._say_question(question)
         return [send] if self.phase is Phase.READY else []
@@ -740,7 +739,7 @@ class Core:
         self._ownerless.discard(question.token)
         if answer is not None:
             self._heard(number)
-        if question.verb in ("CANCEL", "REMOVE"):
+        if question.verb == "REMOVE":
             self._ending[question.operands] -= 1
             if not self._ending[question.operands]:
                 del self._ending[question.operands]

@@ -25,7 +25,7 @@ class CancellingTests(unittest.IsolatedAsyncioTestCase):
                 cut = begun & cancelled
                 self.assertTrue(cut and begun - cancelled, "some of both kinds run")
 
-                # The newest first: a freed slot must not go to a request whose CANCEL is in transit.
+                # The newest first: a freed slot must not go to a request whose REMOVE is in transit.
                 for task in reversed(tasks[::2]):
                     task.cancel()
                 ends = await asyncio.gather(*tasks[::2], return_exceptions=True)

@@ -112,9 +112,9 @@ class SessionTests(unittest.TestCase):
         self.assertEqual(script.brief(script.core.cancel(("f", "1"), 9)), [])
         script.brief(script.core.opened())
         self.assertEqual(script.hear(f"{LEASED}\nresumed: 1"),
-                         ["greeted", "say REMOVE h", "say CANCEL f 1", "say FETCH g 1 http://x/"])
+                         ["greeted", "say REMOVE h", "say REMOVE f 1", "say FETCH g 1 http://x/"])
         self.assertEqual(script.hear("REMOVED h 1"), [])
-        self.assertEqual(script.hear("CANCELLED f 1"), ["settle 9 CANCELLED"])
+        self.assertEqual(script.hear("REMOVED f 1 0"), ["settle 9 REMOVED"])
 
     def test_replies_are_counted_and_those_that_were_lost_are_awaited(self):
         script = Script(lease=5)
@@ -248,13 +248,13 @@ class SessionTests(unittest.TestCase):
 
     def test_a_malformed_reply_is_counted_and_is_the_answer_to_the_first_question_of_its_kind(self):
         script = Script(lease=5)
-        script.brief(script.core.remove("h", 1, survives=True))
-        script.brief(script.core.cancel(("h", "1"), 2))
+        script.brief(script.core.cancel(("h", "1"), 1))
+        script.brief(script.core.remove("h", 2, survives=True))
         script.brief(script.core.ask(3, "QUERY", "status"))
         script.brief(script.core.ask(4, "SET", "slots", "8"))
         script.brief(script.core.ask(5, "QUERY", "status"))
         self.assertEqual(script.hear("REMOVED h"), ["settle 1 None", "note"])
-        self.assertEqual(script.hear("CANCELLED h"), ["settle 2 None", "note"])
+        self.assertEqual(script.hear("REMOVED h"), ["settle 2 None", "note"])
         self.assertEqual(script.hear("ANSWER", b"{}"), ["settle 3 ERROR", "note"])
         self.assertEqual(script.hear("CHANGED"), ["settle 4 ERROR", "note"])
         self.assertEqual(script.hear("ERROR a b"), ["note"])
@@ -338,7 +338,7 @@ class DeliveryTests(unittest.TestCase):
 
 class RemovalTests(unittest.TestCase):
     def test_nothing_is_delivered_of_what_was_removed(self):
-        for words, ask in [("CANCEL h/a 1", lambda core: core.cancel(("h/a", "1"), 9)),
+        for words, ask in [("REMOVE h/a 1", lambda core: core.cancel(("h/a", "1"), 9)),
                            ("REMOVE h/a", lambda core: core.remove("h/a", 9, False)),
                            ("REMOVE h/", lambda core: core.remove("h/", 9, False))]:
             with self.subTest(words):
@@ -347,8 +347,7 @@ class RemovalTests(unittest.TestCase):
                 script.fetch("h/a", "1")
                 self.assertEqual(script.brief(ask(script.core)), ["drop h/a/1", f"say {words}"])
                 self.assertEqual(script.result("h/a", "1", 1), [], "it was on its way")
-                answer = "CANCELLED h/a 1" if "CANCEL" in words else words.replace("REMOVE", "REMOVED") + " 1"
-                self.assertEqual(script.hear(answer), [f"settle 9 {answer.split()[0]}"])
+                self.assertEqual(script.hear(words.replace("REMOVE", "REMOVED") + " 1"), ["settle 9 REMOVED"])
                 self.assertEqual(script.result("h/a", "2", 2), ["deliver h/a 2 200 to 7"], "another's, afterwards")
 
     def test_what_was_asked_after_the_removal_lives(self):
@@ -392,15 +391,15 @@ class RemovalTests(unittest.TestCase):
         script.brief(script.core.watch(7, "w"))
         script.fetch("h", "1")
         script.fetch("h", "2")
-        self.assertEqual(script.brief(script.core.cancel(("h", "1"), 8)), ["drop h/1", "say CANCEL h 1"])
+        self.assertEqual(script.brief(script.core.cancel(("h", "1"), 8)), ["drop h/1", "say REMOVE h 1"])
         self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])
         self.assertEqual(script.brief(script.core.cancel(("others", "1"), 9)), [], "another program may own it")
         self.assertEqual(script.brief(script.core.cancel(("h", "2"), 10)), ["drop h/2", "settle 10 None"],
                          "it ended with the session")
         script.brief(script.core.opened())
-        self.assertEqual(script.hear(NEXT), ["greeted", "say CANCEL h 1", "say CANCEL others 1", "say SUBSCRIBE w"])
-        self.assertEqual(script.hear("CANCELLED h 1"), ["settle 8 CANCELLED"])
-        self.assertEqual(script.hear("CANCELLED others 1"), ["settle 9 CANCELLED"])
+        self.assertEqual(script.hear(NEXT), ["greeted", "say REMOVE h 1", "say REMOVE others 1", "say SUBSCRIBE w"])
+        self.assertEqual(script.hear("REMOVED h 1 0"), ["settle 8 REMOVED"])
+        self.assertEqual(script.hear("REMOVED others 1 1"), ["settle 9 REMOVED"])
 
 
 class WatchTests(unittest.TestCase):
