@@ -158,9 +158,10 @@ public struct BrokerCore {
         return [timers.min?.at, clusterDeadline].compactMap(\.self).min()
     }
 
-    /// Whether a draining broker has nothing left to do: no attempt runs, and clients have acknowledged all terminals.
+    /// Whether a draining broker has nothing left to do: no attempt or removal runs, and clients have acknowledged all
+    /// terminals.
     public var isDrained: Bool {
-        runningAttempts == 0 && awaitedDeliveries == 0
+        runningAttempts == 0 && awaitedDeliveries == 0 && removals.isEmpty
             && (cluster.map { $0.value.charges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }
 

@@ -1,6 +1,5 @@
 internal import EarshotHTTP
 internal import EarshotWire
-internal import OrderedCollections
 
 /// Requests: acceptance, the flights that they join or begin, and changes of class.
 extension BrokerCore {
@@ -72,14 +71,6 @@ extension BrokerCore {
             let outcome = Outcome(failure: refusal.code, detail: refusal.detail)
             settle(interest, with: outcomes.insert(outcome), now: now)
         }
-    }
-
-    /// Releases the body of a FETCH unless something needs it.
-    mutating func releaseUnused(_ body: RequestBody?) {
-        guard let body, !requestBodies.contains(body.id),
-            !removals.values.contains(where: { $0.fetch?.body?.id == body.id })
-        else { return }
-        actions.append(.spool(.releaseBody(body.id)))
     }
 
     private func objection(to body: RequestBody, of fetch: Fetch) -> (code: String, detail: String)? {

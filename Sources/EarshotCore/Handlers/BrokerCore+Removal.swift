@@ -175,6 +175,14 @@ extension BrokerCore {
         ledger.deliveries.lost += count
     }
 
+    /// Releases the body of a FETCH unless something needs it.
+    mutating func releaseUnused(_ body: RequestBody?) {
+        guard let body, !requestBodies.contains(body.id),
+            !removals.values.contains(where: { $0.fetch?.body?.id == body.id })
+        else { return }
+        actions.append(.spool(.releaseBody(body.id)))
+    }
+
     /// Maximum number of requests of one transfer that `removeRunning` removes, so that one message cannot take long.
     private static let mostOfTransfer = 64
 
