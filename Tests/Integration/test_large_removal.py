@@ -1,4 +1,4 @@
-"""Removals of very many requests: others are served meanwhile, each subscriber gets what it is owed, and codes that wait for a
+"""Removals of very many requests: others are served meanwhile, each subscriber gets its terminals, and codes that wait for a
 client take little memory. Clients to which very much is due get all of it.
 
 It is 10,000 of 30,000 requests. With EARSHOT_LONG=1 it is 100,000 of 300,000, and the times count, which hold on an otherwise
