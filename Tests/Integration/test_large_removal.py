@@ -1,0 +1,376 @@
+"""Removals of very many requests: others are served meanwhile, each subscriber gets its terminals, and codes that wait for a
+client take little memory. Clients to which very much is due get all of it.
+
+It is 10,000 of 30,000 requests. With EARSHOT_LONG=1 it is 100,000 of 300,000, and the times count, which hold on an otherwise
+idle machine.
+"""
+
+import collections
+import json
+import os
+import re
+import select
+import time
+
+from support.crowd import Crowd
+from support.figures import milliseconds, tell
+from support.harness import Bus, TestCase, check_ledgers
+from support.origin import Origin
+from support.processes import eventually, resident
+from support.raw import RawClient
+from support.steady import Steady
+
+IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
+MANY = 100_000 if IS_LONG else 10_000
+REST = 2 * MANY
+OWED = 5 * MANY
+BATCHES = 10_000 if IS_LONG else 1_000
+PIECE = 5_000
+SMALL = 1_000
+WAIT, REPLY = 0.005, 0.5
+"""Seconds: the longest wait of another client, and the longest time until a large removal is answered."""
+OWED_BYTES = 50
+"""Of a code that waits for a client: 25 MB for 500,000."""
+REMOVES_BY_ID = False
+"""Whether one request is removed by `REMOVE handler id`, and not by CANCEL."""
+SEQUENCE = re.compile(rb"\nseq: (\d+)")
+
+
+class Peer(RawClient):
+    """Connection that writes and reads very many messages quickly."""
+
+    def __init__(self, runtime):
+        super().__init__(runtime)
+        self._socket.settimeout(60)
+        head = self.hear()
+        assert head.startswith("WELCOME"), head
+
+    def write(self, heads):
+        """Sends messages, of which none has an answer, and waits until the broker has read them."""
+        heads = list(heads)
+        for first in range(0, len(heads), PIECE):
+            self.say(*heads[first:first + PIECE])
+        self.ping()
+
+    def ping(self):
+        self.say("QUERY ping\n")
+        head = self.hear()
+        assert head == "ANSWER ping\n", head
+        self.hear()
+
+    def query(self, subject):
+        self.say(f"QUERY {subject}\n")
+        assert self.hear() == f"ANSWER {subject}\n"
+        return json.loads(self.hear())
+
+    def ledger(self):
+        """Returns the ledger, after checking that it balances."""
+        ledger = self.query("ledger")
+        check_ledgers(ledger)
+        return ledger
+
+    def trip(self, head, frames=1):
+        """Returns the seconds until the answer to a message, which has this many frames, and the last of them."""
+        began = time.monotonic()
+        self.say(head)
+        answer = [self.hear() for _ in range(frames)]
+        return time.monotonic() - began, answer[-1]
+
+    def await_input(self, seconds=0):
+        """Returns whether there is something to read within this time."""
+        return bool(self._received) or bool(select.select([self._socket], [], [], seconds)[0])
+
+    def terminals(self, count):
+        """Returns the first lines of the next `count` messages, of one frame each, and acknowledges them."""
+        lines, data, acknowledged, last = [], self._received, 0, 0
+        while len(lines) < count:
+            start = 0
+            while len(data) - start >= 2:
+                size, head = (9, int.from_bytes(data[start + 1:start + 9], "big")) if data[start] & 2 else (2, data[start + 1])
+                end = start + size + head
+                if len(data) < end or data[start] & 2 and len(data) - start < 9:
+                    break
+                message = bytes(data[start + size:end])
+                lines.append(message.partition(b"\n")[0].decode())
+                if found := SEQUENCE.search(message):
+                    last = int(found[1])
+                start = end
+            del data[:start]
+            if last - acknowledged >= 100 or len(lines) >= count and last > acknowledged:
+                self.say(f"ACK {last}\n")
+                acknowledged = last
+            if len(lines) < count:
+                received = self._socket.recv(1 << 20)
+                assert received, "the connection stands"
+                data += received
+        return lines
+
+
+def removal_of(handler, request):
+    """Returns the message that removes one request, and the beginning of its answer."""
+    return (f"REMOVE {handler} {request}\n", f"REMOVED {handler} {request}") if REMOVES_BY_ID else (
+        f"CANCEL {handler} {request}\n", f"CANCELLED {handler} {request}")
+
+
+class RemovalTests(TestCase):
+    """The requests wait for one origin, whose transfers last longer than a test."""
+
+    def setUp(self):
+        self.origin = self.enterContext(Steady())
+        self.bus = self.enterContext(Bus(workers=1, slots=8, origin_limit=4, arguments=["--no-cache"]))
+        self.other, self.small = self.peer(), self.peer()
+
+    def peer(self):
+        peer = Peer(self.bus.runtime)
+        self.addCleanup(peer.close)
+        return peer
+
+    def fetches(self, handler, count):
+        """Returns FETCHes of separate URLs. `{}` in the handler is the number of the request."""
+        return (f"FETCH {handler.format(number)} {number} {self.origin.url}/600/{handler.format(number)}-{number}\n"
+                for number in range(count))
+
+    def test_requests_of_one_handler(self):
+        self.removal("big", "big", subscribers=0)
+
+    def test_requests_of_one_handler_with_three_subscribers(self):
+        self.removal("big", "big", subscribers=3)
+
+    def test_handlers_of_a_subtree(self):
+        self.removal("big/{}", "big/", subscribers=0)
+
+    def test_handlers_of_a_subtree_with_three_subscribers(self):
+        self.removal("big/{}", "big/", subscribers=3)
+
+    def removal(self, handler, pattern, subscribers):
+        remover, rest = self.peer(), self.peer()
+        listeners = [self.peer() for _ in range(subscribers)]
+        for listener in listeners:
+            listener.write([f"SUBSCRIBE {pattern}\n"])
+        rest.write(self.fetches("rest", REST))
+        self.small.write(self.fetches("small/{}", SMALL))
+        remover.write(self.fetches(handler, MANY))
+        self.assertEqual(self.other.ledger()["requests"]["pending"], MANY + REST + SMALL)
+
+        # The later messages are carried out after the removal: the request is a new one.
+        again = handler.format(1)
+        began = time.monotonic()
+        remover.say(f"REMOVE {pattern}\n", f"FETCH {again} 1 {self.origin.url}/600/again\n", "QUERY ping\n")
+        self.serve_others(began, lambda _: remover.await_input())
+        self.assertEqual([remover.hear() for _ in range(2)], [f"REMOVED {pattern} {MANY}\n", "ANSWER ping\n"])
+        remover.hear()
+
+        expected = {f"FAILED {handler.format(number)} {number} removed" for number in range(MANY)}
+        for listener in listeners:
+            told = listener.terminals(MANY)
+            self.assertEqual((len(told), set(told)), (MANY, expected), "each once")
+            listener.ping()
+        # Nothing but the answer comes.
+        remover.ping()
+        requests = self.other.ledger()["requests"]
+        self.assertEqual((requests["pending"], requests["removed"]), (REST + SMALL - self.removed + 1, MANY + self.removed))
+
+    def serve_others(self, began, is_over):
+        """Sends queries and small removals, one after the other, until `is_over` and all of the removed requests have left the
+        queue. `is_over` may use its argument for a query."""
+        waits, removals, self.removed, took, is_gone = [], [], 0, None, False
+
+        def query(subject):
+            wait, answer = self.other.trip(f"QUERY {subject}\n", frames=2)
+            waits.append(wait)
+            return json.loads(answer)
+        while not is_gone or time.monotonic() - began < 0.1:
+            query("ping")
+            if len(waits) % 8 == 0 and self.removed < SMALL:
+                wait, reply = self.small.trip(f"REMOVE small/{self.removed}\n")
+                self.assertEqual(reply, f"REMOVED small/{self.removed} 1\n")
+                removals.append(wait)
+                self.removed += 1
+            if took is None and is_over(query):
+                took, meanwhile = time.monotonic() - began, len(waits)
+            elif took is not None and not is_gone and len(waits) % 16 == 0:
+                is_gone = query("status")["flights-now"]["queued"] <= REST + SMALL + 1
+        tell(f"{MANY} after {1000 * took:.0f} ms: {len(waits)} queries wait {milliseconds(waits):.2f} ms, 99 %"
+             f" {milliseconds(waits, 99):.2f}, at most {1000 * max(waits):.2f}, {len(removals)} removals at most"
+             f" {1000 * max(removals):.2f}; {meanwhile} queries before the reply")
+        if IS_LONG:
+            self.assertLessEqual(max(waits), WAIT)
+            self.assertLessEqual(max(removals), WAIT)
+            self.assertLessEqual(took, REPLY)
+
+    def test_requests_of_a_killed_client(self):
+        self.death(subscribers=0)
+
+    def test_requests_of_a_killed_client_with_three_subscribers(self):
+        self.death(subscribers=3)
+
+    def death(self, subscribers):
+        listeners = [self.peer() for _ in range(subscribers)]
+        for listener in listeners:
+            listener.write(["SUBSCRIBE dead\n"])
+        self.peer().write(self.fetches("rest", REST))
+        self.small.write(self.fetches("small/{}", SMALL))
+        crowd = Crowd(self.bus, "dead", MANY, self.origin.url + "/600/{}")
+        self.addCleanup(lambda: crowd.running and crowd.kill())
+        crowd.await_asked()
+        began = time.monotonic()
+        crowd.signal(9)
+        self.serve_others(began, lambda query: query("ledger")["requests"]["removed"] - self.removed == MANY)
+        self.assertEqual(crowd.wait(), -9)
+        expected = {f"FAILED dead {number} removed" for number in range(MANY)}
+        for listener in listeners:
+            told = listener.terminals(MANY)
+            self.assertEqual((len(told), set(told)), (MANY, expected), "each once")
+            listener.ping()
+        self.assertEqual(self.other.ledger()["requests"]["pending"], REST + SMALL - self.removed)
+
+    def test_owed_codes_take_little_memory(self):
+        remover, stranger = self.peer(), self.peer()
+        remover.write(self.fetches("owed", OWED))
+        stranger.write(["SUBSCRIBE owed\n"])
+        remover.say("REMOVE owed\n")
+        self.assertEqual(remover.hear(), f"REMOVED owed {OWED}\n")
+        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == OWED, "all are due", 60)
+        full = self.at_rest()
+        told = stranger.terminals(OWED)
+        self.assertEqual((len(told), set(told)), (OWED, {f"FAILED owed {number} removed" for number in range(OWED)}))
+        stranger.ping()
+        self.assertEqual(self.other.ledger()["deliveries"]["outstanding"], 0)
+        # Both times the requests are gone, so the difference is what was due.
+        size = full - self.at_rest()
+        tell(f"{OWED} codes take {size / 1e6:.1f} MB, {size / OWED:.1f} bytes each")
+        # Of a tenth the pages of the allocator are a large part.
+        if IS_LONG:
+            self.assertLessEqual(size, OWED * OWED_BYTES)
+
+    def at_rest(self):
+        """Returns the least memory of the broker in the next three seconds: it returns that of a burst after one."""
+        samples, end = [], time.monotonic() + 3
+
+        def is_over():
+            samples.append(resident(self.bus.broker))
+            return time.monotonic() > end
+        eventually(is_over, "three seconds are over")
+        return min(samples)
+
+
+class ReplacementTests(TestCase):
+    """A client removes its requests and makes others under the same name in one write, while their transfers end."""
+
+    def setUp(self):
+        self.origin = self.enterContext(Steady())
+        self.bus = self.enterContext(Bus(workers=1, slots=16, origin_limit=16, arguments=["--no-cache"]))
+        self.peer = Peer(self.bus.runtime)
+        self.addCleanup(self.peer.close)
+
+    def test_a_handler_is_replaced(self):
+        self.replace(1, lambda size: (["REMOVE r\n"], ["REMOVED r"]))
+
+    def test_a_large_handler_is_replaced(self):
+        self.replace(100, lambda size: (["REMOVE r\n"], ["REMOVED r"]), batches=BATCHES // 20, pause=0.005)
+
+    def test_one_request_is_replaced(self):
+        def removals(size):
+            messages, answers = zip(*(removal_of("r", index) for index in range(size)))
+            return messages, answers
+        self.replace(1, removals)
+
+    def replace(self, size, removals, batches=BATCHES, pause=0.0005):
+        """Makes `size` requests in each batch, with the IDs of those before. The tag of each names its batch. `pause`: unit of
+        the seconds between two batches without a result."""
+        messages, answers = removals(size)
+        counts, terminals, odd = [], collections.Counter(), []
+        for batch in range(batches):
+            fetches = (f"FETCH r {index} {self.origin.url}/{batch % 3 * 0.001}/{batch}-{index}\ntag: {batch}-{index}\n"
+                       for index in range(size))
+            self.peer.say(*messages, *fetches)
+            self.read(batch, answers, counts, terminals, odd)
+            # Some transfers end before the next batch, and some while it is read.
+            self.peer.await_input(batch % 4 * pause)
+        self.peer.say("REMOVE r\n")
+        self.read(batches, ["REMOVED r"], counts, terminals, odd)
+        self.assertEqual(odd, [], "those of removed requests, and failures")
+        self.assertEqual({count for count in terminals.values() if count > 1}, set(), "each once")
+        for batch in range(batches):
+            of_batch = sum(f"{batch}-{index}" in terminals for index in range(size))
+            # The count of one removal is that of the batch before. An answer to a single removal may have none.
+            if counts[batch + 1] is not None:
+                self.assertEqual(of_batch + counts[batch + 1], size, f"batch {batch}")
+        tell(f"{batches} batches of {size}: {len(terminals)} results, {batches * size - len(terminals)} removed")
+        self.assertTrue(terminals, "some transfers end before their removal")
+        requests = self.peer.ledger()["requests"]
+        self.assertEqual((requests["answered"], requests["removed"], requests["pending"]),
+                         (len(terminals), batches * size - len(terminals), 0))
+
+    def read(self, batch, answers, counts, terminals, odd):
+        """Reads until the answers to the removals of a batch. Only terminals of the batch before come until then."""
+        count = 0
+        for answer in answers:
+            while not (head := self.peer.hear()).startswith(answer):
+                lines = head.split("\n")
+                tag = next((line[5:] for line in lines if line.startswith("tag: ")), None)
+                if not lines[0].startswith("RESULT r ") or tag is None or int(tag.split("-")[0]) != batch - 1:
+                    odd.append(head)
+                    continue
+                self.peer.hear()  # Its body.
+                terminals[tag] += 1
+                self.peer.say(f"ACK {SEQUENCE.search(head.encode())[1].decode()}\n")
+            number = head.split()[-1]
+            count = None if head.startswith("CANCELLED") or count is None else count + int(number)
+        counts.append(count)
+
+
+class OverflowTests(TestCase):
+    """Nobody who reads is too slow, however much is due at once."""
+
+    def outcome(self, crowd):
+        self.addCleanup(lambda: crowd.running and crowd.kill())
+        outcome = crowd.outcome(timeout=300)
+        self.assertEqual({name: outcome[name] for name in ("answered", "again", "failed")},
+                         {"answered": MANY, "again": 0, "failed": 0})
+        tell(f"{MANY} in {outcome['seconds']:.1f} s")
+
+    def test_fresh_responses_for_a_window_of_one(self):
+        with Steady() as origin, Bus(workers=2, slots=64, origin_limit=64) as bus:
+            url = origin.url + "/0/{}?cc=max-age=10000"
+            self.outcome(Crowd(bus, "fill", MANY, url))
+            self.outcome(Crowd(bus, "fresh", MANY, url, window=1, lag=1))
+            self.assertEqual(origin.total(), MANY, "all came from the cache")
+
+    def test_durable_results(self):
+        with Steady() as origin, Bus(workers=2, slots=64, origin_limit=64, arguments=["--no-cache"]) as bus:
+            submitter = bus.client()
+            submitter.set("durable-size 4G")
+            accepted = 0
+            for number in range(MANY):
+                submitter.socket.send(b"FETCH kept %d %s/0/%d\ndurable: yes\nsubscribe: no\n" % (
+                    number, origin.url.encode(), number))
+                if number - accepted >= 1_000:
+                    submitter.expect("ACCEPTED")
+                    accepted += 1
+            while accepted < MANY:
+                submitter.expect("ACCEPTED", timeout=60)
+                accepted += 1
+            eventually(lambda: not any(submitter.query("status")["flights-now"].values()), "all have ended", 300)
+            claimer = bus.client(window=1)
+            began = time.monotonic()
+            claimer.say("SUBSCRIBE kept")
+            claimed = collections.Counter()
+            while len(claimed) < MANY:
+                message = claimer.receive(60)
+                self.assertIsNotNone(message, f"{len(claimed)} came")
+                self.assertEqual(message.verb, "RESULT", message)
+                claimed[message.id[1]] += 1
+            tell(f"{MANY} durable results in {time.monotonic() - began:.1f} s")
+            self.assertEqual(set(claimed.values()), {1})
+            self.assertEqual(claimer.rest(), [])
+
+    def test_requests_of_one_url(self):
+        with Origin() as origin, Bus(workers=1, arguments=["--no-cache"]) as bus:
+            for name, options in (("wide", {}), ("narrow", {"window": 1, "lag": 1})):
+                with self.subTest(name):
+                    crowd = Crowd(bus, name, MANY, f"{origin.url}/gate/{name}?bytes=9", **options)
+                    crowd.await_asked()
+                    origin.open_gate(name)
+                    self.outcome(crowd)
+                    self.assertEqual(origin.count(f"/gate/{name}"), 1)
