@@ -31,8 +31,6 @@ WAIT, REPLY = 0.005, 0.5
 """Seconds: the longest wait of another client, and the longest time until a large removal is answered."""
 OWED_BYTES = 50
 """Of a code that waits for a client: 25 MB for 500,000."""
-REMOVES_BY_ID = False
-"""Whether one request is removed by `REMOVE handler id`, and not by CANCEL."""
 SEQUENCE = re.compile(rb"\nseq: (\d+)")
 
 
@@ -108,8 +106,7 @@ class Peer(RawClient):
 
 def removal_of(handler, request):
     """Returns the message that removes one request, and the beginning of its answer."""
-    return (f"REMOVE {handler} {request}\n", f"REMOVED {handler} {request}") if REMOVES_BY_ID else (
-        f"CANCEL {handler} {request}\n", f"CANCELLED {handler} {request}")
+    return f"REMOVE {handler} {request}\n", f"REMOVED {handler} {request}"
 
 
 class RemovalTests(TestCase):
@@ -316,7 +313,7 @@ class ReplacementTests(TestCase):
                 terminals[tag] += 1
                 self.peer.say(f"ACK {SEQUENCE.search(head.encode())[1].decode()}\n")
             number = head.split()[-1]
-            count = None if head.startswith("CANCELLED") or count is None else count + int(number)
+            count += int(number)
         counts.append(count)
 
 

@@ -82,16 +82,24 @@ extension ReferenceModel {
         if isDraining { return "stopping" }
         if ledger.requests.pending > limits.requests { return "queue-full" }
         if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
-        // Requests that are being removed count, too, but not how many of them are this client's.
-        if mostDoomed > 0,
-            ledger.requests.pending + mostDoomed > limits.requests
-                || isOwned && client.owned.count + mostDoomed > limits.requestsPerClient,
-            !isOpenInCore(RequestName(handler: fetch.handler, request: fetch.request))
-        {
-            return "queue-full"
-        }
         let ofHandler = requests(of: fetch.handler).count { $0.phase != .ended }
         if ofHandler > limits.requestsPerHandler { return "queue-full" }
+        let code = invalidity(of: fetch)
+        // Requests that are being removed count, too, but not how many of them are this client's.
+        let isCrowded =
+            ledger.requests.pending + mostDoomed > limits.requests
+            || isOwned && client.owned.count + mostDoomed > limits.requestsPerClient
+        if mostDoomed > 0, isCrowded, !isOpenInCore(RequestName(handler: fetch.handler, request: fetch.request)) {
+            let refused = "queue-full"
+            if code == nil || told.requests.failed[refused, default: 0] > ledger.requests.failed[refused, default: 0] {
+                return refused
+            }
+        }
+        return code
+    }
+
+    /// Returns why a request cannot be served at all; nil if it can.
+    private func invalidity(of fetch: Fetch) -> String? {
         guard fetch.url.utf8.contains(UInt8(ascii: ":")) else { return "malformed-url" }
         guard takes(fetch.url.prefix { $0 != ":" }, of: Self.owner(of: fetch.handler).principal) else {
             return "unsupported-scheme"

@@ -38,7 +38,7 @@ struct RemovalWalkTests {
                 "FETCH \(handler) \(id) \(url)\ntag: \(tag)\nretries: 1\n" + (replaces ? "replace: yes\n" : "")
             case .remove(let pattern): "REMOVE \(pattern)\n"
             // To be `REMOVE handler id`.
-            case .removeRequest(let handler, let id): "CANCEL \(handler) \(id)\n"
+            case .removeRequest(let handler, let id): "REMOVE \(handler) \(id)\n"
             case .subscribe(let pattern): "SUBSCRIBE \(pattern)\n"
             case .unsubscribe(let pattern): "UNSUBSCRIBE \(pattern)\n"
             case .acknowledge: "ACK \(sequence)\n"
@@ -80,7 +80,7 @@ struct RemovalWalkTests {
         /// Almost every removal and departure takes several passes.
         private static func limits(_ seed: UInt64) -> CoreLimits {
             var limits = CoreLimits()
-            limits.purgesPerPass = 1 + Int(seed % 3)
+            limits.removalsPerPass = 1 + Int(seed % 3)
             limits.departuresPerPass = 1 + Int(seed % 2)
             limits.origins.limit = 1 + Int(seed % 5)
             // No terminal waits in a file.
@@ -329,7 +329,7 @@ struct RemovalWalkTests {
                 tokens[session] = field("token")
                 guard let messages = field("resumed"), let replies = field("replies") else { return }
                 model.resumed(session, messages: Int(messages) ?? -1, replies: Int(replies) ?? -1)
-            case "REMOVED", "CANCELLED", "ERROR":
+            case "REMOVED", "ERROR":
                 if canary == .lostReply { return }
                 let error = words[0] == "ERROR" ? "\(field("handler") ?? "?") \(field("request") ?? "?")" : nil
                 model.reply(session, error: error, count: words[0] == "REMOVED" ? words.last.flatMap { Int($0) } : nil)
