@@ -266,8 +266,7 @@ extension BrokerCore {
     /// Ends the grace period of a handler, and delivers everything that waited for a listener.
     private mutating func listenerCame(_ handler: Handle<HandlerEntry>) {
         handlers.listenerCame(handler)
-        deliverHeld(of: handler)
-        claimResting(of: handler)
+        claimResults(of: handler)
     }
 
     /// Clients that listen to a handler, each once.

@@ -45,7 +45,7 @@ extension BrokerCore {
             }
             // The other client owns the file and may change it, so this request gets its own fetch and file.
             unlist(known)
-            forgetIfAside(known)
+            freeIfOwed(known)
         }
         let interest = list(fetch, fingerprint, handler, client, hash, now: now)
         // Each new request pays for the purge of one, so removals leave no more work behind than requests had a limit.
@@ -118,7 +118,8 @@ extension BrokerCore {
         interests[interest].owner = client
         ownerChains.append(interest, to: &clients[client].owned)
         handlers.requestTransferred(of: interests[interest].handler, from: owner, to: client)
-        if waits { enqueue(interest, for: leaf(ofOpen: interest)) }
+        let leaf = leaf(ofOpen: interest)
+        if waits { enqueue(interest, for: leaf) } else { receiverChanged(of: leaf) }
     }
 
     /// Inserts the record of a new request.
@@ -206,7 +207,8 @@ extension BrokerCore {
     private func hasRoomForRequest(of principal: Handle<Principal>) -> Bool {
         let (pending, most) = (ledger.requests.pending, mostRequests)
         return pending <= most
-            && (principal != PrincipalTable.administrator || quotas.leavesLastPart(of: most, using: pending, \.requests))
+            && (principal != PrincipalTable.administrator
+                || quotas.leavesLastPart(of: most, using: pending, \.requests))
     }
 
     /// Reason why a request cannot be served at all.
@@ -353,7 +355,8 @@ extension BrokerCore {
             if let lease = workers[worker].leases[attempt(of: leaf)], lease.receivedBytes > 0 {
                 tellProgress(of: interest, lease, now: clock)
             }
-        case .asking, .backingOff, .following, .ended: break
+        case .asking: receiverChanged(of: leaf)
+        case .backingOff, .following, .ended: break
         }
     }
 

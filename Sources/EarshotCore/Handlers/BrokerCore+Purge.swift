@@ -86,7 +86,7 @@ extension BrokerCore {
             budget -= 1
         }
         while budget > 0, let due = clients[client].deliveries.entries.first {
-            clients[client].deliveries.removeFirst(weight(of: due))
+            clients[client].deliveries.removeFirst(weight(of: due), counting: counted(due))
             chargeWindow(of: client)
             lose(due, by: client)
             budget -= 1
@@ -219,7 +219,7 @@ extension BrokerCore {
         unlist(interest)
         switch interests[interest].phase {
         case .delivering:
-            forgetIfAside(interest)
+            freeIfOwed(interest)
             return
         case .open: detach(interest, by: purge?.removal)
         case .held: unhold(interest)

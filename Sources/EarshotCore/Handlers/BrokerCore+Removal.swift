@@ -96,7 +96,7 @@ extension BrokerCore {
         unlist(interest)
         switch interests[interest].phase {
         case .delivering:
-            forgetIfAside(interest)
+            freeIfOwed(interest)
             return false
         case .open: detach(interest, by: client.map { mark(of: $0) })
         case .held: unhold(interest)

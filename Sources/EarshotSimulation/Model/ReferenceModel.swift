@@ -107,8 +107,6 @@ final class ReferenceModel {
     var given: [String: ClientID] = [:]
     /// Files to which bodies were spilled while their terminals waited.
     var spilled: [BodyID: String] = [:]
-    /// Terminals stored by the shell, with their bodies.
-    var waiting: [WaitingID: (terminal: Terminal, body: BodyID?)] = [:]
     /// Whether a write failed recently, so that no other write may be tried yet.
     var isSpoolFull = false
     /// Partial bodies of broken transfers, by file.
@@ -140,8 +138,10 @@ final class ReferenceModel {
     private var noticesBefore = 0
     private var wasPurging = false
     var hasNotices = false
-    /// Clients that must be closed, because their waiting terminals have no room or are lost.
+    /// Clients that must be closed, because a waiting body has no room.
     var owedEnds: Set<ClientID> = []
+    /// Handlers whose held results subscribers have claimed.
+    var claimed: Set<HandlerID> = []
     /// Results for which the model cannot predict whether the core had room for the body; nil for a success.
     var doubts: [String?] = []
     /// Flights ended in this pass because no worker serves their schemes, and whether others remain for the next pass.
@@ -169,7 +169,7 @@ final class ReferenceModel {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && sessions.values.allSatisfy { $0.owned.isEmpty }
             && pool.values.allSatisfy(\.leases.isEmpty) && orphans.isEmpty && owedCancellations.isEmpty
-            && bodies.isEmpty && files.isEmpty && waiting.isEmpty
+            && bodies.isEmpty && files.isEmpty
             && keptParts.isEmpty
             && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
@@ -179,9 +179,10 @@ final class ReferenceModel {
     /// - Parameters:
     ///   - purge: Removed requests that the core has not purged yet.
     ///   - isOpen: Whether the core still considers a request open. It may choose the order in which requests end.
+    ///   - isHeld: Whether the core still holds the result of a request. It may choose the order of deliveries.
     func observe(
         _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, purge: PurgeState,
-        isOpen: (RequestName) -> Bool
+        isOpen: (RequestName) -> Bool, isHeld: (RequestName) -> Bool
     ) -> Violation? {
         self.now = now
         reply = nil
@@ -194,7 +195,10 @@ final class ReferenceModel {
         defer { (noticesBefore, wasPurging) = (purge.notices, purge.isUnderWay) }
         let hasRetried = told.flights.retried > retriedBefore
         retriedBefore = told.flights.retried
+        let sender = event.client.flatMap { connections[$0] }
+        let hadRoom = sender?.hasRoom(limits) == true ? sender?.id : nil
         take(event, actions, hasRetried: hasRetried)
+        deliverClaimed(hadRoom: hadRoom, isHeld)
         queueReply()
         let isPass = if case .dispatch = event { true } else { false }
         if !isPass { compare(told, purge) }
@@ -212,7 +216,8 @@ final class ReferenceModel {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
         if let id = event.client { judgeReplies(to: id) }
-        if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with what has no place or is lost") }
+        if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with a body that has no room") }
+        if isPass { checkRoom() }
         if let (client, reply) = reply { object(2, "client \(client.rawValue) is not told \(reply)") }
         expect(lent == nil, 12, "a part is given away and no JOB goes on with it")
         if case .partKept = event {
@@ -256,8 +261,6 @@ final class ReferenceModel {
         case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)
         case .clientWritable(let id): connections[id]?.isBlocked = false
         case .progressRefused: break
-        case .waitingFailed: spoolFilled()
-        case .waitingLost(let id): waitingLost(by: id)
         case .spillFailed(let body): spillFailed(body)
         case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
         case .workerSaid(let id, .ready(let ready), _):

@@ -51,6 +51,10 @@ struct Trial {
             isOpen: { [core = broker.core] name in
                 let (principal, handler) = ReferenceModel.owner(of: name.handler)
                 return core.isOpen(name.request, of: handler, principal)
+            },
+            isHeld: { [core = broker.core] name in
+                let (principal, handler) = ReferenceModel.owner(of: name.handler)
+                return core.isHeld(name.request, of: handler, principal)
             })
         if let judgement { throw judgement }
         if case .dispatch = event {
