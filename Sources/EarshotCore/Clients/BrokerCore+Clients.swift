@@ -311,5 +311,6 @@ extension BrokerCore {
     /// Frees a handler without requests, waiting terminals, subscribers and unfinished purge.
     mutating func dropHandlerIfIdle(_ handler: Handle<HandlerEntry>) {
         if let root = handlers.dropIfIdle(handler) { keepJar(of: root) }
+        if storedResults.hasClaims, !handlers.contains(handler) { storedResults.handlerFreed(handler) }
     }
 }

@@ -64,7 +64,7 @@ extension BrokerCore {
             }
             let listeners = listeners(of: handler)
             guard !listeners.isEmpty else {
-                // The next listener claims them anew.
+                // The next listener claims them again.
                 storedResults.dropClaims()
                 continue
             }

@@ -43,6 +43,8 @@ struct StoredResults {
 
     // MARK: Claims
 
+    var hasClaims: Bool { !claims.isEmpty }
+
     /// Number of claims of a handler, ended requests included.
     func claimCount(of handler: Handle<HandlerEntry>) -> Int { claims[handler]?.requests.count ?? 0 }
 
@@ -84,6 +86,13 @@ struct StoredResults {
     mutating func dropClaims() {
         guard let handler = ready.popFirst() else { return }
         claims[handler] = nil
+    }
+
+    /// Removes all claims of a handler that has been freed.
+    mutating func handlerFreed(_ handler: Handle<HandlerEntry>) {
+        guard let claimed = claims.drop(handler), claimed.isReady else { return }
+        // Its turn removes the rest.
+        claims[handler] = Claims(requests: [], isReady: true)
     }
 
     /// Makes the first handler wait until one of these clients has room.

@@ -249,4 +249,57 @@ struct StoredResultsTests {
         #expect(received.count == 20 && Set(received).count == 20)
         #expect(bed.disk.rows.count == 20, "until a RETRY or a removal")
     }
+
+    // MARK: The component alone
+
+    private static func claim(_ number: Int) -> GenerationalHandle<Interest> {
+        GenerationalHandle(record: Handle(index: number), generation: UInt64(number))
+    }
+
+    private static func client(_ number: Int) -> GenerationalHandle<ClientSession> {
+        GenerationalHandle(record: Handle(index: number), generation: UInt64(number))
+    }
+
+    @Test func `handlers have turns in the order of their claims, and those that await a read go last`() {
+        var results = StoredResults()
+        results.claim([Self.claim(1), Self.claim(2)], of: 7)
+        results.claim(Self.claim(3), of: 8)
+        results.claim([Self.claim(4)], of: 7)
+        #expect(results.claimed(of: 7) == [Self.claim(4)], "they replace the earlier ones")
+        #expect(results.takeTurn(canRead: true)?.handler == 7)
+        results.awaitRead()
+        #expect(results.takeTurn(canRead: false)?.claim == Self.claim(3))
+        results.dropFirst()
+        #expect(results.takeTurn(canRead: false)?.claim == nil)
+        results.dropClaims()
+        #expect(results.takeTurn(canRead: false) == nil && results.checkInvariants() == [])
+        #expect(results.takeTurn(canRead: true)?.claim == Self.claim(4))
+        results.dropClaims()
+        #expect(!results.hasClaims && results.takeTurn(canRead: true) == nil)
+    }
+
+    @Test func `a blocked handler gets a turn when one of its clients has room, and only one`() {
+        var results = StoredResults()
+        results.claim([Self.claim(1)], of: 7)
+        results.block(by: [Self.client(1), Self.client(2)])
+        #expect(results.takeTurn(canRead: true) == nil && results.blockedClients == [Self.client(1), Self.client(2)])
+        #expect(results.isWaiting(7, for: [Self.client(2)]) && !results.isWaiting(7, for: [Self.client(3)]))
+        #expect(results.unblockHandler(of: Self.client(2)) == true)
+        #expect(results.unblockHandler(of: Self.client(1)) == true)
+        #expect(results.unblockHandler(of: Self.client(1)) == false)
+        #expect(results.checkInvariants() == [] && results.takeTurn(canRead: true)?.handler == 7)
+        results.forget(Self.client(1), hasEnded: false)
+        results.forget(Self.client(2), hasEnded: true)
+        #expect(results.blockedClients == [])
+    }
+
+    @Test(arguments: [false, true]) func `a freed handler leaves no claims to the next one in its place`(isReady: Bool)
+    {
+        var results = StoredResults()
+        results.claim([Self.claim(1)], of: 7)
+        if !isReady { results.block(by: [Self.client(1)]) }
+        results.handlerFreed(7)
+        results.claim(Self.claim(2), of: 7)
+        #expect(results.claimed(of: 7) == [Self.claim(2)] && results.checkInvariants() == [])
+    }
 }
