@@ -28,16 +28,6 @@ public struct BodyID: Hashable, Sendable {
     }
 }
 
-/// Terminal that the shell keeps in a file for the core. The number is reused after `forgetWaiting`.
-public struct WaitingID: Hashable, Sendable {
-    /// Small and dense: from 0 up to the largest number of waiting terminals at once.
-    public var rawValue: Int32
-
-    public init(rawValue: Int32) {
-        self.rawValue = rawValue
-    }
-}
-
 /// A request of the core to its shell, nested by destination. The shell carries actions out in their order.
 public enum Action: Equatable, Sendable {
     case client(Client)
@@ -59,9 +49,6 @@ public enum Action: Equatable, Sendable {
         /// A terminal with its inline body, if it has one. The shell reports a socket that does not take it by
         /// `BrokerCore.deliveryRefused`.
         case deliver(ClientID, Terminal, BodyID?)
-        /// A terminal from the file of waiting terminals, as `deliver`, and whether the client pulls its body. The shell
-        /// reports one that it cannot read by `BrokerCore.waitingLost`.
-        case deliverWaiting(ClientID, sequence: UInt64, WaitingID, isPulled: Bool)
         /// A DATA with bytes of a spool file. The shell reports a socket that does not take it by
         /// `BrokerCore.pieceRefused`, and a file without these bytes by `BrokerCore.pieceLost`.
         case sendPiece(ClientID, BodyPiece)
@@ -80,16 +67,11 @@ public enum Action: Equatable, Sendable {
         case close(WorkerID)
     }
 
-    /// Bodies in the shell's memory, files of the spool, and terminals that wait in a file.
+    /// Bodies in the shell's memory, and files of the spool.
     public enum Spool: Equatable, Sendable {
         /// Moves a body that waits too long from memory into the spool under this name. The shell keeps a body that it
         /// cannot write and reports it by `BrokerCore.spillFailed`.
         case spill(BodyID, file: String)
-        /// Moves a terminal that waits too long, without its number but with its body, into a file. The shell keeps one
-        /// that it cannot write and reports it by `BrokerCore.waitingFailed`.
-        /// `user`: principal of its handler, for the log; nil for the administrator.
-        case keepWaiting(WaitingID, Terminal, BodyID?, user: PrincipalName?)
-        case forgetWaiting(WaitingID)
         case releaseBody(BodyID)
         /// Removes a file that nothing needs.
         case releaseFile(String)

@@ -23,6 +23,7 @@ extension BrokerCore {
         faults += queue.checkInvariants()
         faults += auditQuotas()
         faults += auditPulls()
+        faults += auditStoredResults()
         faults += auditCluster()
         return faults
     }
@@ -42,13 +43,24 @@ extension BrokerCore {
     ///
     /// - Parameter principal: owner of the handler; nil for the administrator.
     public func isOpen(_ request: RequestID, of handler: HandlerID, _ principal: PrincipalName? = nil) -> Bool {
+        phase(of: request, handler, principal) == .open
+    }
+
+    /// Whether the result of a request with this ID is held in memory until a listener has room.
+    ///
+    /// - Parameter principal: owner of the handler; nil for the administrator.
+    public func isHeld(_ request: RequestID, of handler: HandlerID, _ principal: PrincipalName? = nil) -> Bool {
+        phase(of: request, handler, principal) == .held
+    }
+
+    private func phase(of request: RequestID, _ handler: HandlerID, _ principal: PrincipalName?) -> Interest.Phase? {
         let number = principal.map { principals.number(of: $0) } ?? PrincipalTable.administrator
         guard let number, let handler = handlers.number(of: HandlerKey(number, handler)),
             let interest = listedInterest(request, of: handler)
         else {
-            return false
+            return nil
         }
-        return interests[interest].phase == .open
+        return interests[interest].phase
     }
 
     /// Number of timers, stale ones included.
@@ -63,9 +75,9 @@ extension BrokerCore {
         check(ledger.requests.pending == pending, "10: \(pending) pending, not \(ledger.requests.pending)")
         let outstanding =
             interests.indices.reduce(0) { $0 + Int(interests[$1].outstanding) }
-            + outcomes.waiting.indices.reduce(0) { sum, number in
-                let waiting = outcomes.waiting[number]
-                return waiting.interest == nil ? sum + Int(waiting.holders) : sum
+            + outcomes.owed.indices.reduce(0) { sum, number in
+                let failure = outcomes.owed[number]
+                return failure.interest == nil ? sum + Int(failure.holders) : sum
             }
         check(ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
         let due = clients.indices.reduce(0) { $0 + clients[$1].deliveries.count }
@@ -100,7 +112,7 @@ extension BrokerCore {
         )
         var references: [Handle<HandlerEntry>: Int] = [:]
         for interest in interests.indices { references[interests[interest].handler, default: 0] += 1 }
-        for number in outcomes.waiting.indices { references[outcomes.waiting[number].handler, default: 0] += 1 }
+        for number in outcomes.owed.indices { references[outcomes.owed[number].handler, default: 0] += 1 }
         for handler in handlers.indices {
             let entry = handlers[handler]
             check(
@@ -182,6 +194,7 @@ extension BrokerCore {
     }
 
     private func auditInterests(_ check: Check) {
+        let claimed = Set(handlers.indices.flatMap { storedResults.claimed(of: $0) })
         for number in interests.indices {
             let interest = interests[number]
             switch interest.phase {
@@ -199,8 +212,9 @@ extension BrokerCore {
                     "4: interest \(number) and its flight differ on the queue")
             case .held:
                 check(
-                    isDoomed(number) || listeners(of: interest.handler).isEmpty,
-                    "1: held interest \(number) has listeners")
+                    isDoomed(number) || listeners(of: interest.handler).isEmpty
+                        || claimed.contains(interests.reference(to: number)),
+                    "1: held interest \(number) has listeners and no claim")
             case .entering, .recording, .resting:
                 check(isDurable(number), "12: interest \(number) is \(interest.phase) and not durable")
             case .delivering:
@@ -210,32 +224,41 @@ extension BrokerCore {
                     !interest.isGiven || interest.outstanding == 1,
                     "15: the file of interest \(number) is given to \(interest.outstanding)")
             }
-            let isAside =
-                outcomes.waitingNumber(of: number).map { interest.outstanding == outcomes.waiting[$0].holders } ?? false
+            let isOwed =
+                outcomes.owedNumber(of: number).map { interest.outstanding == outcomes.owed[$0].holders } ?? false
             let isOutcomeDue =
-                interest.phase == .held || interest.phase == .delivering && !isAside || interest.phase == .recording
+                interest.phase == .held || interest.phase == .delivering && !isOwed || interest.phase == .recording
             let hasOutcome = interest.outcome.map { outcomes.contains($0) } ?? false
             check(hasOutcome == isOutcomeDue, "1: interest \(number) has a wrong outcome")
         }
     }
 
     private func auditOutcomes(_ check: Check) {
-        var holders: [Handle<WaitingTerminal>: Int] = [:]
+        var holders: [Handle<OwedFailure>: Int] = [:]
         for client in clients.indices {
-            for due in clients[client].deliveries.entries {
-                if case .file(let number) = due.place { holders[number, default: 0] += 1 }
+            let window = clients[client].deliveries
+            var counts: [Handle<Outcome>: Int32] = [:]
+            for due in window.entries {
+                if case .owed(let number) = due.kind { holders[number, default: 0] += 1 }
+                if let outcome = counted(due) { counts[outcome.outcome, default: 0] += 1 }
             }
-        }
-        for number in outcomes.waiting.indices {
-            let waiting = outcomes.waiting[number]
-            let due = holders.removeValue(forKey: number) ?? 0
-            check(waiting.holders == due, "12: \(waiting.holders) hold waiting terminal \(number), due to \(due)")
-            guard let interest = waiting.interest else { continue }
+            check(window.outcomes == counts, "11: client \(client) counts other outcomes than are due to it")
+            let fields = counts.keys.reduce(0) { $0 + counted($1).fieldBytes }
+            check(window.fieldBytes == fields, "11: client \(client) counts \(window.fieldBytes) of \(fields) bytes")
             check(
-                interests.contains(interest) && interests[interest].outstanding >= waiting.holders,
-                "12: waiting terminal \(number) names a wrong request")
+                counts.count <= limits.dueOutcomes || clients[client].isClosing || clients[client].isGone,
+                "11: \(counts.count) outcomes wait for client \(client)")
         }
-        check(holders.isEmpty, "1: \(holders.count) due terminals have no record")
+        for number in outcomes.owed.indices {
+            let failure = outcomes.owed[number]
+            let due = holders.removeValue(forKey: number) ?? 0
+            check(failure.holders == due, "12: \(failure.holders) hold owed failure \(number), due to \(due)")
+            guard let interest = failure.interest else { continue }
+            check(
+                interests.contains(interest) && interests[interest].outstanding >= failure.holders,
+                "12: owed failure \(number) names a wrong request")
+        }
+        check(holders.isEmpty, "1: \(holders.count) due failures have no record")
         for fault in outcomes.checkInvariants() { check(false, fault) }
     }
 
@@ -254,7 +277,7 @@ extension BrokerCore {
                 case .stored: [.open, .held, .delivering].contains(interest.phase)
                 case .writing: interest.phase == .recording
                 case .complete: [.resting, .delivering].contains(interest.phase)
-                case .claimed, .reading: interest.phase == .resting
+                case .reading: interest.phase == .resting
                 }
             check(isLegal, "1: durable \(record.id) is \(record.phase) while its request is \(interest.phase)")
         }

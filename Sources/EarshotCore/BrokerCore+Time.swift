@@ -126,7 +126,14 @@ extension BrokerCore {
     private mutating func gracePassed(_ reference: GenerationalHandle<Interest>) {
         guard isLive(.grace(reference)) else { return }
         let interest = reference.record
-        if isDoomed(interest) { removeRequest(interest) } else { orphan(interest) }
+        if isDoomed(interest) {
+            removeRequest(interest)
+        } else if listeners(of: interests[interest].handler).isEmpty {
+            orphan(interest)
+        } else {
+            // It waits for room in the window of a listener, which may leave.
+            setTimer(clock.advanced(byMilliseconds: limits.graceMilliseconds), .grace(reference))
+        }
     }
 
     /// Ends the grace period of a handler without listeners. The handler's own requests from before the last listener

@@ -92,8 +92,10 @@ public struct BrokerCore {
     var parts: PartStore
     /// READs of sessions with pulled bodies.
     var pulls = PullTable()
-    /// Outcomes, terminals in the shell's file, and the spool files of both.
+    /// Outcomes, failures that wait without their requests, and spool files.
     var outcomes: OutcomeStore
+    /// Stored results that wait for room in the windows of their receivers.
+    var storedResults = StoredResults()
     /// Time of the latest event that brought one.
     var clock = Tick(nanoseconds: .min)
     /// Attempts of earlier brokers, and the flights that adopt them.
@@ -153,7 +155,7 @@ public struct BrokerCore {
 
     /// Time at which `timePassed` must be called next; nil for never. The shell learns it from `endPass`.
     public var nextTimer: Tick? {
-        if isBehind || isRemoving || pulls.isBehind { return Tick(nanoseconds: .min) }
+        if isBehind || isRemoving || pulls.isBehind || storedResults.isBehind { return Tick(nanoseconds: .min) }
         guard cluster != nil else { return timers.min?.at }
         return [timers.min?.at, clusterDeadline].compactMap(\.self).min()
     }

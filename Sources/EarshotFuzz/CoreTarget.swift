@@ -124,7 +124,6 @@ struct CoreTarget {
                 let sequence: UInt64
                 switch action {
                 case .client(.deliver(let reader, let terminal, _)): (client, sequence) = (reader, terminal.sequence)
-                case .client(.deliverWaiting(let reader, let number, _, _)): (client, sequence) = (reader, number)
                 case .client(.sendPiece(let reader, let piece)):
                     precondition(
                         (1...WireLimits.dataBytes).contains(piece.length) && piece.data.offset <= .max - piece.length)

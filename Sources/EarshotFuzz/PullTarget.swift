@@ -90,7 +90,7 @@ struct PullTarget {
         limits.departuresPerPass = 1
         limits.readsPerPass = 2
         limits.waitingBytes = 2_000
-        limits.waitingTerminalBytes = 2_000
+        limits.waitingTerminals = 5
         var facilities = Facilities()
         facilities.identify = { FlightIdentity(high: 0, low: $0.reduce(5) { $0 &* 31 &+ UInt64($1) }) }
         core = BrokerCore(
@@ -329,7 +329,6 @@ struct PullTarget {
             }
             peers[peer].terminals[terminal.sequence] = (terminal.handler, terminal.request, length)
             dropVoid(peer, terminal.handler, terminal.request)
-        case .client(.deliverWaiting(let client, let sequence, _, _)): _ = take(sequence, by: client, &refused)
         case .client(.sendPiece(let client, let piece)): send(piece, to: client)
         case .client(.send(let client, let message)):
             if let peer = index(of: client) { received(message, peer) }

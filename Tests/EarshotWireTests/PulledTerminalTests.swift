@@ -15,23 +15,13 @@ struct PulledTerminalTests {
     }
 
     @Test(arguments: ["", "file: /x\nyours: yes\npull: no"])
-    func `a head that was written for a path becomes that of a pulled terminal`(fields: String) throws {
-        let terminal = Self.terminal(fields: fields)
-        let head = Terminal.pulledHead(terminal.encoded())
-        #expect(head == terminal.pulled().encoded())
-        guard case .terminal(let read) = try BrokerMessage(head: head) else {
+    func `a pulled terminal names no file`(fields: String) throws {
+        guard case .terminal(let read) = try BrokerMessage(head: Self.terminal(fields: fields).pulled().encoded())
+        else {
             Issue.record("it is no terminal")
             return
         }
         #expect(read.response?.isPulled == true && read.response?.file == nil && read.response?.isYours == false)
         #expect(read.response?.httpFields == Array(fields.utf8))
-    }
-
-    @Test func `a head without a file stays as it is`() {
-        let failure = Terminal.Failure(code: "removed", detail: "file: no")
-        let head = Terminal(
-            handler: HandlerID("file:")!, request: RequestID("1")!, sequence: 7, outcome: .failed(failure)
-        ).encoded()
-        #expect(Terminal.pulledHead(head) == head)
     }
 }

@@ -107,7 +107,7 @@ class PullTests(TestCase):
         self.assertNotIn("pull", first.fields)
         by_path.release()
         self.assertEqual(pull(client, second), body(400_000))
-        # Over a full window, where terminals wait on disk.
+        # Over a full window.
         narrow = self.puller(window=1)
         narrow.hold()
         for request in range(1, 60):

@@ -35,8 +35,6 @@ extension BrokerProcess {
         case .client(.answer(let client, let query, let json)):
             tell(client, BrokerMessage.answer(query).encoded(), json)
         case .client(.deliver(let client, let terminal, let body)): deliver(terminal, body, to: client)
-        case .client(.deliverWaiting(let client, let sequence, let id, let isPulled)):
-            deliverWaiting(id, sequence, isPulled: isPulled, to: client)
         case .client(.sendPiece(let client, let piece)): send(piece, to: client)
         case .client(.close(let client, let reason)):
             tell(client, BrokerMessage.goodbye(reason: reason).encoded())
@@ -52,8 +50,6 @@ extension BrokerProcess {
         case .worker(.kill(let worker)): kill(worker)
         case .worker(.close(let worker)): disconnect(worker)
         case .spool(.spill(let body, let file)): spill(body, file)
-        case .spool(.keepWaiting(let id, let terminal, let body, let user)): keepWaiting(id, terminal, body, user)
-        case .spool(.forgetWaiting(let id)): waitingTerminals.forget(id)
         case .spool(.releaseBody(let body)): bodies[body] = nil
         case .spool(.releaseFile(let file)): release(file)
         // If the file is missing, the worker does not find it either and starts from the beginning.
@@ -128,7 +124,7 @@ extension BrokerProcess {
 
     private func release(_ file: String) {
         // Content can be in both places, because the inline limit differed between two responses.
-        waiting.remove(file)
+        spilled.remove(file)
         spool.remove(file)
     }
 
@@ -140,7 +136,7 @@ extension BrokerProcess {
     private func spill(_ body: BodyID, _ file: String) {
         guard let shared = bodies[body] else { return }
         do {
-            try waiting.keep(shared, as: file)
+            try spilled.keep(shared, as: file)
             bodies[body] = nil
         } catch {
             logger.error("cannot spill a body", metadata: ["error": "\(error)"])
@@ -169,39 +165,24 @@ extension BrokerProcess {
         // Preserves the order: no terminal overtakes one that was refused in this pass.
         guard !blocked.contains(client) else { return }
         if logsAccess { logAccess(terminal, of: core.principal(of: client)) }
-        send(content(of: terminal, body), terminal.sequence, to: client)
-    }
-
-    private func deliverWaiting(_ id: WaitingID, _ sequence: UInt64, isPulled: Bool, to client: ClientID) {
-        guard !blocked.contains(client) else { return }
-        guard var content = waitingTerminals.content(of: id) else {
-            logger.error("cannot read a spilled terminal")
-            core.waitingLost(by: client)
-            return
-        }
-        content.head = Terminal.head(content.head, numbered: sequence)
-        if isPulled { content.head = Terminal.pulledHead(content.head) }
-        send(content, sequence, to: client)
-    }
-
-    private func send(_ content: WaitingTerminals.Content, _ sequence: UInt64, to client: ClientID) {
-        switch bus.send(content.head, content.body, to: client.rawValue, as: .terminal) {
-        case .sent: core.deliveryTaken(sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
+        let (head, content) = message(of: terminal, body)
+        switch bus.send(head, content, to: client.rawValue, as: .terminal) {
+        case .sent: core.deliveryTaken(terminal.sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
         case .wouldBlock:
             blocked.insert(client)
-            core.deliveryRefused(sequence, by: client)
+            core.deliveryRefused(terminal.sequence, by: client)
         case .unreachable: break
         }
     }
 
-    /// Returns a terminal with its body, from memory or from the spilled bodies.
-    private func content(of terminal: Terminal, _ body: BodyID?) -> WaitingTerminals.Content {
-        guard let name = terminal.file?.split(separator: "/").last, let file = waiting.body(String(name)) else {
-            return WaitingTerminals.Content(head: terminal.encoded(), body: body.flatMap { bodies[$0] })
+    /// Returns the head of a terminal and its body, from memory or from the spilled bodies.
+    private func message(of terminal: Terminal, _ body: BodyID?) -> (head: [UInt8], body: [UInt8]?) {
+        guard let name = terminal.file?.split(separator: "/").last, let content = spilled.body(String(name)) else {
+            return (terminal.encoded(), body.flatMap { bodies[$0] })
         }
         var terminal = terminal
         terminal.file = nil
-        return WaitingTerminals.Content(head: terminal.encoded(), body: file)
+        return (terminal.encoded(), content)
     }
 
     /// Sends a part of a body. No file is opened for a client that cannot accept it; the core repeats the action
@@ -228,17 +209,6 @@ extension BrokerProcess {
     private func refused(_ piece: BodyPiece, by client: ClientID) {
         core.pieceRefused(piece, by: client)
         late.insert(client)
-    }
-
-    private func keepWaiting(_ id: WaitingID, _ terminal: Terminal, _ body: BodyID?, _ user: PrincipalName?) {
-        if logsAccess { logAccess(terminal, of: user) }
-        let content = content(of: terminal, body)
-        do {
-            try waitingTerminals.keep(content, as: id)
-        } catch {
-            logger.error("cannot spill a terminal", metadata: ["error": "\(error)"])
-            core.waitingFailed(now: Tick(nanoseconds: loop.now.nanoseconds))
-        }
     }
 }
 

@@ -96,7 +96,7 @@ extension BrokerProcess {
             end.body = bodies[body] ?? []
         } else if let name = result.file {
             // One that waits for another reader has no file of its own.
-            if let body = waiting.body(name) { end.body = body } else { file = spool.open(name) }
+            if let body = spilled.body(name) { end.body = body } else { file = spool.open(name) }
         }
         durable.ask(.record(id: id.rawValue, end, file: file))
     }

@@ -40,8 +40,7 @@ public final class BrokerProcess {
     /// Inline bodies that the core still needs.
     var bodies: [BodyID: [UInt8]] = [:]
     /// Inline bodies that the core has spilled.
-    let waiting: WaitingBodies
-    let waitingTerminals: WaitingTerminals
+    let spilled: SpilledBodies
     /// Nil for a broker without a cache.
     let cache: BrokerCache?
     /// Nil for a broker that refuses durable requests.
@@ -134,9 +133,7 @@ public final class BrokerProcess {
         let opening = try Self.openDurable(options, logger)
         durable = opening?.store
         spool = try Spool(options.spoolFolder, keeping: opening?.files ?? [])
-        let waitingFile = WaitingFile(in: spool)
-        waiting = WaitingBodies(in: waitingFile)
-        waitingTerminals = WaitingTerminals(in: waitingFile)
+        spilled = SpilledBodies(in: SpillFile(in: spool))
         loop = try EventLoop()
         bus = try StreamPort(
             try Self.path(options, "bus"), opened: options.busDescriptor, loop, frameBytes: Self.clientFrameBytes,

@@ -10,15 +10,19 @@ extension BrokerCore {
     /// Handles the result of a cache lookup for a flight: the stored variants of its URL, in any order.
     public mutating func cacheAnswered(_ name: FlightName, _ variants: [CacheVariant], now: Tick) {
         clock = now
-        guard let flight = liveFlight(name), flights[flight].phase == .asking, cachePlans[flight] == nil else {
-            return
-        }
+        guard let flight = liveFlight(name), flights[flight].phase == .asking,
+            cachePlans[flight].map({ $0.reading == nil && !$0.waitsForRoom }) ?? true
+        else { return }
+        _ = takeCachePlan(of: flight)
         let record = flights[flight]
         let decision = cacheRule(for: flight).decision(
             for: record.request, mode: record.mode, stored: variants.map(\.response), now: calendarSeconds)
         switch decision {
-        case .use(let index, let range): use(variants[index], range, for: flight, as: .cache, now: now)
+        case .use(let index, let range):
+            guard !waitsForRoom(flight) else { return }
+            use(variants[index], range, for: flight, as: .cache, now: now)
         case .useAndRevalidate(let index, let conditions):
+            guard !waitsForRoom(flight) else { return }
             beginRevalidation(of: variants[index], adding: conditions, for: flight)
             use(variants[index], for: flight, as: .cache, now: now)
         case .validate(let index, let conditions):
@@ -49,7 +53,7 @@ extension BrokerCore {
             drop(body)
             return
         }
-        cachePlans[flight] = nil
+        _ = takeCachePlan(of: flight)
         guard body != .missing else {
             if let fallback = plan.fallback {
                 end(flight, fallback, now: now)
@@ -82,6 +86,16 @@ extension BrokerCore {
         cachePlans[flight] = nil
         flights.enter(.asking, flight)
         ledger.cache.asked += 1
+        askForVariants(flight, request)
+    }
+
+    /// Looks a flight up again that has waited for room.
+    mutating func lookUpAgain(_ flight: Handle<Flight>) {
+        cachePlans[flight] = CachePlan(reservation: reserveRoom(for: flight))
+        askForVariants(flight, flights[flight].request)
+    }
+
+    private mutating func askForVariants(_ flight: Handle<Flight>, _ request: HTTPRequest) {
         let key = CacheKey(request, partition: flights[flight].partition ?? "")
         actions.append(.cache(.lookUp(flights.name(of: flight), key, request)))
     }
@@ -144,7 +158,9 @@ extension BrokerCore {
             judgeCached(flight, stored, range, nil, sha256: stored.sha256, source, now: now)
             return
         }
-        cachePlans[flight] = CachePlan(stored: stored, reading: source, range: range, fallback: fallback)
+        cachePlans[flight] = CachePlan(
+            stored: stored, reading: source, range: range, fallback: fallback,
+            reservation: reserveRoom(for: flight))
         flights.enter(.asking, flight)
         actions.append(.cache(.read(flights.name(of: flight), stored.entry, range: offsets ?? nil)))
     }
@@ -419,8 +435,7 @@ extension BrokerCore {
 
     /// Removes the cache plan of a flight that ends, and its fallback.
     mutating func dropCachePlan(of flight: Handle<Flight>) {
-        guard !cachePlans.isEmpty, let plan = cachePlans.removeValue(forKey: flight) else { return }
-        if let response = plan.fallback?.response { drop(response) }
+        if let response = takeCachePlan(of: flight)?.fallback?.response { drop(response) }
     }
 
     /// Releases a body that the core owns.

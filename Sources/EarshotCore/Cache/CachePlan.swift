@@ -14,6 +14,10 @@ struct CachePlan {
     var range: RequestedRange?
     /// Failure of the origin, while a stale response is read to replace it.
     var fallback: Outcome?
+    /// Whether the flight is looked up again once one of its receivers has room for a stored response.
+    var waitsForRoom = false
+    /// Client in whose window the flight has room reserved while it is looked up again, or the body is read.
+    var reservation: GenerationalHandle<ClientSession>?
     /// Principal whose use of a stale response began a revalidation; nil for the administrator.
     var owner: PrincipalName?
 }

@@ -263,8 +263,7 @@ extension BrokerCore {
     /// Ends the grace period of a handler, and delivers everything that waited for a listener.
     private mutating func listenerCame(_ handler: Handle<HandlerEntry>) {
         handlers.listenerCame(handler)
-        deliverHeld(of: handler)
-        claimResting(of: handler)
+        claimResults(of: handler)
     }
 
     /// Clients that listen to a handler, each once.
@@ -309,5 +308,6 @@ extension BrokerCore {
     /// Frees a handler without requests, waiting terminals, subscribers and unfinished removal.
     mutating func dropHandlerIfIdle(_ handler: Handle<HandlerEntry>) {
         if let root = handlers.dropIfIdle(handler) { keepJar(of: root) }
+        if storedResults.hasClaims, !handlers.contains(handler) { storedResults.handlerFreed(handler) }
     }
 }

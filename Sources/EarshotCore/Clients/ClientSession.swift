@@ -50,6 +50,8 @@ struct ClientSession: Generational {
     var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
     var charged = DeliveryWindow.Weight()
+    /// Number of flights of which stored responses are read, or looked up again, for a terminal of this client.
+    var reservations = 0
     /// Whether durable failures stay on disk after its acknowledgement.
     var keepsFailures = false
     /// Whether the core has asked the shell to close it.

@@ -67,9 +67,9 @@ extension BrokerCore {
         }
         for client in listeners {
             sendDue(to: client)
-            if clients[client].deliveries.waiting > 0 { limitWaiting(interest, for: client) }
+            if clients[client].deliveries.waiting > 0 { countWaiting(interest, for: client) }
         }
-        forgetIfAside(interest)
+        freeIfOwed(interest)
     }
 
     /// Sends `FAILED … removed` to these clients, and frees the request if there are none.
@@ -104,17 +104,14 @@ extension BrokerCore {
         if let outcome = takeOutcome(of: interest) { release(outcome) }
     }
 
-    /// Delivers the held outcomes of a handler that has a listener. O(requests of the handler).
-    mutating func deliverHeld(of handler: Handle<HandlerEntry>) {
-        guard handlers[handler].held > 0 else { return }
-        for interest in handlers.requests(of: handler) where interests[interest].phase == .held {
-            quotas.spoolBytes(-heldBytes(of: interest), of: handlers[handler].principal)
-            handlers.outcomeReleased(of: handler)
-            let outcome = outcomeNumber(of: interest)
-            accountOutcome(of: interest, outcome)
-            publish(interest, outcome, to: listeners(of: handler))
-            release(outcome)
-        }
+    /// Delivers a held outcome.
+    mutating func deliverHeld(_ interest: Handle<Interest>, to listeners: [Handle<ClientSession>]) {
+        quotas.spoolBytes(-heldBytes(of: interest), of: principal(of: interest))
+        handlers.outcomeReleased(of: interests[interest].handler)
+        let outcome = outcomeNumber(of: interest)
+        accountOutcome(of: interest, outcome)
+        publish(interest, outcome, to: listeners)
+        release(outcome)
     }
 
     /// Ends a request without listeners and counts it as orphaned.
@@ -134,12 +131,14 @@ extension BrokerCore {
 
     /// Appends a terminal to the window of a client, without sending it.
     private mutating func enqueueDelivery(of interest: Handle<Interest>, to client: Handle<ClientSession>) {
-        var due = DueTerminal(interest: interest)
-        if interests[interest].outcome == nil, let number = outcomes.waitingNumber(of: interest) {
-            outcomes.retainWaiting(number)
-            due = DueTerminal(waiting: number)
+        if interests[interest].outcome == nil, let number = outcomes.owedNumber(of: interest) {
+            outcomes.retainOwed(number)
+            let due = DueTerminal(owed: number)
+            clients[client].deliveries.append(due, weight(of: due), counting: counted(outcomes.owed[number].outcome))
+        } else {
+            let due = DueTerminal(uncounted: interest)
+            clients[client].deliveries.append(due, weight(of: due))
         }
-        clients[client].deliveries.append(due, weight(of: due))
         chargeWindow(of: client)
         watchForStall(client)
         interests[interest].outstanding += 1
@@ -151,15 +150,17 @@ extension BrokerCore {
     mutating func deliver(_ interest: Handle<Interest>, to client: Handle<ClientSession>) {
         enqueueDelivery(of: interest, to: client)
         sendDue(to: client)
-        if clients[client].deliveries.waiting > 0 { limitWaiting(interest, for: client) }
-        forgetIfAside(interest)
+        if clients[client].deliveries.waiting > 0 { countWaiting(interest, for: client) }
+        freeIfOwed(interest)
     }
 
     /// Whether a terminal is due to a client. O(terminals due to it).
     func isDue(_ interest: Handle<Interest>, to client: Handle<ClientSession>) -> Bool {
-        if clients[client].deliveries.contains(DueTerminal(interest: interest)) { return true }
-        guard let number = outcomes.waitingNumber(of: interest) else { return false }
-        return clients[client].deliveries.contains(DueTerminal(waiting: number))
+        let window = clients[client].deliveries
+        if window.contains(DueTerminal(uncounted: interest)) || window.contains(DueTerminal(counted: interest)) {
+            return true
+        }
+        return outcomes.owedNumber(of: interest).map { window.contains(DueTerminal(owed: $0)) } ?? false
     }
 
     /// Whether the client's backpressure stops transfers that only it requested.
@@ -173,8 +174,8 @@ extension BrokerCore {
         while true {
             if clients[client].replies.isBehind { sendReplies(to: client) }
             guard let (due, sequence) = clients[client].deliveries.take() else { break }
-            switch due.place {
-            case .memory(let interest):
+            switch due.kind {
+            case .uncounted(let interest), .counted(let interest):
                 let (terminal, body) = terminal(of: interest, sequence: sequence, to: client)
                 // Two calls, so that the usual case does not copy the terminal.
                 if pulls.isEmpty {
@@ -182,13 +183,13 @@ extension BrokerCore {
                 } else {
                     actions.append(.client(.deliver(clients[client].id, pulled(terminal, to: client), body)))
                 }
-            case .file(let number): sendWaiting(number, sequence, to: client)
-            case .hole: continue
+            case .owed(let number):
+                actions.append(
+                    .client(.deliver(clients[client].id, terminal(ofOwed: number, sequence: sequence), nil)))
+            case .withdrawn: continue
             }
         }
-        if clients[client].deliveries.isOverdue(terminals: limits.dueDeliveries, fieldBytes: limits.dueBytes) {
-            close(client)
-        }
+        closeIfOverdue(client)
     }
 
     /// Starts a watch over a client with many bytes due, unless one runs.
@@ -229,18 +230,12 @@ extension BrokerCore {
     ) {
         if !pulls.isEmpty { closeBodies(of: client, request, where: isRemoved) }
         guard clients[client].deliveries.waiting > 0 else { return }
-        let mark = request.map { RequestMark($0) }
         var window = clients[client].deliveries
         let withdrawn = window.withdraw { due in
-            let handler: Handle<HandlerEntry>
-            switch due.place {
-            case .memory(let interest) where request == nil || interests[interest].request == request:
-                handler = interests[interest].handler
-            case .file(let number) where mark == nil || outcomes.waiting[number].request == mark:
-                handler = outcomes.waiting[number].handler
-            case .memory, .file, .hole: return nil
-            }
-            return isRemoved(handlers[handler].id) ? weight(of: due) : nil
+            guard let (handler, id) = self.request(of: due), request == nil || id == request,
+                isRemoved(handlers[handler].id)
+            else { return nil }
+            return (weight(of: due), counted(due))
         }
         guard !withdrawn.isEmpty else { return }
         clients[client].deliveries = window
@@ -258,7 +253,7 @@ extension BrokerCore {
         guard sequence > clients[client].deliveries.acknowledged else { return }
         let wasClosed = isClosed(client)
         while let due = clients[client].deliveries.first(upTo: sequence) {
-            clients[client].deliveries.removeFirst(weight(of: due))
+            clients[client].deliveries.removeFirst(weight(of: due), counting: counted(due))
             ledger.deliveries.acknowledged += 1
             // A request without an owner belongs to all subscribers: the first acknowledgement frees its ID.
             if let interest = record(of: due), interests[interest].owner == nil, !keepsFailure(of: interest, client) {
@@ -314,10 +309,11 @@ extension BrokerCore {
     /// Releases a terminal that has left a window.
     private mutating func settle(_ due: DueTerminal, by client: Handle<ClientSession>) {
         ledger.deliveries.outstanding -= 1
-        switch due.place {
-        case .memory(let interest): settled(interest, outcomes[outcomeNumber(of: interest)].failure, by: client)
-        case .file(let number): settleWaiting(number, by: client)
-        case .hole: preconditionFailure("a hole is settled")
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest):
+            settled(interest, outcomes[outcomeNumber(of: interest)].failure, by: client)
+        case .owed(let number): deliveryEnded(ofOwed: number, by: client)
+        case .withdrawn: preconditionFailure("a withdrawn terminal ends twice")
         }
     }
 
@@ -329,7 +325,7 @@ extension BrokerCore {
             unlist(interest)
         }
         guard interests[interest].outstanding == 0 else {
-            forgetIfAside(interest)
+            freeIfOwed(interest)
             return
         }
         if isDurable(interest), !isDoomed(interest) {
@@ -342,34 +338,43 @@ extension BrokerCore {
     /// Record of a terminal's request; nil if it was freed.
     @inline(__always)
     private func record(of due: DueTerminal) -> Handle<Interest>? {
-        switch due.place {
-        case .memory(let interest): interest
-        case .file(let number): outcomes.waiting[number].interest
-        case .hole: nil
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest): interest
+        case .owed(let number): outcomes.owed[number].interest
+        case .withdrawn: nil
+        }
+    }
+
+    /// Handler and ID of a terminal's request; nil if it was withdrawn.
+    @inline(__always)
+    func request(of due: DueTerminal) -> (Handle<HandlerEntry>, RequestID)? {
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest):
+            (interests[interest].handler, interests[interest].request)
+        case .owed(let number): (outcomes.owed[number].handler, outcomes.owed[number].request)
+        case .withdrawn: nil
         }
     }
 
     /// Spool file named in a terminal.
     @inline(__always)
     private func file(of due: DueTerminal) -> String? {
-        switch due.place {
-        case .memory(let interest): outcomes[outcomeNumber(of: interest)].response?.file
-        case .file(let number): outcomes.file(ofWaiting: number)
-        case .hole: nil
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest): outcomes[outcomeNumber(of: interest)].response?.file
+        case .owed, .withdrawn: nil
         }
     }
 
-    /// Bytes of a terminal in the window. Constant while the terminal stays in its place.
+    /// Bytes of a terminal in the window. Constant while the entry is in the window.
     @inline(__always)
     func weight(of due: DueTerminal) -> DeliveryWindow.Weight {
-        switch due.place {
-        case .memory(let interest):
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest):
             guard let response = outcomes[outcomeNumber(of: interest)].response else { return DeliveryWindow.Weight() }
             let bodies = interests[interest].isWarm ? 0 : response.length
-            return DeliveryWindow.Weight(
-                fields: response.fields.count, bodies: bodies, areInMemory: bodies <= CoreLimits.memoryBodyBytes)
-        case .file(let number): return DeliveryWindow.Weight(bodies: outcomes.bytes(ofWaiting: number))
-        case .hole: return DeliveryWindow.Weight()
+            return DeliveryWindow.Weight(bodies: bodies, areInMemory: bodies <= CoreLimits.memoryBodyBytes)
+        case .owed(let number): return DeliveryWindow.Weight(texts: outcomes.owedExtras[number]?.byteCount ?? 0)
+        case .withdrawn: return DeliveryWindow.Weight()
         }
     }
 

@@ -101,20 +101,14 @@ extension BrokerCore {
         of client: Handle<ClientSession>, _ request: RequestID?, where isRemoved: (HandlerID) -> Bool
     ) {
         guard pulls.contains(client) else { return }
-        let mark = request.map { RequestMark($0) }
         let window = clients[client].deliveries
         var sequence = window.acknowledged
         var sequences: [UInt64] = []
         while sequence < window.lastReceived {
             sequence += 1
-            let handler: Handle<HandlerEntry>
-            switch window.entry(sequence)?.place {
-            case .memory(let interest) where request == nil || interests[interest].request == request:
-                handler = interests[interest].handler
-            case .file(let number) where mark == nil || outcomes.waiting[number].request == mark:
-                handler = outcomes.waiting[number].handler
-            case .memory, .file, .hole, nil: continue
-            }
+            guard let (handler, id) = window.entry(sequence).flatMap({ self.request(of: $0) }),
+                request == nil || id == request
+            else { continue }
             if isRemoved(handlers[handler].id) { sequences.append(sequence) }
         }
         pulls.close(sequences, to: client)
@@ -189,15 +183,13 @@ extension BrokerCore {
     /// Body in a file of a terminal that was sent and not acknowledged.
     private func pulledBody(of sequence: UInt64, to client: Handle<ClientSession>) -> Readable? {
         guard let owner = bodyOwner(of: client), !pulls.isClosed(sequence, to: owner) else { return nil }
-        switch clients[owner].deliveries.entry(sequence)?.place {
-        case .memory(let interest):
+        switch clients[owner].deliveries.entry(sequence)?.kind {
+        case .uncounted(let interest), .counted(let interest):
             guard !interests[interest].isWarm, let response = outcomes[outcomeNumber(of: interest)].response,
                 response.spilled == nil, let file = response.file
             else { return nil }
             return Readable(file: file, bytes: response.length)
-        case .file(let number):
-            return outcomes.waitingFiles[number].map { Readable(file: $0.file, bytes: $0.bytes) }
-        case .hole, nil: return nil
+        case .owed, .withdrawn, nil: return nil
         }
     }
 

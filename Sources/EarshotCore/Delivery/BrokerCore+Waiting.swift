@@ -1,127 +1,107 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Terminals and bodies moved out of memory, because they wait for a client with a full window or for a handler's first
-/// listener.
+/// Terminals that wait for a client with a full window, and bodies that leave memory because they wait for one, or for
+/// a handler's first listener.
 ///
-/// A terminal in the shell's file is a `WaitingTerminal` in memory. Its deliveries hold that record instead of the
-/// outcome and, once the ID is free, instead of the request's record.
+/// A failure without a response becomes an `OwedFailure`. Its deliveries hold that record instead of the outcome and,
+/// once the ID is free, instead of the request's record. All other terminals keep both.
 extension BrokerCore {
     // MARK: Terminals
 
-    /// Moves the newest waiting terminal of a client out of memory. It may stay if all waiting terminals, at the size
-    /// of the heaviest, would fit into the bound.
-    mutating func limitWaiting(_ interest: Handle<Interest>, for client: Handle<ClientSession>) {
-        guard let outcome = interests[interest].outcome else { return }
-        let waiting = clients[client].deliveries.waiting
-        guard !outcomes.isSpoolFull else {
-            // Clients with room in their windows get the result; this client is disconnected.
-            if outcomes.mustSpill(outcome, waiting: waiting) { close(client) }
-            return
+    /// Counts the newest terminal of a client, which waits, and moves its body out of memory if too many such bodies
+    /// wait. Disconnects a client to which more is due than the bounds allow.
+    mutating func countWaiting(_ interest: Handle<Interest>, for client: Handle<ClientSession>) {
+        // Without an outcome the newest entry is an owed failure.
+        if let outcome = interests[interest].outcome {
+            // The failure of a durable request that is not on disk is written again if no client acknowledges it.
+            if outcomes[outcome].response == nil, !isDurable(interest) || durables.hasResult(interest) {
+                let number = outcomes.owedNumber(of: interest) ?? addOwed(interest, outcome)
+                outcomes.retainOwed(number)
+                let owed = DueTerminal(owed: number)
+                clients[client].deliveries.countLast(
+                    as: owed, weight(of: owed), counted(outcomes.owed[number].outcome))
+            } else {
+                if outcomes.mustSpill(outcome, waiting: clients[client].deliveries.waiting) {
+                    // Clients with room in their windows get the result; this client is disconnected.
+                    if outcomes.isSpoolFull { close(client) } else { spill(outcome) }
+                }
+                clients[client].deliveries.countLast(
+                    as: DueTerminal(counted: interest), DeliveryWindow.Weight(), counted(outcome))
+            }
         }
-        let bytes = outcomes[outcome].memoryBytes
-        guard !clients[client].deliveries.keepsLast(bytes: bytes, within: limits.waitingTerminalBytes) else { return }
-        if isDurable(interest), !durables.hasResult(interest) {
-            // The result is in memory only. If no client acknowledges it, it is written again.
-            if outcomes.mustSpill(outcome, waiting: waiting) { spill(outcome) }
-        } else {
-            putAside(interest, for: client)
-        }
+        closeIfOverdue(client)
     }
 
-    /// Moves the newest terminal of a client into the file, once for all clients that wait for it.
-    private mutating func putAside(_ interest: Handle<Interest>, for client: Handle<ClientSession>) {
-        let number = outcomes.waitingNumber(of: interest) ?? keepWaiting(interest)
-        outcomes.retainWaiting(number)
-        let weight = weight(of: DueTerminal(interest: interest))
-        let copy = DueTerminal(waiting: number)
-        clients[client].deliveries.replaceLast(weight, by: copy, self.weight(of: copy))
-        chargeWindow(of: client)
-    }
-
-    /// Writes a terminal into the file. A terminal that its record describes completely needs no place there.
-    private mutating func keepWaiting(_ interest: Handle<Interest>) -> Handle<WaitingTerminal> {
+    private mutating func addOwed(
+        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>
+    ) -> Handle<OwedFailure> {
         let record = interests[interest]
-        let outcome = outcomes[outcomeNumber(of: interest)]
-        let mark = RequestMark(record.request)
         handlers.retain(record.handler)
-        if outcome.isBare, record.extras == nil, mark.request != nil {
-            let bare = WaitingTerminal(
-                request: mark, handler: record.handler, bytes: 0, failure: outcome.failure, isFiled: false)
-            return outcomes.addWaiting(bare, of: interest, file: nil)
-        }
-        let (terminal, body) = terminal(of: interest, sequence: 0)
-        let response = record.isWarm ? nil : outcome.response
-        let isInline = body != nil || response?.spilled != nil
-        // The shell copies a spilled body into its file.
-        let name = response?.spilled == nil ? response?.file : nil
-        let file = name.map { WaitingBody(file: $0, bytes: response?.length ?? 0) }
-        let bytes =
-            Outcome.terminalBytes + (outcome.response?.fields.count ?? 0) + (isInline ? response?.length ?? 0 : 0)
-        let waiting = WaitingTerminal(
-            request: mark, handler: record.handler, bytes: UInt32(clamping: bytes), failure: outcome.failure,
-            isFiled: file != nil)
-        let number = outcomes.addWaiting(waiting, of: interest, file: file)
-        let user = principals.name(of: handlers[record.handler].principal)
-        actions.append(.spool(.keepWaiting(WaitingID(rawValue: number.number), terminal, body, user: user)))
-        return number
+        let tag = record.extras.flatMap { extras[$0].tag }
+        return outcomes.addOwed(record.request, of: interest, record.handler, outcome: outcome, tag: tag)
     }
 
-    /// Sends a waiting terminal: from the file, or made from its record.
-    mutating func sendWaiting(_ number: Handle<WaitingTerminal>, _ sequence: UInt64, to client: Handle<ClientSession>) {
-        let record = outcomes.waiting[number]
-        guard !record.isInFile, let code = record.failure, let request = record.request.request else {
-            let isPulled = !pulls.isEmpty && pulls.contains(client)
-            let id = WaitingID(rawValue: number.number)
-            actions.append(
-                .client(.deliverWaiting(clients[client].id, sequence: sequence, id, isPulled: isPulled)))
-            return
-        }
-        let failure = Terminal.Failure(code: code.rawValue, detail: code.sentence)
-        var terminal = Terminal(
-            handler: handlers[record.handler].id, request: request, sequence: sequence, outcome: .failed(failure))
-        terminal.isDurable = record.interest.map { isDurable($0) } ?? false
-        actions.append(.client(.deliver(clients[client].id, terminal, nil)))
+    /// Outcome that counts towards the bounds of each window in which it waits.
+    @inline(__always)
+    func counted(_ outcome: Handle<Outcome>) -> DeliveryWindow.CountedOutcome {
+        DeliveryWindow.CountedOutcome(
+            outcome: outcome, fieldBytes: outcomes[outcome].response?.fields.count ?? 0)
     }
 
-    /// Ends one delivery of a waiting terminal. The last one frees its record.
-    mutating func settleWaiting(_ number: Handle<WaitingTerminal>, by client: Handle<ClientSession>) {
-        let record = outcomes.waiting[number]
-        if let freed = outcomes.releaseWaiting(number) {
-            delete(freed)
-            if record.isInFile { actions.append(.spool(.forgetWaiting(WaitingID(rawValue: number.number)))) }
+    /// The outcome of a due terminal if it counts towards the bounds of the window; nil otherwise.
+    @inline(__always)
+    func counted(_ due: DueTerminal) -> DeliveryWindow.CountedOutcome? {
+        switch due.kind {
+        case .counted(let interest): counted(outcomeNumber(of: interest))
+        case .owed(let number): counted(outcomes.owed[number].outcome)
+        case .uncounted, .withdrawn: nil
+        }
+    }
+
+    /// Disconnects a client to which more is due than the bounds allow.
+    @inline(__always)
+    mutating func closeIfOverdue(_ client: Handle<ClientSession>) {
+        if clients[client].deliveries.isOverdue(DeliveryWindow.Bounds(limits)) { close(client) }
+    }
+
+    // MARK: Owed failures
+
+    /// The terminal of an owed failure.
+    func terminal(ofOwed number: Handle<OwedFailure>, sequence: UInt64) -> Terminal {
+        let record = outcomes.owed[number]
+        let outcome = outcomes[record.outcome]
+        guard let code = outcome.failure else { preconditionFailure("owed failure \(number) has no code") }
+        let extras = outcomes.owedExtras[number]
+        var failure = Terminal.Failure(code: code.rawValue, detail: outcome.detail ?? code.sentence)
+        failure.attempts = outcome.attempts
+        failure.url = extras?.url
+        return Terminal(
+            handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: extras?.tag,
+            isDurable: record.interest.map { isDurable($0) } ?? false, outcome: .failed(failure))
+    }
+
+    /// Ends one delivery of an owed failure. The last one frees its record.
+    mutating func deliveryEnded(ofOwed number: Handle<OwedFailure>, by client: Handle<ClientSession>) {
+        let record = outcomes.owed[number]
+        let failure = outcomes[record.outcome].failure
+        if outcomes.releaseOwed(number) {
+            release(record.outcome)
             handlers.release(record.handler)
             dropHandlerIfIdle(record.handler)
         }
-        if let interest = record.interest { settled(interest, record.failure, by: client) }
+        if let interest = record.interest { settled(interest, failure, by: client) }
     }
 
-    /// Releases the outcome of a request whose deliveries all wait in the file. Frees its record too if the ID is free.
-    mutating func forgetIfAside(_ interest: Handle<Interest>) {
-        guard let number = outcomes.waitingNumber(of: interest),
-            interests[interest].outstanding == outcomes.waiting[number].holders
+    /// Releases the outcome of a request whose deliveries are all owed failures. Frees its record too if the ID is free.
+    mutating func freeIfOwed(_ interest: Handle<Interest>) {
+        guard let number = outcomes.owedNumber(of: interest),
+            interests[interest].outstanding == outcomes.owed[number].holders
         else { return }
         if let outcome = takeOutcome(of: interest) { release(outcome) }
         guard !interests[interest].isListed else { return }
-        outcomes.detachWaiting(number)
+        outcomes.detachOwed(number)
         forgetInterest(interest)
-    }
-
-    /// Stops spilling for a while: the shell could not write a terminal, and keeps it in memory.
-    public mutating func waitingFailed(now: Tick) {
-        noteFullSpool(now: now)
-    }
-
-    /// Closes a client whose terminal cannot be read back. It requests again after it has reconnected.
-    public mutating func waitingLost(by id: ClientID) {
-        guard let client = clients.number(of: id) else { return }
-        close(client)
-    }
-
-    /// Stops spilling until the next attempt, `CoreLimits.spoolRetryMilliseconds` later.
-    private mutating func noteFullSpool(now: Tick) {
-        guard outcomes.noteFullSpool() else { return }
-        setTimer(now.advanced(byMilliseconds: limits.spoolRetryMilliseconds), .spoolRetry)
     }
 
     // MARK: Bodies
@@ -134,7 +114,9 @@ extension BrokerCore {
     /// Stops spilling for a while: a body could not be written, and stays in memory. Until then a result that would
     /// have to leave memory fails.
     public mutating func spillFailed(_ body: BodyID, now: Tick) {
-        noteFullSpool(now: now)
+        if outcomes.noteFullSpool() {
+            setTimer(now.advanced(byMilliseconds: limits.spoolRetryMilliseconds), .spoolRetry)
+        }
         delete(outcomes.unspill(body))
     }
 

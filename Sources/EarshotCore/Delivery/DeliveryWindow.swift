@@ -8,13 +8,14 @@ internal import DequeModule
 /// (absent) ───────→ waiting ───────→ sent ───────────────────→ (absent)
 ///                   │  ↑  ↑           │ refuse, detach
 ///                   │  │  └───────────┘
-///                   │  └─ replaceLast: the same terminal, elsewhere
+///                   │  └─ countLast: its outcome counts towards the bounds
 ///                   │ withdraw
-///                   └──────────→ (absent), or a hole if an earlier connection had its number
+///                   └──────────→ (absent), or `withdrawn` if an earlier connection had its number
 /// ```
 ///
-/// A hole is a withdrawn terminal whose sequence number the subscriber may still acknowledge. Terminals are sent while
-/// the window is open and has room. The phases of the window; all transitions go through `enter`:
+/// The sequence number of a withdrawn entry may still be acknowledged. Terminals are sent while the window is open and
+/// has room. One that has to wait counts towards the bounds: an outcome that several of them share counts once. The
+/// phases of the window; all transitions go through `enter`:
 ///
 /// ```
 ///             attach           refuse
@@ -40,29 +41,52 @@ struct DeliveryWindow {
         /// 32-bit numbers in two tables, so the sum stays below 2^63.
         private static let mostBodyBytes = 1 << 30
 
-        /// Header fields of terminals in memory.
-        private(set) var fields: Int
-        /// Bodies, and terminals outside of memory including their fields.
+        /// URLs and tags of owed failures.
+        private(set) var texts: Int
         private(set) var bodies: Int
         /// Those of `bodies` that may be in memory.
         private(set) var inMemory: Int
 
-        init(fields: Int = 0, bodies: Int = 0, areInMemory: Bool = false) {
-            self.fields = fields
+        init(texts: Int = 0, bodies: Int = 0, areInMemory: Bool = false) {
+            self.texts = texts
             self.bodies = min(bodies, Self.mostBodyBytes)
             inMemory = areInMemory ? self.bodies : 0
         }
 
         static func += (left: inout Weight, right: Weight) {
-            left.fields += right.fields
+            left.texts += right.texts
             left.bodies += right.bodies
             left.inMemory += right.inMemory
         }
 
         static func -= (left: inout Weight, right: Weight) {
-            left.fields -= right.fields
+            left.texts -= right.texts
             left.bodies -= right.bodies
             left.inMemory -= right.inMemory
+        }
+    }
+
+    /// Outcome that the window counts, and the bytes of its header fields.
+    struct CountedOutcome: Equatable {
+        let outcome: Handle<Outcome>
+        let fieldBytes: Int
+    }
+
+    /// Bounds of the terminals due to one subscriber.
+    struct Bounds {
+        let terminals: Int
+        let outcomes: Int
+        /// Header fields, URLs and tags in memory.
+        let bytes: Int
+
+        init(terminals: Int, outcomes: Int, bytes: Int) {
+            self.terminals = terminals
+            self.outcomes = outcomes
+            self.bytes = bytes
+        }
+
+        init(_ limits: borrowing CoreLimits) {
+            self.init(terminals: limits.dueDeliveries, outcomes: limits.dueOutcomes, bytes: limits.dueBytes)
         }
     }
 
@@ -74,18 +98,20 @@ struct DeliveryWindow {
         fileprivate let acknowledged: UInt64
     }
 
-    /// Terminals and holes. The first `sent` of them were sent over the current connection.
+    /// Terminals, and withdrawn ones. The first `sent` of them were sent over the current connection.
     private(set) var entries: Deque<DueTerminal> = []
     private(set) var sent = 0
     /// Number of entries, from the first, that an earlier connection sent. They keep their sequence numbers.
     private(set) var numbered = 0
     /// Sequence number of the latest acknowledged terminal.
     private(set) var acknowledged: UInt64
-    /// Number of terminals in `entries`, without holes.
+    /// Number of terminals in `entries`, without withdrawn ones.
     private(set) var count = 0
     private(set) var weight = Weight()
-    /// Bytes of the heaviest terminal that waits in memory. Reset when the newest terminal is the only one that waits.
-    private var heaviest = 0
+    /// Counted outcomes, each with the number of entries that share it.
+    private(set) var outcomes: [Handle<Outcome>: Int32] = [:]
+    /// Header fields of the counted outcomes, in bytes.
+    private(set) var fieldBytes = 0
     private(set) var watch: Watch?
     private(set) var phase = Phase.detached
     /// Maximum number of unacknowledged sent terminals; nil if the socket's acceptance acknowledges a terminal.
@@ -123,7 +149,9 @@ struct DeliveryWindow {
     }
 
     /// Whether so much is due that the subscriber must have stopped reading.
-    func isOverdue(terminals: Int, fieldBytes: Int) -> Bool { count >= terminals || weight.fields >= fieldBytes }
+    func isOverdue(_ bounds: Bounds) -> Bool {
+        count > bounds.terminals || outcomes.count > bounds.outcomes || fieldBytes + weight.texts >= bounds.bytes
+    }
 
     /// Whether a terminal is due. O(entries).
     func contains(_ terminal: DueTerminal) -> Bool { entries.contains(terminal) }
@@ -145,57 +173,81 @@ struct DeliveryWindow {
 
     // MARK: Terminals
 
-    mutating func append(_ terminal: DueTerminal, _ weight: Weight) {
+    /// - Parameter outcome: outcome of an owed failure; nil for all others.
+    mutating func append(_ terminal: DueTerminal, _ weight: Weight, counting outcome: CountedOutcome? = nil) {
         entries.append(terminal)
         count += 1
         self.weight += weight
+        if let outcome { countOutcome(outcome) }
     }
 
-    /// Replaces the last terminal, which was just appended, by its copy outside of memory.
-    mutating func replaceLast(_ weight: Weight, by copy: DueTerminal, _ other: Weight) {
-        entries[entries.count - 1] = copy
-        self.weight -= weight
-        self.weight += other
+    /// Replaces the last terminal, which was just appended and waits, by the entry with which it counts.
+    ///
+    /// - Parameter weight: weight of that entry in addition to the weight of the last one.
+    mutating func countLast(as entry: DueTerminal, _ weight: Weight, _ outcome: CountedOutcome) {
+        entries[entries.count - 1] = entry
+        self.weight += weight
+        countOutcome(outcome)
     }
 
-    /// Takes the next entry to send, if the window has room. The caller skips a hole.
+    private mutating func countOutcome(_ outcome: CountedOutcome) {
+        let holders = outcomes[outcome.outcome] ?? 0
+        if holders == 0 { fieldBytes += outcome.fieldBytes }
+        outcomes[outcome.outcome] = holders + 1
+    }
+
+    private mutating func uncountOutcome(_ outcome: CountedOutcome) {
+        guard let holders = outcomes[outcome.outcome] else {
+            preconditionFailure("outcome \(outcome.outcome) is not counted")
+        }
+        outcomes[outcome.outcome] = holders > 1 ? holders - 1 : nil
+        if holders == 1 { fieldBytes -= outcome.fieldBytes }
+        // Releases the capacity that very many outcomes needed.
+        if outcomes.isEmpty { outcomes = [:] }
+    }
+
+    /// Takes the next entry to send, if the window has room. The caller skips a withdrawn one.
     mutating func take() -> (entry: DueTerminal, sequence: UInt64)? {
         guard sent < entries.count, !isFull else { return nil }
         sent += 1
         return (entries[sent - 1], acknowledged + UInt64(sent))
     }
 
-    /// Removes the first terminal, which was acknowledged or lost, and the holes that follow it.
-    mutating func removeFirst(_ weight: Weight) {
+    /// Removes the first terminal, which was acknowledged or lost, and the withdrawn ones that follow it.
+    ///
+    /// - Parameter outcome: its outcome if it counts; nil for an entry that does not.
+    mutating func removeFirst(_ weight: Weight, counting outcome: CountedOutcome?) {
         count -= 1
         self.weight -= weight
+        if let outcome { uncountOutcome(outcome) }
         popFirst()
-        dropHoles()
+        dropWithdrawn()
     }
 
     /// Removes terminals that were not sent over this connection. O(waiting).
     ///
-    /// - Parameter weigh: returns the weight of a terminal to remove; nil to keep it.
+    /// - Parameter weigh: returns the weight of a terminal to remove, and its outcome if it counts; nil to keep it.
     /// - Returns: the removed terminals.
-    mutating func withdraw(_ weigh: (DueTerminal) -> Weight?) -> [DueTerminal] {
+    mutating func withdraw(_ weigh: (DueTerminal) -> (Weight, CountedOutcome?)?) -> [DueTerminal] {
         var withdrawn: [DueTerminal] = []
         var kept = Deque(entries.prefix(sent))
         for entry in entries.dropFirst(sent) {
-            guard entry != .hole, let weight = weigh(entry) else {
+            guard entry != .withdrawn, let (weight, outcome) = weigh(entry) else {
                 kept.append(entry)
                 continue
             }
             withdrawn.append(entry)
             count -= 1
             self.weight -= weight
-            if kept.count < numbered { kept.append(.hole) }
+            if let outcome { uncountOutcome(outcome) }
+            if kept.count < numbered { kept.append(.withdrawn) }
         }
         entries = kept
-        dropHoles()
+        dropWithdrawn()
         return withdrawn
     }
 
-    private mutating func dropHoles() { while entries.first == .hole { popFirst() } }
+    private mutating func dropWithdrawn() { while entries.first == .withdrawn { popFirst() } }
 
     private mutating func popFirst() {
         entries.removeFirst()
@@ -204,14 +256,6 @@ struct DeliveryWindow {
         acknowledged += 1
     }
 
-    /// Whether the last terminal may stay in memory: all waiting ones, at the size of the heaviest, must fit into the
-    /// bound.
-    mutating func keepsLast(bytes: Int, within bound: Int) -> Bool {
-        let heaviest = max(bytes, waiting > 1 ? self.heaviest : 0)
-        guard heaviest <= bound / waiting else { return false }
-        self.heaviest = heaviest
-        return true
-    }
 
     // MARK: Connections
 
@@ -292,16 +336,21 @@ struct DeliveryWindow {
     func checkInvariants() -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
-        let terminals = entries.filter { $0 != .hole }
+        let terminals = entries.filter { $0 != .withdrawn }
         check(count == terminals.count, "10: \(terminals.count) terminals are due, not \(count)")
         check(Set(terminals).count == terminals.count, "2: a terminal is due twice")
         check(max(sent, numbered) <= entries.count, "1: \(sent) of \(entries.count) terminals are sent")
-        check(entries.first != .hole, "1: a hole awaits an acknowledgement")
-        check(!entries.dropFirst(numbered).contains(.hole), "1: a hole has a number that no connection used")
+        check(entries.first != .withdrawn, "1: a withdrawn terminal awaits an acknowledgement")
+        check(
+            !entries.dropFirst(numbered).contains(.withdrawn),
+            "1: a withdrawn terminal has a number that no connection used")
         check(sent == 0 || phase == .open || phase == .blocked, "1: terminals are sent without a connection")
         check(sent <= size ?? .max, "11: \(sent) terminals are sent, in a window of \(size ?? 0)")
         check(phase != .ended || watch == nil, "2: an ended session is watched")
-        check(min(weight.fields, weight.bodies) >= 0, "10: a weight or count is negative")
+        let counted = terminals.count { if case .uncounted = $0.kind { false } else { true } }
+        let counts = outcomes.values.reduce(0) { $0 + Int($1) }
+        check(counts == counted, "11: \(counted) terminals count, their outcomes are counted \(counts) times")
+        check(min(weight.texts, weight.bodies, fieldBytes) >= 0, "10: a weight or count is negative")
         return faults
     }
 }

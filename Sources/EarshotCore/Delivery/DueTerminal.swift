@@ -1,33 +1,44 @@
 /// Entry of a delivery window, in four bytes.
 struct DueTerminal: Hashable {
-    enum Place {
-        /// In memory, as this interest.
-        case memory(Handle<Interest>)
-        /// In the shell's file.
-        case file(Handle<WaitingTerminal>)
-        /// A withdrawn terminal whose sequence number stays in use.
-        case hole
+    enum Kind: Equatable {
+        /// Terminal of this interest, which was sent without waiting for room.
+        case uncounted(Handle<Interest>)
+        /// Terminal of this interest, whose outcome the window counts.
+        case counted(Handle<Interest>)
+        /// Failure that needs no record of its request. The window counts its outcome.
+        case owed(Handle<OwedFailure>)
+        /// Withdrawn terminal whose sequence number stays in use.
+        case withdrawn
     }
 
-    static let hole = DueTerminal(word: .min)
+    static let withdrawn = DueTerminal(number: 0, kind: 3)
 
-    /// Number of the interest; the complement of the number of a waiting terminal; the least word for a hole.
+    /// Number of the record, which is below 2^29, and in the last two bits the kind.
     private let word: Int32
 
-    init(interest: Handle<Interest>) {
-        word = interest.number
+    private init(number: Int32, kind: Int32) {
+        word = number << 2 | kind
     }
 
-    init(waiting: Handle<WaitingTerminal>) {
-        word = ~waiting.number
+    init(uncounted interest: Handle<Interest>) {
+        self.init(number: interest.number, kind: 0)
     }
 
-    private init(word: Int32) {
-        self.word = word
+    init(counted interest: Handle<Interest>) {
+        self.init(number: interest.number, kind: 1)
     }
 
-    var place: Place {
-        if word >= 0 { return .memory(Handle(place: word)) }
-        return word == .min ? .hole : .file(Handle(place: ~word))
+    init(owed failure: Handle<OwedFailure>) {
+        self.init(number: failure.number, kind: 2)
+    }
+
+    var kind: Kind {
+        let number = word >> 2
+        return switch word & 3 {
+        case 0: .uncounted(Handle(place: number))
+        case 1: .counted(Handle(place: number))
+        case 2: .owed(Handle(place: number))
+        default: .withdrawn
+        }
     }
 }

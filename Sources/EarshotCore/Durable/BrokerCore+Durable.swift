@@ -92,7 +92,7 @@ extension BrokerCore {
         }
         durables.written(interest, isStored: isStored)
         if !isStored { chargeDurable(interest, result: 0) }
-        tell(interest)
+        publishRecorded(interest)
     }
 
     /// Delivers a result read from disk; nil if it is missing. The core takes ownership of a file.
@@ -100,7 +100,6 @@ extension BrokerCore {
         clock = now
         if case .file(let file) = content?.body { outcomes.hold(file: file, bytes: 0) }
         publishRead(id, content)
-        readClaims()
     }
 
     private mutating func publishRead(_ id: DurableID, _ content: DurableContent?) {
@@ -264,7 +263,7 @@ extension BrokerCore {
         guard hasRoomForDurable(bytes + head.count, of: interest),
             let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0, summary)
         else {
-            tell(interest)
+            publishRecorded(interest)
             return
         }
         chargeDurable(interest, result: bytes + head.count)
@@ -274,17 +273,18 @@ extension BrokerCore {
         actions.append(.durable(.storeResult(id, result)))
     }
 
-    /// Publishes an outcome to the listeners. Without listeners it waits: on disk, or as a failure in memory if it was
-    /// not stored.
-    private mutating func tell(_ interest: Handle<Interest>) {
+    /// Publishes an outcome to the listeners. Until one of them has room it waits on disk, or without listeners as a
+    /// failure in memory if it was not stored.
+    private mutating func publishRecorded(_ interest: Handle<Interest>) {
         let listeners = listeners(of: interests[interest].handler)
         guard let outcome = takeOutcome(of: interest) else { return }
         defer { release(outcome) }
-        if !listeners.isEmpty {
+        let isStored = durables.hasResult(interest)
+        if !listeners.isEmpty, !isStored || isExpired(interest) || listeners.contains(where: { hasRoom($0) }) {
             accountOutcome(of: interest, outcome)
             publish(interest, outcome, to: listeners)
-        } else if durables.hasResult(interest) {
-            rest(interest)
+        } else if isStored {
+            rest(interest, isDue: !listeners.isEmpty)
         } else {
             // The request stays on disk, and the next broker may have room for its result.
             let failure = outcomes.insert(outcomes[outcome].replaced(by: .notStored))
@@ -326,16 +326,17 @@ extension BrokerCore {
     }
 
     /// Enters `resting`: the outcome is on disk only.
-    mutating func rest(_ interest: Handle<Interest>) {
+    ///
+    /// - Parameter isDue: whether its present listeners have not received it.
+    mutating func rest(_ interest: Handle<Interest>, isDue: Bool = false) {
         let handler = interests[interest].handler
         interests[interest].enter(.resting)
         handlers.rest(interest, of: handler)
         countKept(interest, 1)
         if isExpired(interest) {
             orphan(interest)
-        } else if listeners(of: handler).contains(where: { !keepsFailure(of: interest, $0) }) {
-            durables.claim(interest)
-            readClaims()
+        } else if isDue || listeners(of: handler).contains(where: { !keepsFailure(of: interest, $0) }) {
+            claimResult(interest)
         }
     }
 
@@ -393,23 +394,6 @@ extension BrokerCore {
         }
     }
 
-    // MARK: Claims
-
-    /// Queues reads of a handler's resting results when it gets a listener. O(resting requests).
-    mutating func claimResting(of handler: Handle<HandlerEntry>) {
-        guard !handlers[handler].resting.isEmpty else { return }
-        for interest in handlers.resting(of: handler) { durables.claim(interest) }
-        readClaims()
-    }
-
-    /// Starts queued reads, at most `CoreLimits.durableReads` at once, which bounds the bodies in memory.
-    private mutating func readClaims() {
-        while let interest = durables.nextClaim() {
-            guard !isDoomed(interest), !listeners(of: interests[interest].handler).isEmpty else { continue }
-            if let id = durables.beginRead(interest) { actions.append(.durable(.readResult(id))) }
-        }
-    }
-
     // MARK: Ends
 
     func isDurable(_ interest: Handle<Interest>) -> Bool { durables.contains(interest) }
@@ -439,11 +423,13 @@ extension BrokerCore {
     // MARK: Expiry
 
     /// Sets the timer for the end of the retention time. An earlier one becomes stale.
-    mutating func setExpiry(of interest: Handle<Interest>) {
+    ///
+    /// - Parameter later: a later time; nil for the end of the retention time.
+    mutating func setExpiry(of interest: Handle<Interest>, at later: Tick? = nil) {
         guard durables.contains(interest) else { return }
         let timer = nextSerial()
         guard let end = durables.setExpiryTimer(timer, of: interest) else { return }
-        setTimer(end, .expired(interest: interest, timer: timer))
+        setTimer(later ?? end, .expired(interest: interest, timer: timer))
     }
 
     /// Sets new expiry timers after a change of the retention time. O(durable requests).
@@ -461,11 +447,15 @@ extension BrokerCore {
             removeRequest(interest)
             return
         }
+        let hasListeners = !listeners(of: interests[interest].handler).isEmpty
         switch interests[interest].phase {
         // Checked again when the write or delivery in progress ends.
         case .entering, .recording, .delivering: break
-        case .open where !listeners(of: interests[interest].handler).isEmpty:
+        case .open where hasListeners:
             endAlone(interest, .expired, now: now)
+        case .held where hasListeners, .resting where hasListeners:
+            // It waits for room in the window of a listener, which may leave.
+            setExpiry(of: interest, at: now.advanced(byMilliseconds: limits.graceMilliseconds))
         case .open, .held, .resting: orphan(interest)
         }
     }

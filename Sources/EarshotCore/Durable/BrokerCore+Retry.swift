@@ -16,7 +16,7 @@ extension BrokerCore {
         }
         switch interests[interest].phase {
         case .entering, .open, .recording: askedAgainDurably(interest, by: client)
-        case .resting where durables.isUnclaimed(interest) && durables.failure(of: interest) != nil:
+        case .resting where durables.isUnread(interest) && durables.failure(of: interest) != nil:
             reopen(interest, by: client)
         case .resting, .held, .delivering:
             let detail = "the request has no failure on disk, or a subscriber receives it"

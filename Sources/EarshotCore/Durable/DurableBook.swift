@@ -1,4 +1,3 @@
-internal import DequeModule
 internal import EarshotHTTP
 internal import EarshotWire
 
@@ -9,8 +8,7 @@ internal import EarshotWire
 /// (absent) ───────→ entering ───────→ stored ──────────────→ writing
 ///                                        ↑                    │   │ written
 ///                                        └────────────────────┘   ↓
-///                                         written, if it failed  complete ⇄ claimed   (claim, nextClaim)
-///                                                                complete ⇄ reading   (beginRead, readEnded)
+///                                         written, if it failed  complete ⇄ reading   (beginRead, readEnded)
 ///                                                                complete ⇄ reopening (reopen, reopenFailed)
 /// reopening → stored (reopened)
 /// ```
@@ -46,8 +44,6 @@ struct DurableBook {
     private(set) var numbers: [DurableID: Handle<Interest>] = [:]
     /// Highest ID in use or found on the disk.
     private var last: UInt64 = 0
-    /// Claimed requests in the order of their claims. Some may have been removed.
-    private(set) var claims: Deque<DurableID> = []
     /// Number of reads without an answer; their requests may have been removed.
     private(set) var reads = 0
     /// Bytes of bodies in memory that are being written.
@@ -67,7 +63,7 @@ struct DurableBook {
     func entering(_ interest: Handle<Interest>) -> DurableRecord.Entering? {
         switch records[interest]?.phase {
         case .entering(let entering)?, .reopening(let entering)?: entering
-        case .stored?, .writing?, .complete?, .claimed?, .reading?, nil: nil
+        case .stored?, .writing?, .complete?, .reading?, nil: nil
         }
     }
 
@@ -79,10 +75,13 @@ struct DurableBook {
     /// Code of a failure on the disk; nil for a success, and without a result.
     func failure(of interest: Handle<Interest>) -> FailureCode? { summary(of: interest)?.failure }
 
-    /// Whether the result of a request is on the disk, and is neither being read nor claimed.
-    func isUnclaimed(_ interest: Handle<Interest>) -> Bool {
+    /// Whether the result of a request is on the disk, and is not being read.
+    func isUnread(_ interest: Handle<Interest>) -> Bool {
         if case .complete? = records[interest]?.phase { true } else { false }
     }
+
+    /// Whether another result may be read.
+    var canRead: Bool { reads < limits.reads }
 
     /// Whether the result of a request is being written.
     func isWriting(_ interest: Handle<Interest>) -> Bool {
@@ -187,29 +186,11 @@ struct DurableBook {
 
     // MARK: Reads
 
-    /// Adds a request with a result to the queue of claims. Nothing happens if it is in the queue already, or its result
-    /// is being read.
-    mutating func claim(_ interest: Handle<Interest>) {
-        guard let record = records[interest], case .complete = record.phase else { return }
-        enter(.claimed, interest)
-        claims.append(record.id)
-    }
-
-    /// Removes the first request from the queue of claims; nil if there is none, or the maximum number of results is
-    /// being read.
-    mutating func nextClaim() -> Handle<Interest>? {
-        while reads < limits.reads, let id = claims.popFirst() {
-            guard let interest = numbers[id] else { continue }
-            enter(.complete, interest)
-            return interest
-        }
-        return nil
-    }
-
     /// Begins to read the result of a request.
     ///
-    /// - Returns: its ID.
+    /// - Returns: its ID; nil if the maximum number of results is being read.
     mutating func beginRead(_ interest: Handle<Interest>) -> DurableID? {
+        guard canRead else { return nil }
         enter(.reading, interest)
         reads += 1
         return records[interest]?.id
@@ -268,12 +249,10 @@ struct DurableBook {
     static func isLegal(from: DurableRecord.Phase, to: DurableRecord.Phase) -> Bool {
         switch (from, to) {
         case (.entering, .stored), (.stored, .writing), (.writing, .stored), (.writing, .complete),
-            (.complete, .claimed), (.claimed, .complete), (.complete, .reading), (.reading, .complete),
+            (.complete, .reading), (.reading, .complete),
             (.complete, .reopening), (.reopening, .complete), (.reopening, .stored):
             true
-        case (.entering, _), (.stored, _), (.writing, _), (.complete, _), (.claimed, _), (.reading, _),
-            (.reopening, _):
-            false
+        case (.entering, _), (.stored, _), (.writing, _), (.complete, _), (.reading, _), (.reopening, _): false
         }
     }
 
@@ -283,7 +262,6 @@ struct DurableBook {
     mutating func releaseRoom(least: Int) {
         records.releaseRoom(least: least)
         numbers.releaseRoom(least: least)
-        claims.releaseRoomIfEmpty()
     }
 
     /// - Returns: a sentence for each invariant that does not hold; empty if all do.
@@ -293,9 +271,6 @@ struct DurableBook {
             faults.append("12: durable \(record.id) names another request")
         }
         if numbers.count != records.count { faults.append("12: \(records.count) durables, \(numbers.count) names") }
-        let claimed = records.values.count { if case .claimed = $0.phase { true } else { false } }
-        let queued = claims.count { numbers[$0] != nil }
-        if claimed != queued { faults.append("1: \(claimed) durables are claimed, \(queued) are to be read") }
         let reading = records.values.count { if case .reading = $0.phase { true } else { false } }
         if reads < reading || reads > limits.reads { faults.append("11: \(reads) results are read at once") }
         let bytes = records.values.reduce(0) { $0 + $1.phase.writingBytes }

@@ -105,8 +105,6 @@ struct DurableRecord {
         case writing(bytes: Int)
         /// The request and its result are on the disk.
         case complete
-        /// The result waits to be read.
-        case claimed
         /// The result is being read.
         case reading
         /// The result, a failure, is being deleted, because a client repeats the request.
@@ -115,7 +113,7 @@ struct DurableRecord {
         var hasResult: Bool {
             switch self {
             case .entering, .stored, .writing, .reopening: false
-            case .complete, .claimed, .reading: true
+            case .complete, .reading: true
             }
         }
 

@@ -14,6 +14,7 @@ extension BrokerCore {
         continueRemovals(now: now)
         settleCancellations(hasUnread: hasUnread, now: now)
         useOrphanedResponses(now: now)
+        continueStoredResults()
         // A draining broker starts nothing, so it must not ask for another pass.
         isBehind = false
         guard !isDraining, workers.isOpen() else {

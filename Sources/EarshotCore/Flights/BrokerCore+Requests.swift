@@ -34,6 +34,7 @@ extension BrokerCore {
     mutating func accept(_ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: Tick) {
         let key = key(fetch.handler, of: client)
         removeDoomed(fetch.request, key)
+        removeOwnerless(fetch.request, key)
         let handler = handlerNumber(key)
         let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
         if !isHeard, !hasRoomToSubscribe(client) || !mayShareSubscriptions(client) {
@@ -53,7 +54,7 @@ extension BrokerCore {
             }
             // The other client owns the file and may change it, so this request gets its own fetch and file.
             unlist(known)
-            forgetIfAside(known)
+            freeIfOwed(known)
         }
         let interest = list(fetch, fingerprint, handler, client, hash, now: now)
         if !isHeard { subscribe(client, toHandler: handler) }
@@ -118,7 +119,8 @@ extension BrokerCore {
         interests[interest].owner = client
         ownerChains.append(interest, to: &clients[client].owned)
         handlers.requestTransferred(of: interests[interest].handler, from: owner, to: client)
-        if waits { enqueue(interest, for: leaf(ofOpen: interest)) }
+        let leaf = leaf(ofOpen: interest)
+        if waits { enqueue(interest, for: leaf) } else { receiverChanged(of: leaf) }
     }
 
     /// Inserts the record of a new request.
@@ -206,7 +208,8 @@ extension BrokerCore {
     private func hasRoomForRequest(of principal: Handle<Principal>) -> Bool {
         let (pending, most) = (ledger.requests.pending, mostRequests)
         return pending <= most
-            && (principal != PrincipalTable.administrator || quotas.leavesLastPart(of: most, using: pending, \.requests))
+            && (principal != PrincipalTable.administrator
+                || quotas.leavesLastPart(of: most, using: pending, \.requests))
     }
 
     /// Reason why a request cannot be served at all.
@@ -365,7 +368,8 @@ extension BrokerCore {
             if let lease = workers[worker].leases[attempt(of: leaf)], lease.receivedBytes > 0 {
                 tellProgress(of: interest, lease, now: clock)
             }
-        case .asking, .backingOff, .following, .ended: break
+        case .asking: receiverChanged(of: leaf)
+        case .backingOff, .following, .ended: break
         }
     }
 

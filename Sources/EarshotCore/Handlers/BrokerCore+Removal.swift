@@ -258,7 +258,7 @@ extension BrokerCore {
         unlist(interest)
         switch interests[interest].phase {
         case .delivering:
-            forgetIfAside(interest)
+            freeIfOwed(interest)
             return
         case .open: detach(interest, by: message, isAtOnce: removal != nil)
         case .held: unhold(interest)

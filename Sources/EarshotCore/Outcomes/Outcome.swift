@@ -42,22 +42,14 @@ struct Outcome {
     /// Reference count: interests, and functions that are distributing the outcome.
     var holders = 0
 
-    /// Whether it consists of its failure code alone.
-    var isBare: Bool { failure != nil && detail == nil && url == nil && response == nil && attempts == 0 }
+    /// Text of a failure without a response; nil for all others.
+    var text: OwedFailure.Text? {
+        guard let failure, response == nil else { return nil }
+        return OwedFailure.Text(failure: failure, detail: detail, attempts: attempts)
+    }
 
     /// A failure in place of this outcome, for the same request.
     func replaced(by failure: FailureCode, detail: String? = nil) -> Outcome {
         Outcome(failure: failure, detail: detail, url: response?.url ?? url, attempts: attempts)
-    }
-
-    /// Approximate memory of a terminal in bytes, without its fields, URL and body: the records of the request and the
-    /// outcome, their strings, and their table entries.
-    static let terminalBytes = 600
-
-    /// Approximate memory of a terminal with this outcome, in bytes.
-    var memoryBytes: Int {
-        guard let response else { return Self.terminalBytes }
-        let body = response.body == nil ? 0 : response.length
-        return Self.terminalBytes + response.fields.count + response.url.utf8.count + body
     }
 }

@@ -1,4 +1,4 @@
-/// Checks of the store's invariants, for tests and simulations. O(outcomes, terminals and files).
+/// Checks of the store's invariants, for tests and simulations. O(outcomes, owed failures and files).
 extension OutcomeStore {
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
@@ -17,20 +17,27 @@ extension OutcomeStore {
                 outcomes.contains(number) && outcomes[number].response?.spilled == body,
                 "12: outcome \(number) has lost its spilled body")
         }
-        for number in waiting.indices {
-            let terminal = waiting[number]
-            check(terminal.holders > 0, "12: waiting terminal \(number) has no holder")
+        for number in owed.indices {
+            let failure = owed[number]
+            check(failure.holders > 0, "12: owed failure \(number) has no holder")
             check(
-                terminal.interest.map { waitingNumbers[$0] == number } ?? true,
-                "12: waiting terminal \(number) names a wrong request")
+                failure.interest.map { owedNumbers[$0] == number } ?? true,
+                "12: owed failure \(number) names a wrong request")
+            let text = outcomes.contains(failure.outcome) ? outcomes[failure.outcome].text : nil
             check(
-                (waitingFiles[number] != nil) == terminal.isFiled, "12: waiting terminal \(number) names another file")
-            if let file = waitingFiles[number]?.file { named[file, default: 0] += 1 }
+                text.map { sharedFailures[$0] == failure.outcome } ?? false,
+                "11: owed failure \(number) has an outcome of its own")
         }
-        for (interest, number) in waitingNumbers {
+        check(owedExtras.keys.allSatisfy { owed.contains($0) }, "12: extras of no owed failure are kept")
+        for (text, number) in sharedFailures {
             check(
-                waiting.contains(number) && waiting[number].interest == interest,
-                "12: interest \(interest) waits in a record of another")
+                outcomes.contains(number) && outcomes[number].text == text && outcomes[number].url == nil,
+                "12: outcome \(number) is shared under the text of another")
+        }
+        for (interest, number) in owedNumbers {
+            check(
+                owed.contains(number) && owed[number].interest == interest,
+                "12: interest \(interest) is owed the failure of another")
         }
         for (file, names) in named {
             check(files[file]?.holders ?? 0 >= names, "12: file \(file) was released, and \(names) name it")
@@ -38,8 +45,6 @@ extension OutcomeStore {
         let bytes = files.values.reduce(0) { $0 &+ $1.bytes }
         check(fileBytes == bytes, "11: files have \(bytes) bytes, not \(fileBytes)")
         check(files.values.allSatisfy { $0.holders > 0 }, "12: a file has no holder")
-        let waitingBytes = waiting.indices.reduce(0) { $0 &+ Int(waiting[$1].bytes) }
-        check(self.waitingBytes == waitingBytes, "11: \(waitingBytes) bytes wait, not \(self.waitingBytes)")
         return faults
     }
 }

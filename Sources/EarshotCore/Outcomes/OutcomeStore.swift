@@ -1,7 +1,7 @@
-internal import EarshotWire
 internal import DequeModule
+internal import EarshotWire
 
-/// Outcomes shared by requests, terminals spilled to the shell's file, and the spool files of both.
+/// Outcomes shared by requests, failures that wait without their requests, and spool files.
 ///
 /// Each of the three has a reference count; releasing the last reference frees it. States of the body of an outcome:
 ///
@@ -12,17 +12,7 @@ internal import DequeModule
 ///     └──── unspill ─────┘        the write failed
 /// ```
 ///
-/// A terminal that exceeds its client's memory bound is spilled to the shell's file, once for all clients that wait for
-/// it:
-///
-/// ```
-///            addWaiting          detachWaiting
-///  (absent) ────────────→ attached ───────→ detached    (the request's record is freed)
-///      ↑  releaseWaiting     │                │
-///      └─────────────────────┴────────────────┘
-/// ```
-///
-/// `move` and `change` make these transitions. The store deletes no files and no bodies: its functions return those
+/// `move` makes these transitions, and `link` those of an `OwedFailure`. The store deletes no files and no bodies: its functions return those
 /// that the caller deletes.
 struct OutcomeStore {
     /// Bounds of the store.
@@ -56,7 +46,7 @@ struct OutcomeStore {
         case spilled(file: String)
     }
 
-    /// Phase of a waiting terminal.
+    /// Phase of an owed failure.
     private enum Link {
         case absent
         case attached(interest: Handle<Interest>)
@@ -67,18 +57,17 @@ struct OutcomeStore {
     private(set) var outcomes = Slab<Outcome>()
     /// Outcomes by the spilled body that the shell writes into the spool.
     private(set) var spilling: [BodyID: Handle<Outcome>] = [:]
-    /// Terminals spilled to the shell's file.
-    private(set) var waiting = Slab<WaitingTerminal>()
-    /// Attached terminals by the interest of their request.
-    private(set) var waitingNumbers: [Handle<Interest>: Handle<WaitingTerminal>] = [:]
-    /// Spool files named by spilled terminals.
-    private(set) var waitingFiles: [Handle<WaitingTerminal>: WaitingBody] = [:]
+    private(set) var owed = Slab<OwedFailure>()
+    /// Attached failures by the interest of their request.
+    private(set) var owedNumbers: [Handle<Interest>: Handle<OwedFailure>] = [:]
+    private(set) var owedExtras: [Handle<OwedFailure>: OwedFailure.Extras] = [:]
+    /// Outcomes of owed failures by their text.
+    private(set) var sharedFailures: [OwedFailure.Text: Handle<Outcome>] = [:]
     /// Spool files with references, by name.
     private(set) var files: [String: HeldFile] = [:]
     // Wrapping sums: workers report some of the sizes.
     private(set) var fileBytes = 0
     private(set) var growingBytes = 0
-    private(set) var waitingBytes = 0
     /// References held for clients without acknowledgements, in the order of their ends.
     private var lent: Deque<(file: String, until: Tick)> = []
     /// Whether a write failed since the last retry.
@@ -93,10 +82,10 @@ struct OutcomeStore {
     /// Number of outcomes.
     var count: Int { outcomes.count }
 
-    /// Whether the store has no outcomes, terminals or files.
+    /// Whether the store has no outcomes, owed failures or files.
     var isEmpty: Bool {
-        outcomes.count == 0 && spilling.isEmpty && waiting.count == 0 && waitingNumbers.isEmpty
-            && waitingFiles.isEmpty && waitingBytes == 0 && files.isEmpty
+        outcomes.count == 0 && spilling.isEmpty && owed.count == 0 && owedNumbers.isEmpty && owedExtras.isEmpty
+            && sharedFailures.isEmpty && files.isEmpty
     }
 
     subscript(number: Handle<Outcome>) -> Outcome { _read { yield outcomes[number] } }
@@ -113,7 +102,12 @@ struct OutcomeStore {
     /// - Returns: the body and files to delete; nil if the outcome has other references or no response.
     mutating func release(_ number: Handle<Outcome>) -> Freed? {
         outcomes[number].holders -= 1
-        guard outcomes[number].holders == 0, let response = outcomes.take(number).response else { return nil }
+        guard outcomes[number].holders == 0 else { return nil }
+        let outcome = outcomes.take(number)
+        guard let response = outcome.response else {
+            forgetShared(number, outcome)
+            return nil
+        }
         if let body = response.spilled { spilling[body] = nil }
         return release(response)
     }
@@ -202,73 +196,84 @@ struct OutcomeStore {
     /// Resumes spilling.
     mutating func retrySpool() { isSpoolFull = false }
 
-    // MARK: Waiting terminals
+    // MARK: Owed failures
 
-    /// Returns the spilled terminal of a request.
+    /// Returns the owed failure of a request.
     @inline(__always)
-    func waitingNumber(of interest: Handle<Interest>) -> Handle<WaitingTerminal>? {
-        waitingNumbers.isEmpty ? nil : waitingNumbers[interest]
+    func owedNumber(of interest: Handle<Interest>) -> Handle<OwedFailure>? {
+        owedNumbers.isEmpty ? nil : owedNumbers[interest]
     }
 
-    /// Returns the spool file that a spilled terminal names.
-    func file(ofWaiting number: Handle<WaitingTerminal>) -> String? { waitingFiles[number]?.file }
-
-    /// Bytes of a spilled terminal and its spool file.
-    func bytes(ofWaiting number: Handle<WaitingTerminal>) -> Int {
-        Int(waiting[number].bytes) + (waiting[number].isFiled ? waitingFiles[number]?.bytes ?? 0 : 0)
-    }
-
-    /// Adds the spilled terminal of a request with a reference count of 0.
-    mutating func addWaiting(
-        _ terminal: WaitingTerminal, of interest: Handle<Interest>, file: WaitingBody?
-    ) -> Handle<WaitingTerminal> {
-        let number = waiting.insert(terminal)
-        waitingBytes &+= Int(terminal.bytes)
-        if let file {
-            waitingFiles[number] = file
-            hold(file: file.file, bytes: file.bytes)
-        }
-        change(number, to: .attached(interest: interest))
+    /// Adds the owed failure of a request with a reference count of 0. It holds a reference to the outcome that all
+    /// failures with its text share, which `releaseOwed` leaves to the caller.
+    ///
+    /// - Parameter outcome: outcome of the request, a failure without a response.
+    mutating func addOwed(
+        _ request: RequestID, of interest: Handle<Interest>, _ handler: Handle<HandlerEntry>,
+        outcome: Handle<Outcome>, tag: String?
+    ) -> Handle<OwedFailure> {
+        let url = outcomes[outcome].url
+        let shared = sharedFailure(like: outcome)
+        retain(shared)
+        let number = owed.insert(OwedFailure(request: request, handler: handler, outcome: shared))
+        if let extras = OwedFailure.Extras(url: url, tag: tag) { owedExtras[number] = extras }
+        link(number, .attached(interest: interest))
         return number
     }
 
-    mutating func retainWaiting(_ number: Handle<WaitingTerminal>) { waiting[number].holders += 1 }
-
-    /// Detaches a terminal from its request, whose record is being freed.
-    mutating func detachWaiting(_ number: Handle<WaitingTerminal>) { change(number, to: .detached) }
-
-    /// Releases a reference to a spilled terminal, and removes the terminal with the last one.
-    ///
-    /// - Returns: the file to delete, if any; nil if the terminal has other references.
-    mutating func releaseWaiting(_ number: Handle<WaitingTerminal>) -> Freed? {
-        waiting[number].holders -= 1
-        guard waiting[number].holders == 0 else { return nil }
-        change(number, to: .absent)
-        waitingBytes &-= Int(waiting.take(number).bytes)
-        // A slow client may have had a million of them.
-        if waiting.count == 0 { waiting = Slab() }
-        guard let file = waitingFiles.drop(number)?.file, release(file: file) else { return Freed() }
-        return Freed(files: [file])
+    /// The outcome of all owed failures with the text of this one, which has no URL.
+    private mutating func sharedFailure(like number: Handle<Outcome>) -> Handle<Outcome> {
+        var outcome = outcomes[number]
+        guard let text = outcome.text else { preconditionFailure("outcome \(number) is no failure without a response") }
+        if let shared = sharedFailures[text] { return shared }
+        (outcome.url, outcome.holders) = (nil, 0)
+        let shared = outcomes[number].url == nil ? number : outcomes.insert(outcome)
+        sharedFailures[text] = shared
+        return shared
     }
 
-    private mutating func change(_ number: Handle<WaitingTerminal>, to link: Link) {
-        let earlier = waiting[number].interest
+    private mutating func forgetShared(_ number: Handle<Outcome>, _ outcome: Outcome) {
+        guard !sharedFailures.isEmpty, let text = outcome.text, sharedFailures[text] == number else { return }
+        sharedFailures[text] = nil
+    }
+
+    mutating func retainOwed(_ number: Handle<OwedFailure>) { owed[number].holders += 1 }
+
+    /// Detaches an owed failure from its request, whose record is being freed.
+    mutating func detachOwed(_ number: Handle<OwedFailure>) { link(number, .detached) }
+
+    /// Releases a reference to an owed failure, and removes the failure with the last one.
+    ///
+    /// - Returns: whether it was removed. The caller releases its outcome then.
+    mutating func releaseOwed(_ number: Handle<OwedFailure>) -> Bool {
+        owed[number].holders -= 1
+        guard owed[number].holders == 0 else { return false }
+        link(number, .absent)
+        owedExtras.drop(number)
+        owed.remove(number)
+        // A slow client may have had a million of them.
+        if owed.count == 0 { owed = Slab() }
+        return true
+    }
+
+    private mutating func link(_ number: Handle<OwedFailure>, _ link: Link) {
+        let earlier = owed[number].interest
         switch link {
         case .attached(let interest):
-            let other = waitingNumbers.updateValue(number, forKey: interest)
-            precondition(earlier == nil && other == nil, "interest \(interest) has two waiting terminals")
-            waiting[number].interest = interest
+            let other = owedNumbers.updateValue(number, forKey: interest)
+            precondition(earlier == nil && other == nil, "interest \(interest) has two owed failures")
+            owed[number].interest = interest
         case .detached, .absent:
-            if let earlier { waitingNumbers[earlier] = nil }
-            if case .detached = link { precondition(earlier != nil, "waiting terminal \(number) is detached twice") }
-            waiting[number].interest = nil
+            if let earlier { owedNumbers[earlier] = nil }
+            if case .detached = link { precondition(earlier != nil, "owed failure \(number) is detached twice") }
+            owed[number].interest = nil
         }
     }
 
     // MARK: Files
 
-    /// Bytes in the spool without kept parts: complete files, growing files, and spilled terminals.
-    var spooledBytes: Int { fileBytes &+ growingBytes &+ waitingBytes }
+    /// Bytes in the spool without kept parts: complete and growing files.
+    var spooledBytes: Int { fileBytes &+ growingBytes }
 
     func needsFile(_ name: String) -> Bool { files[name] != nil }
 
@@ -329,16 +334,17 @@ struct OutcomeStore {
 
     /// Whether a table has much spare capacity.
     func hasSpareRoom(least: Int) -> Bool {
-        outcomes.hasSpareRoom(least: least) || waiting.hasSpareRoom(least: least)
+        outcomes.hasSpareRoom(least: least) || owed.hasSpareRoom(least: least)
     }
 
     /// Releases spare capacity beyond `least` entries.
     mutating func releaseRoom(least: Int) {
         outcomes.releaseRoom(least: least)
-        waiting.releaseRoom(least: least)
+        owed.releaseRoom(least: least)
         files.releaseRoom(least: least)
         spilling.releaseRoom(least: least)
-        waitingNumbers.releaseRoom(least: least)
-        waitingFiles.releaseRoom(least: least)
+        owedNumbers.releaseRoom(least: least)
+        owedExtras.releaseRoom(least: least)
+        sharedFailures.releaseRoom(least: least)
     }
 }

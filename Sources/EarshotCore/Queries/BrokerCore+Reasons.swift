@@ -25,13 +25,16 @@ extension BrokerCore {
             json.member("state", state.rawValue)
             writeEnd(of: interest, to: &json)
         }
+        let hasListeners = !listeners(of: interests[interest].handler).isEmpty
         switch interests[interest].phase {
         case .entering, .recording:
             writeWait("disk", "the broker writes the request to disk", to: &json)
-        case .resting where durables.isUnclaimed(interest) && durables.failure(of: interest) != nil:
+        case .resting where durables.isUnread(interest) && durables.failure(of: interest) != nil:
             writeWait("retry", "it has failed; its failure stays on disk until it is repeated or removed", to: &json)
         case .held where end(of: interest)?.failure != nil:
             writeWait("listener", "it has failed, and no subscriber has received the failure", to: &json)
+        case .held where hasListeners, .resting where hasListeners:
+            writeWait("window", "its result is stored, and too many terminals wait for its subscribers", to: &json)
         case .held, .resting:
             writeWait("listener", "it has ended, and the handler has no subscriber for its result", to: &json)
         case .delivering:
@@ -56,6 +59,8 @@ extension BrokerCore {
         json.member("state", state.rawValue)
         json.member("attempts", Int(flight.attempts))
         switch flight.phase {
+        case .asking where cachePlans[leaf]?.waitsForRoom == true:
+            writeWait("window", "its response is stored, and too many terminals wait for its client", to: &json)
         case .asking: writeWait("cache", "the broker looks it up in the cache", to: &json)
         case .queued: writeReason(ofQueued: interest, leaf, to: &json, now: now)
         case .claiming: writeReason(ofClaiming: leaf, to: &json)

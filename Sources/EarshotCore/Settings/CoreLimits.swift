@@ -30,13 +30,14 @@ public struct CoreLimits: Equatable, Sendable {
     public var origins = OriginRules()
     /// Maximum rate of all transfers together, in bytes per second; 0 for no maximum.
     public var rate = 0
-    /// Maximum bytes of inline bodies that wait for the first subscriber of a handler, assuming bodies of equal size.
-    /// Bodies beyond that are spilled. The same bound holds for one client whose terminals cannot be spilled whole.
+    /// Maximum bytes of inline bodies that wait for one client's window, or for the first subscriber of a handler,
+    /// assuming bodies of equal size. Bodies beyond that are spilled.
     public var waitingBytes = 1 << 20
-    /// Maximum memory of terminals that wait for one client's window, with bodies, in bytes. Terminals beyond that are
-    /// spilled. It is a quarter of the mebibyte planned for a client that reads nothing; the rest holds the records of
-    /// spilled terminals, 64 bytes for each of 12,000.
-    public var waitingTerminalBytes = 256 << 10
+    /// Number of terminals that may wait for one client's window before stored results wait where they are. More than
+    /// arrive while a client handles the terminals of its window; about a mebibyte of records without bodies.
+    public var waitingTerminals = 1_000
+    /// Maximum number of claimed results delivered in one step: a few milliseconds of work.
+    public var claimsPerPass = 1_000
     /// Minimum size of a body that is given away as a file instead of in a message, in bytes. Creating and renaming a
     /// file costs as much as writing and reading this many bytes twice.
     public var takenBytes = 32 << 10
@@ -175,12 +176,16 @@ public struct CoreLimits: Equatable, Sendable {
     public var poolAbsenceMilliseconds = 10_000
     /// Maximum hops of a redirect chain; the Fetch standard allows 20, common clients 5 to 10.
     public var redirectHops = 10
-    /// Maximum number of terminals due to one client. A client with more does not read, and is disconnected.
+    /// Maximum number of terminals due to one client. A client with more does not read, and is disconnected. A failure
+    /// without a response takes 37 bytes, so that a removal may leave a client as many as one handler has requests.
     public var dueDeliveries = 1_000_000
-    /// Maximum bytes of header fields in terminals due to one client and in memory. A client with more is disconnected.
-    /// Bodies are in the spool.
+    /// Maximum number of different outcomes that wait for one client's window. A client with more is disconnected. Each
+    /// takes about a kibibyte with the record of its request, and stored results wait elsewhere.
+    public var dueOutcomes = 20_000
+    /// Maximum bytes in memory of header fields, URLs and tags of the terminals that wait for one client's window. A client
+    /// with more is disconnected.
     public var dueBytes = 256 << 20
-    /// Maximum bytes of bodies and spilled terminals due to a client that acknowledges nothing for `stallMilliseconds`:
+    /// Maximum bytes of bodies due to a client that acknowledges nothing for `stallMilliseconds`:
     /// a tenth of the spool, which all clients share.
     public var stalledBytes = 1 << 30
     /// Maximum stall of a client with more than `stalledBytes`. Ten minutes suffice for a program in a debugger or on a

@@ -95,7 +95,6 @@ struct ClusterNode {
         var limits = CoreLimits()
         limits.origins = ClusterCatalogue.rules
         limits.graceMilliseconds = 2_000
-        limits.waitingTerminalBytes = 1 << 24
         limits.waitingBytes = 1 << 24
         var facilities = Facilities()
         facilities.identify = { FlightIdentity(high: 1, low: Self.hash($0)) }

@@ -1,23 +1,11 @@
-internal import EarshotCore
-internal import EarshotWire
-
-/// Simulated shell storage for terminals and bodies that wait too long: in the spool, or in memory while that is full.
+/// Simulated shell storage for bodies that wait too long: in the spool, or in memory while that is full.
 struct SimulatedWaiting {
     /// Whether writes fail.
     var isFull = false
-    private(set) var terminals: [WaitingID: (terminal: Terminal, content: String?)] = [:]
     /// Contents of bodies by name.
     private(set) var bodies: [String: String] = [:]
     /// Names of bodies that could not be written, but are available in memory.
     private var unwritten: Set<String> = []
-
-    /// - Returns: false if another terminal has this ID.
-    mutating func keep(_ terminal: Terminal, _ content: String?, as id: WaitingID) -> Bool {
-        terminals.updateValue((terminal, content), forKey: id) == nil
-    }
-
-    /// - Returns: false if no terminal has this ID.
-    mutating func forget(_ id: WaitingID) -> Bool { terminals.removeValue(forKey: id) != nil }
 
     /// Stores a body. An existing one of the same name is not written again.
     /// - Returns: Whether it is stored.
@@ -34,7 +22,6 @@ struct SimulatedWaiting {
     }
 
     mutating func kill() {
-        terminals = [:]
         bodies = [:]
         unwritten = []
     }

@@ -12,24 +12,7 @@ extension ReferenceModel {
             answered("an answer", to: id) { if case .answer = $0 { true } else { false } }
         case .client(.deliver(let id, let terminal, let body)):
             let isPass = if case .dispatch = event { true } else { false }
-            delivered(terminal, body, to: id, inPass: isPass, isRead: false)
-        case .spool(.keepWaiting(let number, let terminal, let body, _)):
-            expect(!isSpoolFull, 11, "a terminal is to be written while the spool is full")
-            if let body { expect(bodies.contains(body), 12, "body \(body.rawValue) waits after its release") }
-            if let file = terminal.waitingName {
-                expect(files.contains(file), 12, "\(file) waits once more after its release")
-            }
-            expect(waiting.updateValue((terminal, body), forKey: number) == nil, 1, "a terminal is lost in its file")
-        case .client(.deliverWaiting(let id, let sequence, let number, _)):
-            guard let kept = waiting[number] else {
-                object(12, "client \(id.rawValue) is sent a terminal that waits no more")
-                return
-            }
-            var terminal = kept.terminal
-            terminal.sequence = sequence
-            delivered(terminal, kept.body, to: id, inPass: false, isRead: true)
-        case .spool(.forgetWaiting(let number)):
-            expect(waiting.removeValue(forKey: number) != nil, 12, "a terminal that waits is forgotten twice")
+            delivered(terminal, body, to: id, inPass: isPass)
         case .client(.sendPiece(let id, _)): object(2, "client \(id.rawValue) pulls no bodies")
         case .client(.close(let id, _)):
             guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
@@ -37,9 +20,8 @@ extension ReferenceModel {
             owedEnds.remove(client.id)
             closed(id)
             expect(
-                isSilent || mostWaiting(for: client) >= limits.dueDeliveries
-                    || client.waitingFieldBytes >= limits.dueBytes
-                    || client.isUnreadable || client.unsentReplies > limits.keptReplies
+                isSilent || mostWaiting(for: client) > min(limits.dueDeliveries, limits.dueOutcomes)
+                    || client.waitingTextBytes >= limits.dueBytes || client.unsentReplies > limits.keptReplies
                     || isSpoolFull && hasNoRoom(for: client), 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
         case .worker(.send(let id, .job(let job))), .worker(.sendJob(let id, let job, _)): started(job, at: id)
@@ -146,8 +128,7 @@ extension ReferenceModel {
 
     // MARK: Terminals
 
-    /// - Parameter isRead: Whether the terminal was stored in a file, together with its body.
-    private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID, inPass: Bool, isRead: Bool) {
+    private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID, inPass: Bool) {
         let handler = connections[id].map { qualified(terminal.handler, of: $0) } ?? terminal.handler
         let name = RequestName(handler: handler, request: terminal.request)
         if inPass, case .failed(let failure) = terminal.outcome, failure.code == "unsupported-scheme" { deserted(name) }
@@ -157,7 +138,7 @@ extension ReferenceModel {
         }
         if let request = againFirst(of: client) {
             expect(request.name == name, 1, "client \(id.rawValue) is sent \(name) again, and \(request.name) is next")
-            sent(request, terminal, body, to: client, isRead: isRead)
+            sent(request, terminal, body, to: client)
             return
         }
         guard let request = client.due[name]?.first else {
@@ -173,7 +154,7 @@ extension ReferenceModel {
         client.due[name]?.removeFirst()
         if client.due[name]?.isEmpty == true { client.due[name] = nil }
         client.dueCount -= 1
-        sent(request, terminal, body, to: client, isRead: isRead)
+        sent(request, terminal, body, to: client)
     }
 
     /// Removes and returns the next terminal to send again. Consumes the sequence numbers of withdrawn ones before it.
@@ -186,7 +167,7 @@ extension ReferenceModel {
     }
 
     private func sent(
-        _ request: RequestRecord, _ terminal: Terminal, _ body: BodyID?, to client: SessionRecord, isRead: Bool
+        _ request: RequestRecord, _ terminal: Terminal, _ body: BodyID?, to client: SessionRecord
     ) {
         let name = request.name
         let id = client.connection
@@ -205,12 +186,12 @@ extension ReferenceModel {
             "client \(id.rawValue) has \(client.inFlight.count) unacknowledged terminals")
         expect(terminal.tag == request.fetch.options.tag, 1, "the terminal of \(name) has another's tag")
         guard let ending = request.ending else { return }
-        check(terminal, body, of: request, against: ending, isRead: isRead)
+        check(terminal, body, of: request, against: ending)
         checkGift(terminal, of: request, ending, to: client)
     }
 
     private func check(
-        _ terminal: Terminal, _ body: BodyID?, of request: RequestRecord, against ending: Ending, isRead: Bool
+        _ terminal: Terminal, _ body: BodyID?, of request: RequestRecord, against ending: Ending
     ) {
         let told: String
         let ending = decided(ending, of: request, by: terminal)
@@ -231,9 +212,7 @@ extension ReferenceModel {
         let isBodyDue = ending.completion != nil && !request.fetch.options.isWarm
         let options = request.fetch.options
         let isFiled = isFiled(ending, for: request)
-        // A terminal read back from a file is unchanged since it was written.
-        let written = isRead ? terminal.waitingName : nil
-        let spilled = isFiled || isRead && body != nil ? nil : written ?? ending.body.flatMap { self.spilled[$0] }
+        let spilled = isFiled ? nil : ending.body.flatMap { self.spilled[$0] }
         expect(
             body == (isBodyDue && spilled == nil && !isFiled ? ending.body : nil), 1,
             "\(request.name), \(told), comes with another's body")
@@ -243,14 +222,13 @@ extension ReferenceModel {
             expect(options.delivery != .file || isFiled, 1, "\(request.name) wants a file and gets none")
             expect(options.delivery != .inline || !isFiled, 1, "\(request.name) wants no file and gets one")
         }
-        if let body, !isRead {
+        if let body {
             expect(bodies.contains(body), 12, "\(request.name) comes with a body that was released")
         }
         if !isFiled, spilled == nil { expect(terminal.response?.file == nil, 1, "\(request.name) names a file") }
         if let file = isFiled ? ending.completion?.file : spilled, isBodyDue {
             expect(terminal.response?.file?.hasSuffix("/" + file) == true, 1, "\(request.name) names another's file")
-            let isCopied = isRead && !isFiled
-            expect(isCopied || files.contains(file), 12, "\(request.name) names a file that was released")
+            expect(files.contains(file), 12, "\(request.name) names a file that was released")
         }
         guard let completion = ending.completion else {
             expect(terminal.response == nil, 1, "\(request.name), \(told), comes with a response")

@@ -173,13 +173,52 @@ extension ReferenceModel {
         for handler in handlers(.subtree(subtree), Array(listedByHandler.keys)) { listenerLeft(handler) }
     }
 
-    /// Delivers held results to the new subscriber. The core chooses their order.
+    /// Claims held results for the new subscriber.
     private func listenerCame(to handler: HandlerID) {
-        let open = requests(of: handler).filter { $0.phase != .ended }
-        let isOrdered = open.count { $0.phase == .held } <= 1
-        for request in open {
+        for request in requests(of: handler) where request.phase != .ended {
             request.abandonedUntil = nil
-            if request.phase == .held { conclude(request, request.ending ?? Ending(), isOrdered: isOrdered) }
+            if request.phase == .held { claimed.insert(handler) }
+        }
+    }
+
+    /// Concludes the claimed requests that the core has delivered: only if a subscriber had room.
+    /// - Parameter client: Sender of the event, if it had room before the event.
+    func deliverClaimed(hadRoom client: ClientID?, _ isHeld: (RequestName) -> Bool) {
+        guard !claimed.isEmpty else { return }
+        var delivered: [RequestRecord] = []
+        for handler in claimed {
+            let held = requests(of: handler).filter { $0.phase == .held }
+            let isServed = listeners(of: handler).contains {
+                $0 == client || sessions[$0]?.hasRoom(limits) == true
+            }
+            for request in held where !isHeld(request.name) {
+                expect(
+                    isServed || hasNotices, 11, "\(request.name) is delivered while too much waits for its subscribers")
+                delivered.append(request)
+            }
+        }
+        for request in delivered {
+            conclude(request, request.ending ?? Ending(), isOrdered: delivered.count == 1)
+        }
+    }
+
+    /// Checks after a pass that no held result waits for a subscriber with room, and that no client is due too many
+    /// outcomes.
+    func checkRoom() {
+        for handler in claimed {
+            let listeners = listeners(of: handler)
+            guard !listeners.isEmpty, requests(of: handler).contains(where: { $0.phase == .held }) else {
+                claimed.remove(handler)
+                continue
+            }
+            expect(
+                !listeners.contains { sessions[$0]?.hasRoom(limits) == true }, 1,
+                "a result of \(handler) is held, and a subscriber has room")
+        }
+        for client in sessions.values where client.dueCount > limits.dueOutcomes && !client.isClosing {
+            expect(
+                client.fewestOutcomes <= limits.dueOutcomes, 11,
+                "client \(client.connection.rawValue) is due \(client.fewestOutcomes) outcomes, and more")
         }
     }
 

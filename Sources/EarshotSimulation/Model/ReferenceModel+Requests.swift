@@ -292,6 +292,10 @@ extension ReferenceModel {
     private func hold(_ request: RequestRecord, _ ending: Ending) {
         request.phase = .held
         request.ending = ending
+        awaitGrace(of: request)
+    }
+
+    private func awaitGrace(of request: RequestRecord) {
         let at = now.advanced(byMilliseconds: limits.graceMilliseconds)
         moments.insert(Moment(at: at, subject: .grace(request)))
     }
@@ -366,7 +370,9 @@ extension ReferenceModel {
             case .deserted(let scheme, let absence): schemes[scheme]?.absenceEnded(absence)
             case .suspicion(let flight, let deaths): if flight.deaths == deaths { flight.isSuspect = false }
             case .silence(let worker, let askedAt): silenceEnded(worker, askedAt: askedAt)
-            case .grace(let request): if request.phase == .held { orphan(request) }
+            case .grace(let request):
+                guard request.phase == .held else { continue }
+                if listeners(of: request.name.handler).isEmpty { orphan(request) } else { awaitGrace(of: request) }
             case .spoolRetry: isSpoolFull = false
             case .abandoned(let request):
                 guard let until = request.abandonedUntil, until <= now, request.phase != .ended else { continue }

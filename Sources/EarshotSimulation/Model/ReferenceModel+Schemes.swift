@@ -142,7 +142,7 @@ extension ReferenceModel {
     /// Maximum number of terminals that wait for a client now: those known, and those of requests for deserted schemes,
     /// of which the core may have ended any in this pass.
     func mostWaiting(for client: SessionRecord) -> Int {
-        guard client.waiting < limits.dueDeliveries else { return client.waiting }
+        guard client.waiting <= min(limits.dueDeliveries, limits.dueOutcomes) else { return client.waiting }
         var stranded = 0
         for flight in openFlights.values where isStranded(flight) {
             flight.forEachRequest { if listeners(of: $0.name.handler).contains(client.id) { stranded += 1 } }

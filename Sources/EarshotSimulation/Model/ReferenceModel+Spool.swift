@@ -14,13 +14,6 @@ extension ReferenceModel {
         moments.insert(Moment(at: end, subject: .spoolRetry))
     }
 
-    /// Handles an unreadable stored terminal: the client is disconnected and must request again.
-    func waitingLost(by id: ClientID) {
-        guard let client = connections[id], !client.isClosing else { return }
-        client.isUnreadable = true
-        owedEnds.insert(client.id)
-    }
-
     /// Keeps a body in memory after its spill failed.
     func spillFailed(_ body: BodyID) {
         spoolFilled()
@@ -107,13 +100,5 @@ extension ReferenceModel {
         }
         request.ending = decided
         return decided
-    }
-}
-
-extension Terminal {
-    /// Name of the spool file with the terminal's waiting body; nil without one.
-    var waitingName: String? {
-        guard let file = response?.file, SpoolName.isWaiting(file) else { return nil }
-        return file.split(separator: "/").last.map(String.init)
     }
 }

@@ -116,8 +116,6 @@ final class ReferenceModel {
     var given: [String: ClientID] = [:]
     /// Files to which bodies were spilled while their terminals waited.
     var spilled: [BodyID: String] = [:]
-    /// Terminals stored by the shell, with their bodies.
-    var waiting: [WaitingID: (terminal: Terminal, body: BodyID?)] = [:]
     /// Whether a write failed recently, so that no other write may be tried yet.
     var isSpoolFull = false
     /// Partial bodies of broken transfers, by file.
@@ -154,8 +152,10 @@ final class ReferenceModel {
     /// The core's ledger after this event, and whether the core still considers a request open.
     var told = Ledger()
     var isOpenInCore: (RequestName) -> Bool = { _ in false }
-    /// Clients that must be closed, because their waiting terminals have no room or are lost.
+    /// Clients that must be closed, because a waiting body has no room.
     var owedEnds: Set<ClientID> = []
+    /// Handlers whose held results subscribers have claimed.
+    var claimed: Set<HandlerID> = []
     /// Results for which the model cannot predict whether the core had room for the body; nil for a success.
     var doubts: [String?] = []
     /// Flights ended in this pass because no worker serves their schemes, and whether others remain for the next pass.
@@ -183,7 +183,7 @@ final class ReferenceModel {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && sessions.values.allSatisfy { $0.owned.isEmpty }
             && pool.values.allSatisfy(\.leases.isEmpty) && orphans.isEmpty && owedCancellations.isEmpty
-            && bodies.isEmpty && files.isEmpty && waiting.isEmpty
+            && bodies.isEmpty && files.isEmpty
             && keptParts.isEmpty
             && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
@@ -194,9 +194,10 @@ final class ReferenceModel {
     ///   - removal: Removals that the core has not completed.
     ///   - isOpen: Whether the core still considers a request open. It may choose the order in which requests end.
     ///   - isRemoving: Whether a removal of a client is under way.
+    ///   - isHeld: Whether the core still holds the result of a request. It may choose the order of deliveries.
     func observe(
         _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, removal: RemovalState,
-        isOpen: @escaping (RequestName) -> Bool, isRemoving: (ClientID) -> Bool
+        isOpen: @escaping (RequestName) -> Bool, isRemoving: (ClientID) -> Bool, isHeld: (RequestName) -> Bool
     ) -> Violation? {
         self.now = now
         owedReplies = [:]
@@ -215,8 +216,11 @@ final class ReferenceModel {
         }
         let hasRetried = told.flights.retried > retriedBefore
         retriedBefore = told.flights.retried
+        let sender = event.client.flatMap { connections[$0] }
+        let hadRoom = sender?.hasRoom(limits) == true ? sender?.id : nil
         take(event, actions, hasRetried: hasRetried)
         endRemovals(except: isRemoving)
+        deliverClaimed(hadRoom: hadRoom, isHeld)
         queueReplies()
         let isPass = if case .dispatch = event { true } else { false }
         if !isPass { compare(told, removal) }
@@ -234,7 +238,8 @@ final class ReferenceModel {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
         if let id = event.client { judgeReplies(to: id) }
-        if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with what has no place or is lost") }
+        if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with a body that has no room") }
+        if isPass { checkRoom() }
         if let (client, reply) = owedReplies.first { object(2, "client \(client.rawValue) is not told \(reply)") }
         expect(lent == nil, 12, "a part is given away and no JOB goes on with it")
         if case .partKept = event {
@@ -278,8 +283,6 @@ final class ReferenceModel {
         case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)
         case .clientWritable(let id): connections[id]?.isBlocked = false
         case .progressRefused: break
-        case .waitingFailed: spoolFilled()
-        case .waitingLost(let id): waitingLost(by: id)
         case .spillFailed(let body): spillFailed(body)
         case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
         case .workerSaid(let id, .ready(let ready), _):

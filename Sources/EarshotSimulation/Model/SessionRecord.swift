@@ -22,8 +22,6 @@ final class SessionRecord {
     var awayUntil: Tick?
     /// Whether the core has requested its end.
     var isClosing = false
-    /// Whether a stored terminal for it could not be read.
-    var isUnreadable = false
     /// Number of messages since its HELLO.
     var heard: UInt64 = 0
     /// Latest replies, oldest first, each with the number of the last terminal before it. For a session with a lease,
@@ -79,11 +77,33 @@ final class SessionRecord {
     /// Whether another terminal would wait for its window.
     var isFull: Bool { isAway || isBlocked || all >= window ?? .max }
 
-    /// Bytes of header fields in waiting terminals. O(terminals).
-    var waitingFieldBytes: Int {
+    /// Most bytes of header fields, URLs and tags in waiting terminals. O(terminals).
+    var waitingTextBytes: Int {
         let requests = due.values.joined() + (inFlight + told).compactMap(\.self)
-        return requests.reduce(0) { $0 + ($1.ending?.completion?.httpFields.count ?? 0) }
+        return requests.reduce(0) { sum, request in
+            guard let completion = request.ending?.completion else {
+                return sum + request.fetch.url.utf8.count + Self.mostRedirectBytes
+                    + (request.fetch.options.tag?.utf8.count ?? 0)
+            }
+            return sum + completion.httpFields.count
+        }
     }
+
+    /// Most bytes by which the target of a simulated redirect is longer than the URL of the request.
+    private static let mostRedirectBytes = 60
+
+    /// Fewest different outcomes that wait for its window. A terminal that the socket refused may not count.
+    /// O(terminals that were not sent).
+    var fewestOutcomes: Int {
+        guard let window else { return 0 }
+        let responses = due.values.joined().compactMap { request in
+            request.ending?.mayBeLost == false ? request.ending?.completion?.attempt : nil
+        }
+        return Set(responses).count - window
+    }
+
+    /// Whether a stored result may be delivered to it.
+    func hasRoom(_ limits: CoreLimits) -> Bool { !isClosing && unbegun < max(1, limits.waitingTerminals) }
 
     /// Returns whether work is started for it.
     func isServed(_ limits: CoreLimits) -> Bool {

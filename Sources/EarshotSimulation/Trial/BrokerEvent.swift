@@ -11,10 +11,6 @@ public enum BrokerEvent: Sendable {
     case deliveryRefused(ClientID, UInt64)
     case clientWritable(ClientID)
     case progressRefused(ClientID, HandlerID, RequestID)
-    /// A waiting terminal could not be written to the shell's file and stays in memory.
-    case waitingFailed
-    /// A stored terminal cannot be read for this client.
-    case waitingLost(ClientID)
     /// A waiting body could not be written to the spool.
     case spillFailed(BodyID)
     case workerConnected(WorkerID)
@@ -52,8 +48,6 @@ extension BrokerEvent: CustomStringConvertible {
         case .clientWritable(let id): "the socket to client \(id.rawValue) is writable"
         case .progressRefused(let id, let handler, let request):
             "the socket refuses progress of \(handler) \(request) to client \(id.rawValue)"
-        case .waitingFailed: "a terminal that is to wait cannot be written"
-        case .waitingLost(let id): "a terminal that waited cannot be read back for client \(id.rawValue)"
         case .spillFailed(let id): "body \(id.rawValue), which is to wait, cannot be written"
         case .workerConnected(let id): "worker \(id.rawValue) connects"
         case .workerSaid(let id, let message, let body):
@@ -112,9 +106,9 @@ extension BrokerEvent {
         switch self {
         case .clientConnected(let id, _), .clientSaid(let id, _), .clientSaidNonsense(let id, _), .clientLost(let id),
             .deliveryTaken(let id, _), .deliveryRefused(let id, _), .clientWritable(let id),
-            .progressRefused(let id, _, _), .waitingLost(let id):
+            .progressRefused(let id, _, _):
             id
-        case .waitingFailed, .spillFailed, .workerConnected, .workerSaid, .workerSaidNonsense, .workerDisconnected,
+        case .spillFailed, .workerConnected, .workerSaid, .workerSaidNonsense, .workerDisconnected,
             .workerLost, .workerKilled, .workerBlocked, .partKept, .timePassed, .dispatch, .limitsChanged, .drain,
             .brokerReplaced:
             nil

@@ -11,8 +11,6 @@ struct BrokerUnderTest {
     private var current: [UInt64: AttemptID] = [:]
     /// Last sequence number of each client.
     private var sequences: [ClientID: UInt64] = [:]
-    /// Terminals in the shell's file, for the canary that exchanges them.
-    private var waiting: Set<WaitingID> = []
     /// Principals of connections, for the canaries that confuse them.
     private var principals: [ClientID: PrincipalName?] = [:]
     /// Requests that the deadline canary may end.
@@ -94,8 +92,6 @@ struct BrokerUnderTest {
         case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
         case .clientWritable(let id): core.clientWritable(id)
         case .progressRefused(let id, let handler, let request): core.progressRefused(handler, request, by: id)
-        case .waitingFailed: core.waitingFailed(now: now)
-        case .waitingLost(let id): core.waitingLost(by: id)
         case .spillFailed(let body): core.spillFailed(body, now: now)
         case .workerConnected(let id): core.workerConnected(id, now: now)
         case .workerSaid(let id, let message, let body): core.workerSaid(message, body: body, by: id, now: now)
@@ -134,6 +130,7 @@ struct BrokerUnderTest {
             }
         }
         if canary == .crowdedSuspect { limits.isolationMilliseconds = 0 }
+        if canary == .floodedWindow { limits.waitingTerminals = .max }
         if canary == .unboundedClient { limits.requestsPerClient += 1 }
         if canary == .unboundedUser, limits.transfersPerUser > 0 { limits.transfersPerUser += 1 }
         if canary == .starvedUser, limits.transfersPerUser > 1 { limits.transfersPerUser -= 1 }
@@ -146,7 +143,7 @@ struct BrokerUnderTest {
         switch (canary, event) {
         case (.uncountedAcknowledgement, .clientSaid(let id, .acknowledge(let sequence))):
             return sequence <= sequences[id, default: 0] ? nil : event
-        case (.ignoredFullDisk, .waitingFailed): return nil
+        case (.ignoredFullDisk, .spillFailed): return nil
         case (.cutHandOver, .dispatch): return .dispatch(unread: [])
         case (.wrongClass, .clientSaid(let id, .fetch(var fetch))) where fetch.options.priority < .normal:
             fetch.options.priority = .high
@@ -214,30 +211,13 @@ struct BrokerUnderTest {
         var isResumed = false
         for action in actions {
             switch (canary, action) {
-            case (.lostRedelivery, .client(.deliver)) where isGreeting,
-                (.lostRedelivery, .client(.deliverWaiting)) where isGreeting:
-                isGreeting = false
+            case (.lostRedelivery, .client(.deliver)) where isGreeting: isGreeting = false
             case (.lostReply, .client(.send(_, .welcome(let welcome)))):
                 isResumed = welcome.replies != nil
                 changed.append(action)
             case (.lostReply, .client(.answer)) where isResumed: isResumed = false
             case (.lostReply, .client(.send(_, let message))) where isResumed && message.isReply: isResumed = false
-            case (.lostWaiting, .client(.deliverWaiting(_, let sequence, _, _))) where sequence.isMultiple(of: 5): break
-            case (.swappedWaiting, .client(.deliverWaiting(let client, let sequence, let id, let isPulled))):
-                let other = WaitingID(rawValue: max(0, id.rawValue - 1))
-                changed.append(
-                    .client(
-                        .deliverWaiting(
-                            client, sequence: sequence, waiting.contains(other) ? other : id, isPulled: isPulled)))
-            case (.swappedWaiting, .spool(.keepWaiting(let id, _, _, _))):
-                waiting.insert(id)
-                changed.append(action)
-            case (.swappedWaiting, .spool(.forgetWaiting(let id))):
-                waiting.remove(id)
-                changed.append(action)
-            case (.uncountedAcknowledgement, .client(.deliverWaiting(let client, let sequence, _, _))):
-                sequences[client] = sequence
-                changed.append(action)
+            case (.lostTerminal, .client(.deliver(_, let terminal, _))) where terminal.sequence.isMultiple(of: 5): break
             case (.duplicateTerminal, .client(.deliver)): changed += [action, action]
             case (.terminalAfterRemoval, .client(.deliver(let client, let terminal, _))):
                 delivered[RequestOf(client: client, handler: terminal.handler)] = action

@@ -5,10 +5,10 @@
 public enum Canary: String, CaseIterable, Sendable {
     /// A terminal is delivered twice.
     case duplicateTerminal = "duplicate-terminal"
-    /// Some terminals stored in the file are not read back.
-    case lostWaiting = "lost-waiting"
-    /// Another terminal than the stored one is read back.
-    case swappedWaiting = "swapped-waiting"
+    /// Some terminals are not delivered.
+    case lostTerminal = "lost-terminal"
+    /// Held results are delivered although too many terminals wait for all their subscribers.
+    case floodedWindow = "flooded-window"
     /// A failed write is not reported.
     case ignoredFullDisk = "ignored-full-disk"
     /// A request fails with `spool-full` although there is room.
@@ -93,7 +93,7 @@ public enum Canary: String, CaseIterable, Sendable {
     /// Invariants of which it violates one first.
     public var invariants: Set<Int> {
         switch self {
-        case .duplicateTerminal, .lostWaiting, .swappedWaiting, .lostRedelivery, .lostReply, .inventedFullDisk,
+        case .duplicateTerminal, .lostTerminal, .lostRedelivery, .lostReply, .inventedFullDisk,
             .answerBeforeRequest, .starvedUser:
             [1]
         case .terminalAfterRemoval: [2]
@@ -105,7 +105,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .sharedDeadline, .crowdedSuspect: [8]
         case .originOverLimit, .unspacedStarts: [9]
         case .uncountedAcknowledgement: [10]
-        case .unboundedClient, .unboundedUser, .ignoredFullDisk: [11]
+        case .unboundedClient, .unboundedUser, .ignoredFullDisk, .floodedWindow: [11]
         // A class below `high` gets its share of an additional slot.
         case .unboundedWorker: [7, 11]
         case .removedBeforeLease, .splicedBody: [12]

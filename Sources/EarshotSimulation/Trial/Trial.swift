@@ -52,7 +52,12 @@ struct Trial {
             isOpen: { [core = broker.core] name in
                 let (principal, handler) = ReferenceModel.owner(of: name.handler)
                 return core.isOpen(name.request, of: handler, principal)
-            }, isRemoving: { [core = broker.core] in core.isRemoving($0) })
+            },
+            isRemoving: { [core = broker.core] in core.isRemoving($0) },
+            isHeld: { [core = broker.core] name in
+                let (principal, handler) = ReferenceModel.owner(of: name.handler)
+                return core.isHeld(name.request, of: handler, principal)
+            })
         if let judgement { throw judgement }
         if case .dispatch = event {
             dispatches += 1

@@ -43,8 +43,8 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     case ownWorkers = "own-workers"
     /// Clients act for several principals, which use equal names.
     case principals
-    /// The disk temporarily rejects writes: waiting data stays in memory and no body becomes a file. Occasionally
-    /// stored data is unreadable.
+    /// The disk temporarily rejects writes: waiting bodies stay in memory and no body becomes a file. Occasionally a
+    /// stored body is unreadable.
     case diskFaults = "disk-faults"
     /// Input that arrives together is processed in several passes.
     case splitPasses = "split-passes"

@@ -65,10 +65,9 @@ struct Setting {
         drawRules(&random)
         limits.adoptionMilliseconds = [50, 500, 5_000][random.below(3)]
         drawOwnWorkers(&random)
-        // Waiting terminals are in the file entirely, partly or not at all. Drawn from a copy of the generator, so that
-        // the worlds of seeds named in tests stay the same.
+        // Drawn from a copy of the generator, so that the worlds of seeds named in tests stay the same.
         var own = random
-        limits.waitingTerminalBytes = [0, 3_000, 1 << 20][own.below(3)]
+        limits.waitingTerminals = [1, 5, 1_000][own.below(3)]
         if own.perMille(300) { faults.remove(.diskFaults) }
         limits.refusalsPerPass = [1, 5, 1_000][own.below(3)]
         limits.spoolRetryMilliseconds = [20, 1_000][own.below(2)]
@@ -81,6 +80,7 @@ struct Setting {
         limits.suspicionMilliseconds = [20, 500, 60_000][own.below(3)]
         if !hasPrincipals { faults.remove(.principals) }
         limits.transfersPerUser = [0, 1, 4][own.below(3)]
+        limits.dueOutcomes = [20, 200, 20_000][own.below(3)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

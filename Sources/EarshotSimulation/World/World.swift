@@ -47,8 +47,6 @@ struct World {
     /// Number of fetches: every third one requests ownership of a file. Not drawn, so that the worlds of seeds named in
     /// tests stay the same.
     var fetches = 0
-    /// Waiting terminals in the shell's file, or in its memory if they could not be written.
-    private var waiting: [WaitingID: Terminal] = [:]
     /// Names of waiting bodies in the spool.
     private var waitingBodies: Set<String> = []
     /// Whether the disk rejects writes.
@@ -256,19 +254,8 @@ struct World {
                 workerDies(worker)
             }
         case .worker(.close(let id)): closedWorker(id.rawValue)
-        case .spool(.keepWaiting(let id, let terminal, _, _)):
-            waiting[id] = terminal
-            return isDiskFull ? .waitingFailed : nil
-        case .client(.deliverWaiting(let id, let sequence, let number, _)):
-            // The model has already reported a missing terminal.
-            guard var terminal = waiting[number] else { return nil }
-            // Nothing is read for a client whose socket is full.
-            if !refused.contains(id), isUnreadable() { return .waitingLost(id) }
-            terminal.sequence = sequence
-            return deliver(terminal, to: id, &refused)
         // No simulated client pulls bodies.
         case .client(.sendPiece): break
-        case .spool(.forgetWaiting(let id)): waiting[id] = nil
         case .spool(.spill(let body, let file)):
             // An existing file of that name is not written again.
             guard !isDiskFull || waitingBodies.contains(file) else { return .spillFailed(body) }
@@ -345,7 +332,6 @@ struct World {
         inherit()
         for name in spool.keys where SpoolName.isKept(name) { spool[name] = nil }
         taken = [:]
-        waiting = [:]
         waitingBodies = []
         // Long enough for all workers.
         let until = Tick(nanoseconds: now).advanced(byMilliseconds: 60_000)

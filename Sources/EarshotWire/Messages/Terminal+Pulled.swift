@@ -17,24 +17,4 @@ extension Terminal {
         }
         return terminal
     }
-
-    /// Returns the head of a terminal with `pull` in place of its file, for a terminal that was encoded before its
-    /// receiver was known.
-    public static func pulledHead(_ head: [UInt8]) -> [UInt8] {
-        let lines = head.split(separator: Ascii.lineFeed, omittingEmptySubsequences: false)
-        // HTTP fields follow an empty line.
-        let end = lines.firstIndex { $0.isEmpty } ?? lines.count
-        var pulled: [ArraySlice<UInt8>] = []
-        for (index, line) in lines.enumerated() {
-            if index > 0, index < end {
-                if line.starts(with: "yours: ".utf8) { continue }
-                if line.starts(with: "file: ".utf8) {
-                    pulled.append(Array("pull: yes".utf8)[...])
-                    continue
-                }
-            }
-            pulled.append(line)
-        }
-        return Array(pulled.joined(separator: [Ascii.lineFeed]))
-    }
 }

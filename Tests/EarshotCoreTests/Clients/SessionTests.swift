@@ -271,7 +271,7 @@ struct SessionTests {
 
     @Test mutating func `who is owed too much while away is removed`() {
         var limits = CoreLimits()
-        limits.dueDeliveries = 4
+        limits.dueDeliveries = 3
         rig = CoreRig(limits: limits)
         let a = connect(1, window: nil)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
@@ -287,7 +287,7 @@ struct SessionTests {
 
     @Test mutating func `who is owed too much while away is not removed in the same moment, whatever came last`() {
         var limits = CoreLimits()
-        limits.dueDeliveries = 4
+        limits.dueDeliveries = 3
         rig = CoreRig(limits: limits)
         let worker = rig.worker()
         let a = connect(1)
@@ -330,7 +330,7 @@ struct SessionTests {
 
     @Test mutating func `who was closed for reading too slowly does not come back to its session`() {
         var limits = CoreLimits()
-        limits.dueDeliveries = 4
+        limits.dueDeliveries = 3
         rig = CoreRig(limits: limits)
         let a = connect(1, window: 1)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }

@@ -194,7 +194,7 @@ struct DeliveryTests {
             spilled += spills.count
             #expect(rig.terminals(for: fast).count == 1)
         }
-        #expect(spilled == 40 - 1 - (256 << 10) / (65_536 + 1_000), "with heads of less than 1,000 bytes")
+        #expect(spilled == 40 - 1 - (1 << 20) / 65_536, "the bound is a mebibyte")
         rig.pass { $0.say(.acknowledge(1), by: slow) }
         #expect(rig.terminals(for: slow).count == 1)
         for sequence in 2...40 as ClosedRange<UInt64> { rig.pass { $0.say(.acknowledge(sequence), by: slow) } }
@@ -232,7 +232,7 @@ struct DeliveryTests {
         let worker = rig.worker(slots: 8)
         let (reader, stopped) = (rig.client(1), rig.client(2, window: 1))
         rig.say(.subscribe(HandlerPattern("h")!), by: stopped)
-        rig.pass { rig in for number in 0..<3 { rig.fetch("h", "\(number)", "http://h\(number)/", by: reader) } }
+        rig.pass { rig in for number in 0..<4 { rig.fetch("h", "\(number)", "http://h\(number)/", by: reader) } }
         let jobs = rig.jobs
         let fields = "x-long: " + String(repeating: "x", count: 992)
         func answer(_ job: Job) -> [Action] {
@@ -242,17 +242,17 @@ struct DeliveryTests {
         }
         #expect(answer(jobs[0]) == [])
         #expect(answer(jobs[1]) == [])
-        #expect(answer(jobs[2]) == [.client(.close(stopped, reason: "too-slow"))])
+        #expect(answer(jobs[2]) == [])
+        #expect(answer(jobs[3]) == [.client(.close(stopped, reason: "too-slow"))])
         #expect(rig.core.audit() == [])
     }
 
     // MARK: A full spool
 
-    /// Sets limits of two terminals in memory per client, and two bodies per handler.
+    /// Sets limits of two bodies in memory per client, and per handler.
     private mutating func tighten() -> WorkerID {
         var limits = CoreLimits()
         limits.waitingBytes = 8
-        limits.waitingTerminalBytes = 1_300
         rig = CoreRig(limits: limits)
         return rig.worker(slots: 8)
     }
@@ -262,7 +262,6 @@ struct DeliveryTests {
         rig.actions.compactMap { action in
             switch action {
             case .spool(.spill(let body, _)): body
-            case .spool(.keepWaiting(_, _, let body, _)): body
             default: nil
             }
         }
@@ -331,7 +330,8 @@ struct DeliveryTests {
         }
         for n in 1...4 { answer(n) }
         #expect(spills.count == 1)
-        rig.pass { $0.core.waitingFailed(now: $0.now) }
+        let body = spills[0]
+        rig.pass { $0.core.spillFailed(body, now: $0.now) }
         answer(5)
         #expect(rig.terminals(for: fast) == ["h 5 200"])
         #expect(rig.actions.contains(.client(.close(slow, reason: "too-slow"))))

@@ -9,13 +9,13 @@ struct DeliveryWindowTests {
 
     private static let phases: [DeliveryWindow.Phase] = [.detached, .open, .blocked, .ended]
 
-    private static func due(_ number: Int) -> DueTerminal { DueTerminal(interest: Handle(index: number)) }
+    private static func due(_ number: Int) -> DueTerminal { DueTerminal(uncounted: Handle(index: number)) }
 
-    /// An open window with terminals 1, 2, … due, each of 1 byte of fields and 10 of body.
+    /// An open window with terminals 1, 2, … due, each of 1 byte of text and 10 of body.
     private static func window(size: Int? = 10, terminals: Int = 0, sent: Int = 0) -> DeliveryWindow {
         var window = DeliveryWindow()
         window.attach(size: size)
-        for number in 0..<terminals { window.append(due(number + 1), Weight(fields: 1, bodies: 10)) }
+        for number in 0..<terminals { window.append(due(number + 1), Weight(texts: 1, bodies: 10)) }
         for _ in 0..<sent { _ = window.take() }
         return window
     }
@@ -37,12 +37,12 @@ struct DeliveryWindowTests {
 
     private func numbers(_ window: DeliveryWindow) -> [Int] { window.entries.map { number($0) } }
 
-    /// The interest of a terminal; -1 for a hole, -2 for a spilled terminal.
+    /// The interest of a terminal; -1 for a withdrawn one, -2 for an owed failure.
     private func number(_ entry: DueTerminal) -> Int {
-        switch entry.place {
-        case .memory(let interest): interest.index
-        case .file: -2
-        case .hole: -1
+        switch entry.kind {
+        case .uncounted(let interest), .counted(let interest): interest.index
+        case .owed: -2
+        case .withdrawn: -1
         }
     }
 
@@ -100,7 +100,7 @@ struct DeliveryWindowTests {
         /// Received on an earlier connection, and waiting again.
         case numbered
         /// Numbered, and withdrawn behind a terminal that was sent again.
-        case hole
+        case withdrawn
     }
 
     private static func window(_ place: Place) -> DeliveryWindow {
@@ -112,14 +112,14 @@ struct DeliveryWindowTests {
             window.detach()
             window.attach(size: 10)
             return window
-        case .hole:
+        case .withdrawn:
             var window = window()
-            for number in [0, 1, 2] { window.append(due(number), Weight(fields: 1, bodies: 10)) }
+            for number in [0, 1, 2] { window.append(due(number), Weight(texts: 1, bodies: 10)) }
             for _ in 0..<2 { _ = window.take() }
             window.detach()
             window.attach(size: 10)
             _ = window.take()
-            _ = window.withdraw { $0 == due(1) ? Weight(fields: 1, bodies: 10) : nil }
+            _ = window.withdraw { $0 == due(1) ? (Weight(texts: 1, bodies: 10), nil) : nil }
             return window
         }
     }
@@ -132,8 +132,8 @@ struct DeliveryWindowTests {
         switch step {
         case .take: return window.take().map { [$0.entry] } ?? []
         case .refuse: window.refuse(1)
-        case .removeFirst: window.removeFirst(Weight(fields: 1, bodies: 10))
-        case .withdraw: return window.withdraw { $0 == due(1) ? Weight(fields: 1, bodies: 10) : nil }
+        case .removeFirst: window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
+        case .withdraw: return window.withdraw { $0 == due(1) ? (Weight(texts: 1, bodies: 10), nil) : nil }
         case .detach: window.detach()
         }
         return []
@@ -145,21 +145,21 @@ struct DeliveryWindowTests {
         case (.take, .waiting): ([1], [1, 2], [1, 0, 0])
         case (.take, .sent): ([2], [1, 2], [2, 0, 0])
         case (.take, .numbered): ([1], [1, 2], [1, 1, 0])
-        case (.take, .hole): ([-1], [0, -1, 2], [2, 2, 0])
+        case (.take, .withdrawn): ([-1], [0, -1, 2], [2, 2, 0])
         case (.refuse, .waiting), (.refuse, .sent): ([], [1, 2], [0, 0, 0])
         case (.refuse, .numbered): ([], [1, 2], [0, 1, 0])
-        case (.refuse, .hole): ([], [0, -1, 2], [0, 2, 0])
+        case (.refuse, .withdrawn): ([], [0, -1, 2], [0, 2, 0])
         case (.removeFirst, .waiting), (.removeFirst, .sent), (.removeFirst, .numbered): ([], [2], [0, 0, 1])
-        // The hole is removed together with the terminal before it.
-        case (.removeFirst, .hole): ([], [2], [0, 0, 2])
+        // The withdrawn one is removed together with the terminal before it.
+        case (.removeFirst, .withdrawn): ([], [2], [0, 0, 2])
         case (.withdraw, .waiting): ([1], [2], [0, 0, 0])
         case (.withdraw, .sent): ([], [1, 2], [1, 0, 0])
         // The number counts as acknowledged, because no terminal precedes it.
         case (.withdraw, .numbered): ([1], [2], [0, 0, 1])
-        case (.withdraw, .hole): ([], [0, -1, 2], [1, 2, 0])
+        case (.withdraw, .withdrawn): ([], [0, -1, 2], [1, 2, 0])
         case (.detach, .waiting): ([], [1, 2], [0, 0, 0])
         case (.detach, .sent), (.detach, .numbered): ([], [1, 2], [0, 1, 0])
-        case (.detach, .hole): ([], [0, -1, 2], [0, 2, 0])
+        case (.detach, .withdrawn): ([], [0, -1, 2], [0, 2, 0])
         }
     }
 
@@ -173,17 +173,44 @@ struct DeliveryWindowTests {
         #expect([window.sent, window.numbered, Int(window.acknowledged)] == expected.2)
         let left = expected.1.count { $0 >= 0 }
         #expect(window.count == left)
-        #expect(window.weight == Weight(fields: left, bodies: 10 * left))
+        #expect(window.weight == Weight(texts: left, bodies: 10 * left))
         #expect(window.checkInvariants() == [])
     }
 
-    @Test func `a terminal moved elsewhere keeps its place and takes the weight of its copy`() {
-        var window = Self.window(terminals: 2)
-        window.replaceLast(
-            Weight(fields: 1, bodies: 10), by: DueTerminal(waiting: 0), Weight(fields: 0, bodies: 500))
-        #expect(numbers(window) == [1, -2])
-        #expect(window.count == 2 && window.weight == Weight(fields: 1, bodies: 510))
-        #expect(window.contains(DueTerminal(waiting: 0)) && !window.contains(Self.due(2)))
+    @Test func `an outcome that waiting terminals share counts once, until the last of them has left`() {
+        var window = Self.window(size: 1, terminals: 1, sent: 1)
+        let (shared, other) = (Self.outcome(5, 100), Self.outcome(6, 30))
+        for (number, outcome) in [(2, shared), (3, other), (4, shared)] {
+            window.append(Self.due(number), Weight(bodies: 10))
+            window.countLast(as: DueTerminal(counted: Handle(index: number)), Weight(), outcome)
+        }
+        window.append(DueTerminal(owed: 0), Weight(texts: 7), counting: Self.outcome(7, 0))
+        #expect(numbers(window) == [1, 2, 3, 4, -2] && window.count == 5)
+        #expect(window.outcomes.count == 3 && window.fieldBytes == 130 && window.weight == Weight(texts: 8, bodies: 40))
+        #expect(window.contains(DueTerminal(counted: 2)) && !window.contains(Self.due(2)))
+        window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
+        window.removeFirst(Weight(bodies: 10), counting: shared)
+        #expect(window.outcomes == [5: 1, 6: 1, 7: 1] && window.fieldBytes == 130)
+        let withdrawn = window.withdraw { $0 == DueTerminal(counted: 4) ? (Weight(bodies: 10), shared) : nil }
+        #expect(withdrawn == [DueTerminal(counted: 4)])
+        #expect(window.outcomes == [6: 1, 7: 1] && window.fieldBytes == 30 && window.checkInvariants() == [])
+        window.removeFirst(Weight(bodies: 10), counting: other)
+        window.removeFirst(Weight(texts: 7), counting: Self.outcome(7, 0))
+        #expect(window.outcomes.capacity == 0 && window.fieldBytes == 0 && window.weight == Weight())
+    }
+
+    private static func outcome(_ number: Int, _ fieldBytes: Int) -> DeliveryWindow.CountedOutcome {
+        DeliveryWindow.CountedOutcome(outcome: Handle(index: number), fieldBytes: fieldBytes)
+    }
+
+    @Test func `an entry takes four bytes, whatever its kind and number`() {
+        #expect(MemoryLayout<DueTerminal>.stride == 4)
+        for index in [0, 1, (1 << 29) - 1] {
+            #expect(DueTerminal(uncounted: Handle(index: index)).kind == .uncounted(Handle(index: index)))
+            #expect(DueTerminal(counted: Handle(index: index)).kind == .counted(Handle(index: index)))
+            #expect(DueTerminal(owed: Handle(index: index)).kind == .owed(Handle(index: index)))
+        }
+        #expect(DueTerminal.withdrawn.kind == .withdrawn)
     }
 
     @Test func `an acknowledgement covers each number up to its own, and none that was not sent`() {
@@ -194,7 +221,7 @@ struct DeliveryWindowTests {
         var removed: [Int] = []
         while let due = window.first(upTo: 2) {
             removed.append(number(due))
-            window.removeFirst(Weight(fields: 1, bodies: 10))
+            window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
         }
         #expect(removed == [1, 2])
         #expect(window.acknowledged == 2 && window.sent == 1)
@@ -238,26 +265,22 @@ struct DeliveryWindowTests {
         #expect(window.isClosed(dueDeliveries: 5) == (size.map { $0 <= Int(due) } ?? true))
     }
 
-    @Test(arguments: [(3, 4, true), (4, 3, true), (4, 4, false)])
-    func `a subscriber is overdue with too many terminals or bytes of fields`(
-        terminals: Int, fieldBytes: Int, isOverdue: Bool
+    @Test(
+        arguments: [
+            // Bounds of terminals, outcomes and bytes, with 4 terminals, 2 outcomes and 14 bytes due.
+            (4, 2, 15, false), (3, 2, 15, true), (4, 1, 15, true), (4, 2, 14, true),
+        ])
+    func `a subscriber is overdue with too many terminals, outcomes or bytes of text`(
+        terminals: Int, outcomes: Int, bytes: Int, isOverdue: Bool
     ) {
-        let window = Self.window(terminals: 3)
-        #expect(window.isOverdue(terminals: terminals, fieldBytes: fieldBytes) == isOverdue)
-    }
-
-    @Test func `terminals wait in memory while all could be as heavy as the heaviest`() {
-        var window = Self.window(size: 1, terminals: 2, sent: 1)
-        #expect(window.keepsLast(bytes: 50, within: 100) == true)
-        window.append(Self.due(3), Weight())
-        #expect(window.keepsLast(bytes: 10, within: 100) == true)
-        window.append(Self.due(4), Weight())
-        #expect(window.keepsLast(bytes: 10, within: 100) == false)
-        #expect(window.keepsLast(bytes: 10, within: 150) == true)
-        #expect(window.keepsLast(bytes: 51, within: 150) == false)
-        // The first waiting terminal resets the maximum.
-        while window.waiting > 1 { window.removeFirst(Weight()) }
-        #expect(window.keepsLast(bytes: 10, within: 10) == true)
+        var window = Self.window(size: 1, terminals: 1, sent: 1)
+        for number in 2...3 {
+            window.append(Self.due(number), Weight())
+            window.countLast(as: DueTerminal(counted: Handle(index: number)), Weight(), Self.outcome(5, 10))
+        }
+        window.append(DueTerminal(owed: 0), Weight(texts: 3), counting: Self.outcome(6, 0))
+        let bounds = DeliveryWindow.Bounds(terminals: terminals, outcomes: outcomes, bytes: bytes)
+        #expect(window.isOverdue(bounds) == isOverdue)
     }
 
     // MARK: Slow readers
@@ -273,7 +296,7 @@ struct DeliveryWindowTests {
         var lighter = window
         #expect(lighter.endWatch(stalledBytes: 31) == false)
         #expect(lighter.watch == nil)
-        window.removeFirst(Weight(fields: 1, bodies: 10))
+        window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
         #expect(window.endWatch(stalledBytes: 20) == false)
         #expect(window.isUnwatched(stalledBytes: 20))
         stalled.end()
@@ -286,9 +309,9 @@ struct DeliveryWindowTests {
         window.append(Self.due(1), Weight(bodies: .max))
         #expect(window.isUnwatched(stalledBytes: stalledBytes))
         for number in 2...100 { window.append(Self.due(number), Weight(bodies: .max)) }
-        for _ in 1...99 { window.removeFirst(Weight(bodies: .max)) }
+        for _ in 1...99 { window.removeFirst(Weight(bodies: .max), counting: nil) }
         #expect(window.weight == Weight(bodies: .max))
-        window.removeFirst(Weight(bodies: .max))
+        window.removeFirst(Weight(bodies: .max), counting: nil)
         #expect(window.weight == Weight())
     }
 
@@ -302,15 +325,17 @@ struct DeliveryWindowTests {
             switch Int.random(in: 0..<8, using: &random) {
             case 0, 1:
                 last += 1
-                window.append(Self.due(last), Weight(fields: 1, bodies: 10))
+                window.append(Self.due(last), Weight(texts: 1, bodies: 10))
             case 2, 3: _ = window.take()
             case 4:
                 let sequence = UInt64.random(in: 0...window.lastReceived, using: &random)
-                while window.first(upTo: sequence) != nil { window.removeFirst(Weight(fields: 1, bodies: 10)) }
+                while window.first(upTo: sequence) != nil {
+                    window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
+                }
                 #expect(window.acknowledged >= sequence)
             case 5:
                 _ = window.withdraw { _ in
-                    Int.random(in: 0..<4, using: &random) == 0 ? Weight(fields: 1, bodies: 10) : nil
+                    Int.random(in: 0..<4, using: &random) == 0 ? (Weight(texts: 1, bodies: 10), nil) : nil
                 }
             case 6: window.refuse(window.acknowledged + UInt64.random(in: 0...5, using: &random))
             default:
@@ -321,7 +346,7 @@ struct DeliveryWindowTests {
                 }
             }
             #expect(window.checkInvariants() == [])
-            #expect(window.weight == Weight(fields: window.count, bodies: 10 * window.count))
+            #expect(window.weight == Weight(texts: window.count, bodies: 10 * window.count))
         }
     }
 }

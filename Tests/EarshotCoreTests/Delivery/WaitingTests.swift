@@ -3,21 +3,18 @@ import Testing
 
 @testable import EarshotCore
 
-/// Spilled terminals: those beyond a full window are in the shell's file, and are delivered in order like the others.
+/// Terminals beyond a full window: they are delivered in order like the others, failures without a response in little
+/// memory, and a client that reads nothing is disconnected at a bound.
 struct WaitingTests {
-    /// A core with a fake file of the shell.
+    /// A core with the deliveries of its last pass.
     private struct Bed {
         var rig: CoreRig
-        var file: [WaitingID: (terminal: Terminal, body: BodyID?)] = [:]
-        /// Deliveries of the last pass, as `client: sequence handler request outcome`, with `read` for spilled
-        /// terminals.
+        /// Deliveries of the last pass, as `client: sequence handler request outcome`.
         var told: [String] = []
-        /// Number of spilled terminals.
-        var writes = 0
-        /// For each spilled terminal of the last pass, whether its body is pulled.
-        var pulled: [Bool] = []
+        /// The terminals of these deliveries.
+        var terminals: [Terminal] = []
 
-        init(_ change: (inout CoreLimits) -> Void = { $0.waitingTerminalBytes = 0 }) {
+        init(_ change: (inout CoreLimits) -> Void = { _ in }) {
             var limits = CoreLimits()
             change(&limits)
             rig = CoreRig(limits: limits)
@@ -26,37 +23,18 @@ struct WaitingTests {
         mutating func pass(_ body: (inout CoreRig) -> Void = { _ in }) {
             rig.pass(body)
             told = []
-            pulled = []
-            for action in rig.actions {
-                switch action {
-                case .spool(.keepWaiting(let id, let terminal, let body, _)):
-                    #expect(file.updateValue((terminal, body), forKey: id) == nil, "a terminal is written over")
-                    writes += 1
-                case .spool(.forgetWaiting(let id)): #expect(file.removeValue(forKey: id) != nil, "nothing waits there")
-                case .client(.deliver(let client, let terminal, _)): tell(client, terminal.sequence, terminal)
-                case .client(.deliverWaiting(let client, let sequence, let id, let isPulled)):
-                    pulled.append(isPulled)
-                    guard let kept = file[id] else {
-                        Issue.record("what is told waits no more")
-                        continue
+            terminals = []
+            for case .client(.deliver(let client, let terminal, _)) in rig.actions {
+                let end =
+                    switch terminal.outcome {
+                    case .result(let status, _): String(status)
+                    case .failed(let failure): failure.code
                     }
-                    tell(client, sequence, kept.terminal, "read ")
-                default: break
-                }
+                told.append(
+                    "\(client.rawValue): \(terminal.sequence) \(terminal.handler) \(terminal.request) \(end)")
+                terminals.append(terminal)
             }
             for fault in rig.core.audit() { Issue.record("\(fault)") }
-        }
-
-        private mutating func tell(
-            _ client: ClientID, _ sequence: UInt64, _ terminal: Terminal, _ how: String = ""
-        ) {
-            let end =
-                switch terminal.outcome {
-                case .result(let status, _): String(status)
-                case .failed(let failure): failure.code
-                }
-            told.append(
-                "\(client.rawValue): \(how)\(sequence) \(terminal.handler) \(terminal.request) \(end)")
         }
 
         /// Submits and answers these requests one after the other.
@@ -73,6 +51,10 @@ struct WaitingTests {
         mutating func acknowledge(_ sequence: UInt64, by client: ClientID) {
             pass { $0.say(.acknowledge(sequence), by: client) }
         }
+
+        var closed: [ClientID] {
+            rig.actions.compactMap { if case .client(.close(let client, "too-slow")) = $0 { client } else { nil } }
+        }
     }
 
     /// A stopped client with a window of 1 that has received `first` of `h`, and a client that submits requests.
@@ -84,167 +66,37 @@ struct WaitingTests {
         return (worker, asker, stopped)
     }
 
-    @Test func `of what waits in the file nothing else is kept, and all of it is told in order`() {
+    // MARK: Order
+
+    @Test func `terminals beyond the window are delivered in order, and the last acknowledgement frees them`() {
         var bed = Bed()
         let (worker, asker, stopped) = Self.beside(&bed)
         bed.answer(["a", "b", "c"], by: asker, worker: worker)
-        #expect(bed.file.count == 3)
         bed.acknowledge(4, by: asker)
-        #expect(bed.rig.core.interests.count == 1 && bed.rig.core.outcomes.count == 1, "the one in its window")
-        #expect(bed.rig.releasedBodies == 3)
-        #expect(bed.rig.core.ledger.deliveries.outstanding == 4)
+        #expect(bed.rig.core.interests.count == 4 && bed.rig.core.outcomes.count == 4)
+        #expect(bed.rig.core.clients[1].deliveries.outcomes.count == 3, "the one in its window does not count")
         for (sequence, name) in [(2, "a"), (3, "b"), (4, "c")] as [(UInt64, String)] {
             bed.acknowledge(sequence - 1, by: stopped)
-            #expect(bed.told == ["2: read \(sequence) h \(name) 200"])
+            #expect(bed.told == ["2: \(sequence) h \(name) 200"])
         }
         bed.acknowledge(4, by: stopped)
-        #expect(bed.file.isEmpty && bed.rig.core.isIdle)
-        #expect(bed.rig.core.ledger.deliveries.acknowledged == 8)
+        #expect(bed.rig.core.isIdle && bed.rig.core.ledger.deliveries.acknowledged == 8)
     }
 
-    @Test func `what waits in memory is never more than the bound if all are as heavy as the heaviest`() {
-        var bed = Bed { $0.waitingTerminalBytes = 4_000 }
-        let (worker, asker, stopped) = Self.beside(&bed)
-        bed.answer((1...4).map(String.init), by: asker, worker: worker)
-        #expect(bed.writes == 0)
-        bed.pass { $0.fetch("h", "heavy", "http://heavy/", by: asker) }
-        let job = bed.rig.jobs[0]
-        bed.pass { $0.done(job, by: worker, length: 3_000) }
-        #expect(bed.writes == 1, "five of its size are too much")
-        bed.answer(["6", "7"], by: asker, worker: worker)
-        #expect(bed.writes == 2, "one more of the first four's size is not")
-        for sequence in 1...8 as ClosedRange<UInt64> { bed.acknowledge(sequence, by: stopped) }
-        bed.answer(["8", "9"], by: asker, worker: worker)
-        #expect(bed.writes == 2, "what was heavy is gone")
-        bed.pass { $0.fetch("h", "light", "http://light/", by: asker) }
-        let light = bed.rig.jobs[0]
-        bed.pass { $0.done(light, by: worker, length: 800) }
-        #expect(bed.writes == 2, "two of its size are not too much")
-        bed.answer(["10"], by: asker, worker: worker)
-        #expect(bed.writes == 3, "but three are, though this one is light")
-        for sequence in 9...12 as ClosedRange<UInt64> { bed.acknowledge(sequence, by: stopped) }
-        bed.acknowledge(12, by: asker)
-        #expect(bed.rig.core.isIdle)
-    }
-
-    @Test(arguments: [false, true])
-    func `a terminal from the file tells whether its client pulls the body`(isPulled: Bool) {
-        var bed = Bed()
-        let worker = bed.rig.worker()
-        let asker = bed.rig.client(1, window: 1) { $0.isPulling = isPulled }
-        let other = bed.rig.client(2) { $0.isPulling = !isPulled }
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: asker) }
-        bed.answer(["a", "b"], by: other, worker: worker)
-        #expect(bed.writes == 1 && bed.pulled == [])
-        bed.acknowledge(1, by: asker)
-        #expect(bed.told == ["1: read 2 h b 200"] && bed.pulled == [isPulled])
-    }
-
-    @Test func `two who read nothing share what is in the file, and the last of them frees it`() {
-        var bed = Bed()
-        let (worker, asker, stopped) = Self.beside(&bed)
-        let other = bed.rig.client(3, window: 1)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
-        bed.answer(["a", "b"], by: asker, worker: worker)
-        bed.acknowledge(3, by: asker)
-        #expect(bed.writes == 2, "a is in the other's window")
-        bed.acknowledge(1, by: stopped)
-        bed.acknowledge(2, by: stopped)
-        #expect(bed.told == ["2: read 3 h b 200"])
-        bed.acknowledge(3, by: stopped)
-        #expect(bed.file.count == 1)
-        bed.acknowledge(1, by: other)
-        #expect(bed.told == ["3: read 2 h b 200"])
-        bed.pass { $0.core.clientLost(other, now: $0.now) }
-        #expect(bed.file.isEmpty && bed.rig.core.isIdle)
-        #expect(bed.rig.core.ledger.deliveries.lost == 1)
-    }
-
-    @Test func `nothing of what a client removed follows, though it waited in the file`() {
-        var bed = Bed()
-        let (worker, asker, stopped) = Self.beside(&bed)
-        bed.pass { $0.say(.subscribe(HandlerPattern("k")!), by: stopped) }
-        bed.answer(["a"], by: asker, worker: worker)
-        bed.answer(["b"], "k", by: asker, worker: worker)
-        bed.acknowledge(3, by: asker)
-        bed.pass { $0.remove("h", by: stopped) }
-        #expect(bed.rig.core.ledger.deliveries.lost == 1 && bed.file.count == 1)
-        bed.acknowledge(1, by: stopped)
-        #expect(bed.told == ["2: read 2 k b 200"])
-        bed.acknowledge(2, by: stopped)
-        #expect(bed.rig.core.isIdle)
-    }
-
-    /// IDs with a common prefix, short ones, and ones too long for the record.
-    @Test(arguments: [
-        ["1", "11"], ["0123456789abcdef", "0123456789abcde"],
-        [1, 2].map { String(repeating: "x", count: 63) + "\($0)" },
-    ])
-    func `a cancelled request does not follow, and no other is taken for it`(requests: [String]) {
-        var bed = Bed()
-        let (worker, asker, stopped) = Self.beside(&bed)
-        bed.answer(requests, by: asker, worker: worker) { $0.url = "http://a/\($0.request.description.count)" }
-        bed.acknowledge(3, by: asker)
-        #expect(bed.file.count == 2)
-        bed.pass { $0.remove("k", requests[1], by: stopped) }
-        #expect(bed.file.count == 2)
-        bed.pass { $0.remove("h", requests[0], by: stopped) }
-        #expect(bed.file.count == 1)
-        bed.acknowledge(1, by: stopped)
-        #expect(bed.told == ["2: read 2 h \(requests[1]) 200"])
-    }
-
-    @Test func `an owner's ID is taken as long as its terminal waits in the file, for whoever asks again`() {
-        var bed = Bed()
-        let worker = bed.rig.worker()
-        let (owner, other) = (bed.rig.client(1, window: 1), bed.rig.client(2))
-        bed.pass { rig in
-            for n in 1...2 { rig.fetch("h", "\(n)", "http://\(n)/", by: owner) }
-        }
-        for job in bed.rig.jobs { bed.pass { $0.done(job, by: worker) } }
-        #expect(bed.file.count == 1 && bed.rig.core.outcomes.count == 1)
-        bed.pass { $0.fetch("h", "2", "http://other/", by: other) }
-        #expect(bed.rig.replies(to: other).count == 1, "id-in-use")
-        bed.pass { $0.fetch("h", "2", "http://2/", by: other) }
-        #expect(bed.told == ["2: read 1 h 2 200"])
-        #expect(bed.rig.jobs.isEmpty)
-        bed.acknowledge(1, by: other)
-        bed.pass { $0.fetch("h", "2", "http://other/", by: other) }
-        #expect(bed.rig.replies(to: other).count == 1, "only the owner frees it")
-        bed.acknowledge(1, by: owner)
-        bed.acknowledge(2, by: owner)
-        #expect(bed.rig.core.isIdle && bed.file.isEmpty)
-    }
-
-    @Test func `the first who acknowledges what belongs to its handler frees the ID`() {
-        var bed = Bed()
-        let (worker, asker, stopped) = Self.beside(&bed)
-        bed.acknowledge(1, by: asker)
-        bed.answer(["a"], by: asker, worker: worker) { $0.options.subscribes = false }
-        bed.acknowledge(2, by: asker)
-        #expect(bed.rig.core.interests.count == 1, "the one in its window")
-        bed.answer(["a"], by: asker, worker: worker) { $0.options.subscribes = false }
-        #expect(bed.told == ["1: 3 h a 200"])
-        bed.acknowledge(1, by: stopped)
-        bed.acknowledge(2, by: stopped)
-        #expect(bed.told == ["2: read 3 h a 200"])
-    }
-
-    @Test func `a removal by another leaves what is due, and frees the record`() {
+    @Test func `a removal by another leaves results that are due`() {
         var bed = Bed()
         let worker = bed.rig.worker()
         let (owner, other) = (bed.rig.client(1, window: 1), bed.rig.client(2))
         bed.pass { rig in for n in 1...2 { rig.fetch("h", "\(n)", "http://\(n)/", by: owner) } }
         for job in bed.rig.jobs { bed.pass { $0.done(job, by: worker) } }
         bed.pass { $0.remove("h", by: other) }
-        #expect(bed.rig.core.interests.count == 1)
         bed.acknowledge(1, by: owner)
-        #expect(bed.told == ["1: read 2 h 2 200"])
+        #expect(bed.told == ["1: 2 h 2 200"])
         bed.acknowledge(2, by: owner)
         #expect(bed.rig.core.isIdle)
     }
 
-    @Test func `who takes a session over is told what was read before again, under its number`() {
+    @Test func `a resumed session gets what it has not acknowledged again, under its number`() {
         var bed = Bed()
         let worker = bed.rig.worker()
         let asker = bed.rig.client(1)
@@ -261,51 +113,249 @@ struct WaitingTests {
         }
         let first = connect(2)
         bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: first) }
-        bed.answer(["a", "b", "c", "d"], by: asker, worker: worker)
+        bed.answer(["a", "b", "c"], by: asker, worker: worker)
+        bed.pass { $0.fetch("h", "d", "nonsense", by: asker) }
         bed.acknowledge(4, by: asker)
         bed.acknowledge(1, by: first)
-        #expect(bed.told == ["2: read 3 h c 200"])
+        #expect(bed.told == ["2: 3 h c 200"])
         bed.pass { $0.core.clientLost(first, now: $0.now) }
-        bed.answer(["e"], by: asker, worker: worker)
+        bed.pass { $0.fetch("h", "e", "nonsense", by: asker) }
         let second = connect(3, token: CoreRig.token(of: first))
-        #expect(bed.told == ["3: 2 h b 200", "3: read 3 h c 200"])
+        #expect(bed.told == ["3: 2 h b 200", "3: 3 h c 200"])
         bed.acknowledge(3, by: second)
-        #expect(bed.told == ["3: read 4 h d 200", "3: read 5 h e 200"])
+        #expect(bed.told == ["3: 4 h d malformed-url", "3: 5 h e malformed-url"])
         bed.acknowledge(5, by: second)
         bed.acknowledge(5, by: asker)
-        #expect(bed.rig.core.isIdle && bed.file.isEmpty)
+        #expect(bed.rig.core.isIdle)
     }
 
-    @Test func `of what was removed only the ID waits, unless it is long or has a tag, and all are told`() {
-        var bed = Bed()
-        let (_, asker, stopped) = Self.beside(&bed)
-        let long = String(repeating: "x", count: 17)
-        bed.pass { rig in
-            for name in ["0123456789abcdef", "a", long] { rig.fetch("h", name, "http://\(name)/", by: asker) }
-            rig.fetch("h", "b", "http://b/", by: asker) { $0.options.tag = "t" }
-        }
-        bed.pass { $0.remove("h", by: asker) }
-        #expect(bed.writes == 2 && bed.rig.core.outcomes.waiting.count == 4)
-        #expect(bed.rig.core.interests.count == 1, "the one in its window")
-        let all = ["2 h 0123456789abcdef", "3 h a", "read 4 h \(long)", "read 5 h b"]
-        for (sequence, name) in zip(1...4 as ClosedRange<UInt64>, all) {
-            bed.acknowledge(sequence, by: stopped)
-            #expect(bed.told == ["2: \(name) removed"])
-        }
-        bed.acknowledge(5, by: stopped)
-        bed.acknowledge(1, by: asker)
-        #expect(bed.file.isEmpty && bed.rig.core.outcomes.waiting.count == 0 && bed.rig.core.interests.count == 0)
-    }
-
-    @Test func `a terminal that was read and that the socket refused is read again`() {
+    @Test func `a terminal that the socket refused is sent again`() {
         var bed = Bed()
         let (worker, asker, stopped) = Self.beside(&bed)
         bed.answer(["a"], by: asker, worker: worker)
         bed.acknowledge(1, by: stopped)
         bed.pass { $0.core.deliveryRefused(2, by: stopped) }
         bed.pass { $0.core.clientWritable(stopped) }
-        #expect(bed.told == ["2: read 2 h a 200"])
+        #expect(bed.told == ["2: 2 h a 200"])
     }
+
+    // MARK: Owed failures
+
+    @Test func `an owed failure has the text, URL, attempts and tag of its request, whose record is freed`() {
+        var bed = Bed()
+        let (worker, asker, stopped) = Self.beside(&bed)
+        let long = String(repeating: "x", count: 64)
+        bed.pass { rig in
+            rig.fetch("h", long, "http://a/", by: asker) { $0.options.tag = "t" }
+            rig.fetch("h", "b", "http://b/", by: asker) { $0.options.retries = 0 }
+            rig.fetch("h", "c", "nonsense", by: asker)
+        }
+        let jobs = bed.rig.jobs
+        bed.pass { $0.failed(jobs[0], "unknown-host", by: worker) }
+        bed.pass { $0.failed(jobs[1], "reset", by: worker) }
+        #expect(bed.rig.core.interests.count == 4)
+        bed.acknowledge(4, by: asker)
+        #expect(bed.rig.core.interests.count == 1, "the one in its window")
+        #expect(bed.rig.core.outcomes.owed.count == 3)
+        var failures: [Terminal] = []
+        for sequence in 1...3 as ClosedRange<UInt64> {
+            bed.acknowledge(sequence, by: stopped)
+            failures += bed.terminals
+        }
+        let expected: [(String, String, String?, Int, String?)] = [
+            ("c", "malformed-url", nil, 0, nil), (long, "unknown-host", "http://a/", 1, "t"),
+            ("b", "reset", "http://b/", 1, nil),
+        ]
+        #expect(failures.count == 3)
+        for (terminal, (request, code, url, attempts, tag)) in zip(failures, expected) {
+            guard case .failed(let failure) = terminal.outcome else {
+                Issue.record("\(terminal) is no failure")
+                continue
+            }
+            #expect(terminal.request.description == request && terminal.tag == tag)
+            #expect(failure.code == code && failure.url == url && failure.attempts == attempts)
+            #expect(failure.detail?.isEmpty == false)
+        }
+        bed.acknowledge(4, by: stopped)
+        #expect(bed.rig.core.isIdle)
+    }
+
+    @Test func `two clients share an owed failure, and the last of them frees it`() {
+        var bed = Bed()
+        let (worker, asker, stopped) = Self.beside(&bed)
+        let other = bed.rig.client(3, window: 1)
+        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        bed.answer(["a"], by: asker, worker: worker)
+        bed.pass { $0.fetch("h", "b", "nonsense", by: asker) }
+        bed.acknowledge(3, by: asker)
+        #expect(bed.rig.core.outcomes.owed.count == 1)
+        bed.acknowledge(1, by: stopped)
+        bed.acknowledge(2, by: stopped)
+        #expect(bed.told == ["2: 3 h b malformed-url"])
+        bed.acknowledge(3, by: stopped)
+        #expect(bed.rig.core.outcomes.owed.count == 1)
+        bed.acknowledge(1, by: other)
+        #expect(bed.told == ["3: 2 h b malformed-url"])
+        bed.pass { $0.core.clientLost(other, now: $0.now) }
+        #expect(bed.rig.core.isIdle && bed.rig.core.ledger.deliveries.lost == 1)
+    }
+
+    @Test func `nothing of a removed handler follows, and the rest does`() {
+        var bed = Bed()
+        let (worker, asker, stopped) = Self.beside(&bed)
+        bed.pass { $0.say(.subscribe(HandlerPattern("k")!), by: stopped) }
+        bed.answer(["a"], by: asker, worker: worker)
+        bed.pass { $0.fetch("h", "b", "nonsense", by: asker) }
+        bed.pass { $0.fetch("k", "c", "nonsense", by: asker) }
+        bed.acknowledge(4, by: asker)
+        bed.pass { $0.remove("h", by: stopped) }
+        #expect(bed.rig.core.ledger.deliveries.lost == 2)
+        bed.acknowledge(1, by: stopped)
+        #expect(bed.told == ["2: 2 k c malformed-url"])
+        bed.acknowledge(2, by: stopped)
+        #expect(bed.rig.core.isIdle)
+    }
+
+    /// IDs with a common prefix, short ones, and long ones.
+    @Test(arguments: [
+        ["1", "11"], ["0123456789abcdef", "0123456789abcde"],
+        [1, 2].map { String(repeating: "x", count: 63) + "\($0)" },
+    ])
+    func `a cancelled request does not follow, and no other is taken for it`(requests: [String]) {
+        var bed = Bed()
+        let (_, asker, stopped) = Self.beside(&bed)
+        bed.pass { rig in for request in requests { rig.fetch("h", request, "nonsense", by: asker) } }
+        bed.acknowledge(3, by: asker)
+        #expect(bed.rig.core.outcomes.owed.count == 2)
+        bed.pass { $0.remove("k", requests[1], by: stopped) }
+        #expect(bed.rig.core.outcomes.owed.count == 2)
+        bed.pass { $0.remove("h", requests[0], by: stopped) }
+        #expect(bed.rig.core.outcomes.owed.count == 1)
+        bed.acknowledge(1, by: stopped)
+        #expect(bed.told == ["2: 2 h \(requests[1]) malformed-url"])
+    }
+
+    @Test func `an owner's ID is taken while its failure waits, and a repetition gets the failure`() {
+        var bed = Bed()
+        let worker = bed.rig.worker()
+        let (owner, other) = (bed.rig.client(1, window: 1), bed.rig.client(2))
+        bed.pass { $0.fetch("h", "1", "http://1/", by: owner) }
+        let job = bed.rig.jobs[0]
+        bed.pass { $0.done(job, by: worker) }
+        bed.pass { $0.fetch("h", "2", "nonsense", by: owner) }
+        #expect(bed.rig.core.outcomes.owed.count == 1)
+        bed.pass { $0.fetch("h", "2", "http://other/", by: other) }
+        #expect(bed.rig.replies(to: other).count == 1, "id-in-use")
+        bed.pass { $0.fetch("h", "2", "nonsense", by: other) }
+        #expect(bed.told == ["2: 1 h 2 malformed-url"])
+        bed.acknowledge(1, by: other)
+        bed.pass { $0.fetch("h", "2", "http://other/", by: other) }
+        #expect(bed.rig.replies(to: other).count == 1, "only the owner frees it")
+        bed.acknowledge(1, by: owner)
+        bed.acknowledge(2, by: owner)
+        #expect(bed.rig.core.isIdle)
+    }
+
+    @Test func `the first client that acknowledges a failure of its handler frees the ID`() {
+        var bed = Bed()
+        let (_, asker, stopped) = Self.beside(&bed)
+        bed.acknowledge(1, by: asker)
+        bed.pass { $0.fetch("h", "a", "nonsense", by: asker) { $0.options.subscribes = false } }
+        bed.acknowledge(2, by: asker)
+        #expect(bed.rig.core.interests.count == 1, "the one in its window")
+        bed.pass { $0.fetch("h", "a", "nonsense", by: asker) { $0.options.subscribes = false } }
+        #expect(bed.told == ["1: 3 h a malformed-url"])
+        bed.acknowledge(1, by: stopped)
+        bed.acknowledge(2, by: stopped)
+        #expect(bed.told == ["2: 3 h a malformed-url"])
+    }
+
+    @Test func `a client is owed the removal of another's requests, which share one outcome and need no record`() {
+        var bed = Bed { $0.dueOutcomes = 1 }
+        let (_, asker, stopped) = Self.beside(&bed)
+        bed.rig.pass { rig in for n in 0..<500 { rig.fetch("h", "\(n)", "http://h/\(n)", by: asker) } }
+        bed.pass { $0.remove("h", by: asker) }
+        for _ in 0..<10 { bed.pass() }
+        #expect(bed.closed == [] && bed.rig.core.outcomes.owed.count == 500)
+        #expect(bed.rig.core.interests.count == 1, "the one in its window")
+        #expect(bed.rig.core.outcomes.count == 2)
+        for sequence in 1...500 as ClosedRange<UInt64> {
+            bed.rig.pass { $0.say(.acknowledge(sequence), by: stopped) }
+            #expect(bed.rig.terminals(for: stopped).count == 1)
+        }
+        bed.acknowledge(501, by: stopped)
+        bed.acknowledge(1, by: asker)
+        #expect(bed.rig.core.outcomes.isEmpty && bed.rig.core.ledger.deliveries.outstanding == 0)
+    }
+
+    // MARK: Bounds
+
+    @Test func `one outcome more than the bound ends a client, and results of one flight are one outcome`() {
+        var bed = Bed { $0.dueOutcomes = 3 }
+        let (worker, asker, stopped) = Self.beside(&bed)
+        bed.pass { rig in for n in 0..<50 { rig.fetch("h", "\(n)", "http://shared/", by: asker) } }
+        let job = bed.rig.jobs[0]
+        bed.pass { $0.done(job, by: worker) }
+        #expect(bed.rig.core.clients[1].deliveries.count == 51)
+        bed.answer(["a", "b"], by: asker, worker: worker)
+        #expect(bed.closed == [])
+        bed.answer(["c"], by: asker, worker: worker)
+        #expect(bed.closed == [stopped])
+    }
+
+    @Test func `one terminal more than the bound ends a client, though they share an outcome`() {
+        var bed = Bed { $0.dueDeliveries = 10 }
+        let (_, asker, stopped) = Self.beside(&bed)
+        bed.acknowledge(1, by: asker)
+        for n in 2...10 as ClosedRange<UInt64> {
+            bed.pass { $0.fetch("h", "\(n)", "nonsense", by: asker) }
+            #expect(bed.closed == [])
+            bed.acknowledge(n, by: asker)
+        }
+        bed.pass { $0.fetch("h", "11", "nonsense", by: asker) }
+        #expect(bed.closed == [stopped])
+    }
+
+    @Test func `deadlines of very many requests end no client, since each needs no outcome of its own`() {
+        var bed = Bed { $0.dueOutcomes = 2 }
+        let owner = bed.rig.client(1, window: 1)
+        bed.pass { rig in
+            for n in 0..<100 {
+                rig.fetch("h", "\(n)", "http://h\(n)/", by: owner) { $0.options.deadlineMilliseconds = 5 }
+            }
+        }
+        bed.rig.now = bed.rig.now.advanced(byMilliseconds: 5)
+        bed.pass()
+        #expect(bed.closed == [] && bed.rig.core.clients[0].deliveries.count == 100)
+        var urls: Set<String> = []
+        for sequence in 1...100 as ClosedRange<UInt64> {
+            for terminal in bed.terminals { urls.insert(terminal.url ?? "") }
+            bed.acknowledge(sequence, by: owner)
+        }
+        #expect(urls.count == 100 && bed.rig.core.isIdle)
+    }
+
+    @Test func `URLs of owed failures count towards the bytes in memory`() {
+        var bed = Bed { $0.dueBytes = 600 }
+        let owner = bed.rig.client(1, window: 1)
+        func expire(_ request: String) {
+            bed.pass {
+                $0.fetch("h", request, "http://h/" + String(repeating: "x", count: 190), by: owner) {
+                    $0.options.deadlineMilliseconds = 5
+                }
+            }
+            bed.rig.now = bed.rig.now.advanced(byMilliseconds: 5)
+            bed.pass()
+        }
+        for request in ["1", "2", "3", "4"] {
+            expire(request)
+            #expect(bed.closed == [])
+        }
+        expire("5")
+        #expect(bed.closed == [owner])
+    }
+
+    // MARK: Bodies
 
     @Test func `a file that a waiting terminal names is kept until it is acknowledged`() {
         var bed = Bed()
@@ -320,80 +370,24 @@ struct WaitingTests {
         }
         bed.acknowledge(2, by: asker)
         #expect(!bed.rig.actions.contains(.spool(.releaseFile("content"))))
-        #expect(bed.file.values.first?.terminal.response?.file == "/spool/content")
         bed.acknowledge(1, by: stopped)
+        #expect(bed.terminals.map { $0.response?.file } == ["/spool/content"])
         bed.acknowledge(2, by: stopped)
         #expect(bed.rig.actions.contains(.spool(.releaseFile("content"))))
         #expect(bed.rig.core.isIdle)
     }
 
-    @Test func `while nothing can be written terminals wait in memory, and later no more`() {
-        var bed = Bed()
-        let (worker, asker, stopped) = Self.beside(&bed)
-        bed.answer(["a"], by: asker, worker: worker)
-        bed.pass { $0.core.waitingFailed(now: $0.now) }
-        bed.answer(["b"], by: asker, worker: worker)
-        #expect(bed.writes == 1)
-        bed.rig.now = bed.rig.now.advanced(byMilliseconds: bed.rig.core.limits.spoolRetryMilliseconds)
-        bed.pass()
-        bed.answer(["c"], by: asker, worker: worker)
-        #expect(bed.writes == 2)
-        bed.acknowledge(1, by: stopped)
-        #expect(bed.told == ["2: read 2 h a 200"])
-        bed.acknowledge(2, by: stopped)
-        #expect(bed.told == ["2: 3 h b 200"])
-        bed.acknowledge(3, by: stopped)
-        #expect(bed.told == ["2: read 4 h c 200"])
-    }
-
-    @Test func `a client whose terminal cannot be read back is closed, and nobody else`() {
-        var bed = Bed()
-        let (worker, asker, stopped) = Self.beside(&bed)
-        bed.answer(["a"], by: asker, worker: worker)
-        bed.acknowledge(1, by: stopped)
-        bed.pass { $0.core.waitingLost(by: stopped) }
-        #expect(bed.rig.actions == [.client(.close(stopped, reason: "too-slow"))])
-        bed.pass { $0.core.clientLost(stopped, now: $0.now) }
-        bed.acknowledge(2, by: asker)
-        #expect(bed.file.isEmpty && bed.rig.core.isIdle)
-    }
-
-    @Test func `a durable result waits in the file while its row is on the disk, and rests there when nobody has it`() {
-        var bed = Bed()
-        bed.rig.core.facilities.isKeeping = true
-        var disk = FakeDisk()
-        func settle() {
-            disk.take(bed.rig.actions)
-            for _ in 0..<4 {
-                bed.pass { disk.work(&$0.core, now: $0.now) }
-                disk.take(bed.rig.actions)
-            }
-        }
+    @Test(arguments: [false, true])
+    func `a body that waits in the spool is delivered from there, pulled or not`(isPulled: Bool) {
+        var bed = Bed { $0.waitingBytes = 2 }
         let worker = bed.rig.worker()
-        let client = bed.rig.client(1, window: 1)
-        bed.pass { rig in
-            for n in 1...2 { rig.fetch("h", "\(n)", "http://\(n)/", by: client) { $0.options.isDurable = true } }
-        }
-        settle()
-        // Jobs that one of the passes above assigned.
-        for flight in 1...2 as ClosedRange<UInt64> {
-            let job = Job(
-                attempt: AttemptID(broker: bed.rig.core.instance, flight: flight, attempt: 1), url: "http://\(flight)/")
-            bed.pass { $0.done(job, by: worker) }
-            settle()
-        }
-        #expect(bed.file.count == 1)
-        #expect(bed.rig.core.outcomes.count == 1, "the one in its window")
-        #expect(bed.rig.core.ledger.requests.answered == 2)
-        bed.pass { $0.core.clientLost(client, now: $0.now) }
-        #expect(bed.file.isEmpty)
-        #expect(bed.rig.core.ledger.requests.answered == 0 && bed.rig.core.ledger.requests.pending == 2)
-        let next = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: next) }
-        settle()
-        bed.acknowledge(2, by: next)
-        disk.take(bed.rig.actions)
-        #expect(bed.rig.core.isIdle)
-        #expect(bed.rig.core.ledger.requests.answered == 2)
+        let asker = bed.rig.client(1, window: 1) { $0.isPulling = isPulled }
+        let other = bed.rig.client(2)
+        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: asker) }
+        bed.answer(["a", "b"], by: other, worker: worker)
+        #expect(bed.rig.actions.contains { if case .spool(.spill) = $0 { true } else { false } })
+        bed.acknowledge(1, by: asker)
+        #expect(bed.told == ["1: 2 h b 200"])
+        #expect(bed.terminals.allSatisfy { $0.hasFile && $0.response?.isPulled == isPulled })
     }
 }

@@ -8,7 +8,7 @@ import Testing
 struct DurableBookTests {
     /// Phase of the request before an event.
     enum Phase: CaseIterable {
-        case absent, entering, stored, writing, complete, claimed, reading, reopening
+        case absent, entering, stored, writing, complete, reading, reopening
 
         init(_ record: DurableRecord?) {
             self =
@@ -18,7 +18,6 @@ struct DurableBookTests {
                 case .stored: .stored
                 case .writing: .writing
                 case .complete: .complete
-                case .claimed: .claimed
                 case .reading: .reading
                 case .reopening: .reopening
                 }
@@ -27,7 +26,7 @@ struct DurableBookTests {
 
     /// Events that are legal in each phase.
     enum Event: CaseIterable {
-        case claim, nextClaim, readEnded, remove
+        case readEnded, remove
     }
 
     private static let interest: Handle<Interest> = 7
@@ -53,14 +52,7 @@ struct DurableBookTests {
             (.stored, { $0.stored(interest) }),
             (.writing, { _ = $0.beginWriting(interest, bytes: 100, success) }),
             (.complete, { $0.written(interest, isStored: true) }),
-            (.claimed, { $0.claim(interest) }),
-            (
-                .reading,
-                {
-                    _ = $0.nextClaim()
-                    _ = $0.beginRead(interest)
-                }
-            ),
+            (.reading, { _ = $0.beginRead(interest) }),
         ]
         for step in steps where Phase(book.records[interest]) != phase {
             guard phase != .reopening || Phase(book.records[interest]) != .complete else { break }
@@ -73,9 +65,8 @@ struct DurableBookTests {
     private static func expected(_ event: Event, _ phase: Phase) -> Phase {
         switch (event, phase) {
         case (.remove, _): .absent
-        case (.claim, .complete): .claimed
-        case (.nextClaim, .claimed), (.readEnded, .reading): .complete
-        case (.claim, _), (.nextClaim, _), (.readEnded, _): phase
+        case (.readEnded, .reading): .complete
+        case (.readEnded, _): phase
         }
     }
 
@@ -87,21 +78,18 @@ struct DurableBookTests {
         guard event != .readEnded || phase == .reading else { return }
         let answer: Handle<Interest>? =
             switch event {
-            case .claim: nil
-            case .nextClaim: book.nextClaim()
             case .readEnded: book.readEnded(id)
             case .remove: book.remove(Self.interest).map { _ in Self.interest }
             }
-        if event == .claim { book.claim(Self.interest) }
         let expected = Self.expected(event, phase)
         #expect(Phase(book.records[Self.interest]) == expected)
-        #expect((answer == Self.interest) == (event != .claim && expected != phase))
+        #expect((answer == Self.interest) == (expected != phase))
         #expect(book.number(of: id) == (expected == .absent ? nil : Self.interest))
         #expect(book.contains(Self.interest) == (expected != .absent))
-        #expect(book.hasResult(Self.interest) == [.complete, .claimed, .reading].contains(expected))
+        #expect(book.hasResult(Self.interest) == [.complete, .reading].contains(expected))
         #expect(book.isWriting(Self.interest) == (expected == .writing))
         #expect((book.entering(Self.interest) != nil) == [.entering, .reopening].contains(expected))
-        #expect(book.isUnclaimed(Self.interest) == (expected == .complete))
+        #expect(book.isUnread(Self.interest) == (expected == .complete))
         #expect(book.writingBytes == (expected == .writing ? 100 : 0))
         #expect(book.reads == (phase == .reading && event != .readEnded ? 1 : 0))
         #expect(book.checkInvariants() == [])
@@ -110,10 +98,10 @@ struct DurableBookTests {
     @Test func `the diagram has these transitions and no others`() throws {
         let entering = DurableRecord.Phase.entering(try Self.entering())
         let phases: [DurableRecord.Phase] = [
-            entering, .stored, .writing(bytes: 1), .complete, .claimed, .reading, .reopening(try Self.entering()),
+            entering, .stored, .writing(bytes: 1), .complete, .reading, .reopening(try Self.entering()),
         ]
         let legal = phases.map { from in phases.indices.filter { DurableBook.isLegal(from: from, to: phases[$0]) } }
-        #expect(legal == [[1], [2], [1, 3], [4, 5, 6], [3], [3], [1, 3]])
+        #expect(legal == [[1], [2], [1, 3], [4, 5], [3], [1, 3]])
     }
 
     @Test(arguments: [true, false])
@@ -155,24 +143,18 @@ struct DurableBookTests {
         #expect(book.checkInvariants() == [])
     }
 
-    @Test func `results are read in the order of their claims, as many at once as the limit says`() throws {
+    @Test func `as many results are read at once as the limit says, removed ones included`() throws {
         var book = Self.book(reads: 2)
-        for interest in 1...4 as ClosedRange<Handle<Interest>> {
+        for interest in 1...3 as ClosedRange<Handle<Interest>> {
             let id = DurableID(rawValue: UInt64(interest.index) + 100)
             book.restore(id, interest, acceptedAt: Tick(nanoseconds: 1), result: Self.success)
         }
-        for interest in [3, 1, 4, 2, 3] as [Handle<Interest>] { book.claim(interest) }
-        _ = book.remove(1)
-        var read: [Handle<Interest>] = []
-        while let interest = book.nextClaim() {
-            _ = book.beginRead(interest)
-            read.append(interest)
-        }
-        #expect(read == [3, 4] && book.reads == 2)
+        #expect(book.beginRead(3) == DurableID(rawValue: 103) && book.beginRead(1) == DurableID(rawValue: 101))
+        #expect(book.beginRead(2) == nil && book.isUnread(2) && book.reads == 2)
         _ = book.remove(3)
-        #expect(book.nextClaim() == nil, "the disk still reads the result of the removed request")
+        #expect(book.beginRead(2) == nil, "the disk still reads the result of the removed request")
         #expect(book.readEnded(DurableID(rawValue: 103)) == nil)
-        #expect(book.nextClaim() == 2)
+        #expect(book.beginRead(2) == DurableID(rawValue: 102))
         #expect(book.checkInvariants() == [])
     }
 

@@ -28,8 +28,6 @@ struct RandomWalkTests {
         /// URL and credential of each request.
         var asked: [String: (url: String, scope: String)] = [:]
         var isEnding = false
-        /// Terminals spilled to the shell's file.
-        var waiting: [WaitingID: (Terminal, BodyID?)] = [:]
         /// Replies of the cache that are still due.
         var lateAnswers: [(inout BrokerCore, Tick) -> Void] = []
 
@@ -43,6 +41,10 @@ struct RandomWalkTests {
                 limits.departuresPerPass = 1
             }
             if seed % 3 == 0 { limits.origins.spacingMilliseconds = 20 }
+            if seed % 4 < 2 {
+                limits.waitingTerminals = 2
+                limits.claimsPerPass = 1
+            }
             rig = CoreRig(limits: limits)
             rig.core.facilities.isCaching = seed % 2 == 1
             rig.core.calendarSeconds = 1_000_000
@@ -280,16 +282,6 @@ struct RandomWalkTests {
                     guard let job = workers[id]?.removeValue(forKey: attempt) else { continue }
                     rig.failed(job, "cancelled", by: id)
                 case .client(.deliver(let id, let terminal, let body)): receive(terminal, body, id)
-                case .spool(.keepWaiting(let number, let terminal, let body, _)): waiting[number] = (terminal, body)
-                case .client(.deliverWaiting(let id, let sequence, let number, _)):
-                    guard let (kept, body) = waiting[number] else {
-                        faults.append("1: terminal \(sequence) of \(id) is read back from nowhere")
-                        continue
-                    }
-                    var terminal = kept
-                    terminal.sequence = sequence
-                    receive(terminal, body, id)
-                case .spool(.forgetWaiting(let number)): waiting[number] = nil
                 case .client(.send(let id, .welcome(let welcome))): welcomed(welcome, id)
                 default: if let answer = cache.carryOut(action) { lateAnswers.append(answer) }
                 }
@@ -346,7 +338,6 @@ struct RandomWalkTests {
             rig.now = rig.now.advanced(byMilliseconds: 1_000_000)
             repeat { pass() } while rig.core.isRemoving
             if !rig.core.isIdle { faults.append("12: something is left: \(rig.core.ledger)") }
-            if !waiting.isEmpty { faults.append("12: the file of waiting terminals still has \(waiting.keys)") }
         }
     }
 

@@ -347,7 +347,7 @@ struct DeliveryModel {
     /// `error`: handler and ID that an ERROR names; nil for another reply. `count`: operand of a REMOVED.
     mutating func reply(_ session: Int, error: String?, count: Int?) {
         sessions[session]?.replies += 1
-        guard let first = sessions[session]?.questions.first else { return fault(1, "\(session) has not asked") }
+        guard let first = sessions[session]?.questions.first else { return fault(1, "\(session) has not asked for a reply: \(error ?? "REMOVED \(count ?? -1)")") }
         sessions[session]?.questions.removeFirst()
         if error != first.refused { fault(1, "session \(session) gets an error of \(error ?? "none"): \(first)") }
         if let count, count < first.least || count > first.most { fault(10, "removed \(count): \(first)") }

@@ -83,8 +83,6 @@ struct RemovalWalkTests {
             limits.removalsPerPass = 1 + Int(seed % 3)
             limits.departuresPerPass = 1 + Int(seed % 2)
             limits.origins.limit = 1 + Int(seed % 5)
-            // No terminal waits in a file.
-            limits.waitingTerminalBytes = 1 << 40
             return limits
         }
 

@@ -1,13 +1,13 @@
 internal import EarshotLoop
 
 /// Spilled inline bodies, by the name of their content.
-final class WaitingBodies {
-    private let file: WaitingFile
-    private var places: [String: WaitingFile.Place] = [:]
+final class SpilledBodies {
+    private let file: SpillFile
+    private var places: [String: SpillFile.Place] = [:]
     /// Bodies that could not be written, until they are removed.
     private var unwritten: [String: [UInt8]] = [:]
 
-    init(in file: WaitingFile) {
+    init(in file: SpillFile) {
         self.file = file
     }
 

@@ -5,10 +5,10 @@ import Testing
 @testable import EarshotBroker
 
 /// Spilled bodies are found by name until they are removed, on disk or in memory.
-struct WaitingBodiesTests {
+struct SpilledBodiesTests {
     @Test func `a body is there until it is removed, once for all who name it`() throws {
         let bed = try SpoolBed()
-        let bodies = WaitingBodies(in: WaitingFile(in: bed.spool))
+        let bodies = SpilledBodies(in: SpillFile(in: bed.spool))
         try bodies.keep([1, 2], as: "a")
         try bodies.keep([3], as: "b")
         // The same content under the same name is written once.
@@ -25,7 +25,7 @@ struct WaitingBodiesTests {
 
     @Test func `what was never kept is not there, and to remove it does nothing`() throws {
         let bed = try SpoolBed()
-        let bodies = WaitingBodies(in: WaitingFile(in: bed.spool))
+        let bodies = SpilledBodies(in: SpillFile(in: bed.spool))
         bodies.remove("a")
         #expect(bodies.body("a") == nil)
         try bodies.keep([], as: "a")
@@ -39,7 +39,7 @@ struct WaitingBodiesTests {
     @Test func `a body that no disk takes is in memory until it is removed, and nothing else is lost`() throws {
         let bed = try SpoolBed()
         bed.removeFolder()
-        let bodies = WaitingBodies(in: WaitingFile(in: bed.spool))
+        let bodies = SpilledBodies(in: SpillFile(in: bed.spool))
         #expect(throws: SystemError.self) { try bodies.keep([1], as: "a") }
         #expect(throws: SystemError.self) { try bodies.keep([2], as: "b") }
         #expect(bodies.body("a") == [1])
@@ -47,21 +47,5 @@ struct WaitingBodiesTests {
         #expect(bodies.body("a") == nil)
         #expect(bodies.body("b") == [2])
         #expect(bed.waitingBytes == nil)
-    }
-
-    @Test func `bodies and terminals share a file, and each frees its own alone`() throws {
-        let bed = try SpoolBed()
-        let file = WaitingFile(in: bed.spool)
-        let bodies = WaitingBodies(in: file)
-        let terminals = WaitingTerminals(in: file)
-        try bodies.keep([1, 2, 3], as: "a")
-        try terminals.keep(WaitingTerminals.Content(head: [4, 5], body: [6]), as: .init(rawValue: 0))
-        bodies.remove("a")
-        #expect(terminals.content(of: .init(rawValue: 0))?.body == [6])
-        try bodies.keep([7], as: "a")
-        terminals.forget(.init(rawValue: 0))
-        #expect(bodies.body("a") == [7])
-        bodies.remove("a")
-        #expect(bed.waitingBytes == 0)
     }
 }

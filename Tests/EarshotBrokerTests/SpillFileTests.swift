@@ -4,7 +4,7 @@ import Testing
 @testable import EarshotBroker
 
 /// Spilled items are read back intact, and their space is reused.
-struct WaitingFileTests {
+struct SpillFileTests {
     private static let piece = 4 << 20
 
     /// Returns bytes that identify `seed` at the ends of each KiB.
@@ -20,9 +20,9 @@ struct WaitingFileTests {
     @Test(arguments: [1, 2, 3])
     func `what was written is read back until it is freed, whatever else comes and goes`(seed: Int) throws {
         let bed = try SpoolBed()
-        let file = WaitingFile(in: bed.spool)
+        let file = SpillFile(in: bed.spool)
         var random = Chance(seed: UInt64(seed))
-        var model: [(place: WaitingFile.Place, bytes: [UInt8])] = []
+        var model: [(place: SpillFile.Place, bytes: [UInt8])] = []
         for step in 0..<1_000 {
             // The file grows to some dozens of mebibytes and is empty now and then.
             if model.count > 20 || !model.isEmpty && random.below(100) < (step / 100 % 2 == 0 ? 30 : 80) {
@@ -50,7 +50,7 @@ struct WaitingFileTests {
 
     @Test func `there is no file before something waits, and an empty one once nothing does`() throws {
         let bed = try SpoolBed()
-        let file = WaitingFile(in: bed.spool)
+        let file = SpillFile(in: bed.spool)
         #expect(bed.waitingBytes == nil)
         let places = try [1, 2].map { try file.write(Self.bytes($0, 100_000)) }
         #expect(bed.waitingBytes == 200_000)
@@ -65,7 +65,7 @@ struct WaitingFileTests {
 
     @Test func `a piece of which nothing waits is used again, while another has something that stays`() throws {
         let bed = try SpoolBed()
-        let file = WaitingFile(in: bed.spool)
+        let file = SpillFile(in: bed.spool)
         let half = Self.bytes(1, Self.piece / 2)
         let stays = try file.write([42])
         for _ in 0..<12 {
@@ -79,7 +79,7 @@ struct WaitingFileTests {
 
     @Test func `what is larger than a piece has one of its own, and so has what comes behind it`() throws {
         let bed = try SpoolBed()
-        let file = WaitingFile(in: bed.spool)
+        let file = SpillFile(in: bed.spool)
         let (small, large) = (Self.bytes(1, 10), Self.bytes(2, Self.piece + 1))
         let places = [try file.write(small), try file.write(large), try file.write(small), try file.write(large)]
         for (place, bytes) in zip(places, [small, large, small, large]) {
@@ -94,7 +94,7 @@ struct WaitingFileTests {
 
     @Test func `what cannot be written is said, and takes no place`() throws {
         let bed = try SpoolBed()
-        let file = WaitingFile(in: bed.spool)
+        let file = SpillFile(in: bed.spool)
         bed.removeFolder()
         for _ in 0..<3 { #expect(throws: SystemError.self) { try file.write([1]) } }
         #expect(bed.waitingBytes == nil)
@@ -102,7 +102,7 @@ struct WaitingFileTests {
 
     @Test func `a file that was made is written to though its folder is gone`() throws {
         let bed = try SpoolBed()
-        let file = WaitingFile(in: bed.spool)
+        let file = SpillFile(in: bed.spool)
         let first = try file.write([1])
         bed.removeFolder()
         let second = try file.write([2])
@@ -112,7 +112,7 @@ struct WaitingFileTests {
 
     @Test func `nothing of it has a name`() throws {
         let bed = try SpoolBed()
-        let file = WaitingFile(in: bed.spool)
+        let file = SpillFile(in: bed.spool)
         let place = try file.write([1])
         bed.spool.sweepParts { _ in false }
         #expect(bed.spool.open("waiting.part") == nil)

@@ -1,11 +1,11 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Storage of spilled data: one unlinked file that contains all of it.
+/// Storage of spilled bodies: one unlinked file that contains all of them.
 ///
 /// A file for each item would cost the file system a hundred times more than a small body, and block the loop
 /// meanwhile. One slow reader would then delay all clients.
-final class WaitingFile {
+final class SpillFile {
     /// Position of an item in the file.
     struct Place {
         fileprivate let piece: Int32
@@ -67,7 +67,7 @@ final class WaitingFile {
                 unsafe pwrite(file, $0.baseAddress, $0.count, pieces[piece].start + offset + written)
             }
             guard count > 0 || (count < 0 && errno == EINTR) else {
-                throw SystemError("write what waits", number: count < 0 ? errno : ENOSPC)
+                throw SystemError("write a spilled body", number: count < 0 ? errno : ENOSPC)
             }
             written += max(0, count)
         }

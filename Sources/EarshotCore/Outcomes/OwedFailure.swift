@@ -1,0 +1,46 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Failure without a response that waits for room in the windows of its receivers. It is small, because one removal may
+/// leave a client half a million of them.
+///
+/// ```
+///            addOwed          detachOwed
+///  (absent) ────────→ attached ─────────→ detached    (the request's record is freed)
+///      ↑  releaseOwed    │                   │
+///      └─────────────────┴───────────────────┘
+/// ```
+struct OwedFailure {
+    /// Parts that few failures have.
+    struct Extras {
+        /// URL of the failure.
+        var url: String?
+        /// Tag of its request.
+        var tag: String?
+
+        /// Returns nil without any of them.
+        init?(url: String?, tag: String?) {
+            guard url != nil || tag != nil else { return nil }
+            self.url = url
+            self.tag = tag
+        }
+
+        var byteCount: Int { (url?.utf8.count ?? 0) + (tag?.utf8.count ?? 0) }
+    }
+
+    /// Text that failures share as one outcome.
+    struct Text: Hashable {
+        let failure: FailureCode
+        let detail: String?
+        let attempts: Int
+    }
+
+    let request: RequestID
+    let handler: Handle<HandlerEntry>
+    /// Outcome of all failures with the same text.
+    let outcome: Handle<Outcome>
+    /// Reference count: deliveries neither acknowledged nor lost.
+    var holders: Int32 = 0
+    /// Interest of the request while its record exists.
+    @OptionalHandle var interest: Handle<Interest>? = nil
+}
