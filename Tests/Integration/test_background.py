@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import signal
+import time
 import unittest
 
 from support.harness import Bus, Commands, TestCase, binary, temporary_folder
@@ -378,6 +379,27 @@ class StopTests(TestCase):
             self.assertIn("the bus accepts no new requests and may have refused these; repeat the command after", refused.stderr)
             origin.open_gate("first")
             self.assertEqual({message.operands[1:3] == ["2", "200"] for message in client.terminals(2)}, {True, False})
+            self.assertEqual(drain.wait(30), 0, drain.describe())
+            self.assertEqual(bus.program.wait(10), 0)
+
+    def test_get_says_at_once_that_the_bus_drains(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client.fetch("drain", 1, f"{origin.url}/gate/first")
+            origin.await_running(1)
+            drain = bus.start("drain")
+            eventually(lambda: client.settings()["admission"][0] == "closed", "admission is closed")
+            delays = []
+            for _ in range(3):
+                started = time.monotonic()
+                held = bus.start("get", f"{origin.url}/bytes/9")
+                held.await_line("the bus accepts no new requests; they wait until")
+                delays.append(time.monotonic() - started)
+                held.signal(signal.SIGINT)
+                self.assertEqual(held.wait(10), 130, held.describe())
+            self.assertLess(min(delays), 0.9, "not after the second that a broker has to answer")
+            origin.open_gate("first")
+            client.terminal()
             self.assertEqual(drain.wait(30), 0, drain.describe())
             self.assertEqual(bus.program.wait(10), 0)
 

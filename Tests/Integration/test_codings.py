@@ -59,7 +59,7 @@ class CodingTests(TestCase):
             self.client.fetch("pair", "decoded", self.origin.url + target)
             self.client.fetch("pair", "coded", self.origin.url + target, decode="no")
             found = {message.operands[1]: message.body for message in (self.client.terminal(), self.client.terminal())}
-            self.assertEqual(found, {"decoded": self.content, "coded": packed})
+            self.assertTrue(found == {"decoded": self.content, "coded": packed})
 
     def test_the_decoded_bytes_count(self):
         for coding in CODINGS:

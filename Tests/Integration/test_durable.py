@@ -277,6 +277,22 @@ class DurableTests(TestCase):
             for size in (10, 20):
                 self.assertEqual((bus.folder / "out" / str(size)).read_bytes(), body(size))
 
+    def test_a_result_that_was_acknowledged_while_the_table_was_locked_is_not_delivered_again(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            self.submitted(bus, "durable/locked", f"{origin.url}/bytes/10")
+            path = bus.runtime / "durable/requests.sqlite"
+            with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as table:
+                table.execute("BEGIN IMMEDIATE")
+                client, _ = self.claim(bus, "durable/locked", 1)
+                eventually(lambda: not client.query("requests")["requests"], "the broker has the acknowledgement")
+                table.execute("ROLLBACK")
+                eventually(lambda: table.execute("SELECT count(*) FROM request").fetchone() == (0,),
+                           "the row is deleted, though no other is written")
+            self.kill_broker(bus)
+            client = bus.client()
+            client.say("SUBSCRIBE durable/locked")
+            self.assertEqual(client.rest(), [])
+
     def test_watch_leaves_what_it_was_not_asked_to_hear(self):
         with Origin() as origin, Bus(workers=1) as bus:
             urls = [f"{origin.url}/bytes/{count}" for count in range(1, 6)]

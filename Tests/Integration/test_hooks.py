@@ -3,12 +3,15 @@
 import hashlib
 import json
 import os
+import pathlib
+import re
 import signal
 
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
 from support.processes import eventually, kill
 
+MANUAL = pathlib.Path(__file__).parents[2] / "docs/command-line.md"
 # Writes its arguments and environment as a line of JSON.
 TELL = """#!/usr/bin/python3
 import json, os, sys
@@ -57,6 +60,21 @@ class HookTests(TestCase):
         self.assertEqual([failed[name] for name in ("state", "status", "cause", "file")],
                          ["failed", "404", "http-status", ""])
         self.assertFalse((self.place / "made").exists())
+
+    def test_the_help_and_the_manual_name_each_variable(self):
+        url = f"{self.origin.url}/bytes/5"
+        self.bus.run("submit", "--durable", "--handler", "hooks/v", url)
+        for command in (["get", url], ["watch", "--count", "1", "hooks/v"]):
+            got = self.bus.run(*command, "-d", "out", "--exec", "./tell {}")
+            self.assertEqual(got.status, 0, got.describe())
+        inherited = {name for name in self.bus.environment if name.startswith("EARSHOT_")}
+        given = {f"EARSHOT_{name.upper()}" for line in self.told() for name in line if name != "arguments"} - inherited
+        self.assertGreaterEqual(len(given), 8)
+        documented = set(re.findall(r"^\| (`EARSHOT_.*?) \|", MANUAL.read_text(), re.MULTILINE))
+        documented = {name for cell in documented for name in re.findall(r"EARSHOT_\w+", cell)}
+        self.assertEqual(documented, given | {"EARSHOT_PRINCIPAL"}, "that one is for on-complete")
+        text = self.bus.run("watch", "--help").stdout.decode()
+        self.assertEqual(set(re.findall(r"EARSHOT_\w+", text)) & (given | documented), given)
 
     def test_a_program_that_fails_changes_nothing(self):
         got = self.bus.run("get", "-d", "out", "--exec", "false", f"{self.origin.url}/bytes/6")

@@ -15,6 +15,7 @@ from support.network import Forwarder, NetworkBus
 from support.origin import Origin, body
 from support.processes import children, eventually, reset_peak, resident, resident_peak
 from support.relay import Keys
+from support.script import ScriptedOrigin
 from test_pull_command import PullCommandTests
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
@@ -211,6 +212,17 @@ class RemoteSourceTests(RemoteTestCase):
                                arguments=("get", *changed(good, "--bus", f"tcp://127.0.0.1:{port}"), "a:b"))
         self.configure(bus=[self.bus.endpoint, 3])
         self.assertRefused(78, "config.toml: bus must be a string or a list of strings")
+
+    def test_a_web_server_is_said_to_be_no_bus(self):
+        """As nginx, it answers the first bytes, which are no request."""
+        def serve(connection):
+            if connection.stream.recv(65_536):
+                connection.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+        with ScriptedOrigin(serve) as server:
+            endpoint = server.url.replace("http", "tcp")
+            arguments = ["get", *changed(self.bus.options(), "--bus", endpoint), f"{self.origin.url}/bytes/1"]
+            self.assertRefused(69, f"the handshake with {endpoint} failed: it is no bus, or has another server key", arguments=arguments)
 
     def test_an_unreachable_bus_is_told_and_no_private_one_is_started(self):
         get = self.user.start("get", *changed(self.bus.options(), "--bus", "tcp://127.0.0.1:1"), f"{self.origin.url}/bytes/1")

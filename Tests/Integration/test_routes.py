@@ -374,6 +374,7 @@ class CertificateTests(TestCase):
                 self.assertEqual(answer.verb, verb, answer)
                 if verb == "FAILED":
                     self.assertFailed(answer, "tls")
+
     def test_a_client_certificate_demanded_after_the_handshake_is_no_broken_connection(self):
         own = self.folder / "own"
         own.mkdir()

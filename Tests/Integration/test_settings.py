@@ -305,6 +305,29 @@ class FileTests(TestCase):
         self.assertEqual(got.status, 78, got.describe())
         self.assertIn("EARSHOT_ORIGIN_LIMIT: origin-limit must be 1 to 10000", got.stderr)
 
+    def test_config_refuses_a_program_that_serve_refuses(self):
+        self.write('on-complete = ["/none"]\n')
+        commands = Commands(self.folder / "run", self.folder)
+        for command in ("config", "serve"):
+            got = commands.run(command, "--config", self.file)
+            self.assertEqual(got.status, 78, got.describe())
+            self.assertIn("on-complete: cannot execute /none", got.stderr)
+        self.write('on-complete = ["true"]\n')
+        self.assertEqual(commands.run("config", "--config", self.file).status, 0)
+
+    def test_a_variable_without_a_meaning_is_named_once(self):
+        self.write("")
+        name = "EARSHOT_ORIGIN_LIMT"
+        commands = Commands(self.folder / "run", self.folder)
+        commands.environment[name] = "5"
+        sentence = f"unknown environment variables are ignored: {name}; did you mean EARSHOT_ORIGIN_LIMIT?"
+        got = commands.run("config", "--config", self.file)
+        self.assertEqual((got.status, got.stderr.count(sentence)), (0, 1), got.describe())
+        with Bus(workers=1, environment={name: "5"}) as bus:
+            bus.client().query("ledger")
+            self.assertEqual(bus.program.stderr.count(sentence), 1, bus.program.describe())
+        self.assertNotIn("EARSHOT", commands.run("status").stderr)
+
     def test_config_tells_each_value_with_its_source(self):
         own = self.folder / "config" / "earshot" / "config.toml"
         own.parent.mkdir(parents=True)

@@ -49,6 +49,15 @@ class SpoolTests(TestCase):
             client.fetch("file", 3, f"{origin.url}/bytes/{MIB}")
             self.assertResult(client.terminal(), body(MIB))
 
+    def test_a_disk_with_too_little_left_is_reported_when_the_bus_starts(self):
+        with Bus(workers=1, arguments=["--spool-free", str(1 << 50)]) as bus:
+            line = bus.program.await_line("less free space than the setting spool-free")
+            self.assertIn("free disk space, or lower spool-free", line)
+            self.assertIn(f"spool-free={1 << 50}", line)
+        with Bus(workers=1, arguments=["--spool-free", "0"]) as bus:
+            bus.client().query("ledger")
+            self.assertNotIn("free space", bus.program.stderr)
+
     def test_a_disk_that_is_full_fails_what_is_large_and_nothing_else(self):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder)
