@@ -52,6 +52,7 @@ extension BrokerProcess {
         case .worker(.kill(let worker)): kill(worker)
         case .worker(.close(let worker)): disconnect(worker)
         case .spool(.spill(let body, let file)): spill(body, file)
+        case .spool(.write(let body, let file)): makeFile(file, of: body)
         case .spool(.keepWaiting(let id, let terminal, let body, let user)): keepWaiting(id, terminal, body, user)
         case .spool(.forgetWaiting(let id)): waitingTerminals.forget(id)
         case .spool(.releaseBody(let body)): bodies[body] = nil
@@ -130,6 +131,7 @@ extension BrokerProcess {
         // Content can be in both places, because the inline limit differed between two responses.
         waiting.remove(file)
         spool.remove(file)
+        unwrittenFiles.remove(file)
     }
 
     private func blocked(_ worker: WorkerID) {
@@ -194,16 +196,6 @@ extension BrokerProcess {
         }
     }
 
-    /// Returns a terminal with its body, from memory or from the spilled bodies.
-    private func content(of terminal: Terminal, _ body: BodyID?) -> WaitingTerminals.Content {
-        guard let name = terminal.file?.split(separator: "/").last, let file = waiting.body(String(name)) else {
-            return WaitingTerminals.Content(head: terminal.encoded(), body: body.flatMap { bodies[$0] })
-        }
-        var terminal = terminal
-        terminal.file = nil
-        return WaitingTerminals.Content(head: terminal.encoded(), body: file)
-    }
-
     /// Sends a part of a body. No file is opened for a client that cannot accept it; the core repeats the action
     /// once it can.
     private func send(_ piece: BodyPiece, to client: ClientID) {
@@ -238,30 +230,6 @@ extension BrokerProcess {
         } catch {
             logger.error("cannot spill a terminal", metadata: ["error": "\(error)"])
             core.waitingFailed(now: Tick(nanoseconds: loop.now.nanoseconds))
-        }
-    }
-}
-
-extension Terminal {
-    /// Path of the body of a result or an error page.
-    fileprivate var file: String? {
-        get {
-            switch outcome {
-            case .result(_, let response): response.file
-            case .failed(let failure): failure.response?.file
-            }
-        }
-        set {
-            switch outcome {
-            case .result(let status, var response):
-                response.file = newValue
-                response.isPulled = false
-                outcome = .result(status: status, response)
-            case .failed(var failure):
-                failure.response?.file = newValue
-                failure.response?.isPulled = false
-                outcome = .failed(failure)
-            }
         }
     }
 }

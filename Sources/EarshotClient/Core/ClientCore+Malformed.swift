@@ -19,6 +19,8 @@ extension ClientCore {
             if settleFirstQuery() { report.verb = "QUERY" }
         case "CHANGED":
             if settleSetting() { report.verb = "SET" }
+        case "TAKEN":
+            actions = takeUnanswered()
         case "ACCEPTED":
             name(settleFirstDurable(), in: &report)
         case "RESULT", "FAILED":
@@ -44,10 +46,16 @@ extension ClientCore {
         for question in awaited {
             switch question.what {
             case .cancel(let key), .replacement(let key): return settleCancel(key) ? key : nil
-            case .retry, .remove, .query, .barrier, .setting, .submission: break
+            case .retry, .remove, .query, .take, .barrier, .setting, .submission: break
             }
         }
         return nil
+    }
+
+    /// Delivers the terminal whose TAKE was pending for the longest time. Its file may have another name.
+    private mutating func takeUnanswered() -> [ClientAction] {
+        for case .take(let sequence) in awaited.lazy.map(\.what) { return taken(sequence, nil) }
+        return []
     }
 
     private mutating func settleFirstRemoval() -> HandlerPattern? {

@@ -52,9 +52,9 @@ extension BrokerCore {
         }
         let (terminal, body) = terminal(of: interest, sequence: 0)
         let response = record.isWarm ? nil : outcome.response
-        let isInline = body != nil || response?.spilled != nil
-        // The shell copies a spilled body into its file.
-        let name = response?.spilled == nil ? response?.file : nil
+        let name = namedFile(of: interest)
+        // The shell copies any other body into its file.
+        let isInline = name == nil && (body != nil || response?.file != nil)
         let file = name.map { WaitingBody(file: $0, bytes: response?.length ?? 0) }
         let bytes =
             Outcome.terminalBytes + (outcome.response?.fields.count ?? 0) + (isInline ? response?.length ?? 0 : 0)

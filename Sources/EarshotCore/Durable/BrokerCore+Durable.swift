@@ -45,7 +45,7 @@ extension BrokerCore {
             begin(interest, fetch, of: RequestHeads.nobody, now: now)
             return
         }
-        if let file = entry.file { outcomes.hold(file: file, bytes: entry.fileBytes) }
+        if let file = entry.file { outcomes.hold(file: file, bytes: entry.fileBytes, isShared: true) }
         rest(interest)
     }
 
@@ -98,7 +98,7 @@ extension BrokerCore {
     /// Delivers a result read from disk; nil if it is missing. The core takes ownership of a file.
     public mutating func durableRead(_ id: DurableID, _ content: DurableContent?, now: Tick) {
         clock = now
-        if case .file(let file) = content?.body { outcomes.hold(file: file, bytes: 0) }
+        if case .file(let file) = content?.body { outcomes.hold(file: file, bytes: 0, isShared: true) }
         publishRead(id, content)
         readClaims()
     }
@@ -115,8 +115,19 @@ extension BrokerCore {
         }
         takeFromRest(interest)
         let number = outcomes.insert(outcome(of: content, for: interest))
-        accountOutcome(of: interest, number)
-        publish(interest, number, to: listeners)
+        outcomes.retain(number)
+        defer { release(number) }
+        publishFormed(interest, number, to: listeners)
+    }
+
+    /// Publishes an outcome in the form that the request demands.
+    private mutating func publishFormed(
+        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
+    ) {
+        let formed = formed(outcome, for: interest)
+        accountOutcome(of: interest, formed)
+        publish(interest, formed, to: listeners)
+        if formed != outcome { release(formed) }
     }
 
     // MARK: Acceptance
@@ -251,16 +262,15 @@ extension BrokerCore {
         outcomes.retain(outcome)
         interests[interest].enter(.recording)
         interests[interest].outcome = outcome
-        var (terminal, body) = terminal(of: interest, sequence: 0)
+        let (terminal, body) = terminal(of: interest, sequence: 0)
         let response = outcomes[outcome].response
         let file = interests[interest].isWarm ? nil : response?.file
-        terminal.forgetFile()
         let hasBody = body != nil || file != nil
         let bytes = hasBody ? response?.length ?? 0 : 0
         let summary = DurableSummary(
             failure: outcomes[outcome].failure, status: response?.status, attempts: outcomes[outcome].attempts,
             url: response?.url ?? outcomes[outcome].url)
-        let head = BrokerMessage.terminal(terminal).encoded()
+        let head = BrokerMessage.terminal(terminal.withoutFile()).encoded()
         guard hasRoomForDurable(bytes + head.count, of: interest),
             let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0, summary)
         else {
@@ -268,6 +278,7 @@ extension BrokerCore {
             return
         }
         chargeDurable(interest, result: bytes + head.count)
+        if let file { outcomes.shareFile(file) }
         let result = DurableResult(
             head: head, length: bytes, sha256: hasBody ? response?.sha256 : nil,
             body: body, file: file)
@@ -281,8 +292,7 @@ extension BrokerCore {
         guard let outcome = takeOutcome(of: interest) else { return }
         defer { release(outcome) }
         if !listeners.isEmpty {
-            accountOutcome(of: interest, outcome)
-            publish(interest, outcome, to: listeners)
+            publishFormed(interest, outcome, to: listeners)
         } else if durables.hasResult(interest) {
             rest(interest)
         } else {
@@ -376,9 +386,6 @@ extension BrokerCore {
             case .missing: break
             case .inline(let body): response?.body = body
             case .file(let file): response?.file = file
-            case .both(let body, let file):
-                response?.body = body
-                response?.file = file
             }
         }
         switch terminal.outcome {
@@ -467,22 +474,6 @@ extension BrokerCore {
         case .open where !listeners(of: interests[interest].handler).isEmpty:
             endAlone(interest, .expired, now: now)
         case .open, .held, .resting: orphan(interest)
-        }
-    }
-}
-
-extension Terminal {
-    /// Removes the path of the body.
-    fileprivate mutating func forgetFile() {
-        switch outcome {
-        case .result(let status, var response):
-            response.file = nil
-            response.generation = nil
-            outcome = .result(status: status, response)
-        case .failed(var failure):
-            failure.response?.file = nil
-            failure.response?.generation = nil
-            outcome = .failed(failure)
         }
     }
 }

@@ -99,7 +99,8 @@ extension BrokerCore {
             let route = fetch.options.route
             let isReserved = route.caFile != nil || route.clientCertificate != nil || route.clientKey != nil
             return isReserved ? "files of certificates are reserved for the administrator" : nil
-        case .hello, .cancel, .retry, .remove, .subscribe, .unsubscribe, .priority, .cookies, .acknowledge, .read, .bye:
+        case .hello, .cancel, .retry, .remove, .subscribe, .unsubscribe, .priority, .cookies, .acknowledge, .read,
+            .take, .bye:
             return nil
         }
     }

@@ -37,9 +37,6 @@ public struct CoreLimits: Equatable, Sendable {
     /// spilled. It is a quarter of the mebibyte planned for a client that reads nothing; the rest holds the records of
     /// spilled terminals, 64 bytes for each of 12,000.
     public var waitingTerminalBytes = 256 << 10
-    /// Minimum size of a body that is given away as a file instead of in a message, in bytes. Creating and renaming a
-    /// file costs as much as writing and reading this many bytes twice.
-    public var takenBytes = 32 << 10
     /// Maximum body of one request, in bytes: a form or an API call. Larger ones do not belong in an in-memory queue.
     public var requestBodyBytes = 1 << 20
     /// Maximum bytes of the bodies of one client's open requests.

@@ -44,6 +44,8 @@ final class ReferenceModel {
         var bytes: Int
         /// Header fields of its response.
         var fields: [UInt8]
+        /// Sessions that have read it while it grew.
+        var readers: [SessionRecord]
     }
 
     /// Reply that must follow an event at once.
@@ -53,6 +55,7 @@ final class ReferenceModel {
         case cancelled(HandlerID, RequestID)
         case removed(HandlerPattern, Int)
         case answer
+        case taken(UInt64, path: String?)
         /// Normalized setting.
         case changed([String])
         case error(String)
@@ -103,8 +106,8 @@ final class ReferenceModel {
     var bodies: Set<BodyID> = []
     /// Spool files reported to the core and not released.
     var files: Set<String> = []
-    /// Files given away, with the owning session.
-    var given: [String: ClientID] = [:]
+    /// Sessions that know a file, by its name.
+    var audiences: [String: Audience] = [:]
     /// Files to which bodies were spilled while their terminals waited.
     var spilled: [BodyID: String] = [:]
     /// Terminals stored by the shell, with their bodies.
@@ -139,6 +142,8 @@ final class ReferenceModel {
     /// Notices of removals not yet begun before this event, and whether purging is under way.
     private var noticesBefore = 0
     private var wasPurging = false
+    /// Whether removed requests may still have references to files.
+    var isPurging = false
     var hasNotices = false
     /// Clients that must be closed, because their waiting terminals have no room or are lost.
     var owedEnds: Set<ClientID> = []
@@ -178,15 +183,17 @@ final class ReferenceModel {
     /// Checks one event. Its cost depends only on the affected records.
     /// - Parameters:
     ///   - purge: Removed requests that the core has not purged yet.
+    ///   - renamed: File that the shell has renamed before a TAKE.
     ///   - isOpen: Whether the core still considers a request open. It may choose the order in which requests end.
     func observe(
         _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, purge: PurgeState,
-        isOpen: (RequestName) -> Bool
+        renamed: FileRename?, isOpen: (RequestName) -> Bool
     ) -> Violation? {
         self.now = now
         reply = nil
         owedRaise = nil
         blame = 10
+        isPurging = wasPurging || purge.isUnderWay
         hasNotices = max(noticesBefore, purge.notices) > 0
         refusals = [:]
         leavesRefusals = false
@@ -194,7 +201,7 @@ final class ReferenceModel {
         defer { (noticesBefore, wasPurging) = (purge.notices, purge.isUnderWay) }
         let hasRetried = told.flights.retried > retriedBefore
         retriedBefore = told.flights.retried
-        take(event, actions, hasRetried: hasRetried)
+        take(event, actions, renamed, hasRetried: hasRetried)
         queueReply()
         let isPass = if case .dispatch = event { true } else { false }
         if !isPass { compare(told, purge) }
@@ -203,7 +210,7 @@ final class ReferenceModel {
             take(action, after: event)
         }
         if isPass, violation == nil {
-            strandAll(isOpen, isPurging: wasPurging || purge.isUnderWay)
+            strandAll(isOpen, isPurging: isPurging)
             compare(told, purge)
         }
         if let worker = owedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
@@ -241,11 +248,11 @@ final class ReferenceModel {
         if !holds { object(invariant, detail(), kind: kind()) }
     }
 
-    private func take(_ event: BrokerEvent, _ actions: [Action], hasRetried: Bool) {
+    private func take(_ event: BrokerEvent, _ actions: [Action], _ renamed: FileRename?, hasRetried: Bool) {
         switch event {
         case .clientConnected(let id, let isRequestReply):
             if connections[id] == nil { connected(id, isRequestReply: isRequestReply) }
-        case .clientSaid(let id, let message): clientSaid(message, by: id)
+        case .clientSaid(let id, let message): clientSaid(message, renamed, by: id)
         case .clientSaidNonsense(let id, let error):
             if connections[id]?.isOpen == true { connections[id]?.heard += 1 }
             if connections[id] != nil { reply = (id, .error(error.code.rawValue)) }
@@ -277,7 +284,7 @@ final class ReferenceModel {
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]
             keptParts[SpoolName.kept(of: attempt)] = KeptRecord(
-                content: lease?.content, bytes: bytes, fields: lease?.fields ?? [])
+                content: lease?.content, bytes: bytes, fields: lease?.fields ?? [], readers: lease?.readers ?? [])
         case .timePassed: timePassed()
         case .dispatch(let unread):
             settleLeft(unread: unread)

@@ -51,6 +51,8 @@ final class SessionRecord {
     /// Last number sent on an earlier connection.
     var toldSequence: UInt64 = 0
     var acknowledged: UInt64 = 0
+    /// Numbers of terminals that were read back from a file.
+    var readSequences: Set<UInt64> = []
     /// Whether its socket refused a terminal and has not become writable since.
     var isBlocked = false
 
