@@ -72,6 +72,9 @@ public enum Action: Equatable, Sendable {
         /// Moves a body that waits too long from memory into the spool under this name. The shell keeps a body that it
         /// cannot write and reports it by `BrokerCore.spillFailed`.
         case spill(BodyID, file: String)
+        /// Writes a body, in memory or moved out of it, into the spool under the name of its content. If that fails, the
+        /// shell sends each terminal that names the file as `FAILED spool-full`.
+        case write(BodyID, file: String)
         case releaseBody(BodyID)
         /// Removes a file that nothing needs.
         case releaseFile(String)

@@ -220,9 +220,10 @@ extension BrokerCore {
             case .delivering:
                 check(interest.outstanding > 0, "12: interest \(number) has no delivery")
                 check(!queue.contains(number), "2: ended interest \(number) is queued")
-                check(
-                    !interest.isGiven || interest.outstanding == 1,
-                    "15: the file of interest \(number) is given to \(interest.outstanding)")
+                if let file = interest.outcome.flatMap({ outcomes[$0].response?.file }), SpoolName.isTaken(file) {
+                    let isExclusive = interest.outstanding == 1 && outcomes.files[file]?.holders == 1
+                    check(isExclusive, "15: the file of interest \(number) has an owner and other users")
+                }
             }
             let isOwed =
                 outcomes.owedNumber(of: number).map { interest.outstanding == outcomes.owed[$0].holders } ?? false

@@ -6,7 +6,7 @@ internal import EarshotWire
 ///
 /// The input consists of records that end with 0xff. The first byte selects the event:
 ///
-/// - `0`, `1`: a client sends the rest of the record.
+/// - `0`, `1`: a client sends the rest of the record. The shell can rename files with an even number of a TAKE.
 /// - `2`, `3`: a worker sends the rest of the record.
 /// - `4`: time advances by the next byte times 100 ms.
 /// - `5`, `6`: a client disconnects. A new one connects and sends the rest of the record, or HELLO if it is empty.
@@ -89,7 +89,13 @@ struct CoreTarget {
     private mutating func clientSays(_ head: [UInt8], _ client: ClientID) {
         while core.isRemoving(client) { pass() }
         do throws(WireError) {
-            core.clientSaid(try ClientMessage(head: head), by: client, now: now)
+            let message = try ClientMessage(head: head)
+            if case .take(let sequence) = message, sequence.isMultiple(of: 2),
+                let file = core.fileToTake(sequence, by: client)
+            {
+                core.fileTaken(file)
+            }
+            core.clientSaid(message, by: client, now: now)
         } catch {
             core.clientSaidNonsense(error, by: client, now: now)
         }
@@ -97,9 +103,16 @@ struct CoreTarget {
 
     private mutating func workerSays(_ head: [UInt8], _ worker: WorkerID) {
         do throws(WireError) {
-            let message = try WorkerMessage(head: head)
+            var message = try WorkerMessage(head: head)
             lastBody += 1
-            core.workerSaid(message, body: BodyID(rawValue: lastBody), by: worker, now: now)
+            var body: BodyID? = BodyID(rawValue: lastBody)
+            // The shell gives a file the name of its content, and reports one form of a body.
+            if case .done(var completion) = message, completion.file != nil {
+                completion.file = completion.sha256
+                message = .done(completion)
+                if completion.file != nil { body = nil }
+            }
+            core.workerSaid(message, body: body, by: worker, now: now)
         } catch {
             core.workerSaidNonsense(error, by: worker, now: now)
         }

@@ -226,7 +226,10 @@ struct PullTarget {
 
     private mutating func report(_ message: WorkerMessage, _ attempt: Attempt) {
         lastBody += 1
-        core.workerSaid(message, body: BodyID(rawValue: lastBody), by: workers[attempt.worker], now: now)
+        // The shell reports one form of a body.
+        let isFiled = if case .done(let completion) = message { completion.file != nil } else { false }
+        core.workerSaid(
+            message, body: isFiled ? nil : BodyID(rawValue: lastBody), by: workers[attempt.worker], now: now)
     }
 
     private mutating func progress() {
@@ -333,7 +336,7 @@ struct PullTarget {
         case .client(.send(let client, let message)):
             if let peer = index(of: client) { received(message, peer) }
         case .client(.close(let client, _)): if let peer = index(of: client) { peers[peer].open = [] }
-        case .spool(.spill(let body, let file)): files[file] = bodies[body]
+        case .spool(.spill(let body, let file)), .spool(.write(let body, let file)): files[file] = bodies[body]
         case .worker(.send(let worker, .job(let job))):
             guard let index = workers.firstIndex(of: worker) else { return }
             attempts.append(

@@ -153,14 +153,26 @@ struct BrokerProcessTests {
         #expect(try rig.reaches { client.parts == count })
     }
 
-    @Test func `a client that takes its file gets one that is named after the attempt`() throws {
+    @Test(arguments: [false, true]) func `a client owns a file that has no other link`(isLinked: Bool) throws {
         let rig = try BrokerRig()
-        let (client, worker, job) = try fetching(rig) { $0.options.takes = true }
+        let (client, worker, job) = try fetching(rig)
         try rig.write("hello", rig.part(of: job))
         worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["200"] })
-        #expect(client.terminals[0].terminal.response?.isYours == true)
-        #expect(rig.spool == ["\(job.attempt).taken"])
+        let path = try #require(client.terminals[0].terminal.response?.file)
+        if isLinked { try FileManager.default.linkItem(atPath: path, toPath: path + ".link") }
+        client.say(.take(1))
+        client.say(.query(.ping))
+        #expect(try rig.reaches { client.messages.last == .answer(.ping) })
+        guard case .taken(1, let taken) = client.messages[client.messages.count - 2] else {
+            Issue.record("TAKE has no answer before the next one's")
+            return
+        }
+        #expect((taken == nil) == isLinked)
+        #expect(FileManager.default.fileExists(atPath: path) == isLinked)
+        if let taken { #expect(try String(contentsOfFile: taken, encoding: .utf8) == "hello") }
+        client.say(.acknowledge(1))
+        #expect(try rig.reaches { rig.spool.allSatisfy { $0.hasSuffix(".link") } })
     }
 
     @Test func `a file of another length than its DONE says is a failure`() throws {
@@ -235,7 +247,8 @@ struct BrokerProcessTests {
         try rig.write("hello", rig.part(of: job))
         worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["200"] })
-        #expect(client.terminals[0].body == Array("hello".utf8))
+        #expect(client.terminals[0].body == Array("hello".utf8) && client.terminals[0].terminal.response?.file == nil)
+        client.say(.acknowledge(1))
         #expect(try rig.reaches { rig.spool.isEmpty })
     }
 

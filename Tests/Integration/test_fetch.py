@@ -63,6 +63,8 @@ class FetchTests(TestCase):
     def test_nothing_is_left_of_a_get_that_is_killed_while_it_writes(self):
         out = self.bus.folder / "killed"
         out.mkdir()
+        # New files get the group of the folder, so the body is written and not moved into it.
+        out.chmod(0o2755)
         get = self.bus.start("get", "-o", out / "body", f"{self.origin.url}/steps/killed?bytes=400000")
         eventually(lambda: any(path.startswith(str(out)) for path in self.written(get.pid)), "it writes the file")
         get.kill()

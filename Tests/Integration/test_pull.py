@@ -122,8 +122,8 @@ class PullTests(TestCase):
 
     def test_a_client_that_pulls_is_given_no_file(self):
         client = self.puller()
-        terminal = self.held(client, 300_000, take="yes", cache="no-store")
-        self.assertNotIn("yours", terminal.fields)
+        terminal = self.held(client, 300_000, cache="no-store")
+        self.assertEqual(client.take(terminal.fields["seq"]), "unknown-body")
         self.assertEqual(pull(client, terminal), body(300_000))
 
     # Growing bodies.

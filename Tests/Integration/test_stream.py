@@ -53,6 +53,12 @@ class Reader:
         self.file = None
 
 
+def copying_folder(path):
+    """Creates a folder whose group new files get, so that `get` does not move files of the spool into it."""
+    path.mkdir()
+    path.chmod(0o2755)
+
+
 def beside(target, program):
     """Returns the contents of the unnamed files that `program` has open in the folder of `target`."""
     found = []
@@ -237,7 +243,7 @@ class StreamTests(TestCase):
         with Origin() as origin, Bus(workers=1) as bus:
             origin.publish("big", size, plan=lambda n, start: {"held": 10 * MIB})
             target = bus.folder / "out" / "big"
-            target.parent.mkdir()
+            copying_folder(target.parent)
             program = bus.start("get", "-o", target, f"{origin.url}/parts/big")
             eventually(lambda: grown(target, program), "a part of the file")
             self.assertFalse(target.exists(), "it has its name when it is whole")
@@ -252,7 +258,7 @@ class StreamTests(TestCase):
                 with self.subTest(name):
                     content = self.publish_changing(origin, name)
                     target = bus.folder / name / "file"
-                    target.parent.mkdir()
+                    copying_folder(target.parent)
                     program = bus.start("get", "--json", "-o", target, f"{origin.url}/parts/{name}")
                     eventually(lambda: grown(target, program), "a part of the file")
                     origin.open_gate(name)
@@ -273,7 +279,7 @@ class StreamTests(TestCase):
                 with self.subTest(name):
                     origin.publish(name, 16 * MIB, plan=lambda n, start: plan)
                     target = bus.folder / name / "file"
-                    target.parent.mkdir()
+                    copying_folder(target.parent)
                     target.write_bytes(b"what was there")
                     program = bus.start("get", "--retries", "0", "-o", target, f"{origin.url}/parts/{name}")
                     eventually(lambda: grown(target, program), "a part of the file")

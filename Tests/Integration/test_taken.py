@@ -1,6 +1,7 @@
-"""A body in a file that no other client has is moved to its destination; a shared one is copied."""
+"""TAKE: a body in a file that no other has is moved to its destination; a shared one is copied."""
 
 import hashlib
+import mmap
 import os
 import pathlib
 import shutil
@@ -26,19 +27,16 @@ def other_file_system(folder):
     return None
 
 
-class TakenTests(TestCase):
+class Case(TestCase):
+    arguments = ["--no-cache"]
+
     def setUp(self):
         self.origin = self.enterContext(Origin())
-        self.bus = self.enterContext(Bus(workers=1, arguments=["--no-cache"]))
+        self.bus = self.enterContext(Bus(workers=1, arguments=self.arguments))
         self.out = self.bus.folder / "out"
         self.out.mkdir()
         self.target = self.out / "file"
         self.url = f"{self.origin.url}/bytes/{SIZE}"
-
-    def get(self, *arguments, status=0):
-        program = self.bus.run("get", *arguments)
-        self.assertEqual(program.status, status, program.describe())
-        return program
 
     def spooled(self):
         """Returns the names of bodies in the spool."""
@@ -47,17 +45,31 @@ class TakenTests(TestCase):
     def await_empty_spool(self):
         eventually(lambda: not self.spooled(), lambda: f"an empty spool: {self.spooled()}")
 
+    def assertContent(self, path, content):
+        self.assertTrue(path.read_bytes() == content, path)
+
+    def holder(self, **options):
+        """Returns a client that acknowledges nothing and leaves files where they are."""
+        client = self.bus.client(**options)
+        client.take_files = False
+        client.hold()
+        return client
+
+
+class MoveTests(Case):
+    def get(self, *arguments, status=0):
+        program = self.bus.run("get", *arguments)
+        self.assertEqual(program.status, status, program.describe())
+        return program
+
     def stopped(self, name, *arguments, bytes=SIZE):
         """Returns a `get` for a body that arrives when the gate is opened, stopped before that."""
         program = self.bus.start("get", *arguments, f"{self.origin.url}/gate/{name}?bytes={bytes}")
         eventually(lambda: self.origin.count(f"/gate/{name}") == 1, "it is fetched")
         program.signal(signal.SIGSTOP)
         self.origin.open_gate(name)
-        eventually(lambda: any(file.endswith(".taken") for file in self.spooled()), "its body is there")
+        eventually(lambda: any(len(file) == 64 for file in self.spooled()), "its body is there")
         return program
-
-    def assertContent(self, path, content):
-        self.assertTrue(path.read_bytes() == content, path)
 
     def test_a_body_alone_is_moved_and_looks_as_if_it_had_been_made_there(self):
         (self.out / "other").write_bytes(b"")
@@ -75,17 +87,8 @@ class TakenTests(TestCase):
         self.await_empty_spool()
         self.balance(self.bus.client())
 
-    def test_files_into_a_folder_are_moved_from_32_kib_on(self):
-        sizes = (32 << 10, (32 << 10) + 1, 65_536, SIZE)
-        client = self.bus.client()
-        client.take_files = False
-        client.hold()
-        for size in sizes:
-            client.fetch("h", size, f"{self.origin.url}/bytes/{size}", take="yes")
-        found = {message.id[1]: message for message in client.terminals(len(sizes))}
-        self.assertEqual({size: found[str(size)].fields.get("yours") for size in sizes},
-                         {size: "yes" if size > 32 << 10 else None for size in sizes})
-        client.release()
+    def test_files_of_all_sizes_come_into_a_folder(self):
+        sizes = (65_536, 65_537, (128 << 10) - 1, 128 << 10, SIZE)
         urls = [f"{self.origin.url}/bytes/{size}" for size in sizes]
         self.get("-d", self.out, *urls)
         for size in sizes:
@@ -140,41 +143,6 @@ class TakenTests(TestCase):
         self.assertContent(others, body(SIZE))
         self.await_empty_spool()
 
-    def test_a_second_one_at_the_last_moment_makes_it_a_shared_one(self):
-        url = f"{self.origin.url}/gate/late?bytes={SIZE}"
-        client = self.bus.client()
-        client.take_files = False
-        client.hold()
-        client.fetch("first", 1, url, take="yes")
-        eventually(lambda: self.origin.count("/gate/late") == 1, "it is fetched")
-        client.fetch("second", 1, url, take="yes")
-        self.await_requests(self.bus.client(), pending=2)
-        self.origin.open_gate("late")
-        messages = client.terminals(2)
-        self.assertEqual([message.fields.get("yours") for message in messages], [None, None])
-        self.assertEqual(len({message.fields["file"] for message in messages}), 1)
-        self.assertEqual(stat.S_IMODE(os.stat(messages[0].fields["file"]).st_mode), 0o400)
-        client.release()
-        self.await_empty_spool()
-
-    def test_what_was_taken_may_be_changed_before_it_is_acknowledged(self):
-        client = self.bus.client()
-        client.take_files = False
-        client.hold()
-        client.fetch("h", 1, self.url, take="yes")
-        first = pathlib.Path(client.terminal().fields["file"])
-        first.chmod(0o600)
-        first.write_bytes(b"changed")
-        # The same content is another file.
-        other = self.bus.client()
-        other.fetch("other", 1, self.url, take="yes")
-        message = other.terminal()
-        self.assertTrue(message.content() == body(SIZE))
-        self.assertEqual(message.fields["sha-256"], hashlib.sha256(body(SIZE)).hexdigest())
-        self.assertEqual(first.read_bytes(), b"changed")
-        client.release()
-        self.await_empty_spool()
-
     def test_a_get_that_is_killed_before_it_has_moved_its_file_leaves_nothing(self):
         program = self.stopped("killed", "-o", self.target)
         program.signal(signal.SIGKILL)
@@ -218,33 +186,241 @@ class TakenTests(TestCase):
         self.await_empty_spool()
 
 
-class TakenAndKeptTests(TestCase):
-    def test_what_the_cache_keeps_is_not_given_away(self):
-        with Origin() as origin, Bus(workers=1) as bus:
-            url = f"{origin.url}/kept/x?cc=max-age%3D1000&bytes={SIZE}"
-            client = bus.client()
-            client.fetch("h", 1, url)
-            content = client.terminal().content()
-            client.fetch("h", 2, url, take="yes", cache="reload")
-            message = client.terminal()
-            self.assertNotIn("yours", message.fields)
-            for name in ("first", "second"):
-                target = bus.folder / name
-                program = bus.run("get", "-o", target, url)
-                self.assertEqual(program.status, 0, program.describe())
-                self.assertTrue(target.read_bytes() == content)
-                with open(target, "r+b") as file:
-                    file.write(b"mine")
-            self.assertEqual(origin.count("/kept/x"), 2)
-            client.fetch("h", 3, url)
-            self.assertTrue(client.terminal().content() == content)
+class TakeTests(Case):
+    """Each way to have had a file before TAKE. The files of two clients never are one after it."""
 
-    def test_what_it_must_not_keep_is(self):
-        with Origin() as origin, Bus(workers=1) as bus:
-            client = bus.client()
-            for number, cache in enumerate(("default", "no-store")):
-                client.fetch("h", number, f"{origin.url}/bytes/{SIZE}", take="yes", cache=cache)
-                self.assertEqual(client.terminal().fields.get("yours"), "yes")
+    def fetched(self, client, request=1, handler="h", **fields):
+        """Returns the terminal of a new request."""
+        client.fetch(handler, request, self.url, **fields)
+        return client.terminal()
+
+    def take(self, client, terminal):
+        """Asserts that the client is given the file. Returns its new path."""
+        path = client.take(terminal.fields["seq"])
+        self.assertIsNotNone(path, "it is given away")
+        self.assertTrue(path.endswith(".taken"), path)
+        self.assertFalse(os.path.exists(terminal.fields["file"]))
+        self.assertContent(pathlib.Path(path), body(SIZE))
+        return pathlib.Path(path)
+
+    def assertShared(self, client, terminal):
+        """Asserts that the client has to copy the file, which is still there."""
+        for _ in range(2):
+            self.assertIsNone(client.take(terminal.fields["seq"]))
+        self.assertContent(pathlib.Path(terminal.fields["file"]), body(SIZE))
+        self.assertEqual(stat.S_IMODE(os.stat(terminal.fields["file"]).st_mode), 0o400)
+
+    def test_a_file_may_be_changed_and_equal_content_is_another_file(self):
+        client, other = self.holder(), self.holder()
+        path = self.take(client, self.fetched(client))
+        path.chmod(0o600)
+        path.write_bytes(b"changed")
+        message = self.fetched(other, handler="other")
+        self.assertContent(pathlib.Path(message.fields["file"]), body(SIZE))
+        self.assertEqual(message.fields["sha-256"], hashlib.sha256(body(SIZE)).hexdigest())
+        self.assertEqual(path.read_bytes(), b"changed")
+        self.assertEqual(client.take(1), str(path), "the same TAKE has the same answer")
+        client.release()
+        eventually(lambda: not path.exists(), "what is left goes with the ACK")
+        self.assertEqual(client.take(1), "unknown-body")
+        other.release()
+        self.await_empty_spool()
+
+    def test_an_open_descriptor_and_a_mapping_of_the_same_session_do_not_hinder(self):
+        client = self.holder()
+        terminal = self.fetched(client)
+        with open(terminal.fields["file"], "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapping:
+            path = self.take(client, terminal)
+            path.rename(self.target)
+            self.assertTrue(mapping[:] == body(SIZE))
+        client.release()
+        self.await_empty_spool()
+        self.assertContent(self.target, body(SIZE))
+
+    def test_a_hard_link_by_the_client_keeps_the_file(self):
+        client = self.holder()
+        terminal = self.fetched(client)
+        os.link(terminal.fields["file"], self.out / "link")
+        self.assertShared(client, terminal)
+        os.unlink(self.out / "link")
+        self.assertShared(client, terminal)
+
+    def test_a_second_subscriber_that_was_told_keeps_the_file(self):
+        client, other = self.holder(), self.holder()
+        other.say("SUBSCRIBE h")
+        other.query("ping")
+        terminal = self.fetched(client)
+        self.assertEqual(other.terminal().fields["file"], terminal.fields["file"])
+        other.release()
+        other.query("ping")
+        self.assertShared(client, terminal)
+
+    def test_a_terminal_behind_a_full_window_keeps_the_file_and_a_withdrawn_one_does_not(self):
+        for is_withdrawn in (False, True):
+            with self.subTest(is_withdrawn=is_withdrawn):
+                client, other = self.holder(), self.holder(window=1)
+                other.fetch("full", 1, f"{self.origin.url}/bytes/5")
+                other.terminal()
+                other.say("SUBSCRIBE h")
+                other.query("ping")
+                terminal = self.fetched(client)
+                if is_withdrawn:
+                    other.remove("h")
+                    self.take(client, terminal)
+                else:
+                    self.assertShared(client, terminal)
+                    other.release()
+                    self.assertEqual(other.terminal().fields["file"], terminal.fields["file"])
+                client.close()
+                other.close()
+                self.await_empty_spool()
+
+    def test_a_kept_result_without_a_subscriber_keeps_the_file(self):
+        client = self.holder()
+        url = f"{self.origin.url}/gate/kept?bytes={SIZE}"
+        client.fetch("later", 1, url, subscribe="no")
+        client.fetch("h", 1, url)
+        self.await_requests(self.bus.client(), pending=2)
+        self.origin.open_gate("kept")
+        terminal = client.terminal()
+        self.assertShared(client, terminal)
+        other = self.bus.client()
+        other.say("SUBSCRIBE later")
+        self.assertTrue(other.terminal().content() == body(SIZE))
+
+    def test_a_reader_of_the_growing_file_keeps_it_and_its_own_session_does_not(self):
+        for has_other in (False, True):
+            with self.subTest(has_other=has_other):
+                client, other = self.holder(), self.holder()
+                url = f"{self.origin.url}/steps/grow{has_other}?bytes={SIZE}"
+                readers = [client, other] if has_other else [client]
+                for reader in readers:
+                    reader.fetch(f"h{reader.name}", 1, url, stream="yes", progress=50)
+                for reader in readers:
+                    while "file" not in reader.expect("PROGRESS").fields:
+                        pass
+                if has_other:
+                    other.remove(f"h{other.name}")
+                self.origin.open_gate(f"grow{has_other}")
+                terminal = client.terminal()
+                if has_other:
+                    self.assertShared(client, terminal)
+                else:
+                    self.take(client, terminal)
+
+    def test_a_read_in_progress_keeps_the_file(self):
+        client, reader = self.holder(), self.bus.client(bodies="pull")
+        reader.hold()
+        for one in (client, reader):
+            one.fetch(f"h{one.name}", 1, f"{self.origin.url}/gate/read?bytes={SIZE}")
+        self.await_requests(self.bus.client(), pending=2)
+        self.origin.open_gate("read")
+        terminal, pulled = client.terminal(), reader.terminal()
+        sequence = pulled.fields["seq"]
+        self.assertEqual(reader.take(sequence), "unknown-body", "a session without paths")
+        reader.say(f"READ {sequence} 0 262144")
+        self.assertShared(client, terminal)
+        self.assertTrue(reader.expect("DATA").body == body(SIZE)[:262_144])
+
+    def test_a_repetition_before_keeps_the_file_and_one_after_gets_its_own(self):
+        for is_before in (True, False):
+            with self.subTest(is_before=is_before):
+                client, other = self.holder(), self.holder()
+                handler = f"h{is_before}"
+                terminal = self.fetched(client, handler=handler)
+                if is_before:
+                    repeated = self.fetched(other, handler=handler)
+                    self.assertEqual(repeated.fields["file"], terminal.fields["file"])
+                    client.close()
+                    self.assertShared(other, repeated)
+                else:
+                    path = self.take(client, terminal)
+                    count = self.origin.count(f"/bytes/{SIZE}")
+                    repeated = self.fetched(other, handler=handler)
+                    self.assertNotEqual(repeated.fields["file"], str(path))
+                    self.assertEqual(self.origin.count(f"/bytes/{SIZE}"), count + 1)
+                    self.assertContent(pathlib.Path(repeated.fields["file"]), body(SIZE))
+
+    def test_a_durable_row_keeps_the_file(self):
+        client = self.holder()
+        terminal = self.fetched(client, durable="yes")
+        self.assertShared(client, terminal)
+
+    def test_a_redelivery_names_the_new_path_and_repeats_a_lost_answer(self):
+        client = self.holder(lease=60)
+        path = self.take(client, self.fetched(client))
+        client.cut()
+        client = client.come_back()
+        client.take_files = False
+        client.hold()
+        self.assertEqual(client.terminal().fields["file"], str(path))
+        self.assertEqual(client.take(1), str(path))
+        client.release()
+        self.await_empty_spool()
+
+    def test_a_broker_that_restarts_gives_nothing_of_the_last_one_away(self):
+        client = self.holder()
+        path = self.take(client, self.fetched(client))
+        os.kill(self.bus.broker, signal.SIGKILL)
+        eventually(lambda: not path.exists(), "the next broker empties the spool")
+        other = self.holder()
+        terminal = self.fetched(other)
+        self.assertNotEqual(self.take(other, terminal), path)
+
+    def test_sequence_numbers_without_a_file_are_unknown(self):
+        client, other = self.holder(), self.holder()
+        self.assertEqual(client.take(1), "unknown-body", "before the first terminal")
+        client.fetch("h", 1, f"{self.origin.url}/bytes/5")
+        client.fetch("h", 2, "gopher://example.org/")
+        client.terminals(2)
+        for sequence in (0, 1, 2, 3, 2**64 - 1):
+            self.assertEqual(client.take(sequence), "unknown-body", sequence)
+        terminal = self.fetched(client, 3)
+        self.assertEqual(other.take(terminal.fields["seq"]), "unknown-body", "another's number")
+        self.take(client, terminal)
+
+    def test_answers_come_in_the_order_of_the_questions(self):
+        client = self.holder()
+        sequence = self.fetched(client).fields["seq"]
+        for line in ("QUERY ping", f"TAKE {sequence}", "QUERY ping", "TAKE 9", "QUERY ping"):
+            client.say(line)
+        verbs = [client.receive().verb for _ in range(5)]
+        self.assertEqual(verbs, ["ANSWER", "TAKEN", "ANSWER", "ERROR", "ANSWER"])
+
+    def test_a_client_that_dies_with_a_file_of_its_own_leaves_nothing(self):
+        client = self.holder()
+        self.take(client, self.fetched(client))
+        client.cut()
+        self.await_empty_spool()
+
+
+class CacheTests(Case):
+    arguments = []
+
+    def test_the_cache_keeps_its_file_and_the_command_copies_it(self):
+        url = f"{self.origin.url}/kept/x?cc=max-age%3D1000&bytes={SIZE}"
+        client = self.holder()
+        for request, cache in ((1, "default"), (2, "default"), (3, "reload")):
+            client.fetch("h", request, url, cache=cache)
+            terminal = client.terminal()
+            self.assertIsNone(client.take(terminal.fields["seq"]), terminal.fields["source"])
+        content = pathlib.Path(terminal.fields["file"]).read_bytes()
+        for name in ("first", "second"):
+            target = self.out / name
+            program = self.bus.run("get", "-o", target, url)
+            self.assertEqual(program.status, 0, program.describe())
+            self.assertContent(target, content)
+            with open(target, "r+b") as file:
+                file.write(b"mine")
+        self.assertEqual(self.origin.count("/kept/x"), 2)
+        client.fetch("h", 4, url)
+        self.assertContent(pathlib.Path(client.terminal().fields["file"]), content)
+
+    def test_what_the_cache_must_not_keep_is_given_away(self):
+        client = self.holder()
+        for number, cache in enumerate(("default", "no-store"), 1):
+            client.fetch("h", number, self.url, cache=cache)
+            self.assertIsNotNone(client.take(client.terminal().fields["seq"]))
 
 
 class PrivateTests(TestCase):

@@ -124,7 +124,7 @@ final class Spool {
         close(folder)
     }
 
-    /// Renames a worker's finished file to its content's name, or to a name of its own.
+    /// Renames a worker's finished file to its content's name.
     ///
     /// - Parameter isLinked: Whether the cache may have a second link to the file.
     /// - Returns: false if the file is missing, has another length, or is a link.
@@ -150,6 +150,14 @@ final class Spool {
     @discardableResult
     func rename(_ name: String, to other: String) -> Bool {
         unsafe renameat(folder, SpoolName.path(name), folder, SpoolName.path(other)) == 0
+    }
+
+    /// Renames a file that its receiver owns from then on.
+    ///
+    /// - Returns: Whether that happened: the file is there, and has no other link.
+    func giveAway(_ name: String, as other: String) -> Bool {
+        var status = stat()
+        return isOwnFile(name, &status) && status.st_nlink == 1 && rename(name, to: other)
     }
 
     /// Writes a file under the name of its content.

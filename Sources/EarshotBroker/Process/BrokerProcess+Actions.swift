@@ -50,6 +50,7 @@ extension BrokerProcess {
         case .worker(.kill(let worker)): kill(worker)
         case .worker(.close(let worker)): disconnect(worker)
         case .spool(.spill(let body, let file)): spill(body, file)
+        case .spool(.write(let body, let file)): makeFile(file, of: body)
         case .spool(.releaseBody(let body)): bodies[body] = nil
         case .spool(.releaseFile(let file)): release(file)
         // If the file is missing, the worker does not find it either and starts from the beginning.
@@ -126,6 +127,7 @@ extension BrokerProcess {
         // Content can be in both places, because the inline limit differed between two responses.
         spilled.remove(file)
         spool.remove(file)
+        unwrittenFiles.remove(file)
     }
 
     private func blocked(_ worker: WorkerID) {
@@ -175,16 +177,6 @@ extension BrokerProcess {
         }
     }
 
-    /// Returns the head of a terminal and its body, from memory or from the spilled bodies.
-    private func message(of terminal: Terminal, _ body: BodyID?) -> (head: [UInt8], body: [UInt8]?) {
-        guard let name = terminal.file?.split(separator: "/").last, let content = spilled.body(String(name)) else {
-            return (terminal.encoded(), body.flatMap { bodies[$0] })
-        }
-        var terminal = terminal
-        terminal.file = nil
-        return (terminal.encoded(), content)
-    }
-
     /// Sends a part of a body. No file is opened for a client that cannot accept it; the core repeats the action
     /// once it can.
     private func send(_ piece: BodyPiece, to client: ClientID) {
@@ -209,29 +201,5 @@ extension BrokerProcess {
     private func refused(_ piece: BodyPiece, by client: ClientID) {
         core.pieceRefused(piece, by: client)
         late.insert(client)
-    }
-}
-
-extension Terminal {
-    /// Path of the body of a result or an error page.
-    fileprivate var file: String? {
-        get {
-            switch outcome {
-            case .result(_, let response): response.file
-            case .failed(let failure): failure.response?.file
-            }
-        }
-        set {
-            switch outcome {
-            case .result(let status, var response):
-                response.file = newValue
-                response.isPulled = false
-                outcome = .result(status: status, response)
-            case .failed(var failure):
-                failure.response?.file = newValue
-                failure.response?.isPulled = false
-                outcome = .failed(failure)
-            }
-        }
     }
 }

@@ -42,8 +42,7 @@ extension BrokerProcess {
         guard let body = cache?.read(flight, entry, range) else { return }
         hasCacheAnswered = true
         core.cacheRead(
-            flight, inWishedForms(.inline(hold(body)), for: flight),
-            sha256: range == nil ? nil : SHA256.digest(of: body.span).hex,
+            flight, .inline(hold(body)), sha256: range == nil ? nil : SHA256.digest(of: body.span).hex,
             now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 
@@ -54,8 +53,7 @@ extension BrokerProcess {
             switch answer {
             case .variants(let flight, let variants): core.cacheAnswered(flight, variants, now: now)
             case .body(let flight, let body, let isRange):
-                core.cacheRead(
-                    flight, inWishedForms(held(body), for: flight), sha256: isRange ? body.sha256 : nil, now: now)
+                core.cacheRead(flight, held(body), sha256: isRange ? body.sha256 : nil, now: now)
             case .trouble(let trouble): logger.report(trouble.message, trouble.details)
             }
         }

@@ -1,10 +1,11 @@
 internal import EarshotCore
+internal import EarshotHTTP
 internal import EarshotWire
 internal import LibCrypto
 internal import Logging
 
-/// File work before events of workers: unfinished files are kept or removed, finished ones named, and bodies brought into
-/// the forms that their clients want.
+/// Work on files: before events of workers unfinished files are kept or removed and finished ones named, before a TAKE a
+/// file is renamed, and bodies become files.
 extension BrokerProcess {
     /// Does the work that precedes a message.
     ///
@@ -17,41 +18,42 @@ extension BrokerProcess {
         switch work.body {
         case .none, .finished, .unwanted: break
         case .foreign: return (FileFault.notAsSaid.failure(of: completion), body)
-        case .received(let isLarge): return received(completion, body ?? [], isLarge: isLarge, work.wishes)
+        case .received(let isLarge): return received(completion, body ?? [], isLarge: isLarge)
         }
         if let file = completion.file {
             guard SpoolName.isPart(file, of: completion.attempt, pid: self.work.pid(of: worker.rawValue)),
                 finish(work.body, file, &completion)
             else { return (fault(file, of: completion).failure(of: completion), body) }
         }
-        if work.wishes.file, completion.file == nil, let bytes = body, !bytes.isEmpty {
-            completion.file = write(bytes)
-            return (.done(completion), body)
-        }
-        guard body == nil, let file = completion.file, completion.length <= work.wishes.inlineBytes else {
-            return (.done(completion), body)
-        }
-        return (.done(completion), spool.read(file, limit: work.wishes.inlineBytes))
+        // A worker may add an empty frame to a DONE with a file.
+        return (.done(completion), completion.file == nil ? body : nil)
     }
 
-    /// Brings the body of a worker on another machine into the forms that its clients want. The broker computes
-    /// the hash and ignores that of DONE.
+    /// Stores a large body of a worker on another machine in a file. The broker computes the hash and ignores that of
+    /// DONE.
     private func received(
-        _ told: Completion, _ bytes: [UInt8], isLarge: Bool, _ wishes: BodyWishes
+        _ told: Completion, _ bytes: [UInt8], isLarge: Bool
     ) -> (WorkerMessage, [UInt8]?) {
         var completion = told
         guard !bytes.isEmpty else {
             completion.sha256 = nil
             return (.done(completion), nil)
         }
-        guard isLarge || wishes.file else {
+        guard isLarge else {
             completion.sha256 = SHA256.digest(of: bytes.span).hex
             return (.done(completion), bytes)
         }
         completion.file = write(bytes)
-        completion.sha256 = completion.file ?? SHA256.digest(of: bytes.span).hex
-        guard completion.file != nil || !isLarge else { return (FileFault.unwritable.failure(of: completion), nil) }
-        return (.done(completion), isLarge && bytes.count > wishes.inlineBytes ? nil : bytes)
+        completion.sha256 = completion.file
+        return completion.file == nil ? (FileFault.unwritable.failure(of: completion), nil) : (.done(completion), nil)
+    }
+
+    /// Does the work that precedes a TAKE.
+    func renameFile(toTake sequence: UInt64, by client: ClientID) {
+        guard let file = core.fileToTake(sequence, by: client), spool.giveAway(file.file, as: file.newName) else {
+            return
+        }
+        core.fileTaken(file)
     }
 
     /// Does the work that precedes the loss of a worker whose process has ended.
@@ -83,6 +85,7 @@ extension BrokerProcess {
         case .finished(let name?):
             guard spool.adopt(file, as: name, length: completion.length) else { return false }
             completion.file = name
+            unwrittenFiles.remove(name)
         }
         return true
     }
@@ -110,20 +113,25 @@ extension BrokerProcess {
         spool.write(bytes) ?? (spool.isInPlace || places?.look() != true ? nil : spool.write(bytes))
     }
 
-    /// The body of a stored answer, also in the forms that the flight's clients want. A body that cannot be written or
-    /// read stays as it is.
-    func inWishedForms(_ body: CachedBody, for flight: FlightName) -> CachedBody {
-        let wishes = core.wishes(of: flight)
-        switch body {
-        case .missing, .both: return body
-        case .inline(let id):
-            guard wishes.file, let bytes = bodies[id], let file = write(bytes) else { return body }
-            return .both(id, file: file)
-        case .file(let file):
-            guard wishes.inlineBytes > 0, let bytes = spool.read(file, limit: wishes.inlineBytes) else {
-                return body
-            }
-            return .both(hold(bytes), file: file)
+    /// Writes the file that some terminals name. Without it they are sent as failures.
+    func makeFile(_ file: String, of id: BodyID) {
+        guard let bytes = bodies[id] ?? spilled.body(SpoolName.waiting(sha256: file)), write(bytes) != nil else {
+            logger.error("cannot write a body into the spool")
+            unwrittenFiles.insert(file)
+            return
         }
+    }
+
+    /// Returns the head of a terminal with its body, from memory, from the spilled bodies, or from a file.
+    func message(of terminal: Terminal, _ body: BodyID?) -> (head: [UInt8], body: [UInt8]?) {
+        guard let response = terminal.response, let name = response.file?.split(separator: "/").last.map(String.init)
+        else { return (terminal.encoded(), body.flatMap { bodies[$0] }) }
+        guard !unwrittenFiles.contains(name) else { return (terminal.replaced(by: .spoolFull).encoded(), nil) }
+        let bytes = spilled.body(name)
+        guard bytes != nil || response.isInline else { return (terminal.encoded(), nil) }
+        guard let bytes = bytes ?? spool.read(name, limit: response.length) else {
+            return (terminal.replaced(by: .internalError).encoded(), nil)
+        }
+        return (terminal.withoutFile().encoded(), bytes)
     }
 }

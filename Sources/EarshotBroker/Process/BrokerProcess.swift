@@ -41,6 +41,8 @@ public final class BrokerProcess {
     var bodies: [BodyID: [UInt8]] = [:]
     /// Inline bodies that the core has spilled.
     let spilled: SpilledBodies
+    /// Files that terminals name and that could not be written, until the core releases them.
+    var unwrittenFiles: Set<String> = []
     /// Nil for a broker without a cache.
     let cache: BrokerCache?
     /// Nil for a broker that refuses durable requests.
@@ -281,6 +283,7 @@ public final class BrokerProcess {
             do throws(WireError) {
                 let message = try ClientMessage(head: head)
                 let client = ClientID(rawValue: peer)
+                if case .take(let sequence) = message { renameFile(toTake: sequence, by: client) }
                 core.clientSaid(message, body: requestBody(body, of: message), by: client, now: now)
                 if core.isRemoving(client) { bus.hold(peer) }
                 return Self.weight(of: message, headBytes: head.count)

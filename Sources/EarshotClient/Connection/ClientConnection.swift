@@ -25,8 +25,7 @@ public final class ClientConnection {
     private static let networkReads = 32
     /// Maximum time to send BYE before the socket closes.
     private static let farewellMilliseconds: Int32 = 100
-    /// Maximum frame size in bytes. Bodies in memory have up to 16 MiB, the answer about a million requests some
-    /// hundred.
+    /// Maximum frame size in bytes. The answer about a million requests has some hundred MiB.
     private static let frameBytes = 1 << 30
     /// Maximum messages in the stream that the kernel has not taken. Later ones wait in `outbox`.
     private static let unsentMessages = 1_000
@@ -60,8 +59,10 @@ public final class ClientConnection {
     public var spool: String? { core.spool }
     /// Whether the broker sends the bodies that it has in files; false before the first session.
     public var isPulling: Bool { core.isPulling }
-    /// Whether a terminal has arrived whose body is still being read. Answers of the broker can overtake it.
-    public var isReadingBodies: Bool { core.pulls.delaysTerminals }
+    /// Whether a terminal has arrived whose body is still being read or taken. Answers of the broker can overtake it.
+    public var isReadingBodies: Bool { core.pulls.delaysTerminals || !core.taking.isEmpty }
+    /// Whether the consumer moves large files, so that this object asks the broker for them; see ``Delivery/isOwn``.
+    public var takesFiles = false { didSet { core.takesFiles = takesFiles } }
     /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
     public var areRequestsHeld: Bool { core.areRequestsHeld }
     /// Preferred folder for the unnamed files of such bodies, so that they can be moved to their destination; nil for

@@ -24,6 +24,8 @@ public struct Delivery: Equatable, Sendable {
     /// Reason why such a body could not be stored: the `errno` value; nil for a stored one. The consumer must finish the
     /// delivery.
     public let storeFailure: Int32?
+    /// Whether the consumer owns the file, and may change or move it before it finishes the delivery.
+    public let isOwn: Bool
 
     init(id: ID, _ terminal: consuming Terminal, of request: OpenRequest?) {
         self.id = id
@@ -32,27 +34,34 @@ public struct Delivery: Equatable, Sendable {
         losses = request?.losses ?? 0
         received = nil
         storeFailure = nil
+        isOwn = false
     }
 
-    private init(_ delivery: Delivery, _ file: String, of received: ReceivedFile?, _ storeFailure: Int32?) {
+    private init(
+        _ delivery: Delivery, _ file: String, of received: ReceivedFile?, _ storeFailure: Int32?, isOwn: Bool
+    ) {
         id = delivery.id
         ended = Shared(delivery.terminal.with(file))
         asked = delivery.asked
         losses = delivery.losses
         self.received = received
         self.storeFailure = storeFailure
+        self.isOwn = isOwn
     }
 
     /// Returns the delivery with the body that the broker has sent.
     func with(_ file: ReceivedFile, _ storeFailure: Int32?) -> Delivery {
-        Delivery(self, file.path, of: file, storeFailure)
+        Delivery(self, file.path, of: file, storeFailure, isOwn: true)
     }
+
+    /// Returns the delivery with a file that the broker has given away.
+    func owning(_ file: String) -> Delivery { Delivery(self, file, of: nil, nil, isOwn: true) }
 
     /// Whether the body cannot be read any more, because its session has ended.
     package var isLost: Bool { terminal.response?.file == BodyFile.missing }
 
     /// Returns the delivery with a missing file in place of a body that cannot be read.
-    func lost() -> Delivery { Delivery(self, BodyFile.missing, of: nil, nil) }
+    func lost() -> Delivery { Delivery(self, BodyFile.missing, of: nil, nil, isOwn: false) }
 
     /// The terminal.
     public var terminal: Terminal { ended.value }
@@ -68,12 +77,12 @@ public struct Delivery: Equatable, Sendable {
 }
 
 extension Terminal {
-    /// Returns the terminal with a file that the consumer owns.
+    /// Returns the terminal with another file.
     fileprivate func with(_ file: String) -> Terminal {
         var terminal = self
         switch outcome {
         case .result(let status, var response):
-            (response.file, response.isYours, response.isPulled) = (file, true, false)
+            (response.file, response.isPulled) = (file, false)
             terminal.outcome = .result(status: status, response)
         case .failed(var failure):
             failure.response?.file = file

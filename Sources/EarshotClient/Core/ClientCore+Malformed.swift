@@ -17,6 +17,8 @@ extension ClientCore {
             if settleFirstQuery() { report.verb = "QUERY" }
         case "CHANGED":
             if settleSetting() { report.verb = "SET" }
+        case "TAKEN":
+            actions = takeUnanswered()
         case "ACCEPTED":
             name(settleFirstDurable(), in: &report)
         case "RESULT", "FAILED":
@@ -43,8 +45,14 @@ extension ClientCore {
         return switch what {
         case .cancel(let key): [.report(.cancelled(key, wasOpen: false))]
         case .remove(let pattern): [.report(.removed(pattern, count: 0))]
-        case .replacement, .retry, .query, .barrier, .setting, .submission: []
+        case .replacement, .retry, .query, .take, .barrier, .setting, .submission: []
         }
+    }
+
+    /// Delivers the terminal whose TAKE was pending for the longest time. Its file may have another name.
+    private mutating func takeUnanswered() -> [ClientAction] {
+        for case .take(let sequence) in awaited.lazy.map(\.what) { return taken(sequence, nil) }
+        return []
     }
 
     /// - Returns: the durable submission or repetition that was pending for the longest time.

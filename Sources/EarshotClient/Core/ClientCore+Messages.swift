@@ -74,7 +74,7 @@ extension ClientCore {
     ///
     /// - Returns: the terminals whose bodies are lost with the session.
     mutating func endSession() -> [ClientAction] {
-        let lost = carryOut(pulls.endSession())
+        let lost = carryOut(pulls.endSession()) + stopTaking()
         link += 1
         token = nil
         said = 0
@@ -82,7 +82,7 @@ extension ClientCore {
         replaced = [:]
         awaited.removeAll { question in
             switch question.what {
-            case .replacement, .barrier: true
+            case .replacement, .barrier, .take: true
             case .cancel, .retry, .remove, .query, .setting, .submission: false
             }
         }
@@ -148,7 +148,7 @@ extension ClientCore {
             switch question.what {
             case .cancel(let cancelled), .replacement(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
-            case .retry, .query, .barrier, .setting, .submission: false
+            case .retry, .query, .take, .barrier, .setting, .submission: false
             }
         }
     }
@@ -209,6 +209,7 @@ extension ClientCore {
         default: break
         }
         if reply.verb == "READ" { return readRefused(reply) }
+        if reply.verb == "TAKE", let sequence = reply.sequence { return taken(sequence, nil) }
         if let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil {
             let key = RequestKey(handler, request)
             // The refusal precedes the answer to a removal, so it concerns the removed request with the same ID.
@@ -305,7 +306,7 @@ extension ClientCore.Awaited {
     var isRemoval: Bool {
         switch self {
         case .cancel, .replacement, .remove: true
-        case .retry, .query, .barrier, .setting, .submission: false
+        case .retry, .query, .take, .barrier, .setting, .submission: false
         }
     }
 
@@ -314,14 +315,14 @@ extension ClientCore.Awaited {
         switch self {
         case .submission(let fetch): RequestKey(fetch)
         case .retry(let key): key
-        case .cancel, .replacement, .remove, .query, .barrier, .setting: nil
+        case .cancel, .replacement, .remove, .query, .take, .barrier, .setting: nil
         }
     }
 
     var isQuery: Bool {
         switch self {
         case .query, .barrier: true
-        case .cancel, .retry, .replacement, .remove, .setting, .submission: false
+        case .cancel, .retry, .replacement, .remove, .take, .setting, .submission: false
         }
     }
 
@@ -334,6 +335,7 @@ extension ClientCore.Awaited {
         case .retry(let key): .retry(key.handler, key.request)
         case .remove(let pattern): .remove(pattern)
         case .query(let query, let page): .query(query, page)
+        case .take(let sequence): .take(sequence)
         case .barrier: .query(.ping, QueryPage())
         case .setting(let setting): .set(setting)
         case .submission(let fetch): .fetch(fetch)

@@ -165,7 +165,7 @@ extension ClientCore {
                 actions.append(.report(.removed(pattern, count: 0)))
             // A durable submission may not be on disk. It is idempotent and therefore repeated.
             case .submission(let fetch): return !fetch.options.isDurable && !question.isRefused
-            case .retry, .query, .setting: return false
+            case .retry, .query, .take, .setting: return false
             }
             return true
         }

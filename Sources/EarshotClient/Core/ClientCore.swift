@@ -30,6 +30,8 @@ struct ClientCore {
         case replacement(RequestKey)
         case remove(HandlerPattern)
         case query(Query, QueryPage)
+        /// TAKE of the file of a terminal with this sequence number.
+        case take(UInt64)
         /// Ping of the core itself. Its answer confirms earlier messages that have no answer.
         case barrier
         case setting(SettingWords)
@@ -41,7 +43,7 @@ struct ClientCore {
             switch self {
             case .query(let own, _): own == query
             case .barrier: query == .ping
-            case .cancel, .retry, .replacement, .remove, .setting, .submission: false
+            case .cancel, .retry, .replacement, .remove, .take, .setting, .submission: false
             }
         }
     }
@@ -96,6 +98,10 @@ struct ClientCore {
     var pulls = BodyPulls()
     /// Whether the broker sends the bodies that it has in files.
     var isPulling = false
+    /// Whether the consumer moves files of own requests, so that the core asks for their ownership.
+    var takesFiles = false
+    /// Terminals that wait for TAKEN, by sequence number.
+    var taking: [UInt64: Delivery] = [:]
     /// Number of sessions. It distinguishes late deliveries of a lost session.
     var link: UInt64 = 0
     /// Token to resume the session; nil if the next connection starts a new one.
@@ -179,6 +185,7 @@ struct ClientCore {
         case .answer(let query): return answered(query)
         case .changed(let setting): return settleSetting() ? [.report(.changed(setting))] : []
         case .data(let data): return dataReceived(data, count: count)
+        case .taken(let sequence, let path): return taken(sequence, path)
         case .error(let reply): return refused(reply)
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }

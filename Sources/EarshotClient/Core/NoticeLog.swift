@@ -60,7 +60,7 @@ extension ClientMessage {
     fileprivate var isNotice: Bool {
         switch self {
         case .subscribe, .unsubscribe, .priority, .cookies: true
-        case .hello, .fetch, .retry, .remove, .removeRequest, .acknowledge, .query, .set, .read, .bye: false
+        case .hello, .fetch, .retry, .remove, .removeRequest, .acknowledge, .query, .set, .read, .take, .bye: false
         }
     }
 }

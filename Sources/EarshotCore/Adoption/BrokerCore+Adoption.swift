@@ -167,10 +167,6 @@ extension BrokerCore {
                 let identity = identity(of: flight),
                 var response = adoption.takeResponse(identity)
             else { continue }
-            guard isAsWished(response, for: flight) else {
-                drop(response)
-                continue
-            }
             response.url = flights[flight].url.description
             forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
             guard wasAwaited(flight, at: response.endedAt) else {

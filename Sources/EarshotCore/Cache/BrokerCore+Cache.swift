@@ -43,10 +43,7 @@ extension BrokerCore {
     public mutating func cacheRead(_ name: FlightName, _ body: CachedBody, sha256: String? = nil, now: Tick) {
         clock = now
         // The cache's own size limit bounds these bytes.
-        switch body {
-        case .file(let file), .both(_, let file): outcomes.hold(file: file, bytes: 0)
-        case .missing, .inline: break
-        }
+        if case .file(let file) = body { outcomes.hold(file: file, bytes: 0, isShared: true) }
         guard let flight = liveFlight(name), flights[flight].phase == .asking, let plan = cachePlans[flight],
             let stored = plan.stored, let source = plan.reading
         else {
@@ -185,9 +182,6 @@ extension BrokerCore {
         switch body {
         case .inline(let id)?: response.body = id
         case .file(let name)?: response.file = name
-        case .both(let id, let name)?:
-            response.body = id
-            response.copy = name
         case .missing?, nil: break
         }
         // A later request was not part of the lookup that this response answers.
@@ -251,7 +245,6 @@ extension BrokerCore {
         if facilities.isCaching, cachePlans[flight]?.stored?.response.hasValidator != true {
             let fields = HeaderFields(lines: response.fields)
             isStored = store(flight, response, fields, requestTime: requestTime) != nil
-            flights[flight].isStored = false
         }
         drop(response)
         let request = flights[flight].request
@@ -338,11 +331,11 @@ extension BrokerCore {
         // The SHA-256 names the stored body, and later proves that it is complete.
         guard let sha256 = response.sha256 ?? (response.length == 0 ? "" : nil) else { return nil }
         ledger.cache.stored += 1
-        flights[flight].isStored = true
         let entry = nextCacheEntry()
         let variant = CacheVariant(
             entry: entry, response: stored, length: response.length, sha256: sha256.isEmpty ? nil : sha256)
         let owner = cacheOwner(of: flight)
+        if let file = response.file { outcomes.shareFile(file) }
         actions.append(
             .cache(.store(cacheKey(of: flight), variant, response.body, file: response.file, owner: owner)))
         return stored
@@ -444,9 +437,6 @@ extension BrokerCore {
         case .missing: break
         case .inline(let id): actions.append(.spool(.releaseBody(id)))
         case .file(let name): releaseFile(name)
-        case .both(let id, let name):
-            actions.append(.spool(.releaseBody(id)))
-            releaseFile(name)
         }
     }
 }

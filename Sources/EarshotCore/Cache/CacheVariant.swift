@@ -37,6 +37,4 @@ public enum CachedBody: Equatable, Sendable {
     case inline(BodyID)
     /// Base name of a spool file. The core owns the file from here on.
     case file(String)
-    /// Both forms of the same body.
-    case both(BodyID, file: String)
 }

@@ -89,6 +89,7 @@ extension BrokerCore {
         case .query(let query, let page): reply(.answer(query, page), to: client)
         case .set(let setting): settingRequested(setting, by: client, now: now)
         case .read(let read): readRequested(read, by: client)
+        case .take(let sequence): takeRequested(sequence, by: client)
         case .bye:
             let session = clients[client]
             _ = clients.disconnected(id)
@@ -191,6 +192,9 @@ extension BrokerCore {
                 reply.handler = handler
                 reply.request = request
             }
+        case .take(let sequence):
+            reply.verb = "TAKE"
+            reply.sequence = sequence
         case .bye: reply.verb = "BYE"
         }
         self.reply(.message(.error(reply)), to: client)

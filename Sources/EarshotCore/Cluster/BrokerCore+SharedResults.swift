@@ -183,7 +183,6 @@ extension BrokerCore {
         var response = received
         response.isOfNode = true
         let fields = HeaderFields(lines: response.fields)
-        flights[flight].isStored = false
         guard !facilities.isCaching || !takeForCache(flight, response, fields, now: now) else { return }
         judge(flight, response, fields, now: now)
     }

@@ -177,6 +177,7 @@ extension BrokerCore {
             switch due.kind {
             case .uncounted(let interest), .counted(let interest):
                 let (terminal, body) = terminal(of: interest, sequence: sequence, to: client)
+                if body == nil { noteReader(client, ofFileOf: due) }
                 // Two calls, so that the usual case does not copy the terminal.
                 if pulls.isEmpty {
                     actions.append(.client(.deliver(clients[client].id, terminal, body)))
@@ -358,9 +359,9 @@ extension BrokerCore {
 
     /// Spool file named in a terminal.
     @inline(__always)
-    private func file(of due: DueTerminal) -> String? {
+    func file(of due: DueTerminal) -> String? {
         switch due.kind {
-        case .uncounted(let interest), .counted(let interest): outcomes[outcomeNumber(of: interest)].response?.file
+        case .uncounted(let interest), .counted(let interest): namedFile(of: interest)
         case .owed, .withdrawn: nil
         }
     }
@@ -418,10 +419,12 @@ extension BrokerCore {
         let record = interests[interest]
         let outcome = outcomes[outcomeNumber(of: interest)]
         var streams = false
+        var isInline = false
         var tag: String?
         var redirects: [Terminal.Redirect] = []
         if let number = record.extras {
-            streams = extras[number].streams
+            isInline = extras[number].delivery == .inline
+            streams = extras[number].streams && !isInline
             tag = extras[number].tag
             if let owner = record.owner, owner == client { redirects = extras[number].redirects }
         }
@@ -433,7 +436,7 @@ extension BrokerCore {
             if let response = outcome.response {
                 failure.status = code == .httpStatus ? response.status : nil
                 failure.response = Terminal.Response(
-                    response, attempts: outcome.attempts, to: record, redirects, streams: streams,
+                    response, attempts: outcome.attempts, to: record, redirects, isInline: isInline, streams: streams,
                     in: workerLimits.spool)
             }
             end = .failed(failure)
@@ -444,7 +447,7 @@ extension BrokerCore {
             end = .result(
                 status: response.status,
                 Terminal.Response(
-                    response, attempts: outcome.attempts, to: record, redirects, streams: streams,
+                    response, attempts: outcome.attempts, to: record, redirects, isInline: isInline, streams: streams,
                     in: workerLimits.spool))
         }
         let terminal = Terminal(
@@ -459,11 +462,12 @@ extension Terminal.Response {
     ///
     /// - Parameters:
     ///   - redirects: the redirects that the receiver may see.
+    ///   - isInline: whether the body of a file goes into the message.
     ///   - streams: whether the request reads the body while it grows.
     ///   - spool: the folder of the spool's files.
     fileprivate init(
         _ response: borrowing Outcome.Response, attempts: Int, to request: borrowing Interest,
-        _ redirects: consuming [Terminal.Redirect], streams: Bool, in spool: String
+        _ redirects: consuming [Terminal.Redirect], isInline: Bool, streams: Bool, in spool: String
     ) {
         self.init(url: response.url)
         self.redirects = redirects
@@ -474,7 +478,7 @@ extension Terminal.Response {
         sha256 = response.sha256
         if let name = response.file, !request.isWarm {
             file = spool + "/" + name
-            isYours = request.isGiven
+            self.isInline = isInline
             if streams, let attempt = response.generation { generation = Generation(attempt) }
         }
         queuedMilliseconds = response.startedAt.milliseconds(since: request.askedAt)

@@ -141,6 +141,7 @@ extension BrokerCore {
             let rest = read.message.offset < body.bytes ? body.bytes - read.message.offset : 0
             let isOther = read.stream != nil && read.generation.map { $0 != body.generation } ?? false
             if rest > 0, !isOther {
+                if let stream = read.stream { noteReader(client, ofGrowing: stream.record) }
                 let piece = BodyPiece(read: read, data: data, file: body.file, length: min(rest, read.message.length))
                 actions.append(.client(.sendPiece(clients[client].id, piece)))
             } else if read.stream == nil || isOther {
@@ -185,8 +186,7 @@ extension BrokerCore {
         guard let owner = bodyOwner(of: client), !pulls.isClosed(sequence, to: owner) else { return nil }
         switch clients[owner].deliveries.entry(sequence)?.kind {
         case .uncounted(let interest), .counted(let interest):
-            guard !interests[interest].isWarm, let response = outcomes[outcomeNumber(of: interest)].response,
-                response.spilled == nil, let file = response.file
+            guard let file = namedFile(of: interest), let response = outcomes[outcomeNumber(of: interest)].response
             else { return nil }
             return Readable(file: file, bytes: response.length)
         case .owed, .withdrawn, nil: return nil
@@ -216,8 +216,7 @@ extension BrokerCore {
     private func growingBody(of interest: Handle<Interest>) -> Readable? {
         let flight = leaf(ofOpen: interest)
         guard case .running(let worker) = flights[flight].phase,
-            let lease = workers[worker].leases[attempt(of: flight)], let part = lease.part,
-            !isToBeGiven(to: interest, lease.totalBytes)
+            let lease = workers[worker].leases[attempt(of: flight)], let part = lease.part
         else { return nil }
         return Readable(file: part.file, bytes: lease.receivedBytes, generation: Generation(part.generation))
     }

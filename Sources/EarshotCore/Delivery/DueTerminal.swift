@@ -32,6 +32,14 @@ struct DueTerminal: Hashable {
         self.init(number: failure.number, kind: 2)
     }
 
+    /// Request with the outcome; nil for an owed failure and a withdrawn terminal.
+    var interest: Handle<Interest>? {
+        switch kind {
+        case .uncounted(let interest), .counted(let interest): interest
+        case .owed, .withdrawn: nil
+        }
+    }
+
     var kind: Kind {
         let number = word >> 2
         return switch word & 3 {

@@ -45,7 +45,7 @@ extension BrokerCore {
             begin(interest, fetch, of: RequestHeads.nobody, now: now)
             return
         }
-        if let file = entry.file { outcomes.hold(file: file, bytes: entry.fileBytes) }
+        if let file = entry.file { outcomes.hold(file: file, bytes: entry.fileBytes, isShared: true) }
         rest(interest)
     }
 
@@ -98,7 +98,7 @@ extension BrokerCore {
     /// Delivers a result read from disk; nil if it is missing. The core takes ownership of a file.
     public mutating func durableRead(_ id: DurableID, _ content: DurableContent?, now: Tick) {
         clock = now
-        if case .file(let file) = content?.body { outcomes.hold(file: file, bytes: 0) }
+        if case .file(let file) = content?.body { outcomes.hold(file: file, bytes: 0, isShared: true) }
         publishRead(id, content)
     }
 
@@ -114,8 +114,19 @@ extension BrokerCore {
         }
         takeFromRest(interest)
         let number = outcomes.insert(outcome(of: content, for: interest))
-        accountOutcome(of: interest, number)
-        publish(interest, number, to: listeners)
+        outcomes.retain(number)
+        defer { release(number) }
+        publishFormed(interest, number, to: listeners)
+    }
+
+    /// Publishes an outcome in the form that the request demands.
+    private mutating func publishFormed(
+        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
+    ) {
+        let formed = formed(outcome, for: interest)
+        accountOutcome(of: interest, formed)
+        publish(interest, formed, to: listeners)
+        if formed != outcome { release(formed) }
     }
 
     // MARK: Acceptance
@@ -250,16 +261,15 @@ extension BrokerCore {
         outcomes.retain(outcome)
         interests[interest].enter(.recording)
         interests[interest].outcome = outcome
-        var (terminal, body) = terminal(of: interest, sequence: 0)
+        let (terminal, body) = terminal(of: interest, sequence: 0)
         let response = outcomes[outcome].response
         let file = interests[interest].isWarm ? nil : response?.file
-        terminal.forgetFile()
         let hasBody = body != nil || file != nil
         let bytes = hasBody ? response?.length ?? 0 : 0
         let summary = DurableSummary(
             failure: outcomes[outcome].failure, status: response?.status, attempts: outcomes[outcome].attempts,
             url: response?.url ?? outcomes[outcome].url)
-        let head = BrokerMessage.terminal(terminal).encoded()
+        let head = BrokerMessage.terminal(terminal.withoutFile()).encoded()
         guard hasRoomForDurable(bytes + head.count, of: interest),
             let id = durables.beginWriting(interest, bytes: file == nil ? bytes : 0, summary)
         else {
@@ -267,6 +277,7 @@ extension BrokerCore {
             return
         }
         chargeDurable(interest, result: bytes + head.count)
+        if let file { outcomes.shareFile(file) }
         let result = DurableResult(
             head: head, length: bytes, sha256: hasBody ? response?.sha256 : nil,
             body: body, file: file)
@@ -281,8 +292,7 @@ extension BrokerCore {
         defer { release(outcome) }
         let isStored = durables.hasResult(interest)
         if !listeners.isEmpty, !isStored || isExpired(interest) || listeners.contains(where: { hasRoom($0) }) {
-            accountOutcome(of: interest, outcome)
-            publish(interest, outcome, to: listeners)
+            publishFormed(interest, outcome, to: listeners)
         } else if isStored {
             rest(interest, isDue: !listeners.isEmpty)
         } else {
@@ -377,9 +387,6 @@ extension BrokerCore {
             case .missing: break
             case .inline(let body): response?.body = body
             case .file(let file): response?.file = file
-            case .both(let body, let file):
-                response?.body = body
-                response?.file = file
             }
         }
         switch terminal.outcome {
@@ -457,22 +464,6 @@ extension BrokerCore {
             // It waits for room in the window of a listener, which may leave.
             setExpiry(of: interest, at: now.advanced(byMilliseconds: limits.graceMilliseconds))
         case .open, .held, .resting: orphan(interest)
-        }
-    }
-}
-
-extension Terminal {
-    /// Removes the path of the body.
-    fileprivate mutating func forgetFile() {
-        switch outcome {
-        case .result(let status, var response):
-            response.file = nil
-            response.generation = nil
-            outcome = .result(status: status, response)
-        case .failed(var failure):
-            failure.response?.file = nil
-            failure.response?.generation = nil
-            outcome = .failed(failure)
         }
     }
 }

@@ -19,7 +19,6 @@ extension BrokerCore {
             governor.answered(flights[flight].scope)
             probeEnded(flight, isAnswered: true)
         }
-        flights[flight].isStored = false
         if flights[flight].jar != nil { takeCookies(fields, of: flights[flight].request) }
         guard !facilities.isCaching || !takeForCache(flight, response, fields, now: now) else { return }
         judge(flight, response, fields, now: now)
@@ -104,7 +103,6 @@ extension BrokerCore {
         flights[child].timeoutMilliseconds = max(
             flights[child].timeoutMilliseconds, flights[flight].timeoutMilliseconds)
         flights[child].retries = max(flights[child].retries, flights[flight].retries)
-        if flights[flight].hasWishes { wish(child) }
         if isNew {
             flights[child].workerDeaths = flights[flight].workerDeaths
             flights[child].isAccused = flights[flight].isAccused
@@ -231,7 +229,6 @@ extension BrokerCore {
             if cluster != nil { leaveCluster(flight) }
             return
         }
-        let isStored = flights[flight].isStored
         var outcome = outcome
         if outcome.response == nil { outcome.url = flights[flight].url.description }
         let number = outcomes.insert(outcome)
@@ -247,23 +244,20 @@ extension BrokerCore {
         let (waiting, redirected) = flights.detachAll(from: flight)
         for flight in redirected { forget(flight) }
         forget(flight)
-        let filed = outcomes.splitCopy(of: number)
-        let forms = BodyForms(
-            inline: outcomes[number].response?.body != nil, file: outcomes[filed].response?.file != nil)
         for interest in waiting {
             queue.remove(interest)
             interests[interest].flight = nil
             if isDoomed(interest) {
                 removeRequest(interest)
-            } else if let code = objection(of: interest, to: outcome, forms) {
+            } else if let code = objection(of: interest, to: outcome) {
                 settle(interest, with: outcomes.insert(outcome.replaced(by: code)), now: now)
             } else {
-                if waiting.count == 1, !isStored, outcomes[number].holders == 1 { giveAway(outcome, to: interest) }
-                settle(
-                    interest, with: prefersFile(interest) ? filed : number, transferStartedAt: start, now: now)
+                // A durable request gets its form when its result has been stored.
+                let formed = isDurable(interest) ? number : formed(number, for: interest)
+                settle(interest, with: formed, transferStartedAt: start, now: now)
+                if formed != number { release(formed) }
             }
         }
-        if filed != number { release(filed) }
         release(number)
     }
 
@@ -282,29 +276,14 @@ extension BrokerCore {
         }
     }
 
+    /// Reason why an outcome fails one request although it serves the others: its size limit or digest.
     @inline(__always)
-    private func prefersFile(_ interest: Handle<Interest>) -> Bool {
-        if let number = interests[interest].extras { extras[number].prefersFile } else { false }
-    }
-
-    /// Reason why an outcome fails one request although it serves the others: its size limit, digest or form of the
-    /// body.
-    ///
-    /// - Parameter forms: forms in which the body arrived, before any was spilled.
-    @inline(__always)
-    private func objection(of interest: Handle<Interest>, to outcome: Outcome, _ forms: BodyForms) -> FailureCode? {
+    private func objection(of interest: Handle<Interest>, to outcome: Outcome) -> FailureCode? {
         guard outcome.failure == nil, let response = outcome.response, let number = interests[interest].extras else {
             return nil
         }
         if let limit = extras[number].maxBytes, response.length > limit { return .tooLarge }
         if let digest = extras[number].digest, digest != response.sha256 { return .digestMismatch }
-        guard response.length > 0, response.sha256 != nil, !interests[interest].isWarm else { return nil }
-        switch extras[number].delivery {
-        case .auto: return nil
-        // The shell could not read the file.
-        case .inline: return forms.inline ? nil : .internalError
-        // The shell could not write the file.
-        case .file: return forms.file ? nil : .spoolFull
-        }
+        return nil
     }
 }

@@ -191,7 +191,6 @@ extension BrokerCore {
             job.progressMilliseconds = core.limits.streamMilliseconds
         }
         job.redirect = record.redirect
-        job.inlineBytes = inlineBytes(of: flight)
         job.resume = lent?.resume
         // A later broker would not know the fields of the response that this attempt resumes.
         if lent == nil, !isPulling { job.flight = identity(of: flight) }

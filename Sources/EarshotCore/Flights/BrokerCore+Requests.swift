@@ -48,11 +48,10 @@ extension BrokerCore {
         let fingerprint = Fingerprint(of: fetch, body: body).value
         let hash = hash(fetch.request, of: handler)
         if let known = listedInterest(fetch.request, of: handler, hash) {
-            guard isGivenToAnother(known, fetch, fingerprint, by: client) else {
+            guard isTakenByAnother(known, fetch, fingerprint, by: client) else {
                 askedAgain(known, fetch, fingerprint, by: client)
                 return
             }
-            // The other client owns the file and may change it, so this request gets its own fetch and file.
             unlist(known)
             freeIfOwed(known)
         }
@@ -138,8 +137,7 @@ extension BrokerCore {
             Interest(
                 request: fetch.request, askedAt: now.advanced(byMilliseconds: -fetch.options.askedMilliseconds),
                 fingerprint: fingerprint, generation: nextSerial(), handler: handler, owner: owner,
-                priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
-                takes: fetch.options.takes && fetch.options.delivery != .inline && !pulls.contains(client)))
+                priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash)
         handlers.requestAdded(interest, to: handler, owner: owner)
@@ -380,7 +378,6 @@ extension BrokerCore {
             flights[next].timeoutMilliseconds = max(
                 flights[next].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
             flights[next].retries = max(flights[next].retries, UInt8(clamping: options.retries))
-            if options.delivery != .auto { flights[next].hasWishes = true }
             guard case .following(let child) = flights[next].phase else { return }
             next = child
         }

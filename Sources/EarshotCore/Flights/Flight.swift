@@ -96,10 +96,6 @@ struct Flight {
     var isSuspect = false
     /// Whether an attempt failed in a way that HTTP/2 may have caused. Later attempts then use HTTP/1.1.
     var avoidsHTTP2 = false
-    /// Whether a waiting request may require a certain form of the body.
-    var hasWishes = false
-    /// Whether the cache stores its response, with the file of the body.
-    var isStored = false
     /// Whether the cache revalidates a stale response with it.
     var isRevalidation = false
     /// Whether other nodes of the cluster want its result.

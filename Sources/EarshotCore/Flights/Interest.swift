@@ -49,16 +49,12 @@ struct Interest: Generational {
         var progressTimer: Tick?
         /// Whether PROGRESS names the file in which the body grows.
         var streams: Bool
-        /// Requested form of the body.
+        /// Demanded form of the body.
         var delivery: BodyDelivery
         /// Whether the owner's terminal lists the redirects that were followed.
         let listsRedirects: Bool
         /// These redirects, once the request has its outcome.
         var redirects: [Terminal.Redirect] = []
-
-        /// Whether it receives a file if the body exists in both forms. A client that reads a growing file continues to
-        /// read it.
-        var prefersFile: Bool { delivery == .file || streams && delivery == .auto }
 
         /// Default time between two PROGRESS messages of a streaming request: prompt, and few beside the body's own
         /// chunks.
@@ -103,14 +99,10 @@ struct Interest: Generational {
     let isWarm: Bool
     /// Whether it replaced all earlier requests of its handler.
     let isFresh: Bool
-    /// Whether the client requested exclusive ownership of the file.
-    let takes: Bool
     /// Whether it joined a flight that another request began.
     var isShared = false
     /// Whether its ID is still taken.
     var isListed = true
-    /// Whether the file named in its terminal was given away to the only receiving client.
-    var isGiven = false
 
     /// Changes the phase. All changes go through here.
     mutating func enter(_ next: Phase) {

@@ -32,7 +32,7 @@ extension BrokerCore {
             else { continue }
             if flights[flight].isAwaited {
                 _ = flights.endDeferral(of: flight)
-                if let outcome = deferred.outcome { rejoined(flight, outcome, now: now) }
+                if let outcome = deferred.outcome { end(flight, outcome, now: now) }
             } else if !mayRejoin(deferred, hasUnread) {
                 dropIfUnwanted(flight)
             }
@@ -47,16 +47,5 @@ extension BrokerCore {
         // After BYE and HELLO the client's count starts again at 0.
         let heard = clients[client].heard
         return heard >= message.heard && heard - message.heard < UInt64(limits.handOverMessages)
-    }
-
-    /// Settles a rejoined flight with its kept outcome. Fetches again if the body has the wrong form.
-    private mutating func rejoined(_ flight: Handle<Flight>, _ outcome: Outcome, now: Tick) {
-        if let response = outcome.response, !isAsWished(response, for: flight) {
-            // The shell makes the other form of a body only when the response arrives.
-            drop(response)
-            enqueue(flight: flight, first: true)
-            return
-        }
-        end(flight, outcome, now: now)
     }
 }

@@ -11,9 +11,6 @@ struct Outcome {
         var sha256: String?
         var file: String?
         var body: BodyID?
-        /// Spool file with the same bytes as `body`; nil unless a request asked for that form. `end` assigns each
-        /// request one of the two forms.
-        var copy: String?
         /// Body that the shell writes into `file`.
         var spilled: BodyID?
         var fields: [UInt8]

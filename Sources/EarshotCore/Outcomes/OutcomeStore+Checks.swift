@@ -8,7 +8,7 @@ extension OutcomeStore {
         for number in outcomes.indices {
             check(outcomes[number].holders > 0, "12: outcome \(number) has no holder")
             guard let response = outcomes[number].response else { continue }
-            for case let file? in [response.file, response.copy] { named[file, default: 0] += 1 }
+            if let file = response.file { named[file, default: 0] += 1 }
             guard let body = response.spilled else { continue }
             check(response.body == nil && spilling[body] == number, "12: outcome \(number) is not spilled")
         }

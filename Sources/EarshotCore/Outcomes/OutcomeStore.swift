@@ -38,6 +38,7 @@ struct OutcomeStore {
     struct HeldFile {
         var holders: Int
         let bytes: Int
+        var audience = FileAudience.noSession
     }
 
     /// Place of a body.
@@ -116,21 +117,7 @@ struct OutcomeStore {
     mutating func release(_ response: Outcome.Response) -> Freed {
         var freed = Freed(body: response.body)
         if let file = response.file, release(file: file) { freed.files.append(file) }
-        if let file = response.copy, release(file: file) { freed.files.append(file) }
         return freed
-    }
-
-    /// Moves the second form of a body, the file `copy`, into a separate outcome.
-    ///
-    /// - Returns: the new outcome with a reference count of 1; `number` if there is no second form.
-    mutating func splitCopy(of number: Handle<Outcome>) -> Handle<Outcome> {
-        guard let copy = outcomes[number].response?.copy else { return number }
-        outcomes[number].response?.copy = nil
-        var other = outcomes[number]
-        other.holders = 1
-        other.response?.body = nil
-        other.response?.file = copy
-        return outcomes.insert(other)
     }
 
     // MARK: Bodies
@@ -279,8 +266,11 @@ struct OutcomeStore {
 
     /// Adds a reference to a spool file.
     ///
-    /// - Parameter bytes: size of the file, counted for its first reference.
-    mutating func hold(file name: String, bytes: Int) {
+    /// - Parameters:
+    ///   - bytes: size of the file, counted for its first reference.
+    ///   - isShared: whether a store outside of the spool has it, too.
+    mutating func hold(file name: String, bytes: Int, isShared: Bool = false) {
+        defer { if isShared { shareFile(name) } }
         guard files[name] == nil else {
             files[name]?.holders += 1
             return
@@ -301,6 +291,27 @@ struct OutcomeStore {
         files[name] = nil
         fileBytes &-= file.bytes
         return true
+    }
+
+    /// Records that a file becomes known to someone.
+    mutating func showFile(_ name: String, to audience: FileAudience) { files[name]?.audience.add(audience) }
+
+    /// Records that a file has users beside one session, so that no client may own it.
+    mutating func shareFile(_ name: String) { showFile(name, to: .others) }
+
+    /// Whether a file has one reference and is known only to one session.
+    func isExclusive(_ name: String, to session: UInt64) -> Bool {
+        files[name].map { $0.holders == 1 && $0.audience == .session(session) } ?? false
+    }
+
+    /// Changes the name of the file of an outcome, which has the only reference to it.
+    mutating func renameFile(of number: Handle<Outcome>, to name: String) {
+        guard let old = outcomes[number].response?.file, let file = files.removeValue(forKey: old) else {
+            preconditionFailure("outcome \(number) has no file to rename")
+        }
+        precondition(file.holders == 1 && files[name] == nil, "file \(old) has \(file.holders) references")
+        files[name] = file
+        outcomes[number].response?.file = name
     }
 
     /// Number of references held for clients without acknowledgements.

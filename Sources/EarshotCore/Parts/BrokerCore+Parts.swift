@@ -49,7 +49,8 @@ extension BrokerCore {
         guard isNew || !lines.isEmpty else { return }
         let part = GrowingPart(
             file: told.file, fields: HeaderFields(lines: lines), status: told.status,
-            generation: isNew ? attempt : lease.part?.generation ?? attempt)
+            generation: isNew ? attempt : lease.part?.generation ?? attempt,
+            audience: lease.part?.audience ?? .noSession)
         workers.partTold(part, of: attempt, at: worker)
     }
 
@@ -65,7 +66,8 @@ extension BrokerCore {
             actions.append(.spool(.removePart(file)))
             return
         }
-        let part = KeptPart(file: file, body: body, fields: growing.fields, generation: growing.generation)
+        let part = KeptPart(
+            file: file, body: body, fields: growing.fields, generation: growing.generation, audience: growing.audience)
         if let flight = lease.flight {
             delete(parts.keep(part, for: flight))
         } else if let key = lease.abandoned?.key {
@@ -107,7 +109,7 @@ extension BrokerCore {
         let total = part.body.totalBytes.map { Int($0) }
         return (
             Job.Resume(bytes: part.bytes, total: total, validator: validator),
-            GrowingPart(file: file, fields: part.fields, generation: part.generation)
+            GrowingPart(file: file, fields: part.fields, generation: part.generation, audience: part.audience)
         )
     }
 

@@ -9,6 +9,8 @@ struct KeptPart {
     let fields: HeaderFields
     /// Attempt that received the first byte.
     let generation: AttemptID
+    /// Sessions that have read the body while it grew.
+    var audience = FileAudience.noSession
 
     var bytes: Int { Int(body.keptBytes) }
 }
@@ -23,6 +25,8 @@ struct GrowingPart {
     var status: Int?
     /// Attempt that received the first byte. Progress with another generation belongs to another representation.
     let generation: AttemptID
+    /// Sessions that have read the body.
+    var audience = FileAudience.noSession
 
     /// Whether a later attempt can resume the body.
     var isResumable: Bool { status == nil && !fields.isEmpty }

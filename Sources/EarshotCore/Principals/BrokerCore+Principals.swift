@@ -100,7 +100,7 @@ extension BrokerCore {
             let isReserved = route.caFile != nil || route.clientCertificate != nil || route.clientKey != nil
             return isReserved ? "files of certificates are reserved for the administrator" : nil
         case .hello, .retry, .remove, .removeRequest, .subscribe, .unsubscribe, .priority, .cookies, .acknowledge,
-            .read, .bye:
+            .read, .take, .bye:
             return nil
         }
     }

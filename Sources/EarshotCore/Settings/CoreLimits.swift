@@ -38,9 +38,6 @@ public struct CoreLimits: Equatable, Sendable {
     public var waitingTerminals = 1_000
     /// Maximum number of claimed results delivered in one step: a few milliseconds of work.
     public var claimsPerPass = 1_000
-    /// Minimum size of a body that is given away as a file instead of in a message, in bytes. Creating and renaming a
-    /// file costs as much as writing and reading this many bytes twice.
-    public var takenBytes = 32 << 10
     /// Maximum body of one request, in bytes: a form or an API call. Larger ones do not belong in an in-memory queue.
     public var requestBodyBytes = 1 << 20
     /// Maximum bytes of the bodies of one client's open requests.

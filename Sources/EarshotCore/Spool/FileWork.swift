@@ -30,8 +30,6 @@ public struct FileWork: Equatable, Sendable {
 
     public var parts: [Part] = []
     public var body = Body.none
-    /// Forms of the body that its clients want besides the one in which it came.
-    public var wishes = BodyWishes()
 }
 
 /// Reason why the shell could not give a finished file its name.
@@ -55,8 +53,7 @@ public enum FileFault: Sendable {
 }
 
 extension BrokerCore {
-    /// Begins a message of a worker with the work on files that precedes `workerSaid`. O(1), but for a BYE and a body
-    /// with wishes.
+    /// Begins a message of a worker with the work on files that precedes `workerSaid`. O(1), but for a BYE.
     public mutating func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
         work(before: message, by: worker)
     }
@@ -70,15 +67,13 @@ extension BrokerCore {
         guard !workers.isRemote(worker) else { return remoteWork(before: message, by: worker) }
         switch message {
         case .done(let completion):
-            work.wishes = wishes(of: completion.attempt, by: worker)
             // A part that the worker was given and that is useless to this response.
             if let file = part(of: completion.attempt, by: worker), file != completion.file {
                 work.parts = [part(file, of: completion.attempt, by: worker)]
             }
             if completion.file != nil {
                 work.body =
-                    holds(completion.attempt, worker)
-                    ? .finished(name: ownName(of: completion.attempt, by: worker) ?? completion.sha256) : .unwanted
+                    holds(completion.attempt, worker) ? .finished(name: completion.sha256) : .unwanted
             }
         case .failed(let attempt, _, _, _, _, let told, _, _):
             if let file = told?.file ?? part(of: attempt, by: worker) {
@@ -94,7 +89,6 @@ extension BrokerCore {
     private func remoteWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
         var work = FileWork()
         guard case .done(let completion) = message else { return work }
-        work.wishes = wishes(of: completion.attempt, by: worker)
         if completion.file != nil {
             work.body = .foreign
         } else if holds(completion.attempt, worker) {

@@ -215,6 +215,7 @@ extension BrokerCore {
     private mutating func attemptDone(
         _ completion: Completion, body: BodyID?, by worker: Handle<WorkerSession>, now: Tick
     ) {
+        precondition(body == nil || completion.file == nil, "the body of \(completion.attempt) has two forms")
         if let file = completion.file { outcomes.hold(file: file, bytes: completion.length) }
         guard let lease = endLease(completion.attempt, bodyBytes: completion.length, at: worker) else {
             if let body { actions.append(.spool(.releaseBody(body))) }
@@ -223,10 +224,12 @@ extension BrokerCore {
         }
         var response = Outcome.Response(
             status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
-            file: body == nil ? completion.file : nil, body: body, copy: body == nil ? nil : completion.file,
-            fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
+            file: completion.file, body: body, fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
         response.isCut = completion.isCut
+        if let file = completion.file { outcomes.showFile(file, to: lease.part?.audience ?? .noSession) }
         if lease.heldAt != nil {
+            // A session of the earlier broker may have read the growing file.
+            if let file = completion.file { outcomes.shareFile(file) }
             response.endedAt = min(now, lease.startedAt.advanced(byMilliseconds: completion.elapsedMilliseconds))
         }
         // The resumed part belongs to this body only if the worker reports `resumed`. The worker may have started
@@ -251,10 +254,6 @@ extension BrokerCore {
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
             response.isResumed = true
         }
-        if let copy = response.copy, !hasRoomInSpool() {
-            releaseFile(copy)
-            response.copy = nil
-        }
         guard response.file == nil || hasRoomInSpool() else {
             drop(response)
             fail(flight, .spoolFull, now: now)
@@ -266,7 +265,7 @@ extension BrokerCore {
     /// Drops the body of a response to HEAD, which a user's own worker may send.
     private mutating func dropBody(of response: inout Outcome.Response) {
         drop(response)
-        (response.body, response.file, response.copy, response.sha256) = (nil, nil, nil, nil)
+        (response.body, response.file, response.sha256) = (nil, nil, nil)
         response.length = 0
     }
 
@@ -373,6 +372,7 @@ extension BrokerCore {
         extras[number].progressTimer = nil
         let progress = progress(of: interest, lease)
         for client in listeners(of: record.handler) where !clients[client].isRequestReply {
+            if progress.file != nil { noteReader(client, ofGrowing: interest) }
             say(.progress(pulls.isEmpty ? progress : pulled(progress, to: client)), to: client)
             clients[client].missedProgress.drop(interest)
         }
@@ -401,9 +401,7 @@ extension BrokerCore {
         var progress = Progress(
             handler: handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
             total: lease.totalBytes, tag: record.extras.flatMap { extras[$0].tag })
-        if let number = record.extras, extras[number].streams, let part = lease.part,
-            !isToBeGiven(to: interest, lease.totalBytes)
-        {
+        if let number = record.extras, extras[number].streams, let part = lease.part {
             progress.file = workerLimits.spool + "/" + SpoolName.path(part.file)
             progress.generation = Generation(part.generation)
             if !part.fields.isEmpty {
@@ -432,7 +430,9 @@ extension BrokerCore {
             guard interests.contains(interest), interests[interest].generation == generation,
                 listeners(of: interests[interest].handler).contains(client), let lease = runningLease(of: interest)
             else { continue }
-            say(.progress(pulled(progress(of: interest, lease), to: client)), to: client)
+            let progress = progress(of: interest, lease)
+            if progress.file != nil { noteReader(client, ofGrowing: interest) }
+            say(.progress(pulled(progress, to: client)), to: client)
         }
     }
 

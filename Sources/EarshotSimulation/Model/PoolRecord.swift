@@ -23,6 +23,8 @@ final class PoolRecord {
         /// File of its growing body, and the header fields of its response.
         var file: String?
         var fields: [UInt8] = []
+        /// Sessions that know that file, or the part that it continues.
+        var readers: [SessionRecord] = []
     }
 
     let id: WorkerID

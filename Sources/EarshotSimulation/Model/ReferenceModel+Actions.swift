@@ -56,13 +56,18 @@ extension ReferenceModel {
             files.insert(file)
         case .spool(.releaseBody(let body)):
             expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is released twice")
+        case .spool(.write(let body, let file)):
+            expect(
+                bodies.contains(body) || spilled[body] != nil, 12,
+                "body \(body.rawValue) is to be written after its release")
+            fileMade(file)
         case .cache:
             object(13, "a cache is asked that is not there: \(action)")
         case .durable:
             object(13, "a disk is asked that is not there: \(action)")
         case .log: object(13, "the log gets attempts: \(action)")
         case .spool(.releaseFile(let file)):
-            given[file] = nil
+            audiences[file] = nil
             expect(files.remove(file) != nil, 12, "file \(file) is released twice")
         }
     }
@@ -85,9 +90,16 @@ extension ReferenceModel {
             expect(
                 progress.file == nil || listed[name]?.fetch.options.streams == true, 2,
                 "client \(id.rawValue), which does not stream \(name), is told of \(progress.file ?? "")")
+            if let file = progress.file { growthTold(file, to: client) }
         case .data: object(2, "client \(id.rawValue) pulls no bodies")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
+        case .taken(let sequence, let path):
+            answered("\(message)", to: id) { expected in
+                guard case .taken(sequence, let right) = expected else { return false }
+                expect(path == right, 15, "client \(id.rawValue) is told \(path ?? "to copy"), not \(right ?? "that")")
+                return true
+            }
         case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .error:
             answered("\(message)", to: id) { isRight(message, $0) }
         }
@@ -187,7 +199,7 @@ extension ReferenceModel {
         expect(terminal.tag == request.fetch.options.tag, 1, "the terminal of \(name) has another's tag")
         guard let ending = request.ending else { return }
         check(terminal, body, of: request, against: ending)
-        checkGift(terminal, of: request, ending, to: client)
+        if let file = namedFile(ending, for: request) { audiences[file, default: Audience()].add(client) }
     }
 
     private func check(
@@ -211,7 +223,8 @@ extension ReferenceModel {
         }
         let isBodyDue = ending.completion != nil && !request.fetch.options.isWarm
         let options = request.fetch.options
-        let isFiled = isFiled(ending, for: request)
+        let file = file(of: ending, for: request)
+        let isFiled = file != nil
         let spilled = isFiled ? nil : ending.body.flatMap { self.spilled[$0] }
         expect(
             body == (isBodyDue && spilled == nil && !isFiled ? ending.body : nil), 1,
@@ -220,13 +233,15 @@ extension ReferenceModel {
             completion.sha256 != nil
         {
             expect(options.delivery != .file || isFiled, 1, "\(request.name) wants a file and gets none")
-            expect(options.delivery != .inline || !isFiled, 1, "\(request.name) wants no file and gets one")
+            expect(
+                !isFiled || terminal.response?.isInline == (options.delivery == .inline), 1,
+                "\(request.name) gets its file in another form than it wants")
         }
         if let body {
             expect(bodies.contains(body), 12, "\(request.name) comes with a body that was released")
         }
         if !isFiled, spilled == nil { expect(terminal.response?.file == nil, 1, "\(request.name) names a file") }
-        if let file = isFiled ? ending.completion?.file : spilled, isBodyDue {
+        if let file = file ?? spilled, isBodyDue {
             expect(terminal.response?.file?.hasSuffix("/" + file) == true, 1, "\(request.name) names another's file")
             expect(files.contains(file), 12, "\(request.name) names a file that was released")
         }
@@ -296,7 +311,6 @@ extension ReferenceModel {
             worker.hasSuspectsOnly = false
         }
         checkSize(job, flight)
-        checkForm(of: job, flight)
         checkTurn(of: flight)
         let isHigh = servedClass(of: flight) == .high
         if scopes[ScopeName(flight.content.job)]?.start(flight, now: now) != true {
@@ -322,6 +336,7 @@ extension ReferenceModel {
         self.lent = nil
         worker.leases[job.attempt]?.file = lent?.name
         worker.leases[job.attempt]?.fields = lent?.part.fields ?? []
+        worker.leases[job.attempt]?.readers = lent?.part.readers ?? []
         guard job.resume != nil || lent != nil else { return }
         guard let lent, let resume = job.resume, lent.part.content == flight.content, resume.bytes == lent.part.bytes,
             lent.name == "\(worker.pid)-\(job.attempt).part", flight.content.job.method == "GET"

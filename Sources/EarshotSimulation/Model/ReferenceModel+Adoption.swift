@@ -76,7 +76,6 @@ extension ReferenceModel {
             guard flight.phase == .waiting, case .answered(let completion, let body, let end)? = orphans[flight.content]
             else { continue }
             orphans[flight.content] = nil
-            guard isAsWished(completion, body, for: flight) else { continue }
             guard wasWanted(flight, at: end) else {
                 blame = 1
                 continue
@@ -87,18 +86,6 @@ extension ReferenceModel {
             answer.isResumed = false
             answered(flight, answer, body, hasRetried: false)
         }
-    }
-
-    /// Returns whether an early response has the form of body that all waiting requests want.
-    func isAsWished(_ completion: Completion, _ body: BodyID?, for flight: FlightRecord) -> Bool {
-        var isFit = true
-        flight.forEachRequest { request in
-            let options = request.fetch.options
-            guard !options.isWarm else { return }
-            if options.delivery == .file, body != nil { isFit = false }
-            if options.delivery == .inline, options.maxBytes != 0, completion.file != nil { isFit = false }
-        }
-        return isFit
     }
 
     /// Returns whether all requests of a flight existed when the response to an earlier broker was complete: invariant

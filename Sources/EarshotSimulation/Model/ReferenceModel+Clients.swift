@@ -5,7 +5,7 @@ internal import HeapModule
 
 /// Clients: messages, replies, and disconnection.
 extension ReferenceModel {
-    func clientSaid(_ message: ClientMessage, by id: ClientID) {
+    func clientSaid(_ message: ClientMessage, _ renamed: FileRename?, by id: ClientID) {
         guard let client = connections[id] else { return }
         if client.isOpen { client.heard += 1 }
         if case .hello(let hello) = message {
@@ -46,6 +46,7 @@ extension ReferenceModel {
         case .query: owedReplies[id] = .answer
         // No simulated client pulls bodies.
         case .read: owedReplies[id] = .error("bad-message")
+        case .take(let sequence): takeAsked(sequence, by: client, renamed)
         case .set(let setting):
             // The simulated world generates no changes of limits; an invalid setting has no effect.
             let change = try? SettingChange(setting.words)

@@ -18,7 +18,9 @@ extension ReferenceModel {
         case .sandbox: break
         case .bye: workerGone(id, isDeath: false)
         case .done(let completion):
-            if let file = completion.file { files.insert(file) }
+            if let file = completion.file {
+                fileMade(file, knownTo: worker.leases[completion.attempt]?.readers ?? [])
+            }
             guard let (flight, lease) = leaseEnded(completion.attempt, at: worker, (completion, body)) else { return }
             guard !isTooOld(completion, of: lease, for: flight) else {
                 blame = 1
@@ -301,8 +303,6 @@ extension ReferenceModel {
             return
         }
         let waiting = closeAll(flight)
-        var ending = ending
-        if waiting.count == 1, let only = waiting.first { ending.isGiven = isGiven(ending, to: only) }
         for request in waiting {
             request.flight = nil
             if let code = objection(of: request, to: ending) {
@@ -327,13 +327,7 @@ extension ReferenceModel {
         guard ending.code == nil, let completion = ending.completion else { return nil }
         if let limit = request.fetch.options.maxBytes, completion.length > limit { return "too-large" }
         if let digest = request.fetch.options.digest, digest != completion.sha256 { return "digest-mismatch" }
-        guard completion.length > 0, completion.sha256 != nil, !request.fetch.options.isWarm else { return nil }
-        // Option `deliver` of `protocols/1-CLIENT.md`: this form or a failure.
-        switch request.fetch.options.delivery {
-        case .auto: return nil
-        case .inline: return ending.body == nil ? "internal" : nil
-        case .file: return completion.file == nil ? "spool-full" : nil
-        }
+        return nil
     }
 
     // MARK: Rules

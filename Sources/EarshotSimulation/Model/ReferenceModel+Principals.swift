@@ -45,7 +45,7 @@ extension ReferenceModel {
         case .unsubscribe(let pattern): return .unsubscribe(qualified(pattern, of: client))
         case .priority(let handler, let request, let priority):
             return .priority(qualified(handler, of: client), request, priority)
-        case .hello, .cookies, .acknowledge, .query, .set, .read, .bye: return message
+        case .hello, .cookies, .acknowledge, .query, .set, .read, .take, .bye: return message
         }
     }
 
@@ -59,7 +59,7 @@ extension ReferenceModel {
         case .removed(let pattern, let count): return .removed(qualified(pattern, of: client), count: count)
         case .requestRemoved(let handler, let request, let wasOpen):
             return .requestRemoved(qualified(handler, of: client), request, wasOpen: wasOpen)
-        case .welcome, .accepted, .terminal, .answer, .changed, .data, .error, .goodbye: return message
+        case .welcome, .accepted, .terminal, .answer, .changed, .data, .taken, .error, .goodbye: return message
         }
     }
 
@@ -68,7 +68,7 @@ extension ReferenceModel {
         switch message {
         case .set, .query(.origins, _), .query(.workers, _), .query(.settings, _): true
         case .hello, .fetch, .retry, .remove, .removeRequest, .subscribe, .unsubscribe, .priority, .cookies,
-            .acknowledge, .query, .read, .bye:
+            .acknowledge, .query, .read, .take, .bye:
             false
         }
     }

@@ -27,7 +27,7 @@ extension ReferenceModel {
             return
         }
         if let known = listed[name] {
-            guard isAnothersGift(known, fetch, for: client) else {
+            guard isTakenByAnother(known, fetch, for: client) else {
                 askedAgain(known, fetch, by: client)
                 return
             }
@@ -194,7 +194,7 @@ extension ReferenceModel {
                 flight.isLeft = false
                 guard let ending = flight.ending else { continue }
                 flight.ending = nil
-                if isAsWished(ending, for: flight) { end(flight, ending) } else { flight.phase = .waiting }
+                end(flight, ending)
                 continue
             }
             if let (id, heard) = flight.leaver, unread.contains(id), let client = connections[id],
@@ -205,11 +205,6 @@ extension ReferenceModel {
                 dropIfUnwanted(flight)
             }
         }
-    }
-
-    private func isAsWished(_ ending: Ending, for flight: FlightRecord) -> Bool {
-        guard let completion = ending.completion else { return true }
-        return isAsWished(completion, ending.body, for: flight)
     }
 
     /// - Parameters:

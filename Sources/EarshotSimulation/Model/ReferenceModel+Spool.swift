@@ -26,17 +26,9 @@ extension ReferenceModel {
     /// Returns whether a body is too large to wait in memory, given the number of waiting terminals.
     func mustSpill(_ ending: Ending, of request: RequestRecord, waiting: Int) -> Bool {
         guard let completion = ending.completion, let body = ending.body, spilled[body] == nil,
-            completion.sha256 != nil, !isFiled(ending, for: request), waiting > 0
+            completion.sha256 != nil, file(of: ending, for: request) == nil, waiting > 0
         else { return false }
         return completion.length > limits.waitingBytes / waiting
-    }
-
-    /// Returns whether a request gets its body as a file. A body may exist in both forms.
-    func isFiled(_ ending: Ending, for request: RequestRecord) -> Bool {
-        let options = request.fetch.options
-        return ending.body == nil
-            || ending.completion?.file != nil
-                && (options.delivery == .file || options.delivery == .auto && options.streams)
     }
 
     /// Returns the result for subscribers: `spool-full` if the body would have to wait in the spool for all of them.

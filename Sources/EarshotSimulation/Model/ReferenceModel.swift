@@ -53,6 +53,8 @@ final class ReferenceModel {
         var bytes: Int
         /// Header fields of its response.
         var fields: [UInt8]
+        /// Sessions that have read it while it grew.
+        var readers: [SessionRecord]
     }
 
     /// Reply that must follow an event at once.
@@ -62,6 +64,7 @@ final class ReferenceModel {
         case removed(HandlerPattern, Int)
         case requestRemoved(HandlerID, RequestID, wasOpen: Bool)
         case answer
+        case taken(UInt64, path: String?)
         /// Normalized setting.
         case changed([String])
         case error(String)
@@ -112,8 +115,8 @@ final class ReferenceModel {
     var bodies: Set<BodyID> = []
     /// Spool files reported to the core and not released.
     var files: Set<String> = []
-    /// Files given away, with the owning session.
-    var given: [String: ClientID] = [:]
+    /// Sessions that know a file, by its name.
+    var audiences: [String: Audience] = [:]
     /// Files to which bodies were spilled while their terminals waited.
     var spilled: [BodyID: String] = [:]
     /// Whether a write failed recently, so that no other write may be tried yet.
@@ -146,6 +149,8 @@ final class ReferenceModel {
     /// Removals before this event, and their largest numbers before and after it.
     private var removalBefore = RemovalState(isUnderWay: false, requests: 0, terminals: 0)
     var mostDoomed = 0
+    /// Whether removed requests may still have references to files.
+    var isRemoving = false
     var hasNotices = false
     /// Clients whose removals are under way.
     var removals: [ClientID: AfterRemoval] = [:]
@@ -192,17 +197,20 @@ final class ReferenceModel {
     /// Checks one event. Its cost depends only on the affected records.
     /// - Parameters:
     ///   - removal: Removals that the core has not completed.
+    ///   - renamed: File that the shell has renamed before a TAKE.
     ///   - isOpen: Whether the core still considers a request open. It may choose the order in which requests end.
     ///   - isRemoving: Whether a removal of a client is under way.
     ///   - isHeld: Whether the core still holds the result of a request. It may choose the order of deliveries.
     func observe(
         _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, removal: RemovalState,
-        isOpen: @escaping (RequestName) -> Bool, isRemoving: (ClientID) -> Bool, isHeld: (RequestName) -> Bool
+        renamed: FileRename?, isOpen: @escaping (RequestName) -> Bool, isRemoving: (ClientID) -> Bool,
+        isHeld: (RequestName) -> Bool
     ) -> Violation? {
         self.now = now
         owedReplies = [:]
         owedRaise = nil
         blame = 10
+        self.isRemoving = removalBefore.isUnderWay || removal.isUnderWay
         hasNotices = max(removalBefore.terminals, removal.terminals) > 0
         mostDoomed = max(removalBefore.requests, removal.requests)
         (self.told, isOpenInCore) = (told, isOpen)
@@ -218,7 +226,7 @@ final class ReferenceModel {
         retriedBefore = told.flights.retried
         let sender = event.client.flatMap { connections[$0] }
         let hadRoom = sender?.hasRoom(limits) == true ? sender?.id : nil
-        take(event, actions, hasRetried: hasRetried)
+        take(event, actions, renamed, hasRetried: hasRetried)
         endRemovals(except: isRemoving)
         deliverClaimed(hadRoom: hadRoom, isHeld)
         queueReplies()
@@ -229,7 +237,7 @@ final class ReferenceModel {
             take(action, after: event)
         }
         if isPass, violation == nil {
-            strandAll(isOpen, isRemoving: removalBefore.isUnderWay || removal.isUnderWay)
+            strandAll(isOpen, isRemoving: self.isRemoving)
             compare(told, removal)
         }
         if let worker = owedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
@@ -268,11 +276,11 @@ final class ReferenceModel {
         if !holds { object(invariant, detail(), kind: kind()) }
     }
 
-    private func take(_ event: BrokerEvent, _ actions: [Action], hasRetried: Bool) {
+    private func take(_ event: BrokerEvent, _ actions: [Action], _ renamed: FileRename?, hasRetried: Bool) {
         switch event {
         case .clientConnected(let id, let isRequestReply):
             if connections[id] == nil { connected(id, isRequestReply: isRequestReply) }
-        case .clientSaid(let id, let message): clientSaid(message, by: id)
+        case .clientSaid(let id, let message): clientSaid(message, renamed, by: id)
         case .clientSaidNonsense(let id, let error):
             if connections[id]?.isOpen == true { connections[id]?.heard += 1 }
             if connections[id] != nil { owedReplies[id] = .error(error.code.rawValue) }
@@ -302,7 +310,7 @@ final class ReferenceModel {
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]
             keptParts[SpoolName.kept(of: attempt)] = KeptRecord(
-                content: lease?.content, bytes: bytes, fields: lease?.fields ?? [])
+                content: lease?.content, bytes: bytes, fields: lease?.fields ?? [], readers: lease?.readers ?? [])
         case .timePassed: timePassed()
         case .dispatch(let unread):
             settleLeft(unread: unread)

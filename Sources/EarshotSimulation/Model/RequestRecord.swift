@@ -24,8 +24,8 @@ struct Ending {
     /// Whether it may be reported as `spool-full` instead. This is open if all subscribers' windows are full, and the
     /// core has not begun all notices of removals.
     var mayBeLost = false
-    /// Whether the receiving client owns the file of its body.
-    var isGiven = false
+    /// Name of its file since a client owns it; nil before.
+    var takenAs: String?
 
     typealias FailureCodeText = String
 }

@@ -16,6 +16,9 @@ struct BrokerUnderTest {
     /// Requests that the deadline canary may end.
     private var open: [ClientID: [(HandlerID, RequestID)]] = [:]
 
+    /// File that the shell has renamed before the latest event.
+    private(set) var renamed: FileRename?
+
     private struct RequestOf: Hashable {
         var client: ClientID
         var handler: HandlerID
@@ -48,6 +51,7 @@ struct BrokerUnderTest {
     /// Passes an event to the core.
     /// - Returns: Actions of the core.
     mutating func apply(_ event: BrokerEvent, now: Tick) -> [Action] {
+        renamed = nil
         guard canary != nil else {
             tell(event, now: now)
             return takeActions()
@@ -81,11 +85,20 @@ struct BrokerUnderTest {
     /// Returns all actions since the last call. The removals of files are the second part.
     private mutating func takeActions() -> [Action] { core.takeActions() + core.takeActions() }
 
+    /// Acts as the shell before a TAKE.
+    private mutating func renameFile(toTake sequence: UInt64, by id: ClientID) {
+        guard let file = core.fileToTake(sequence, by: id), !Trial.isLinked(sequence) else { return }
+        renamed = FileRename(file: file.file, newName: file.newName)
+        core.fileTaken(file)
+    }
+
     private mutating func tell(_ event: BrokerEvent, now: Tick) {
         switch event {
         case .clientConnected(let id, let isRequestReply):
             core.clientConnected(id, isRequestReply: isRequestReply, token: Trial.token(of: id))
-        case .clientSaid(let id, let message): core.clientSaid(message, by: id, now: now)
+        case .clientSaid(let id, let message):
+            if case .take(let sequence) = message { renameFile(toTake: sequence, by: id) }
+            core.clientSaid(message, by: id, now: now)
         case .clientSaidNonsense(let id, let error): core.clientSaidNonsense(error, by: id, now: now)
         case .clientLost(let id): core.clientLost(id, now: now)
         case .deliveryTaken(let id, let sequence): core.deliveryTaken(sequence, by: id, now: now)
@@ -196,15 +209,6 @@ struct BrokerUnderTest {
         open = [:]
     }
 
-    /// Returns the terminal with changed file ownership.
-    private static func changed(_ terminal: Terminal, isGiven: Bool) -> Terminal {
-        guard case .result(let status, var response) = terminal.outcome, response.file != nil else { return terminal }
-        var changed = terminal
-        response.isYours = isGiven
-        changed.outcome = .result(status: status, response)
-        return changed
-    }
-
     private mutating func changed(_ actions: [Action], after event: BrokerEvent) -> [Action] {
         var changed: [Action] = []
         var isGreeting = if case .clientSaid(_, .hello) = event { true } else { false }
@@ -244,10 +248,11 @@ struct BrokerUnderTest {
             where terminal.sequence % 7 == 0:
                 if case .result = terminal.outcome { terminal.outcome = .failed(Terminal.Failure(code: "spool-full")) }
                 changed.append(.client(.deliver(client, terminal, body)))
-            case (.sharedGift, .client(.deliver(let client, let terminal, let body))):
-                changed.append(.client(.deliver(client, Self.changed(terminal, isGiven: true), body)))
-            case (.lostGift, .client(.deliver(let client, let terminal, let body))):
-                changed.append(.client(.deliver(client, Self.changed(terminal, isGiven: false), body)))
+            case (.sharedTake, .client(.send(let client, .taken(let sequence, path: nil)))):
+                let path = "/spool/" + SpoolName.taken(1, by: core.instance)
+                changed.append(.client(.send(client, .taken(sequence, path: path))))
+            case (.lostTake, .client(.send(let client, .taken(let sequence, path: _?)))):
+                changed.append(.client(.send(client, .taken(sequence, path: nil))))
             case (.foreignTerminal, .client(.deliver(let client, let terminal, let body))):
                 changed.append(.client(.deliver(stranger(to: client), terminal, body)))
             case (.killedOwnWorker, .worker(.close(let worker))): changed.append(.worker(.kill(worker)))

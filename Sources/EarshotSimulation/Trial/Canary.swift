@@ -75,11 +75,11 @@ public enum Canary: String, CaseIterable, Sendable {
     /// Requests wait too long for a worker of a deserted scheme.
     case desertedScheme = "deserted-scheme"
 
-    /// Ownership of a file is granted although others have it or may get it.
-    case sharedGift = "shared-gift"
+    /// TAKE is answered with a path although others have the file or may get it.
+    case sharedTake = "shared-take"
 
-    /// A granted file is delivered without ownership.
-    case lostGift = "lost-gift"
+    /// TAKE of a file that is given away is answered without its path.
+    case lostTake = "lost-take"
 
     /// A response to an earlier broker answers a request made after the response was complete.
     case answerBeforeRequest = "answer-before-request"
@@ -110,7 +110,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .unboundedWorker: [7, 11]
         case .removedBeforeLease, .splicedBody: [12]
         case .foreignScheme, .foreignPool, .killedOwnWorker, .desertedScheme: [14]
-        case .sharedGift, .lostGift: [15]
+        case .sharedTake, .lostTake: [15]
         case .foreignTerminal: [16]
         // Another principal's request counts as one's own: its ID is in use, or its file is given away.
         case .sharedNamespace: [1, 2, 10, 15, 16]

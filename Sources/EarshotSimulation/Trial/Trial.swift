@@ -17,6 +17,9 @@ struct Trial {
     /// Milliseconds during which a broker with a predecessor accepts requests for schemes without a worker.
     static let ownWorkersMilliseconds = 100
 
+    /// Whether a client has made another link to the file of a terminal before its TAKE.
+    static func isLinked(_ sequence: UInt64) -> Bool { sequence.isMultiple(of: 5) }
+
     /// Returns the session token of a connection.
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 0x5eed, low: client.rawValue) }
 
@@ -48,7 +51,7 @@ struct Trial {
             isUnderWay: broker.core.isRemoving, requests: broker.core.doomedRequests,
             terminals: broker.core.doomedTerminals)
         let judgement = model.observe(
-            event, at: now, actions: actions, ledger: broker.core.ledger, removal: removal,
+            event, at: now, actions: actions, ledger: broker.core.ledger, removal: removal, renamed: broker.renamed,
             isOpen: { [core = broker.core] name in
                 let (principal, handler) = ReferenceModel.owner(of: name.handler)
                 return core.isOpen(name.request, of: handler, principal)

@@ -137,8 +137,6 @@ extension World {
         let key = min(random.below(setting.keys), random.below(setting.keys))
         var fetch = plainFetch(want, key)
         choose(&fetch.options, key)
-        fetches += 1
-        fetch.options.takes = fetches.isMultiple(of: 3)
         if random.perMille(50) { fetch.httpFields = Array("cookie: a".utf8) }
         if random.perMille(40) { askAlone(&fetch) }
         if setting.has(.clientNonsense), random.perMille(20) { spoil(&fetch) }
@@ -337,7 +335,7 @@ extension World {
             let isNew = terminal.sequence > clients[number].received
             clients[number].received = max(clients[number].received, terminal.sequence)
             if isNew {
-                try takeFile(of: terminal, number)
+                try takeFile(of: terminal, number, link)
                 settled(terminal.handler, terminal.request, number)
             }
             guard clients[number].window != nil, !clients[number].willAcknowledge else { return }
@@ -351,18 +349,27 @@ extension World {
             // The broker has not yet noticed the end of the old connection.
             if error.code == "session-in-use" { cut(link) }
         case .welcome(let welcome): welcomed(welcome, number, link)
+        case .taken(let sequence, let path):
+            // Unless the client dies before it moves the file.
+            if let path, !sequence.isMultiple(of: 4) { taken[Self.name(path)] = number }
         case .accepted, .progress, .removed, .requestRemoved, .answer, .changed, .data, .goodbye: break
         }
     }
 
-    /// Moves a file that the client owns, unless the client dies first. No other client may receive it.
-    private mutating func takeFile(of terminal: Terminal, _ number: Int) throws(Violation) {
-        guard let response = terminal.response, let file = response.file?.split(separator: "/").last else { return }
-        if let owner = taken[String(file)], owner != number {
+    /// Asks for the file of a terminal, in most cases. No other client may own it.
+    private mutating func takeFile(of terminal: Terminal, _ number: Int, _ link: UInt64) throws(Violation) {
+        guard let file = terminal.response?.file.map(Self.name) else { return }
+        if let owner = taken[file], owner != number {
             throw Violation(15, "client \(number) is told of \(file), which client \(owner) has taken")
         }
-        if response.isYours, !terminal.sequence.isMultiple(of: 4) { taken[String(file)] = number }
+        guard !terminal.sequence.isMultiple(of: 3) else { return }
+        say(.take(terminal.sequence), link)
+        // A repetition, and one of a terminal that may not be there.
+        if terminal.sequence.isMultiple(of: 7) { say(.take(terminal.sequence), link) }
+        if terminal.sequence.isMultiple(of: 11) { say(.take(terminal.sequence / 2), link) }
     }
+
+    private static func name(_ path: String) -> String { path.split(separator: "/").last.map(String.init) ?? "" }
 
     private mutating func settled(_ handler: HandlerID, _ request: RequestID, _ number: Int) {
         guard let handler = catalogue.handlerNumbers[handler], let request = catalogue.requestNumbers[request] else {

@@ -125,9 +125,7 @@ extension World {
         switch said {
         case .message(let message):
             try keepParts(after: message, link)
-            let named = withOwnName(message, by: id)
-            let (formed, body) = inWishedForms(named, body(of: named), by: id)
-            try tell(.workerSaid(id, formed, body))
+            try tell(.workerSaid(id, message, body(of: message)))
         case .bytes(let bytes):
             let message: WorkerMessage
             do throws(WireError) {
@@ -144,33 +142,6 @@ extension World {
         guard case .done(let completion) = message, completion.file == nil, completion.length > 0 else { return nil }
         lastBody += 1
         return BodyID(rawValue: lastBody)
-    }
-
-    /// Renames a file that may be given away, as the shell does.
-    private func withOwnName(_ message: WorkerMessage, by id: WorkerID) -> WorkerMessage {
-        guard case .done(var completion) = message, completion.file != nil,
-            case .finished(let own?) = trial.broker.fileWork(before: message, by: id).body, SpoolName.isTaken(own)
-        else { return message }
-        completion.file = own
-        return .done(completion)
-    }
-
-    /// Converts a completion's body to the requested forms, as the shell does.
-    private mutating func inWishedForms(
-        _ message: WorkerMessage, _ body: BodyID?, by id: WorkerID
-    ) -> (WorkerMessage, BodyID?) {
-        guard case .done(var completion) = message, completion.length > 0 else { return (message, body) }
-        let wishes = trial.broker.fileWork(before: message, by: id).wishes
-        if wishes.file, body != nil {
-            guard !isDiskFull else { return (message, body) }
-            completion.file = completion.sha256.map { "copy-" + $0 }
-            return (.done(completion), body)
-        }
-        guard body == nil, completion.file != nil, completion.length <= wishes.inlineBytes, !isUnreadable() else {
-            return (message, body)
-        }
-        lastBody += 1
-        return (message, BodyID(rawValue: lastBody))
     }
 
     mutating func workerHears(_ message: PoolMessage, _ link: UInt64) throws(Violation) {
@@ -276,7 +247,7 @@ extension World {
         }
         if completion.status == 200 { completion.isResumed = partEnds(job, at: number) }
         completion.sha256 = catalogue.digests[key]
-        if catalogue.isFile(key) || job.inlineBytes != nil && key % 3 == 0 { completion.file = "f\(key)" }
+        if catalogue.isFile(key) { completion.file = "f\(key)" }
         return .done(completion)
     }
 

@@ -44,9 +44,6 @@ struct World {
     var spool: [String: SimulatedFile] = [:]
     /// Files whose ownership clients received, by client.
     var taken: [String: Int] = [:]
-    /// Number of fetches: every third one requests ownership of a file. Not drawn, so that the worlds of seeds named in
-    /// tests stay the same.
-    var fetches = 0
     /// Names of waiting bodies in the spool.
     private var waitingBodies: Set<String> = []
     /// Whether the disk rejects writes.
@@ -260,6 +257,7 @@ struct World {
             // An existing file of that name is not written again.
             guard !isDiskFull || waitingBodies.contains(file) else { return .spillFailed(body) }
             waitingBodies.insert(file)
+        case .spool(.write): break
         case .spool(.releaseFile(let file)):
             waitingBodies.remove(file)
             taken[file] = nil
@@ -285,7 +283,9 @@ struct World {
             plan(random.around(200_000_000), .clientWritable(link: id.rawValue))
             return .deliveryRefused(id, terminal.sequence)
         }
-        send(down: id.rawValue, .toClient(link: id.rawValue, .terminal(terminal)))
+        let isInline = terminal.response?.isInline ?? false
+        let sent = isInline ? terminal.withoutFile() : terminal
+        send(down: id.rawValue, .toClient(link: id.rawValue, .terminal(sent)))
         return .deliveryTaken(id, terminal.sequence)
     }
 

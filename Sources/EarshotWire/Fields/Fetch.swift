@@ -42,9 +42,6 @@ public struct Fetch: Equatable, Sendable {
         public var streams = false
         /// Form in which the body is delivered.
         public var delivery = BodyDelivery.auto
-        /// Whether the client requests exclusive ownership of the file, to move or change it. Granted only if the file
-        /// has no other user.
-        public var takes = false
         /// Required SHA-256 of the body, 64 hexadecimal digits.
         public var digest: String?
         /// Coalescing key of the client, added to the broker's key; 1 to 200 visible bytes.
@@ -165,7 +162,6 @@ extension Fetch.Options {
             OptionalForm(NumberForm(50...WireLimits.seconds * 1000)), .handling)
         try visitor.field("stream", &options.streams, usual.streams, FlagForm(), .handling)
         try visitor.field("deliver", &options.delivery, usual.delivery, WordForm(), .handling)
-        try visitor.field("take", &options.takes, usual.takes, FlagForm(), .handling)
         try visitor.field("digest", &options.digest, nil, OptionalForm(DigestForm()), .content)
         try visitor.field("key", &options.key, nil, OptionalForm(KeyForm()), .content)
         try visitor.route(&options.route)

@@ -5,7 +5,7 @@
 /// | `PID-INSTANCE.FLIGHT.ATTEMPT.part` | an unfinished body, which a worker's process writes |
 /// | `PID-INSTANCE.FLIGHT.ATTEMPT.anew.part` | the same, if the broker lent the worker a kept part, and the worker starts from the first byte |
 /// | `INSTANCE.FLIGHT.ATTEMPT.kept` | a part of a body, for the next attempt |
-/// | `INSTANCE.FLIGHT.ATTEMPT.taken` | a body that one client may take |
+/// | `INSTANCE.NUMBER.taken` | a body that one client owns |
 /// | SHA-256, 64 digits | any other body |
 /// | `SHA-256.waiting` | a body that the broker moved from memory, while its terminal waits |
 /// | `PID-copy.part`, `PID-waiting.part` | a body or terminals, while the broker writes them |
@@ -59,10 +59,12 @@ public enum SpoolName {
     /// Returns whether a file is a body that the broker moved from memory.
     public static func isWaiting(_ name: String) -> Bool { name.hasSuffix(waitingSuffix) }
 
-    /// Returns the name of an attempt's body that one client may take.
-    public static func taken(of attempt: AttemptID) -> String { "\(attempt)\(takenSuffix)" }
+    /// Returns a name for a body that one client owns, with a number that this broker uses once.
+    public static func taken(_ number: UInt64, by broker: BrokerInstance) -> String {
+        "\(broker).\(number)\(takenSuffix)"
+    }
 
-    /// Returns whether one client may take the file.
+    /// Returns whether one client owns the file.
     public static func isTaken(_ name: String) -> Bool { name.hasSuffix(takenSuffix) }
 
     /// Returns whether a file has the name of its content.

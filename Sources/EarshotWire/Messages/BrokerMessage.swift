@@ -17,6 +17,8 @@ public enum BrokerMessage: Equatable, Sendable {
     case changed(SettingWords)
     /// Answer to READ. The second frame is a part of the body.
     case data(BodyData)
+    /// Reply to TAKE, with the new absolute path of the file that the client owns; nil if the client must copy the file.
+    case taken(UInt64, path: String?)
     case error(ErrorReply)
     /// The broker shuts down. The client repeats unanswered requests at the next broker.
     case goodbye(reason: String)
@@ -44,6 +46,14 @@ public enum BrokerMessage: Equatable, Sendable {
         case "ANSWER": self = .answer(try Query(reader))
         case "CHANGED": self = .changed(try SettingWords(reader))
         case "DATA": self = .data(try BodyData(reader))
+        case "TAKEN":
+            let sequence = try reader.number(0, "sequence number")
+            // A path may contain single spaces.
+            let path = reader.operands.dropFirst().joined(separator: " ")
+            guard path.isEmpty || path.utf8.first == UInt8(ascii: "/") else {
+                throw WireError(.badMessage, "the path of TAKEN must be absolute")
+            }
+            self = .taken(sequence, path: path.isEmpty ? nil : path)
         case "ERROR": self = .error(try ErrorReply(reader))
         case "GOODBYE":
             try reader.expectOperands(0)
@@ -55,7 +65,7 @@ public enum BrokerMessage: Equatable, Sendable {
     /// Whether the message replies to one message of the client. A session counts replies.
     public var isReply: Bool {
         switch self {
-        case .accepted, .removed, .requestRemoved, .answer, .changed, .error: true
+        case .accepted, .removed, .requestRemoved, .answer, .changed, .taken, .error: true
         case .terminal(let terminal): terminal.sequence == 0
         case .welcome, .progress, .data, .goodbye: false
         }
@@ -92,6 +102,11 @@ public enum BrokerMessage: Equatable, Sendable {
             for word in setting.words { writer.operand(word) }
             return writer.finished()
         case .data(let data): return data.encoded()
+        case .taken(let sequence, let path):
+            var writer = HeadWriter("TAKEN")
+            writer.operand(String(sequence))
+            if let path { writer.operand(path) }
+            return writer.finished()
         case .error(let reply): return reply.encoded()
         case .goodbye(let reason):
             var writer = HeadWriter("GOODBYE")
@@ -238,7 +253,7 @@ public struct ErrorReply: Equatable, Sendable {
     public var verb: String?
     public var handler: HandlerID?
     public var request: RequestID?
-    /// Sequence number that a rejected READ names.
+    /// Sequence number that a rejected READ or TAKE names.
     public var sequence: UInt64?
 
     public init(code: String, detail: String? = nil) {

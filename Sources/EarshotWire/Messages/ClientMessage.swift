@@ -22,6 +22,8 @@ public enum ClientMessage: Equatable, Sendable {
     case set(SettingWords)
     /// Asks for bytes of a body.
     case read(BodyRead)
+    /// Asks for exclusive ownership of the file of the terminal with this sequence number.
+    case take(UInt64)
     /// The client leaves and the broker purges its requests immediately.
     case bye
 
@@ -51,7 +53,7 @@ public enum ClientMessage: Equatable, Sendable {
 
     private static let verbs = [
         "HELLO", "FETCH", "RETRY", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK", "QUERY", "SET",
-        "READ", "BYE",
+        "READ", "TAKE", "BYE",
     ]
     /// Verbs whose operands start with a handler and a request.
     private static let namedByRequest = ["FETCH", "RETRY", "REMOVE", "PRIORITY"]
@@ -88,6 +90,9 @@ public enum ClientMessage: Equatable, Sendable {
         case "QUERY": return .query(try Query(reader), try QueryPage(reader))
         case "SET": return .set(try SettingWords(reader))
         case "READ": return .read(try BodyRead(reader))
+        case "TAKE":
+            try reader.expectOperands(1)
+            return .take(try reader.number(0, "sequence number"))
         case "BYE":
             try reader.expectOperands(0)
             return .bye
@@ -127,6 +132,7 @@ public enum ClientMessage: Equatable, Sendable {
             return writer.finished()
         case .set(let setting): return Self.line("SET", setting.words)
         case .read(let read): return read.encoded()
+        case .take(let sequence): return Self.line("TAKE", [String(sequence)])
         case .bye: return Self.line("BYE", [])
         }
     }

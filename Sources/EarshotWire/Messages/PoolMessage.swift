@@ -200,9 +200,6 @@ public struct Job: Equatable, Sendable {
     public var connectMilliseconds = 10_000
     /// Maximum size of the decoded body in bytes; nil for no limit.
     public var maxBytes: Int?
-    /// Maximum size of a body in the second frame, in decoded bytes, if lower than in LIMITS; nil for the value of
-    /// LIMITS.
-    public var inlineBytes: Int?
     /// Maximum rate of the encoded body, in bytes per second; nil for no limit.
     public var rate: Int?
     /// Minimum time between two PROGRESS messages; nil for no PROGRESS.
@@ -279,7 +276,6 @@ public struct Job: Equatable, Sendable {
             case "total": totalMilliseconds = try HeadReader.milliseconds(value, "total")
             case "connect-timeout": connectMilliseconds = try HeadReader.milliseconds(value, "connect-timeout")
             case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
-            case "inline-bytes": inlineBytes = try HeadReader.count(value, "inline-bytes")
             case "progress":
                 progressMilliseconds = try HeadReader.integer(value, in: 1...WireLimits.seconds * 1000, "progress")
             case "rate": rate = try HeadReader.integer(value, in: Self.rates, "rate")
@@ -304,7 +300,6 @@ public struct Job: Equatable, Sendable {
         writer.field("total", seconds: totalMilliseconds)
         writer.field("connect-timeout", seconds: connectMilliseconds)
         writer.field("max-bytes", maxBytes)
-        writer.field("inline-bytes", inlineBytes)
         writer.field("rate", rate)
         writer.field("progress", progressMilliseconds)
         writer.field("priority", priority?.name)

@@ -34,8 +34,8 @@ public struct Terminal: Equatable, Sendable {
         /// Absolute path of the body's file; nil for a body in the second frame. Valid until the terminal is
         /// acknowledged.
         public var file: String?
-        /// Whether the receiver owns the file and may move or change it before it acknowledges the terminal.
-        public var isYours = false
+        /// Whether the sender reads the file into the second frame. The head then has no path.
+        public var isInline = false
         /// Whether the receiver reads the body with READ. The head then has no path.
         public var isPulled = false
         /// Generation of the body, if the request streams and the body is a file.
@@ -237,7 +237,6 @@ extension Terminal.Response {
         case "length": length = try HeadReader.count(value, "length")
         case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
         case "file": file = value.string
-        case "yours": isYours = try HeadReader.flag(value, "yours")
         case "pull": isPulled = try HeadReader.flag(value, "pull")
         case "generation": generation = try HeadReader.generation(value)
         case "queued-ms": queuedMilliseconds = try HeadReader.count(value, "queued-ms")
@@ -249,7 +248,7 @@ extension Terminal.Response {
 
     /// Refuses a terminal whose body would have both forms.
     func expectNoFile() throws(WireError) {
-        guard file == nil, !isYours else { throw WireError(.badMessage, "pull excludes file and yours") }
+        guard file == nil else { throw WireError(.badMessage, "pull excludes file") }
     }
 
     func write(to writer: inout HeadWriter) {
@@ -260,9 +259,8 @@ extension Terminal.Response {
         writer.field("sha-256", sha256)
         if isPulled {
             writer.field("pull", "yes")
-        } else {
+        } else if !isInline {
             writer.field("file", file)
-            writer.field("yours", if: isYours, "yes")
         }
         writer.field("generation", generation?.description)
         writer.field("queued-ms", queuedMilliseconds)

@@ -29,8 +29,6 @@ struct BodyStore: ~Copyable {
     /// Number of decoded bytes so far.
     private(set) var count = 0
     private let inlineLimit: Int
-    /// Size from which on the body is stored in a file. Raised to `inlineLimit` after a file could not be created.
-    private var memoryLimit: Int
     private var maximum: Int
     private let makeFile: () throws(SystemError) -> SpoolFile
     private var memory: [UInt8] = []
@@ -44,14 +42,10 @@ struct BodyStore: ~Copyable {
 
     /// - Parameters:
     ///   - inlineLimit: Maximum size of a body in memory, in bytes.
-    ///   - wished: Preferred size limit in memory, observed if a file can be created; nil for `inlineLimit`.
     ///   - maximum: Maximum size of the body in bytes; nil for no limit.
     ///   - makeFile: Called when the body grows beyond its size in memory. Called again only if it throws.
-    init(
-        inlineLimit: Int, wished: Int? = nil, maximum: Int?, makeFile: @escaping () throws(SystemError) -> SpoolFile
-    ) {
+    init(inlineLimit: Int, maximum: Int?, makeFile: @escaping () throws(SystemError) -> SpoolFile) {
         self.inlineLimit = inlineLimit
-        memoryLimit = min(wished ?? .max, inlineLimit)
         self.maximum = maximum ?? .max
         self.makeFile = makeFile
     }
@@ -59,7 +53,6 @@ struct BodyStore: ~Copyable {
     /// Continues a body whose first `count` bytes are in `file` and are covered by `hash`.
     init(resuming file: SpoolFile, _ hash: consuming SHA256, count: Int, maximum: Int?) {
         inlineLimit = 0
-        memoryLimit = 0
         self.maximum = maximum ?? .max
         makeFile = { () throws(SystemError) in throw SystemError("no second spool file", number: EEXIST) }
         self.file = file
@@ -125,7 +118,7 @@ struct BodyStore: ~Copyable {
     /// Sets the expected length, for which memory is reserved at the first bytes if the body may stay in memory. A
     /// growing array would be copied repeatedly.
     mutating func expect(_ bytes: Int) {
-        expected = min(bytes, memoryLimit, Limits.reservedBytes)
+        expected = min(bytes, inlineLimit, Limits.reservedBytes)
     }
 
     /// Appends bytes. After a fault the body is incomplete and must be dropped.
@@ -134,18 +127,10 @@ struct BodyStore: ~Copyable {
         do throws(SystemError) {
             if let file {
                 try file.write(bytes)
-            } else if count + bytes.count <= memoryLimit {
+            } else if count + bytes.count <= inlineLimit {
                 remember(bytes)
-            } else if count + bytes.count > inlineLimit {
-                try begin(with: bytes)
             } else {
-                do throws(SystemError) {
-                    try begin(with: bytes)
-                } catch {
-                    // The limit was only preferred, so the body stays in memory.
-                    memoryLimit = inlineLimit
-                    remember(bytes)
-                }
+                try begin(with: bytes)
             }
         } catch {
             throw .spoolFailed(error)

@@ -24,8 +24,6 @@ struct IncomingResponse: ~Copyable {
         /// Whether the body is stored without decoding.
         let keepsCodings: Bool
         let redirect: RedirectMode
-        /// The JOB's maximum size of a body in memory, in bytes; nil for the maximum of the terms.
-        let inlineBytes: Int?
         /// Whether the broker lent a partial body. A body that starts over then needs a file with another name.
         let isResuming: Bool
         let terms: Worker.Terms
@@ -35,15 +33,14 @@ struct IncomingResponse: ~Copyable {
         static func make(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms) -> Expectation {
             Expectation(
                 attempt: job.attempt, url: plan.url, fields: plan.fields, isHead: plan.isHead,
-                keepsCodings: plan.keepsCodings, redirect: job.redirect, inlineBytes: job.inlineBytes,
-                isResuming: job.resume != nil, terms: terms)
+                keepsCodings: plan.keepsCodings, redirect: job.redirect, isResuming: job.resume != nil, terms: terms)
         }
 
         /// The request to the server.
         var asked: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
 
         fileprivate func makeBody(maxBytes: Int) -> IncomingBody {
-            let store = BodyStore(inlineLimit: terms.inlineBytes, wished: inlineBytes, maximum: maxBytes) {
+            let store = BodyStore(inlineLimit: terms.inlineBytes, maximum: maxBytes) {
                 [terms, attempt, isResuming] () throws(SystemError) in
                 guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
                 return try SpoolFile(SpoolName.part(of: attempt, pid: getpid(), isAnew: isResuming), in: spool)

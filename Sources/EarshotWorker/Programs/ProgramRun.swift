@@ -44,9 +44,7 @@ final class ProgramRun {
         let spool = terms.spool
         self.spool = spool
         mostBytes = terms.mostBytes
-        body = BodyStore(
-            inlineLimit: terms.inlineBytes, wished: job.inlineBytes, maximum: min(job.maxBytes ?? .max, mostBytes)
-        ) {
+        body = BodyStore(inlineLimit: terms.inlineBytes, maximum: min(job.maxBytes ?? .max, mostBytes)) {
             () throws(SystemError) in
             guard let spool else { throw SystemError("no spool", number: ENOENT) }
             return try SpoolFile(SpoolName.part(of: job.attempt, pid: getpid()), in: spool)

@@ -182,7 +182,7 @@ final class PullRun: PullReceiver {
         hash.update(bytes.span)
         var completion = completion(head, length: bytes.count, hash.finalize())
         try check(head, completion)
-        guard bytes.count > min(job.inlineBytes ?? .max, inlineLimit) else {
+        guard bytes.count > inlineLimit else {
             return (completion, bytes.isEmpty ? nil : bytes)
         }
         do throws(SystemError) {
@@ -193,9 +193,7 @@ final class PullRun: PullReceiver {
             completion.file = file.name
             return (completion, nil)
         } catch {
-            // The limit of the job is a wish.
-            guard bytes.count <= inlineLimit else { throw Refusal(spool: error) }
-            return (completion, bytes)
+            throw Refusal(spool: error)
         }
     }
 

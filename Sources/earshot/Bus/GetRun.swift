@@ -54,7 +54,7 @@ final class GetRun {
     let files: FileOptions
     /// Failed URLs for a file; nil for none.
     let failures: FailureList?
-    /// Writer of a single body that is streamed.
+    /// Writer of a single body that is streamed; nil if its file is moved.
     private var stream: StreamedBody?
     /// Bodies whose bytes an interruption keeps; nil without --continue.
     var arriving: ArrivingBodies?
@@ -70,8 +70,8 @@ final class GetRun {
     /// Cancellations without an answer after an interrupt.
     var unansweredCancels = 0
     var isInterrupted = false
-    /// Whether files of the spool can be moved to the destination; nil before the broker has named its spool.
-    private var takesFiles: Bool?
+    /// Whether the first requests were sent.
+    private var hasBegun = false
 
     /// - Parameters:
     ///   - mark: prefix of the request IDs, for a handler that other programs may share.
@@ -201,8 +201,10 @@ final class GetRun {
 
     /// Sends the first requests, once the location of the spool is known.
     private func begin() {
-        guard let session, takesFiles == nil, !isInterrupted else { return }
-        takesFiles = destination.takesFiles(of: session.connection.spool)
+        guard let session, !hasBegun, !isInterrupted else { return }
+        hasBegun = true
+        session.connection.takesFiles = destination.takesFiles(of: session.connection.spool)
+        if session.connection.takesFiles { stream = nil }
         cookies?.begin(session.connection)
         if jobs != nil { session.connection.query(.settings) }
         if readsInput { input = ListInput(session.loop) { [unowned self] in listed($0) } }
@@ -294,7 +296,7 @@ final class GetRun {
                 let modified = files.setsTime ? outcome.response.flatMap { FileTime.of($0) } : nil
                 if let partial = item.partial, rest == .body {
                     outcome.path = try destination.append(
-                        self.body(of: outcome, body), to: partial, of: item, modified: modified)
+                        self.body(of: delivery, body), to: partial, of: item, modified: modified)
                     if outcome.path == nil { outcome.code = FetchOutcome.digestMismatch }
                 } else if let stream, let response = outcome.response,
                     try stream.ended(response, modified: modified)
@@ -303,7 +305,7 @@ final class GetRun {
                     self.stream = nil
                 } else {
                     outcome.path = try destination.write(
-                        self.body(of: outcome, body), of: item, outcome.response, modified: modified)
+                        self.body(of: delivery, body), of: item, outcome.response, modified: modified)
                 }
                 if files.resumes, outcome.code == nil, let path = outcome.path, let response = outcome.response {
                     let start = rest == .body ? item.partial?.length ?? 0 : 0
@@ -350,9 +352,9 @@ final class GetRun {
         session.end(Complaint(.usage, sentence))
     }
 
-    private func body(of outcome: FetchOutcome, _ bytes: [UInt8]) -> Destination.Body {
-        guard let response = outcome.response, let file = response.file else { return .bytes(bytes) }
-        return .file(file, length: response.length, isOwn: response.isYours)
+    private func body(of delivery: Delivery, _ bytes: [UInt8]) -> Destination.Body {
+        guard let response = delivery.terminal.response, let file = response.file else { return .bytes(bytes) }
+        return .file(file, length: response.length, isOwn: delivery.isOwn)
     }
 
     private func refused(_ reply: ErrorReply) {
@@ -456,8 +458,6 @@ final class GetRun {
         if cookies != nil { fetch.options.usesCookies = true }
         fetch.options.listsRedirects = tellsJSON
         fetch.options.streams = stream != nil || files.resumes
-        // No report names the file of a body that is given away.
-        fetch.options.takes = takesFiles == true && !files.resumes
         // A streamed body is written at each report, so its reports keep the broker's interval.
         if let view, !fetch.options.streams { fetch.options.progressMilliseconds = view.progressMilliseconds }
         return fetch

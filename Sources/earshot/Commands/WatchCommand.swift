@@ -131,7 +131,7 @@ struct WatchCommand: ParsableCommand {
             let file = terminal.response?.file.map {
                 Destination.Body.file(
                     $0, length: terminal.response?.length ?? 0,
-                    isOwn: terminal.response?.isYours == true)
+                    isOwn: delivery.isOwn)
             }
             let name = "\(delivery.key.handler) \(delivery.key.request)"
             let stays = terminal.isDurable ? "; the result stays on the broker's disk" : ""

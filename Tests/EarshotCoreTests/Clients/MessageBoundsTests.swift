@@ -24,7 +24,6 @@ struct MessageBoundsTests {
         response.length = .max
         response.sha256 = digest
         response.file = path
-        response.isYours = true
         response.generation = Generation(attempt)
         response.queuedMilliseconds = .max
         response.elapsedMilliseconds = .max
@@ -78,7 +77,7 @@ struct MessageBoundsTests {
     {
         var job = Job(attempt: attempt, url: url)
         job.method = identifier
-        (job.totalMilliseconds, job.maxBytes, job.inlineBytes) = (86_399_999, .max, .max)
+        (job.totalMilliseconds, job.maxBytes) = (86_399_999, .max)
         job.progressMilliseconds = 86_399_999
         job.priority = .background
         job.streams = true

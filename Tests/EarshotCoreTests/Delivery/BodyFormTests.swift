@@ -1,9 +1,10 @@
+import EarshotHTTP
 import EarshotWire
 import Testing
 
 @testable import EarshotCore
 
-/// Forms of a shared body for each request, and PROGRESS that a socket refused.
+/// Forms of a shared body that requests demand, and PROGRESS that a socket refused.
 @Suite struct BodyFormTests {
     var rig = CoreRig()
     private static let sum = String(repeating: "ab", count: 32)
@@ -15,13 +16,15 @@ import Testing
                 guard case .failed(let failure) = terminal.outcome else { return nil }
                 return failure.code
             }
-            return [response.file, body.map { _ in "inline" }].compactMap(\.self).joined(separator: " and ")
+            guard let file = response.file else { return body == nil ? nil : "inline" }
+            #expect(body == nil)
+            return response.isInline ? "from \(file)" : file
         }
         return nil
     }
 
     /// Submits three requests with different forms and a streaming one for the same URL, and returns their job.
-    private mutating func ask(_ length: Int = 3) -> (WorkerID, [ClientID], Job) {
+    private mutating func ask() -> (WorkerID, [ClientID], Job) {
         let worker = rig.worker()
         let clients = (1...4).map { rig.client($0) }
         rig.pass { rig in
@@ -35,57 +38,90 @@ import Testing
         return (worker, clients, rig.jobs[0])
     }
 
-    private static func completion(_ job: Job, file: String?, length: Int = 3) -> WorkerMessage {
-        var completion = Completion(attempt: job.attempt, status: 200)
+    /// Ends the job with a body of some bytes, in a file or in memory.
+    private mutating func end(_ job: Job, by worker: WorkerID, isFile: Bool, length: Int = 3, status: Int = 200) {
+        var completion = Completion(attempt: job.attempt, status: status)
         completion.length = length
-        completion.sha256 = sum
-        completion.file = file
-        return .done(completion)
+        completion.sha256 = Self.sum
+        completion.file = isFile ? Self.sum : nil
+        let body = isFile ? nil : BodyID(rawValue: 1)
+        rig.pass { $0.core.workerSaid(.done(completion), body: body, by: worker, now: $0.now) }
+        #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `of a body in both forms each gets the one that it wants`() {
+    private var written: [Action] {
+        rig.actions.filter { if case .spool(.write) = $0 { true } else { false } }
+    }
+
+    @Test mutating func `of a body in memory a file is written before the terminal of who demands it`() throws {
         let (worker, clients, job) = ask()
-        #expect(rig.core.wishes(of: job.attempt, by: worker) == BodyWishes(file: true, inlineBytes: 65_536))
-        rig.pass {
-            $0.core.workerSaid(Self.completion(job, file: Self.sum), body: BodyID(rawValue: 1), by: worker, now: $0.now)
+        end(job, by: worker, isFile: false)
+        #expect(clients.map(form) == ["inline", "inline", "/spool/\(Self.sum)", "inline"])
+        #expect(written == [.spool(.write(BodyID(rawValue: 1), file: Self.sum))])
+        let write = try #require(rig.actions.firstIndex(of: written[0]))
+        let delivery = rig.actions.firstIndex {
+            if case .client(.deliver(clients[2], _, _)) = $0 { true } else { false }
         }
-        #expect(clients.map(form) == ["inline", "inline", "/spool/\(Self.sum)", "/spool/\(Self.sum)"])
+        #expect(write < delivery ?? 0)
+        #expect(rig.core.outcomes.spooledBytes == 3)
         rig.pass { rig in for client in clients { rig.say(.acknowledge(1), by: client) } }
         #expect(rig.releasedBodies == 1)
         #expect(rig.actions.contains(.spool(.releaseFile(Self.sum))))
         #expect(rig.core.isIdle)
     }
 
-    @Test mutating func `a form that could not be made fails for those alone who want it`() {
+    @Test mutating func `of a body in a file a message is made for who demands it`() {
         let (worker, clients, job) = ask()
-        var other = self
-        rig.pass {
-            $0.core.workerSaid(Self.completion(job, file: nil), body: BodyID(rawValue: 1), by: worker, now: $0.now)
-        }
-        #expect(clients.map(form) == ["inline", "inline", "spool-full", "inline"])
-        other.rig.pass { $0.core.workerSaid(Self.completion(job, file: Self.sum), body: nil, by: worker, now: $0.now) }
-        #expect(
-            clients.map(other.form) == ["/spool/\(Self.sum)", "internal", "/spool/\(Self.sum)", "/spool/\(Self.sum)"])
+        end(job, by: worker, isFile: true)
+        let path = "/spool/\(Self.sum)"
+        #expect(clients.map(form) == [path, "from \(path)", path, path])
+        #expect(written == [])
     }
 
-    @Test mutating func `a copy for which the spool has no room fails for those alone who want it`() {
+    @Test mutating func `one file is written for all`() {
+        let worker = rig.worker()
+        let clients = (1...3).map { rig.client($0) }
+        rig.pass { rig in
+            for client in clients {
+                rig.fetch("h\(client.rawValue)", "1", "http://1/", by: client) { $0.options.delivery = .file }
+            }
+        }
+        end(rig.jobs[0], by: worker, isFile: false)
+        #expect(written.count == 1)
+        #expect(clients.allSatisfy { form(for: $0) == "/spool/\(Self.sum)" })
+        rig.pass { rig in for client in clients { rig.say(.acknowledge(1), by: client) } }
+        #expect(rig.core.isIdle)
+    }
+
+    @Test mutating func `a file for which the spool has no room fails for those alone who demand it`() {
         var limits = CoreLimits()
         limits.spoolBytes = 2
         rig.core.limitsChanged(limits, now: rig.now)
         let (worker, clients, job) = ask()
-        rig.pass {
-            $0.core.workerSaid(Self.completion(job, file: Self.sum), body: BodyID(rawValue: 1), by: worker, now: $0.now)
-        }
+        end(job, by: worker, isFile: false)
         #expect(clients.map(form) == ["inline", "inline", "spool-full", "inline"])
-        #expect(rig.actions.contains(.spool(.releaseFile(Self.sum))))
+        #expect(written == [])
+        #expect(rig.core.ledger.requests.failed == ["spool-full": 1])
     }
 
-    @Test mutating func `what is too large for a message is too large for who wants one`() {
+    @Test mutating func `a terminal whose file could not be written is a failure`() throws {
         let (worker, clients, job) = ask()
-        #expect(job.maxBytes == nil, "the others want all of it")
-        rig.pass {
-            $0.core.workerSaid(Self.completion(job, file: Self.sum, length: 65_537), body: nil, by: worker, now: $0.now)
+        end(job, by: worker, isFile: false)
+        for case .client(.deliver(clients[2], let terminal, _)) in rig.actions {
+            let other = terminal.replaced(by: .spoolFull)
+            guard case .failed(let failure) = other.outcome else {
+                Issue.record("it is a result")
+                return
+            }
+            #expect(failure.code == "spool-full" && failure.attempts == 1 && failure.url == "http://1/")
+            #expect(other.sequence == 1 && other.request == terminal.request)
         }
+    }
+
+    @Test mutating func `what is too large for a message is too large for who demands one`() {
+        let (worker, clients, job) = ask()
+        #expect(job.maxBytes == nil, "the others take all of it")
+        end(job, by: worker, isFile: true, length: 65_537)
         #expect(clients.map(form) == ["/spool/\(Self.sum)", "too-large", "/spool/\(Self.sum)", "/spool/\(Self.sum)"])
     }
 
@@ -96,18 +132,18 @@ import Testing
         #expect(rig.jobs[0].maxBytes == 65_536)
     }
 
-    @Test mutating func `a wish goes with a redirect, and is heard of those who join behind it`() {
-        let worker = rig.worker()
-        let clients = (1...2).map { rig.client($0) }
-        rig.pass { $0.fetch("h", "1", "http://1/", by: clients[0]) }
-        let job = rig.jobs[0]
-        rig.pass { $0.done(job, by: worker, status: 302, fields: "location: http://2/") }
-        let hop = rig.jobs[0]
-        #expect(rig.core.wishes(of: hop.attempt, by: worker) == BodyWishes())
-        rig.pass { $0.fetch("h", "2", "http://1/", by: clients[1]) { $0.options.delivery = .file } }
-        #expect(rig.core.wishes(of: hop.attempt, by: worker).file)
-        #expect(!rig.core.wishes(of: job.attempt, by: worker).file, "an attempt that has ended")
-        #expect(!rig.core.wishes(of: hop.attempt, by: rig.worker(2)).file, "another's attempt")
+    @Test mutating func `a result that waited for its subscriber has the form that was demanded`() {
+        let (worker, client) = (rig.worker(), rig.client(1))
+        rig.pass { rig in
+            rig.fetch("h", "1", "http://1/", by: client) { fetch in
+                fetch.options.delivery = .file
+                fetch.options.subscribes = false
+            }
+        }
+        end(rig.jobs[0], by: worker, isFile: false)
+        #expect(written.count == 1)
+        rig.pass { $0.say(.subscribe(.handler(HandlerID("h")!)), by: client) }
+        #expect(form(for: client) == "/spool/\(Self.sum)")
     }
 
     @Test mutating func `progress that a socket did not take is told when it does, as it is then`() {

@@ -345,13 +345,4 @@ struct PullTests {
         bed.rig.wait(milliseconds: 1_000)
         #expect(bed.rig.actions.contains { if case .client(.close) = $0 { true } else { false } })
     }
-
-    @Test func `a session that pulls is given no file`() throws {
-        var bed = Bed()
-        bed.rig.pass { [client = bed.client] in
-            $0.fetch("h", "1", "http://a.example/", by: client) { $0.options.takes = true }
-        }
-        let job = try #require(bed.rig.jobs.first)
-        #expect(job.inlineBytes == nil && bed.rig.core.ownName(of: job.attempt, by: bed.worker) == nil)
-    }
 }

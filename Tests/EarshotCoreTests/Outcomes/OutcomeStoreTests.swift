@@ -13,11 +13,11 @@ struct OutcomeStoreTests {
     private static let spillName = "sum.waiting"
 
     private static func response(
-        _ body: BodyID? = body, file: String? = nil, copy: String? = nil, length: Int = 100, sha256: String? = "sum"
+        _ body: BodyID? = body, file: String? = nil, length: Int = 100, sha256: String? = "sum"
     ) -> Outcome.Response {
         let start = Tick(nanoseconds: 0)
         return Outcome.Response(
-            status: 200, url: "http://a.example/", length: length, sha256: sha256, file: file, body: body, copy: copy,
+            status: 200, url: "http://a.example/", length: length, sha256: sha256, file: file, body: body,
             fields: [1, 2, 3], startedAt: start, endedAt: start)
     }
 
@@ -28,7 +28,7 @@ struct OutcomeStoreTests {
     /// A store with one outcome, number 0, with a reference count of 1.
     private static func store(_ response: Outcome.Response) -> OutcomeStore {
         var store = store()
-        for file in [response.file, response.copy] { if let file { store.hold(file: file, bytes: response.length) } }
+        if let file = response.file { store.hold(file: file, bytes: response.length) }
         let number = store.insert(Outcome(response: response))
         store.retain(number)
         return store
@@ -37,14 +37,14 @@ struct OutcomeStoreTests {
     // MARK: Outcomes
 
     @Test func `the last holder of an outcome frees its body and files`() {
-        var store = Self.store(Self.response(file: "a", copy: "b"))
+        var store = Self.store(Self.response(file: "a"))
         store.hold(file: "b", bytes: 0)
         store.retain(0)
         #expect(store.release(0) == nil)
         #expect(store.count == 1 && store.needsFile("a"))
         #expect(store.release(0) == Freed(body: Self.body, files: ["a"]))
         #expect(store.count == 0 && !store.needsFile("a") && store.needsFile("b") && !store.isEmpty)
-        #expect(store.release(Self.response(nil, copy: "b")) == Freed(files: ["b"]))
+        #expect(store.release(Self.response(nil, file: "b")) == Freed(files: ["b"]))
         #expect(store.isEmpty && store.checkInvariants() == [])
     }
 
@@ -56,15 +56,33 @@ struct OutcomeStoreTests {
         #expect(store.isEmpty)
     }
 
-    @Test func `the second form of a body is an outcome of its own, with one holder`() {
-        var store = Self.store(Self.response(copy: "copy"))
-        #expect(store.splitCopy(of: 0) == 1)
-        #expect(store[0].response?.copy == nil && store[0].response?.body == Self.body && store[0].holders == 1)
-        #expect(store[1].response?.file == "copy" && store[1].response?.body == nil && store[1].holders == 1)
-        #expect(store.checkInvariants() == [])
-        #expect(store.splitCopy(of: 1) == 1, "it has one form")
-        #expect(store.release(1) == Freed(files: ["copy"]))
-        #expect(store.release(0) == Freed(body: Self.body))
+    @Test func `a file is exclusive while one session knows it and one holder has it`() {
+        var store = Self.store(Self.response(nil, file: "a"))
+        #expect(!store.isExclusive("a", to: 1), "nobody knows it")
+        store.showFile("a", to: .session(1))
+        store.showFile("a", to: .noSession)
+        #expect(store.isExclusive("a", to: 1) && !store.isExclusive("a", to: 2) && !store.isExclusive("b", to: 1))
+        store.hold(file: "a", bytes: 100)
+        #expect(!store.isExclusive("a", to: 1))
+        #expect(store.release(file: "a") == false)
+        #expect(store.isExclusive("a", to: 1))
+        store.showFile("a", to: .session(2))
+        #expect(!store.isExclusive("a", to: 1) && !store.isExclusive("a", to: 2))
+        #expect(store.release(file: "a") == true)
+        store.hold(file: "a", bytes: 100)
+        store.showFile("a", to: .session(2))
+        #expect(store.isExclusive("a", to: 2), "it is another file")
+        store.shareFile("a")
+        #expect(!store.isExclusive("a", to: 2))
+    }
+
+    @Test func `a renamed file is counted and released under its new name`() {
+        var store = Self.store(Self.response(nil, file: "a"))
+        store.renameFile(of: 0, to: "b")
+        #expect(store[0].response?.file == "b" && store.needsFile("b") && !store.needsFile("a"))
+        #expect(store.spooledBytes == 100 && store.checkInvariants() == [])
+        #expect(store.release(0) == Freed(files: ["b"]))
+        #expect(store.isEmpty)
     }
 
     // MARK: Bodies

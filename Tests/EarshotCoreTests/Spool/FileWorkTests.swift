@@ -49,17 +49,6 @@ struct FileWorkTests {
         #expect(work.parts.isEmpty)
     }
 
-    @Test func `a finished file of a client that takes it is named after the attempt`() throws {
-        var rig = CoreRig()
-        let (client, worker) = (rig.client(1), rig.worker(3))
-        rig.pass { $0.fetch("a", "1", "http://a.example/", by: client) { $0.options.takes = true } }
-        let job = try #require(rig.jobs.first)
-        var completion = Completion(attempt: job.attempt, status: 200)
-        completion.file = "x.part"
-        let work = rig.fileWork(before: .done(completion), by: worker)
-        #expect(work.body == .finished(name: SpoolName.taken(of: job.attempt)))
-    }
-
     @Test func `a finished file without a digest has no name`() {
         var completion = Completion(attempt: job.attempt, status: 200)
         completion.file = "x.part"
@@ -92,13 +81,6 @@ struct FileWorkTests {
         #expect(rig.fileWork(before: .bye, by: worker).parts == [part(file)])
         #expect(rig.fileWork(beforeLossOf: worker).parts == [part(file)])
         #expect(rig.fileWork(beforeLossOf: stranger).parts.isEmpty)
-    }
-
-    @Test mutating func `a body has the wishes of its clients`() {
-        let other = rig.client(2)
-        rig.pass { $0.fetch("b", "1", "http://a.example/", by: other) { $0.options.delivery = .file } }
-        #expect(rig.fileWork(before: done(nil), by: worker).wishes.file)
-        #expect(!rig.fileWork(before: failed(), by: worker).wishes.file)
     }
 
     @Test func `a file that cannot get its name is a failure`() throws {

@@ -150,6 +150,17 @@ class Client:
         self.say(f"REMOVE {handler} {request}")
         return self.expect("REMOVED", handler, str(request))
 
+    def take(self, sequence):
+        """Sends TAKE. Returns the path in the reply, None without one, or the code of the ERROR."""
+        self.say(f"TAKE {sequence}")
+        while (message := self._read(10)) is not None:
+            if message.verb == "TAKEN" and message.operands[0] == str(sequence):
+                return " ".join(message.operands[1:]) or None
+            if message.verb == "ERROR" and message.fields.get("verb") == "TAKE":
+                return message.operands[0]
+            self._inbox.append(message)
+        raise AssertionError(f"no answer to TAKE {sequence} within 10 s")
+
     def query(self, what, timeout=10):
         """Returns the parsed ANSWER to `QUERY what`."""
         self.say(f"QUERY {what}")

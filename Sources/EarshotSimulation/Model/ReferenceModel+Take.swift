@@ -1,0 +1,115 @@
+internal import DequeModule
+internal import EarshotCore
+internal import EarshotWire
+
+/// Files given away by TAKE: invariant 15.
+extension ReferenceModel {
+    /// Sessions that know a spool file.
+    struct Audience {
+        /// Sessions that know the present file of this name. Ended ones may still have it open.
+        var present: [SessionRecord] = []
+        /// Sessions that knew any file of this name since its last release.
+        var all: [SessionRecord] = []
+        /// Whether a TAKE of the file was refused.
+        var isRefused = false
+
+        mutating func add(_ session: SessionRecord) {
+            present.append(session)
+            all.append(session)
+        }
+    }
+
+    /// Handles TAKE, after the shell has renamed the file if the core permits that.
+    func takeAsked(_ sequence: UInt64, by client: SessionRecord, _ renamed: FileRename?) {
+        guard let request = sentRequest(sequence, to: client), let ending = request.ending,
+            let file = namedFile(ending, for: request)
+        else {
+            expect(
+                renamed == nil, 15, "client \(client.id.rawValue) takes \(renamed?.file ?? ""), which is not its own")
+            owedReplies[client.connection] = .error("unknown-body")
+            return
+        }
+        let isLone = users(of: file) == 1
+        if let renamed {
+            let audience = audiences[file, default: Audience()].present
+            expect(
+                renamed.file == file && isLone && audience.allSatisfy { $0 === client }, 15,
+                "\(file) of \(request.name) is given to client \(client.id.rawValue), and others have it")
+            request.ending?.takenAs = renamed.newName
+            expect(files.remove(file) != nil, 12, "\(file) is given away after its release")
+            files.insert(renamed.newName)
+            audiences[file] = nil
+        } else if ending.takenAs == nil {
+            let audience = audiences[file, default: Audience()]
+            let isCertain =
+                isLone && !isRemoving && !audience.isRefused && audience.all.allSatisfy { $0 === client }
+                && ending.completion?.attempt.broker == instance
+                && !Trial.isLinked(sequence)
+            expect(!isCertain, 15, "\(file) of \(request.name) is not given to client \(client.id.rawValue)")
+            audiences[file, default: Audience()].isRefused = true
+        }
+        owedReplies[client.connection] = .taken(sequence, path: request.ending?.takenAs.map { "/spool/" + $0 })
+    }
+
+    /// Name of the spool file that the terminal of a request names; nil without one.
+    func namedFile(_ ending: Ending, for request: RequestRecord) -> String? {
+        request.fetch.options.isWarm || request.fetch.options.delivery == .inline ? nil : file(of: ending, for: request)
+    }
+
+    /// Name of the spool file that holds the body of a request; nil without one.
+    func file(of ending: Ending, for request: RequestRecord) -> String? {
+        guard let completion = ending.completion else { return nil }
+        if let file = ending.takenAs ?? completion.file { return file }
+        let isDemanded = request.fetch.options.delivery == .file && !request.fetch.options.isWarm
+        return isDemanded && ending.body != nil && completion.length > 0 ? completion.sha256 : nil
+    }
+
+    /// Returns whether a repeated request must not get the file of an earlier one, because another client owns it.
+    func isTakenByAnother(_ request: RequestRecord, _ fetch: Fetch, for client: SessionRecord) -> Bool {
+        request.ending?.takenAs != nil && fetch.options.subscribes && !isDue(request, to: client)
+    }
+
+    /// Records a new file under a name.
+    func fileMade(_ file: String, knownTo sessions: [SessionRecord] = []) {
+        if users(of: file) == 0 { audiences[file]?.present = [] }
+        files.insert(file)
+        for session in sessions { audiences[file, default: Audience()].add(session) }
+    }
+
+    /// Records that a session gets the path of a growing file.
+    func growthTold(_ path: String, to client: SessionRecord) {
+        let name = path.split(separator: "/").last.map(String.init) ?? ""
+        guard let attempt = SpoolName.writer(of: name)?.attempt else { return }
+        for worker in pool.values where worker.leases[attempt] != nil {
+            worker.leases[attempt]?.readers.append(client)
+        }
+    }
+
+    /// Returns the request of a terminal that was sent and not acknowledged.
+    private func sentRequest(_ sequence: UInt64, to client: SessionRecord) -> RequestRecord? {
+        let sent = client.inFlight + client.told
+        guard sequence > client.acknowledged, sequence - client.acknowledged <= UInt64(sent.count) else { return nil }
+        return sent[Int(sequence - client.acknowledged) - 1]
+    }
+
+    /// Number of terminals and kept results whose body is in a file. O(requests).
+    private func users(of file: String) -> Int {
+        func isUser(_ request: RequestRecord) -> Bool {
+            request.ending.map { self.file(of: $0, for: request) == file } ?? false
+        }
+        var count = listed.values.count { $0.phase == .held && isUser($0) }
+        for client in sessions.values {
+            let terminals = client.due.values.joined() + (client.inFlight + client.told).compactMap(\.self)
+            count += terminals.count { isUser($0) }
+        }
+        count += openFlights.values.count { $0.ending?.completion?.file == file }
+        for case .answered(let completion, _, _) in orphans.values where completion.file == file { count += 1 }
+        return count
+    }
+}
+
+/// Rename of a spool file that its receiver owns from then on.
+struct FileRename {
+    let file: String
+    let newName: String
+}
