@@ -234,11 +234,20 @@ struct BrokerProcessTests {
     @Test func `a client that wants a file gets one of a body that came in a message`() throws {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig) { $0.options.delivery = .file }
-        worker.say(.done(Self.done(job, "hello")), Array("hello".utf8))
+        var done = Self.done(job, "hello")
+        done.sha256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+        worker.say(.done(done), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
         let file = try #require(client.terminals[0].terminal.response?.file)
         #expect(try String(contentsOfFile: file, encoding: .utf8) == "hello")
         #expect(client.terminals[0].body == nil)
+    }
+
+    @Test func `a file is not written under a digest that a worker has invented`() throws {
+        let rig = try BrokerRig()
+        let (client, worker, job) = try fetching(rig) { $0.options.delivery = .file }
+        worker.say(.done(Self.done(job, "hello")), Array("hello".utf8))
+        #expect(try rig.reaches { client.ends == ["spool-full"] })
     }
 
     @Test func `a client that wants a message gets one of a body that came as a file`() throws {

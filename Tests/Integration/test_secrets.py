@@ -4,6 +4,7 @@ import json
 
 from support.harness import Bus, TestCase
 from support.origin import Origin
+from support.processes import eventually
 
 SECRET = "s3cret"
 
@@ -64,7 +65,8 @@ class SecretTests(TestCase):
             self.assertEqual(watch.stdout.decode(), f"secret {request} 200 {shown}\n")
         self.bus.run("get", self.origin.url + path)
         runtime = ["--runtime", self.bus.runtime]
-        shown = self.bus.run("cache", "list", *runtime).stdout.decode()
+        # The cache writes its table 50 ms later.
+        shown = eventually(lambda: self.bus.run("cache", "list", *runtime).stdout.decode(), "the response is in the cache")
         self.assertIn(f"{self.origin.url}/kept/secret?...\n", shown)
         self.assertNotIn(SECRET, shown)
         self.assertIn(SECRET, self.bus.run("cache", "list", "-v", *runtime).stdout.decode())

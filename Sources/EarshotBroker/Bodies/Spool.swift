@@ -162,9 +162,11 @@ final class Spool {
 
     /// Writes a file under the name of its content.
     ///
-    /// - Returns: That name; nil if the disk does not accept it.
-    func write(_ bytes: [UInt8]) -> String? {
+    /// - Parameter expected: the name by a worker's report; nil for none.
+    /// - Returns: That name; nil if the report is wrong, or if the disk does not accept the file.
+    func write(_ bytes: [UInt8], as expected: String? = nil) -> String? {
         let name = SHA256.digest(of: bytes.span).hex
+        guard name == expected ?? name else { return nil }
         let part = SpoolName.part(for: "copy", pid: getpid())
         let file = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard file >= 0 else { return nil }

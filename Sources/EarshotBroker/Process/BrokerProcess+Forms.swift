@@ -109,14 +109,15 @@ extension BrokerProcess {
     /// Writes a body into the spool, which is made again first if it was removed.
     ///
     /// - Returns: the file's name; nil if the disk does not take it.
-    private func write(_ bytes: [UInt8]) -> String? {
-        spool.write(bytes) ?? (spool.isInPlace || places?.look() != true ? nil : spool.write(bytes))
+    private func write(_ bytes: [UInt8], as expected: String? = nil) -> String? {
+        spool.write(bytes, as: expected)
+            ?? (spool.isInPlace || places?.look() != true ? nil : spool.write(bytes, as: expected))
     }
 
     /// Writes the file that some terminals name. Without it they are sent as failures.
     func makeFile(_ file: String, of id: BodyID) {
-        guard let bytes = bodies[id] ?? spilled.body(SpoolName.waiting(sha256: file)), write(bytes) != nil else {
-            logger.error("cannot write a body into the spool")
+        guard let bytes = bodies[id] ?? spilled.body(SpoolName.waiting(sha256: file)), write(bytes, as: file) != nil else {
+            logger.error("cannot write a body into the spool, or its digest differs from the worker's")
             unwrittenFiles.insert(file)
             return
         }

@@ -61,9 +61,9 @@ struct DeliveryModel {
 
     var sessions: [Int: Session] = [:]
     private(set) var faults: [String] = []
-    private var requests: [Int: Request] = [:]
+    private(set) var requests: [Int: Request] = [:]
     /// Tags of the requests whose IDs are taken.
-    private var named: [String: Int] = [:]
+    private(set) var named: [String: Int] = [:]
     /// IDs that may be taken or free.
     private var unsettled: Set<String> = []
     /// Outcomes of attempts that no open request needed. A later request may get them for a while.

@@ -167,12 +167,14 @@ struct RemovalWalkTests {
 
         private mutating func send(_ message: Message, by client: ClientID) {
             guard let session = connections[client], let state = model.sessions[session] else { return }
-            let tag = nextTag
+            var tag = nextTag
             let last = state.lastSequence
             let sequence = pick(4) > 0 ? last : UInt64(pick(Int(last) + 1))
             switch message {
             case .fetch(let handler, let id, let url, let replaces):
                 guard model.isCertain(handler, id) else { return }
+                // A repetition has the same fields.
+                if !replaces, let old = model.named["\(handler) \(id)"], model.requests[old]?.url == url { tag = old }
                 nextTag += 1
                 model.fetch(session, handler, id, url, tag: tag, replaces: replaces)
                 if replaces { removed[session] = nil }
