@@ -1,10 +1,8 @@
 internal import DequeModule
-internal import EarshotWire
 internal import OrderedCollections
 
 /// The end of sessions: of clients that said BYE, were lost, or did not return in the time of their lease. The protocol
-/// promises no moment for it, so many requests are removed in slices, each as if the client had ended at that moment.
-/// Nothing of them starts meanwhile, and their IDs are free.
+/// promises no moment for it, so many requests are removed in slices. They are doomed until then.
 extension BrokerCore {
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
     mutating func endSession(_ client: Handle<ClientSession>, now: Tick) {
@@ -29,15 +27,6 @@ extension BrokerCore {
             guard budget > 0 else { break }
             clients.removeDeparted()
         }
-    }
-
-    /// Removes the request with this name if the session of its owner has ended, so that its ID is free.
-    mutating func removeOwnerless(_ request: RequestID, _ key: HandlerKey) {
-        guard !clients.ended.isEmpty, let handler = handlers.number(of: key),
-            let interest = listedInterest(request, of: handler), let owner = interests[interest].owner,
-            clients[owner].isGone
-        else { return }
-        removeRequest(interest, by: owner)
     }
 
     /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget

@@ -34,7 +34,6 @@ extension BrokerCore {
     mutating func accept(_ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: Tick) {
         let key = key(fetch.handler, of: client)
         removeDoomed(fetch.request, key)
-        removeOwnerless(fetch.request, key)
         let handler = handlerNumber(key)
         let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
         if !isHeard, !hasRoomToSubscribe(client) || !mayShareSubscriptions(client) {
@@ -304,9 +303,7 @@ extension BrokerCore {
     /// The open flight that a request with this key joins, in the stricter of both modes; nil if it needs a new one.
     @inline(__always)
     private mutating func joinedFlight(_ key: FlightKey) -> Handle<Flight>? {
-        if !handlers.removing.isEmpty, let flight = flights.joinable(key) ?? flights.laxer(key) {
-            removeDoomed(from: flight)
-        }
+        if isRemoving, let flight = flights.joinable(key) ?? flights.laxer(key) { removeDoomed(from: flight) }
         if let flight = flights.joinable(key) { return flight }
         guard let flight = flights.laxer(key) else { return nil }
         flights.tighten(flight, to: key)

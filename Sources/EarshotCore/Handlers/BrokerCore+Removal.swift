@@ -5,7 +5,7 @@ internal import OrderedCollections
 /// Removal of requests. After the reply, the remover receives nothing about them.
 ///
 /// A handler with few requests is removed at once. One with more loses its name at once, and its requests are removed in
-/// slices, one per pass: they are *doomed*. They still count as pending, in the limits too. Whatever meets a doomed
+/// slices, one per pass: they are *doomed*, like those of an ended session. They still count as pending, in the limits too. Whatever meets a doomed
 /// request earlier removes it with the same function, `removeRequest`: assignment, an outcome, a deadline, a join. The
 /// reply follows the last of them, and until then the shell reads no further message of the client.
 extension BrokerCore {
@@ -212,24 +212,33 @@ extension BrokerCore {
 
     // MARK: Doomed requests
 
-    /// Whether the handler of a request was removed, so that the request only waits for its own removal.
+    /// Whether a request only waits for its removal: its handler was removed, or the session of its owner has ended.
     @inline(__always)
-    func isDoomed(_ interest: Handle<Interest>) -> Bool { !handlers[interests[interest].handler].isNamed }
+    func isDoomed(_ interest: Handle<Interest>) -> Bool {
+        if !handlers[interests[interest].handler].isNamed { return true }
+        guard !clients.ended.isEmpty, let owner = interests[interest].owner else { return false }
+        return clients[owner].isGone
+    }
+
+    /// Whether there may be doomed requests.
+    @inline(__always)
+    private var hasDoomed: Bool { !handlers.removing.isEmpty || !clients.ended.isEmpty }
 
     /// Removes the doomed request with this name, so that its listeners get its terminal before anything about the next
     /// one. O(handlers being removed that had the handler's name).
     ///
     /// - Parameter client: the remover, which gets no `FAILED … removed` for it.
     mutating func removeDoomed(_ request: RequestID, _ key: HandlerKey, by client: Handle<ClientSession>? = nil) {
-        guard !handlers.removing.isEmpty else { return }
-        for handler in handlers.removing(key) {
-            if let interest = listedInterest(request, of: handler) { removeRequest(interest, by: client) }
+        guard hasDoomed else { return }
+        for handler in handlers.removing(key) + (handlers.number(of: key).map { [$0] } ?? []) {
+            guard let interest = listedInterest(request, of: handler), isDoomed(interest) else { continue }
+            removeRequest(interest, by: client)
         }
     }
 
     /// Removes the doomed requests of a flight, of its redirects and of the flights that they follow. The flight may end.
     mutating func removeDoomed(from flight: Handle<Flight>) {
-        guard !handlers.removing.isEmpty else { return }
+        guard hasDoomed else { return }
         var doomed: [Handle<Interest>] = []
         forEachInterest(of: flight) { core, interest in if core.isDoomed(interest) { doomed.append(interest) } }
         for interest in doomed { removeRequest(interest) }
@@ -286,7 +295,7 @@ extension BrokerCore {
         queue.remove(interest)
         guard let flight = interests[interest].flight else { return }
         // Otherwise doomed requests would leave the flight after this one, and decide when it is cancelled.
-        if !isAtOnce { removeDoomed(from: flight) }
+        if !isAtOnce, !isDoomed(interest) { removeDoomed(from: flight) }
         interests[interest].flight = nil
         flights.detach(interest, from: flight)
         dropIfUnwanted(flight, isAtOnce: isAtOnce, by: message)

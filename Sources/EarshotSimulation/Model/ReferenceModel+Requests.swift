@@ -82,7 +82,10 @@ extension ReferenceModel {
         if isDraining { return "stopping" }
         if ledger.requests.pending > limits.requests { return "queue-full" }
         if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
-        let ofHandler = requests(of: fetch.handler).count { $0.phase != .ended }
+        // Its subscription may have delivered held results.
+        let ofHandler = requests(of: fetch.handler).count {
+            $0.phase != .ended && ($0.phase != .held || isHeldInCore($0.name))
+        }
         if ofHandler > limits.requestsPerHandler { return "queue-full" }
         let code = invalidity(of: fetch)
         // Requests that are being removed count, too, but not how many of them are this client's.

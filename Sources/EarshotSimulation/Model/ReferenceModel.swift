@@ -157,6 +157,7 @@ final class ReferenceModel {
     /// The core's ledger after this event, and whether the core still considers a request open.
     var told = Ledger()
     var isOpenInCore: (RequestName) -> Bool = { _ in false }
+    var isHeldInCore: (RequestName) -> Bool = { _ in false }
     /// Clients that must be closed, because a waiting body has no room.
     var owedEnds: Set<ClientID> = []
     /// Handlers whose held results subscribers have claimed.
@@ -204,7 +205,7 @@ final class ReferenceModel {
     func observe(
         _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, removal: RemovalState,
         renamed: FileRename?, isOpen: @escaping (RequestName) -> Bool, isRemoving: (ClientID) -> Bool,
-        isHeld: (RequestName) -> Bool
+        isHeld: @escaping (RequestName) -> Bool
     ) -> Violation? {
         self.now = now
         owedReplies = [:]
@@ -213,14 +214,14 @@ final class ReferenceModel {
         self.isRemoving = removalBefore.isUnderWay || removal.isUnderWay
         hasNotices = max(removalBefore.terminals, removal.terminals) > 0
         mostDoomed = max(removalBefore.requests, removal.requests)
-        (self.told, isOpenInCore) = (told, isOpen)
+        (self.told, isOpenInCore, isHeldInCore) = (told, isOpen, isHeld)
         refusals = [:]
         leavesRefusals = false
         owedEnds = []
         defer {
             removalBefore = removal
-            // It holds a copy of the core, whose next change would copy all tables.
-            self.isOpenInCore = { _ in false }
+            // They hold a copy of the core, whose next change would copy all tables.
+            (isOpenInCore, isHeldInCore) = ({ _ in false }, { _ in false })
         }
         let hasRetried = told.flights.retried > retriedBefore
         retriedBefore = told.flights.retried

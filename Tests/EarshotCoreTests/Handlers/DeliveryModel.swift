@@ -147,7 +147,11 @@ struct DeliveryModel {
     /// Whether the effect of a FETCH with this ID is certain.
     func isCertain(_ handler: String, _ id: String) -> Bool {
         let name = "\(handler) \(id)"
-        return !unsettled.contains(name) && named[name].flatMap { requests[$0] }?.doubt.isEmpty != false
+        // The IDs of a subtree are free once its removal has reached their handlers.
+        let isReached = !sessions.values.contains { session in
+            session.questions.contains { $0.pattern.hasSuffix("/") && Self.matches(handler, $0.pattern) }
+        }
+        return isReached && !unsettled.contains(name) && named[name].flatMap { requests[$0] }?.doubt.isEmpty != false
     }
 
     mutating func fetch(_ session: Int, _ handler: String, _ id: String, _ url: String, tag: Int, replaces: Bool) {
