@@ -48,12 +48,6 @@ class PullerTests(TestCase):
         self.assertEqual(message.headers, [("content-type", " text/x"), ("etag", ' "1"')])
         self.assertEqual(self.node.fetched, [url])
 
-    def test_a_small_body_goes_into_a_file_if_the_job_wants_it(self):
-        attempt = self.puller.job(self.node.add("small", b"abc"), inline_bytes=2)
-        message = self.puller.end(attempt)
-        self.assertDone(message, b"abc")
-        self.assertEqual(message.fields["file"], f"{self.puller.program.pid}-{attempt}.part")
-
     def test_an_empty_body_has_no_file(self):
         message = self.puller.end(self.puller.job(self.node.add("empty", b"")))
         self.assertDone(message, b"")

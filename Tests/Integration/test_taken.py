@@ -322,24 +322,22 @@ class TakeTests(Case):
         self.assertShared(client, terminal)
         self.assertTrue(reader.expect("DATA").body == body(SIZE)[:262_144])
 
-    def test_a_repetition_before_keeps_the_file_and_one_after_gets_its_own(self):
-        for is_before in (True, False):
-            with self.subTest(is_before=is_before):
-                client, other = self.holder(), self.holder()
-                handler = f"h{is_before}"
-                terminal = self.fetched(client, handler=handler)
-                if is_before:
-                    repeated = self.fetched(other, handler=handler)
-                    self.assertEqual(repeated.fields["file"], terminal.fields["file"])
-                    client.close()
-                    self.assertShared(other, repeated)
-                else:
-                    path = self.take(client, terminal)
-                    count = self.origin.count(f"/bytes/{SIZE}")
-                    repeated = self.fetched(other, handler=handler)
-                    self.assertNotEqual(repeated.fields["file"], str(path))
-                    self.assertEqual(self.origin.count(f"/bytes/{SIZE}"), count + 1)
-                    self.assertContent(pathlib.Path(repeated.fields["file"]), body(SIZE))
+    def test_a_repetition_before_keeps_the_file(self):
+        client, other = self.holder(), self.holder()
+        terminal = self.fetched(client)
+        repeated = self.fetched(other)
+        self.assertEqual(repeated.fields["file"], terminal.fields["file"])
+        client.close()
+        self.assertShared(other, repeated)
+
+    def test_a_repetition_after_it_gets_a_file_of_its_own(self):
+        client, other = self.holder(), self.holder()
+        path = self.take(client, self.fetched(client))
+        count = self.origin.count(f"/bytes/{SIZE}")
+        repeated = self.fetched(other)
+        self.assertNotEqual(repeated.fields["file"], str(path))
+        self.assertEqual(self.origin.count(f"/bytes/{SIZE}"), count + 1)
+        self.assertContent(pathlib.Path(repeated.fields["file"]), body(SIZE))
 
     def test_a_durable_row_keeps_the_file(self):
         client = self.holder()
