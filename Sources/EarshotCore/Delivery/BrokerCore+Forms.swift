@@ -43,11 +43,14 @@ extension BrokerCore {
     }
 
     /// Spool file that the terminal of a request names; nil for a body in its message, and without a body.
+    @inline(__always)
     func namedFile(of interest: Handle<Interest>) -> String? {
-        guard !interests[interest].isWarm, let response = outcomes[outcomeNumber(of: interest)].response,
-            response.spilled == nil, demandedForm(of: interest) != .inline
+        let outcome = outcomeNumber(of: interest)
+        // Without a copy of the response.
+        guard let file = outcomes[outcome].response?.file, outcomes[outcome].response?.spilled == nil,
+            !interests[interest].isWarm, demandedForm(of: interest) != .inline
         else { return nil }
-        return response.file
+        return file
     }
 }
 

@@ -41,6 +41,7 @@ extension BrokerCore {
     }
 
     /// Whether some removed requests, handlers or ended sessions are not gone yet.
+    @inline(__always)
     public var isRemoving: Bool { !handlers.removing.isEmpty || !clients.ended.isEmpty || !removals.isEmpty }
 
     /// Number of doomed requests. O(handlers being removed).

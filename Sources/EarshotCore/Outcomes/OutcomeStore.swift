@@ -104,11 +104,8 @@ struct OutcomeStore {
     mutating func release(_ number: Handle<Outcome>) -> Freed? {
         outcomes[number].holders -= 1
         guard outcomes[number].holders == 0 else { return nil }
-        let outcome = outcomes.take(number)
-        guard let response = outcome.response else {
-            forgetShared(number, outcome)
-            return nil
-        }
+        if !sharedFailures.isEmpty { forgetShared(number) }
+        guard let response = outcomes.take(number).response else { return nil }
         if let body = response.spilled { spilling[body] = nil }
         return release(response)
     }
@@ -219,8 +216,8 @@ struct OutcomeStore {
         return shared
     }
 
-    private mutating func forgetShared(_ number: Handle<Outcome>, _ outcome: Outcome) {
-        guard !sharedFailures.isEmpty, let text = outcome.text, sharedFailures[text] == number else { return }
+    private mutating func forgetShared(_ number: Handle<Outcome>) {
+        guard let text = outcomes[number].text, sharedFailures[text] == number else { return }
         sharedFailures[text] = nil
     }
 

@@ -452,7 +452,7 @@ extension BrokerCore {
         _ attempt: AttemptID, bodyBytes: Int? = nil, at worker: Handle<WorkerSession>
     ) -> WorkerLease? {
         // A flight with doomed requests alone cancels the attempt, and nothing repeats it for them.
-        if let flight = workers[worker].leases.flight(of: attempt) { removeDoomed(from: flight) }
+        if isRemoving, let flight = workers[worker].leases.flight(of: attempt) { removeDoomed(from: flight) }
         let wasIsolated = workers[worker].isolation?.attempt == attempt
         guard let lease = workers.end(attempt, at: worker) else {
             if !workers.endForeign(attempt, at: worker) { ledger.flights.stale += 1 }
