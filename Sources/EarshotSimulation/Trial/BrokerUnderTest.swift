@@ -143,7 +143,6 @@ struct BrokerUnderTest {
             }
         }
         if canary == .crowdedSuspect { limits.isolationMilliseconds = 0 }
-        if canary == .floodedWindow { limits.waitingTerminals = .max }
         if canary == .unboundedClient { limits.requestsPerClient += 1 }
         if canary == .unboundedUser, limits.transfersPerUser > 0 { limits.transfersPerUser += 1 }
         if canary == .starvedUser, limits.transfersPerUser > 1 { limits.transfersPerUser -= 1 }
