@@ -5,9 +5,10 @@ internal import OrderedCollections
 /// Removal of requests. After the reply, the remover receives nothing about them.
 ///
 /// A handler with few requests is removed at once. One with more loses its name at once, and its requests are removed in
-/// slices, one per pass: they are *doomed*, like those of an ended session. They still count as pending, in the limits too. Whatever meets a doomed
-/// request earlier removes it with the same function, `removeRequest`: assignment, an outcome, a deadline, a join. The
-/// reply follows the last of them, and until then the shell reads no further message of the client.
+/// slices, one per pass: they are *doomed*, like those of an ended session. They still count as pending, in the limits
+/// too. Each step that meets a doomed request earlier removes it with the same function, `removeRequest`: assignment, an
+/// outcome, a deadline, a join. The reply follows the last of them, and until then the shell reads no further message of
+/// the client.
 extension BrokerCore {
     // MARK: Events
 

@@ -90,7 +90,7 @@ extension ReferenceModel {
             expect(
                 progress.file == nil || listed[name]?.fetch.options.streams == true, 2,
                 "client \(id.rawValue), which does not stream \(name), is told of \(progress.file ?? "")")
-            if let file = progress.file { growthTold(file, to: client) }
+            if let file = progress.file { growthReported(file, to: client) }
         case .data: object(2, "client \(id.rawValue) pulls no bodies")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")

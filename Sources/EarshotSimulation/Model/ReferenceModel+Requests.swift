@@ -50,7 +50,7 @@ extension ReferenceModel {
         if let code = refusal(of: fetch, by: client, isOwned: request.owner != nil) {
             if code == "queue-full" { blame = 11 }
             if code == "unsupported-scheme" { blame = 14 }
-            let isOrphaned = mostDoomed > 0 && told.requests.orphaned > ledger.requests.orphaned
+            let isOrphaned = mostDoomed > 0 && coreLedger.requests.orphaned > ledger.requests.orphaned
             if ledger.requests.pending > limits.requests || isOrphaned, listeners(of: fetch.handler).isEmpty {
                 // Beyond the limit, not even a record is kept for later subscribers.
                 orphan(request)
@@ -94,7 +94,8 @@ extension ReferenceModel {
             || isOwned && client.owned.count + mostDoomed > limits.requestsPerClient
         if mostDoomed > 0, isCrowded, !isOpenInCore(RequestName(handler: fetch.handler, request: fetch.request)) {
             let refused = "queue-full"
-            if code == nil || told.requests.failed[refused, default: 0] > ledger.requests.failed[refused, default: 0] {
+            let (counted, own) = (coreLedger.requests.failed, ledger.requests.failed)
+            if code == nil || counted[refused, default: 0] > own[refused, default: 0] {
                 return refused
             }
         }

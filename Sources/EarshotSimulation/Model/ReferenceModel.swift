@@ -155,7 +155,7 @@ final class ReferenceModel {
     /// Clients whose removals are under way.
     var removals: [ClientID: AfterRemoval] = [:]
     /// The core's ledger after this event, and whether the core still considers a request open.
-    var told = Ledger()
+    var coreLedger = Ledger()
     var isOpenInCore: (RequestName) -> Bool = { _ in false }
     var isHeldInCore: (RequestName) -> Bool = { _ in false }
     /// Clients that must be closed, because a waiting body has no room.
@@ -214,7 +214,7 @@ final class ReferenceModel {
         self.isRemoving = removalBefore.isUnderWay || removal.isUnderWay
         hasNotices = max(removalBefore.terminals, removal.terminals) > 0
         mostDoomed = max(removalBefore.requests, removal.requests)
-        (self.told, isOpenInCore, isHeldInCore) = (told, isOpen, isHeld)
+        (coreLedger, isOpenInCore, isHeldInCore) = (told, isOpen, isHeld)
         refusals = [:]
         leavesRefusals = false
         owedEnds = []

@@ -136,7 +136,7 @@ struct DeliveryModel {
         }
     }
 
-    /// Ends leases, and results that nobody got.
+    /// Ends sessions after their leases, and held results that no client received in time.
     mutating func passed(to now: Int) {
         for (session, state) in sessions where state.leaseEnd.map({ $0 <= now }) == true { ended(session) }
         for (tag, request) in requests {
@@ -351,7 +351,9 @@ struct DeliveryModel {
     /// `error`: handler and ID that an ERROR names; nil for another reply. `count`: operand of a REMOVED.
     mutating func reply(_ session: Int, error: String?, count: Int?) {
         sessions[session]?.replies += 1
-        guard let first = sessions[session]?.questions.first else { return fault(1, "\(session) has not asked for a reply: \(error ?? "REMOVED \(count ?? -1)")") }
+        guard let first = sessions[session]?.questions.first else {
+            return fault(1, "\(session) has not asked for a reply: \(error ?? "REMOVED \(count ?? -1)")")
+        }
         sessions[session]?.questions.removeFirst()
         if error != first.refused { fault(1, "session \(session) gets an error of \(error ?? "none"): \(first)") }
         if let count, count < first.least || count > first.most { fault(10, "removed \(count): \(first)") }

@@ -58,7 +58,7 @@ struct OutcomeStoreTests {
 
     @Test func `a file is exclusive while one session knows it and one holder has it`() {
         var store = Self.store(Self.response(nil, file: "a"))
-        #expect(!store.isExclusive("a", to: 1), "nobody knows it")
+        #expect(!store.isExclusive("a", to: 1), "no session knows it")
         store.showFile("a", to: .session(1))
         store.showFile("a", to: .noSession)
         #expect(store.isExclusive("a", to: 1) && !store.isExclusive("a", to: 2) && !store.isExclusive("b", to: 1))
