@@ -113,14 +113,13 @@ extension BrokerCore {
 
     private mutating func block(_ flight: Handle<Flight>, by client: Handle<ClientSession>) {
         let reference = clients.reference(to: client)
-        let flights = storedResults.flights(blockedBy: reference)
         // Removed requests may leave their flights behind.
-        if flights.count > 64 + 2 * Int(clients[client].owned.count) {
-            let left = flights.filter { waiting($0) != nil }
+        if storedResults.flightCount(blockedBy: reference) > 64 + 2 * Int(clients[client].owned.count) {
+            let left = storedResults.flights(blockedBy: reference).filter { waiting($0) != nil }
             var seen: Set<GenerationalHandle<Flight>> = []
             storedResults.replaceFlights(left.filter { seen.insert($0.reference).inserted }, blockedBy: reference)
         }
-        storedResults.block(self.flights.name(of: flight), by: reference)
+        storedResults.block(flights.name(of: flight), by: reference)
     }
 
     /// The flight of this name, if it waits for room.

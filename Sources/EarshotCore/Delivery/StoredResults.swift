@@ -115,6 +115,9 @@ struct StoredResults {
         blocked[client, default: Blocked()].flights.append(flight)
     }
 
+    /// Number of flights that wait for room in the window of a client, ended ones included.
+    func flightCount(blockedBy client: GenerationalHandle<ClientSession>) -> Int { blocked[client]?.flights.count ?? 0 }
+
     /// Flights that wait for room in the window of a client, ended ones included.
     func flights(blockedBy client: GenerationalHandle<ClientSession>) -> Deque<FlightName> {
         blocked[client]?.flights ?? []
