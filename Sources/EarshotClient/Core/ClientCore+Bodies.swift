@@ -3,10 +3,9 @@ internal import EarshotWire
 /// Bodies in files: those that the broker sends in a session with `bodies: pull`, and those whose ownership the consumer
 /// asks for. A terminal is delivered when its body is in a file of this process, or when TAKEN has come.
 extension ClientCore {
-    /// Size from which on a file is asked for by TAKE, in bytes. Below it the copy costs less than the round trip. To be
-    /// measured, between 32 KiB and 1 MiB: `get -d` of many bodies of one size, with TAKE and with a copy, CPU of all
-    /// processes.
-    static let leastTakenBytes = 128 << 10
+    /// Size from which on a file is asked for by TAKE, in bytes. Below it the copy costs less than the round trip; the
+    /// measurement is in docs/decisions/163-files-given-away.md.
+    static let leastTakenBytes = 64 << 10
 
     /// Delivers a terminal, or begins to read its body, or asks for its file.
     mutating func deliver(_ delivery: Delivery) -> [ClientAction] {
