@@ -238,6 +238,9 @@ class Judge:
             return self.timeline.count(EXPLAINED[end.code], begin, now) > 0
         if end.code == "poisonous":
             return self.timeline.count(("worker", "serve"), begin, now) >= DEATHS_OF_POISON
+        if end.code == "internal":
+            # The client gave up after each broker in turn had died with the file of the body.
+            return 0 < story.losses <= self.timeline.count(("broker", "serve"), begin, now)
         if end.code == "removed":
             return any(said <= now and answered >= story.asked.at - 1 and matches(pattern, story.wish.handler)
                        for said, answered, pattern in self.removals)

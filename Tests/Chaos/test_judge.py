@@ -219,6 +219,17 @@ class JudgeTests(unittest.TestCase):
         self.hear(11.5)
         self.assertEqual(self.verdict(), [])
 
+    def test_a_body_that_was_lost_with_each_broker_is_given_up(self):
+        self.ask()
+        for at in (11, 12):
+            self.hear(at)
+            self.write(at + 0.5, "lost", "1.1-1")
+        self.write(12.5, "end", "1.1-1", BROKER, "internal", "-", "0", "-", "-", "-")
+        self.disturb("broker", 11.2, 11.3)
+        self.assertEqual(self.verdict(), ["unexplained"])
+        self.disturb("serve", 12.2, 12.3)
+        self.assertEqual(self.verdict(), [])
+
     def test_a_terminal_that_nobody_asked_for_is_found(self):
         self.hear(11, name="9.9-9")
         self.assertEqual(self.verdict(), ["unasked"])

@@ -138,4 +138,15 @@ struct RoundTripTests {
         }
         #expect(try WorkerMessage(head: WorkerMessage.ready(ready).encoded()) == .ready(ready))
     }
+
+    @Test func `a failure's part has no status, since it can be resumed`() throws {
+        let head = Array("FAILED \(attempt) reset\nfile: 9-\(attempt).part\nstatus: 500\n\netag: \"a\"".utf8)
+        let message = try WorkerMessage(head: head)
+        guard case .failed(_, _, _, _, _, let part?, _, _) = message else {
+            Issue.record("no part")
+            return
+        }
+        #expect(part == BodyPart(file: "9-\(attempt).part", httpFields: Array("etag: \"a\"".utf8)))
+        #expect(try WorkerMessage(head: message.encoded()) == message)
+    }
 }

@@ -15,19 +15,6 @@ extension BrokerProcess {
     /// Time for a worker to end after its connection, before it is killed: its end takes some milliseconds.
     private static let endingMilliseconds = 100
 
-    /// Ends of workers of which only one side knows.
-    struct WorkerEnds {
-        /// Maximum number of reports without a worker: of workers that died before they were connected.
-        static let mostReports = 1_024
-
-        /// Workers whose process has ended without a report yet.
-        var unreported: [Int32: WorkerID] = [:]
-        /// Reports about processes whose end was not noticed yet.
-        var reports: [Int32: WorkerEnd] = [:]
-        /// Processes that this broker has killed.
-        var killed: Set<Int32> = []
-    }
-
     /// Bars a worker in a sandbox from the clients' socket, and from a second connection as a worker.
     func bar(_ process: ProcessDescriptor) {
         bus.barred.insert(process)
@@ -49,14 +36,14 @@ extension BrokerProcess {
         guard let process = disconnected.removeValue(forKey: worker) else {
             let pid = work.pid(of: worker.rawValue)
             logger.warning("killing a worker that does not answer", metadata: ["pid": "\(pid)"])
-            workerEnds.killed.insert(pid)
+            workerEnds.kills(pid)
             work.kill(worker.rawValue)
             return
         }
         let pid = process.pid
         let timer = loop.setTimer(after: .milliseconds(Self.endingMilliseconds)) { [unowned self] in
             logger.warning("killing a worker that disconnected", metadata: ["pid": "\(pid)"])
-            workerEnds.killed.insert(pid)
+            workerEnds.kills(pid)
             process.send(SIGKILL)
         }
         do {
@@ -78,31 +65,21 @@ extension BrokerProcess {
     /// cause.
     func workerEnded(_ worker: WorkerID, pid: Int32) {
         keepParts(of: worker, pid: pid)
-        let report = workerEnds.reports.removeValue(forKey: pid)
-        guard report == nil, core.awaitsEnd(of: worker) else {
-            lose(worker, pid: pid, report)
-            return
-        }
-        workerEnds.unreported[pid] = worker
+        let report = workerEnds.takeReport(on: pid)
+        guard report == nil, core.awaitsEnd(of: worker) else { return lose(worker, report) }
+        workerEnds.awaitReport(on: worker, pid: pid)
         _ = loop.setTimer(after: .milliseconds(Self.reportMilliseconds)) { [unowned self] in
-            guard workerEnds.unreported[pid] == worker else { return }
-            workerEnds.unreported[pid] = nil
-            lose(worker, pid: pid, nil)
+            if workerEnds.gaveUp(on: worker, pid: pid) { lose(worker, nil) }
         }
     }
 
     /// Handles the supervisor's report about the end of a worker.
     func workerReported(_ end: WorkerEnd) {
-        if let worker = workerEnds.unreported.removeValue(forKey: end.pid) {
-            lose(worker, pid: end.pid, end)
-        } else if workerEnds.reports.count < WorkerEnds.mostReports {
-            workerEnds.reports[end.pid] = end
-        }
+        let (workers, end) = workerEnds.reported(end)
+        for worker in workers { lose(worker, end) }
     }
 
-    private func lose(_ worker: WorkerID, pid: Int32, _ report: WorkerEnd?) {
-        var end = report
-        if workerEnds.killed.remove(pid) != nil { end?.wasKilledByBus = true }
-        core.workerLost(worker, end: end, now: Tick(nanoseconds: loop.now.nanoseconds))
+    private func lose(_ worker: WorkerID, _ report: WorkerEnd?) {
+        core.workerLost(worker, end: report, now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 }

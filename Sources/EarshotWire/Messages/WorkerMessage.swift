@@ -81,9 +81,12 @@ public enum WorkerMessage: Equatable, Sendable {
                 }
             }
             let code = try HeadReader.identifier(try reader.operand(1, "code"), "code")
+            var part = try BodyPart(reader)
+            // Only PROGRESS names the status: the part of a FAILED can be resumed.
+            part?.status = nil
             return .failed(
                 try reader.attempt(0), code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted,
-                part: try BodyPart(reader), repeats: repeats, retryAfterSeconds: retryAfter)
+                part: part, repeats: repeats, retryAfterSeconds: retryAfter)
         case "PROGRESS":
             try reader.expectOperands(2)
             let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))

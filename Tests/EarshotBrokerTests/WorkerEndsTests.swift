@@ -1,0 +1,46 @@
+import EarshotCore
+import Testing
+
+@testable import EarshotBroker
+
+@Suite("Ends of workers that this process and the supervisor notice")
+struct WorkerEndsTests {
+    private let first = WorkerID(rawValue: 1)
+    private let second = WorkerID(rawValue: 2)
+    private let end = WorkerEnd(pid: 7, signal: 9, isOutOfMemory: false, wasKilledByBus: false)
+
+    @Test("a process that was two workers ends both")
+    func twoWorkersOfOneProcess() {
+        var ends = WorkerEnds()
+        ends.awaitReport(on: first, pid: 7)
+        ends.awaitReport(on: second, pid: 7)
+        let reported = ends.reported(end)
+        #expect(reported.workers == [first, second])
+        #expect(reported.end == end)
+    }
+
+    @Test("each worker stops waiting for a report by itself")
+    func givingUp() {
+        var ends = WorkerEnds()
+        ends.awaitReport(on: first, pid: 7)
+        ends.awaitReport(on: second, pid: 7)
+        for (worker, isAwaited) in [(first, true), (first, false), (second, true)] {
+            let gaveUp = ends.gaveUp(on: worker, pid: 7)
+            #expect(gaveUp == isAwaited)
+        }
+        let late = ends.reported(end)
+        #expect(late.workers.isEmpty)
+    }
+
+    @Test("a report that came first is taken once, with what this broker did")
+    func reportFirst() {
+        var ends = WorkerEnds()
+        ends.kills(7)
+        let early = ends.reported(end)
+        #expect(early.workers.isEmpty)
+        let taken = ends.takeReport(on: 7)
+        #expect(taken?.wasKilledByBus == true)
+        let again = ends.takeReport(on: 7)
+        #expect(again == nil)
+    }
+}
