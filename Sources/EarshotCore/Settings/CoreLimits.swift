@@ -141,6 +141,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of requests of removed handlers that are removed in one pass: half a millisecond of work with cold
     /// caches.
     public var removalsPerPass = 200
+    /// Maximum number of terminals waiting for a client that are checked in one pass for those of its removed requests:
+    /// up to a millisecond of work.
+    public var withdrawalsPerPass = 2_000
     /// Maximum number of requests, subscriptions and terminals of ended sessions removed in one pass, and of the handlers
     /// of a removed subtree and their requests.
     public var departuresPerPass = 200
