@@ -134,9 +134,11 @@ extension BrokerCore {
             budget -= 1
             checkNext(due, of: client, isWithdrawn: isTerminal(due, of: requests))
         }
-        chargeWindow(of: client)
-        guard clients[client].deliveries.nextToCheck == nil else { return }
-        clients[client].deliveries.endWithdrawal()
+        guard clients[client].deliveries.nextToCheck == nil else {
+            chargeWindow(of: client)
+            return
+        }
+        endWithdrawal(from: client)
         sendDue(to: client)
         if !isClosed(client) { queue.clientOpened(client) }
     }
@@ -154,8 +156,14 @@ extension BrokerCore {
             let isWithdrawn = removals.contains { sequence <= $0.sequence && isTerminal(due, of: $0.requests) }
             checkNext(due, of: client, isWithdrawn: isWithdrawn)
         }
+        endWithdrawal(from: client)
+    }
+
+    private mutating func endWithdrawal(from client: Handle<ClientSession>) {
         clients[client].deliveries.endWithdrawal()
         chargeWindow(of: client)
+        // Numbers of refused terminals are used again.
+        if !pulls.isEmpty { pulls.reopen(after: clients[client].deliveries.lastReceived, to: client) }
     }
 
     /// Withdraws or keeps the next terminal of a withdrawal.
