@@ -136,9 +136,14 @@ extension BrokerCore {
         }
         let awaited = removals.values.reduce(into: Set()) { $0.formUnion($1.awaited) }
         check(awaited.isSubset(of: handlers.removing), "2: a removal awaits a handler that is gone")
+        check(removals.keys.allSatisfy { clients.contains($0) }, "2: a removal has no client")
         check(
-            removals.allSatisfy { clients.contains($0) && ($1.isUnnaming || !$1.awaited.isEmpty) },
-            "2: a removal has ended without a reply")
+            removals.allSatisfy {
+                $1.isUnnaming || !$1.awaited.isEmpty || clients[$0].deliveries.isWithdrawing
+            }, "2: a removal has ended without a reply")
+        check(
+            clients.indices.allSatisfy { !clients[$0].deliveries.isWithdrawing || removals[$0] != nil },
+            "1: terminals wait for a withdrawal that does not go on")
     }
 
     private func auditFlights(_ check: Check) {

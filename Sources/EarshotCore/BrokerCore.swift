@@ -73,6 +73,9 @@ public struct BrokerCore {
     var handlers = HandlerRegistry()
     /// Removals of clients that are under way, in the order of their turns.
     var removals: OrderedDictionary<Handle<ClientSession>, ClientRemoval> = [:]
+    /// Removals since actions were taken last, and those among whose actions they are that were taken then.
+    var newRemovals: [AnsweredRemoval] = []
+    var answeredRemovals: [AnsweredRemoval] = []
     /// Cookie jars by the first segment of handler names.
     var cookieJars = CookieJars()
     /// Interests by owner.
@@ -150,6 +153,7 @@ public struct BrokerCore {
         guard !actions.isEmpty else { return releasedFiles.isEmpty ? [] : takeReleases() }
         let taken = actions
         actions.removeAll(keepingCapacity: taken.count <= 4_096)
+        if !newRemovals.isEmpty || !answeredRemovals.isEmpty { (answeredRemovals, newRemovals) = (newRemovals, []) }
         return taken
     }
 

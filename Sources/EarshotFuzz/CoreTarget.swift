@@ -46,6 +46,7 @@ struct CoreTarget {
         limits.origins.limit = 2
         limits.removalsPerPass = 1
         limits.departuresPerPass = 1
+        limits.withdrawalsPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
         var facilities = Facilities()
         // Few different identities, so that inputs collide.

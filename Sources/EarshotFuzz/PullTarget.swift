@@ -88,6 +88,7 @@ struct PullTarget {
         limits.origins.limit = 4
         limits.removalsPerPass = 1
         limits.departuresPerPass = 1
+        limits.withdrawalsPerPass = 1
         limits.readsPerPass = 2
         limits.waitingBytes = 2_000
         limits.waitingTerminals = 5

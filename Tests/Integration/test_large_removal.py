@@ -240,6 +240,28 @@ class RemovalTests(TestCase):
         if IS_LONG:
             self.assertLessEqual(size, OWED * OWED_BYTES)
 
+    def test_codes_that_wait_for_the_remover(self):
+        remover, stranger = self.peer(), self.peer()
+        remover.write(self.fetches("owed", OWED))
+        stranger.write(["SUBSCRIBE owed\n"])
+        remover.say("REMOVE owed\n")
+        self.assertEqual(remover.hear(), f"REMOVED owed {OWED}\n")
+        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == OWED, "all are due", 60)
+        self.small.write(self.fetches("small/{}", SMALL))
+        began = time.monotonic()
+        stranger.say("REMOVE owed\n", "QUERY ping\n")
+        self.serve_others(began, lambda query: query("ledger")["deliveries"]["outstanding"] <= SMALL)
+        # Those of the window were sent before, and nothing follows the answer.
+        sent = self.other.ledger()["deliveries"]["outstanding"]
+        heads = [stranger.hear() for _ in range(sent + 2)]
+        self.assertTrue(all(head.startswith("FAILED owed ") for head in heads[:sent]))
+        self.assertEqual(heads[sent:], ["REMOVED owed 0\n", "ANSWER ping\n"])
+        stranger.hear()
+        self.assertEqual(self.other.ledger()["deliveries"]["lost"], OWED - sent)
+        stranger.say(f"ACK {sent}\n")
+        stranger.ping()
+        self.assertEqual(self.other.ledger()["deliveries"]["outstanding"], 0)
+
     def at_rest(self):
         """Returns the least memory of the broker in the next three seconds: it returns that of a burst after one."""
         samples, end = [], time.monotonic() + 3

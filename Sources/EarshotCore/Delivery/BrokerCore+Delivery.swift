@@ -222,28 +222,6 @@ extension BrokerCore {
         actions.append(.client(.close(clients[client].id, reason: "too-slow")))
     }
 
-    /// Withdraws the unsent terminals of removed requests from a client, including requests that another client
-    /// removed. So none of them follows the reply to the removal. O(waiting terminals).
-    ///
-    /// - Parameter request: the only ID to withdraw; nil for all.
-    mutating func withdraw(
-        from client: Handle<ClientSession>, _ request: RequestID? = nil, where isRemoved: (HandlerID) -> Bool
-    ) {
-        if !pulls.isEmpty { closeBodies(of: client, request, where: isRemoved) }
-        guard clients[client].deliveries.waiting > 0 else { return }
-        var window = clients[client].deliveries
-        let withdrawn = window.withdraw { due in
-            guard let (handler, id) = self.request(of: due), request == nil || id == request,
-                isRemoved(handlers[handler].id)
-            else { return nil }
-            return (weight(of: due), counted(due))
-        }
-        guard !withdrawn.isEmpty else { return }
-        clients[client].deliveries = window
-        chargeWindow(of: client)
-        for due in withdrawn { lose(due, by: client) }
-    }
-
     /// Handles an ACK: the client has all terminals up to this sequence number.
     mutating func acknowledged(_ sequence: UInt64, by client: Handle<ClientSession>) {
         // An earlier connection may have received terminals that were not sent over this one yet.
@@ -289,6 +267,7 @@ extension BrokerCore {
     public mutating func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
         guard let client = clients.number(of: id) else { return }
         clients[client].deliveries.refuse(sequence)
+        if !answeredRemovals.isEmpty { withdrawRefused(of: client) }
     }
 
     /// Resumes delivery after the socket became writable: missed progress first, then terminals.

@@ -97,19 +97,14 @@ extension BrokerCore {
     }
 
     /// Forbids reading the bodies of sent terminals, because the client has removed their requests.
-    mutating func closeBodies(
-        of client: Handle<ClientSession>, _ request: RequestID?, where isRemoved: (HandlerID) -> Bool
-    ) {
+    mutating func closeBodies(of client: Handle<ClientSession>, in requests: RemovedRequests) {
         guard pulls.contains(client) else { return }
         let window = clients[client].deliveries
         var sequence = window.acknowledged
         var sequences: [UInt64] = []
         while sequence < window.lastReceived {
             sequence += 1
-            guard let (handler, id) = window.entry(sequence).flatMap({ self.request(of: $0) }),
-                request == nil || id == request
-            else { continue }
-            if isRemoved(handlers[handler].id) { sequences.append(sequence) }
+            if let due = window.entry(sequence), isTerminal(due, of: requests) { sequences.append(sequence) }
         }
         pulls.close(sequences, to: client)
     }

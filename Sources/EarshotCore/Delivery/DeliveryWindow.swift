@@ -9,12 +9,12 @@ internal import DequeModule
 ///                   │  ↑  ↑           │ refuse, detach
 ///                   │  │  └───────────┘
 ///                   │  └─ countLast: its outcome counts towards the bounds
-///                   │ withdraw
+///                   │ withdrawNext
 ///                   └──────────→ (absent), or `withdrawn` if an earlier connection had its number
 /// ```
 ///
-/// The sequence number of a withdrawn entry may still be acknowledged. Terminals are sent while the window is open and
-/// has room. One that has to wait counts towards the bounds: an outcome that several of them share counts once. The
+/// The sequence number of a withdrawn entry may still be acknowledged. A withdrawal checks the waiting entries in
+/// slices, and nothing is sent until it ends. Terminals are sent while the window is open and has room. One that has to wait counts towards the bounds: an outcome that several of them share counts once. The
 /// phases of the window; all transitions go through `enter`:
 ///
 /// ```
@@ -98,6 +98,14 @@ struct DeliveryWindow {
         fileprivate let acknowledged: UInt64
     }
 
+    /// Check of the entries that waited when it began.
+    private struct Withdrawal {
+        /// Index of the next entry to check.
+        var next: Int
+        /// Index after the last entry to check. Terminals that become due later are behind it, and stay.
+        var end: Int
+    }
+
     /// Terminals, and withdrawn ones. The first `sent` of them were sent over the current connection.
     private(set) var entries: Deque<DueTerminal> = []
     private(set) var sent = 0
@@ -114,6 +122,10 @@ struct DeliveryWindow {
     private(set) var fieldBytes = 0
     private(set) var watch: Watch?
     private(set) var phase = Phase.detached
+    /// Withdrawal under way.
+    private var withdrawal: Withdrawal?
+    /// Number of `withdrawn` entries before the next one to check. They disappear at the end of the withdrawal.
+    private var vacant = 0
     /// Maximum number of unacknowledged sent terminals; nil if the socket's acceptance acknowledges a terminal.
     private(set) var size: Int?
 
@@ -125,10 +137,13 @@ struct DeliveryWindow {
     // MARK: Queries
 
     /// Number of entries that were not sent over the current connection.
-    var waiting: Int { entries.count - sent }
+    var waiting: Int { entries.count - sent - vacant }
+
+    /// Whether a withdrawal is under way.
+    var isWithdrawing: Bool { withdrawal != nil }
 
     /// Whether no further terminal may be sent.
-    var isFull: Bool { phase != .open || sent >= size ?? .max }
+    var isFull: Bool { phase != .open || sent >= size ?? .max || isWithdrawing }
 
     /// Sequence number that precedes the next reply.
     var lastSequence: UInt64 { acknowledged + UInt64(phase == .detached ? numbered : sent) }
@@ -224,38 +239,74 @@ struct DeliveryWindow {
         dropWithdrawn()
     }
 
-    /// Removes terminals that were not sent over this connection. O(waiting).
-    ///
-    /// - Parameter weigh: returns the weight of a terminal to remove, and its outcome if it counts; nil to keep it.
-    /// - Returns: the removed terminals.
-    mutating func withdraw(_ weigh: (DueTerminal) -> (Weight, CountedOutcome?)?) -> [DueTerminal] {
-        var withdrawn: [DueTerminal] = []
-        var kept = Deque(entries.prefix(sent))
-        for entry in entries.dropFirst(sent) {
-            guard entry != .withdrawn, let (weight, outcome) = weigh(entry) else {
-                kept.append(entry)
-                continue
-            }
-            withdrawn.append(entry)
-            count -= 1
-            self.weight -= weight
-            if let outcome { uncountOutcome(outcome) }
-            if kept.count < numbered { kept.append(.withdrawn) }
-        }
-        entries = kept
-        dropWithdrawn()
-        return withdrawn
-    }
-
-    private mutating func dropWithdrawn() { while entries.first == .withdrawn { popFirst() } }
+    private mutating func dropWithdrawn() { while numbered > 0, entries.first == .withdrawn { popFirst() } }
 
     private mutating func popFirst() {
         entries.removeFirst()
         sent = max(0, sent - 1)
         numbered = max(0, numbered - 1)
         acknowledged += 1
+        guard let withdrawal else { return }
+        self.withdrawal = Withdrawal(next: max(0, withdrawal.next - 1), end: max(0, withdrawal.end - 1))
     }
 
+    // MARK: Withdrawal
+
+    /// Begins a withdrawal among the terminals that wait. Nothing is sent until it ends.
+    ///
+    /// - Parameter sequence: the last sequence number of which terminals are checked; nil for all.
+    mutating func beginWithdrawal(upTo sequence: UInt64? = nil) {
+        precondition(!isWithdrawing, "two withdrawals from one window")
+        let end = sequence.map { $0 > acknowledged ? Int(min($0 - acknowledged, UInt64(entries.count))) : 0 }
+        let withdrawal = Withdrawal(next: sent, end: end ?? entries.count)
+        if withdrawal.next < withdrawal.end { self.withdrawal = withdrawal }
+    }
+
+    /// Next entry to check, for `keepNext` or `withdrawNext`; nil if there is none.
+    var nextToCheck: DueTerminal? {
+        guard let withdrawal, withdrawal.next < withdrawal.end else { return nil }
+        return entries[withdrawal.next]
+    }
+
+    /// Keeps the entry that was checked.
+    mutating func keepNext() {
+        guard let next = withdrawal?.next else { return }
+        if vacant > 0 { entries.swapAt(next, next - vacant) }
+        withdrawal?.next += 1
+    }
+
+    /// Withdraws the terminal that was checked.
+    ///
+    /// - Parameter outcome: its outcome if it counts; nil for an entry that does not.
+    mutating func withdrawNext(_ weight: Weight, counting outcome: CountedOutcome?) {
+        guard let next = withdrawal?.next else { return }
+        count -= 1
+        self.weight -= weight
+        if let outcome { uncountOutcome(outcome) }
+        entries[next] = .withdrawn
+        if next >= numbered { vacant += 1 }
+        withdrawal?.next += 1
+        dropWithdrawn()
+    }
+
+    /// Ends the withdrawal. Entries that were not checked stay.
+    mutating func endWithdrawal() {
+        guard let next = withdrawal?.next else { return }
+        withdrawal = nil
+        removeVacant(before: next)
+    }
+
+    private mutating func removeVacant(before next: Int) {
+        entries.removeSubrange(next - vacant..<next)
+        vacant = 0
+    }
+
+    /// Lets the withdrawal under way check all entries that wait, since some that were sent wait again.
+    private mutating func restartWithdrawal() {
+        guard let withdrawal, sent < withdrawal.next - vacant else { return }
+        self.withdrawal = Withdrawal(next: sent, end: withdrawal.end - vacant)
+        removeVacant(before: withdrawal.next)
+    }
 
     // MARK: Connections
 
@@ -277,6 +328,7 @@ struct DeliveryWindow {
         guard sequence > acknowledged, phase == .open || phase == .blocked else { return }
         enter(.blocked)
         sent = min(sent, Int(sequence - acknowledged) - 1)
+        restartWithdrawal()
     }
 
     /// Opens the window again after the socket became writable.
@@ -291,6 +343,7 @@ struct DeliveryWindow {
     /// Ends the session. The caller removes its terminals from the front.
     mutating func end() {
         enter(.ended)
+        endWithdrawal()
         sent = 0
         watch = nil
     }
@@ -340,10 +393,16 @@ struct DeliveryWindow {
         check(count == terminals.count, "10: \(terminals.count) terminals are due, not \(count)")
         check(Set(terminals).count == terminals.count, "2: a terminal is due twice")
         check(max(sent, numbered) <= entries.count, "1: \(sent) of \(entries.count) terminals are sent")
-        check(entries.first != .withdrawn, "1: a withdrawn terminal awaits an acknowledgement")
+        let next = withdrawal?.next ?? 0
+        let gap = next - vacant..<next
         check(
-            !entries.dropFirst(numbered).contains(.withdrawn),
+            numbered == 0 || entries.first != .withdrawn, "1: a withdrawn terminal awaits an acknowledgement")
+        check(
+            entries.indices.allSatisfy { $0 < numbered || (entries[$0] == .withdrawn) == gap.contains($0) },
             "1: a withdrawn terminal has a number that no connection used")
+        check(
+            gap.isEmpty || gap.lowerBound >= max(sent, numbered) && gap.upperBound <= entries.count,
+            "10: \(vacant) vacant entries are among those that were sent")
         check(sent == 0 || phase == .open || phase == .blocked, "1: terminals are sent without a connection")
         check(sent <= size ?? .max, "11: \(sent) terminals are sent, in a window of \(size ?? 0)")
         check(phase != .ended || watch == nil, "2: an ended session is watched")

@@ -108,6 +108,11 @@ struct PullTable {
         windows[session]?.close(sequences)
     }
 
+    /// Forgets the closed bodies of terminals that were withdrawn, after the last one that was sent.
+    mutating func reopen(after sequence: UInt64, to session: Handle<ClientSession>) {
+        windows[session]?.reopen(after: sequence)
+    }
+
     mutating func acknowledged(_ sequence: UInt64, by session: Handle<ClientSession>) {
         windows[session]?.acknowledged(sequence)
     }

@@ -100,6 +100,12 @@ struct PullWindow {
         closed = closed.filter { $0 > sequence }
     }
 
+    /// Forgets the closed bodies of terminals after this one, whose numbers other terminals will have.
+    mutating func reopen(after sequence: UInt64) {
+        guard !closed.isEmpty else { return }
+        closed = closed.filter { $0 <= sequence }
+    }
+
     mutating func noteActivity() { isActive = true }
 
     /// Whether the bodies of the session were read since the last call.

@@ -24,7 +24,7 @@ extension BrokerCore {
             return
         }
         guard !fetch.options.replacesHandler else {
-            begin(ClientRemoval(replacingBy: fetch, body), by: client, now: now)
+            carryOut(ClientRemoval(replacingBy: fetch, body), by: client, now: now)
             return
         }
         accept(fetch, body, by: client, now: now)

@@ -7,8 +7,8 @@ internal import OrderedCollections
 /// A handler with few requests is removed at once. One with more loses its name at once, and its requests are removed in
 /// slices, one per pass: they are *doomed*, like those of an ended session. They still count as pending, in the limits
 /// too. Each step that meets a doomed request earlier removes it with the same function, `removeRequest`: assignment, an
-/// outcome, a deadline, a join. The reply follows the last of them, and until then the shell reads no further message of
-/// the client.
+/// outcome, a deadline, a join. Terminals that wait for the remover are withdrawn in slices, too, and it is sent none
+/// meanwhile. The reply follows the last of all these, and until then the shell reads no further message of the client.
 extension BrokerCore {
     // MARK: Events
 
@@ -21,19 +21,17 @@ extension BrokerCore {
             removeRequest(interest, by: client)
         }
         removeDoomed(request, key, by: client)
-        withdraw(from: client, request) { $0 == handler }
-        reply(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
+        beginWithdrawal(of: RemovedRequests(pattern: .handler(handler), request: request), from: client)
+        guard clients[client].deliveries.isWithdrawing else {
+            reply(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
+            return
+        }
+        carryOut(ClientRemoval(of: request, handler, wasOpen: wasOpen), by: client, now: clock)
     }
 
     /// Handles REMOVE of handlers: ends all their requests and the client's subscriptions to them.
     mutating func removalRequested(_ pattern: HandlerPattern, by client: Handle<ClientSession>, now: Tick) {
-        begin(ClientRemoval(pattern), by: client, now: now)
-    }
-
-    /// Begins a removal, and ends it if it is small.
-    mutating func begin(_ removal: ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
-        removals[client] = removal
-        carryOutRemoval(by: client, now: now)
+        carryOut(ClientRemoval(pattern), by: client, now: now)
     }
 
     /// Whether a removal of a client is under way. The shell then passes no event of the client, its loss included.
@@ -57,10 +55,12 @@ extension BrokerCore {
 
     // MARK: Slices
 
-    /// Removes one slice of doomed requests, of the handlers of one client's removal, and of ended sessions. Handlers
-    /// and clients take turns. Called once per pass.
+    /// Removes one slice of doomed requests, of the handlers or the waiting terminals of one client's removal, and of
+    /// ended sessions. Handlers and clients take turns. Called once per pass.
     mutating func continueRemovals(now: Tick) {
-        if let turn = removals.first(where: { $0.value.isUnnaming }) { carryOutRemoval(by: turn.key, now: now) }
+        if let turn = removals.first(where: { $1.isUnnaming || clients[$0].deliveries.isWithdrawing }) {
+            continueRemoval(by: turn.key, now: now)
+        }
         var budget = max(limits.removalsPerPass, 1)
         while budget > 0, let handler = handlers.removing.first {
             for _ in 0..<min(budget, Self.smallRemoval) {
@@ -75,7 +75,7 @@ extension BrokerCore {
             handlers.endRemoval(of: handler)
             dropHandlerIfIdle(handler)
             for client in removals.keys where removals[client]?.awaited.remove(handler) != nil {
-                if removals[client]?.awaited.isEmpty == true { carryOutRemoval(by: client, now: now) }
+                if removals[client]?.awaited.isEmpty == true { continueRemoval(by: client, now: now) }
             }
         }
         removeEndedSessions(now: now)
@@ -85,27 +85,104 @@ extension BrokerCore {
     /// handler before another one's turn.
     private static let smallRemoval = 64
 
-    /// Takes the names from the next slice of handlers, and ends the removal when nothing is left of it.
-    private mutating func carryOutRemoval(by client: Handle<ClientSession>, now: Tick) {
+    private mutating func continueRemoval(by client: Handle<ClientSession>, now: Tick) {
         // At the end of the line, if it goes on.
-        guard var removal = removals.removeValue(forKey: client) else { return }
+        if let removal = removals.removeValue(forKey: client) { carryOut(removal, by: client, now: now) }
+    }
+
+    /// Carries out the first or next slice of a removal, and ends it when nothing is left of it.
+    mutating func carryOut(_ removal: ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
+        var removal = removal
         if removal.isUnnaming {
             unname(&removal, by: client, now: now)
             if !removal.isUnnaming {
-                withdraw(from: client) { removal.pattern.matches($0) }
-                removal.awaited = awaited(by: client, removal.pattern)
+                beginWithdrawal(of: removal.requests, from: client)
+                removal.awaited = awaited(by: client, removal.requests.pattern)
             }
         }
-        guard !removal.isUnnaming, removal.awaited.isEmpty else {
+        if clients[client].deliveries.isWithdrawing { continueWithdrawal(of: removal.requests, from: client) }
+        guard !removal.isUnnaming, !clients[client].deliveries.isWithdrawing, removal.awaited.isEmpty else {
             removals[client] = removal
             return
         }
-        if let (fetch, body) = removal.fetch {
+        switch removal.continuation {
+        case .reply: reply(.message(.removed(removal.requests.pattern, count: removal.count)), to: client)
+        case .replyOfRequest(let handler, let request, let wasOpen):
+            reply(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
+        case .fetch(let fetch, let body):
             accept(fetch, body, by: client, now: now)
             releaseUnused(body)
-        } else {
-            reply(.message(.removed(removal.pattern, count: removal.count)), to: client)
         }
+    }
+
+    /// Begins to withdraw the unsent terminals of removed requests from a client, including requests that another
+    /// client removed. From here on none of them is sent. Terminals that become due later stay.
+    private mutating func beginWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
+        if !pulls.isEmpty { closeBodies(of: client, in: requests) }
+        if clients[client].deliveries.sent > 0 {
+            let sequence = clients[client].deliveries.lastSequence
+            newRemovals.append(
+                AnsweredRemoval(client: clients[client].id, requests: requests, sequence: sequence))
+        }
+        clients[client].deliveries.beginWithdrawal()
+    }
+
+    /// Withdraws one slice of terminals. With the last one, delivery goes on.
+    private mutating func continueWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
+        var budget = max(limits.withdrawalsPerPass, 1)
+        while budget > 0, let due = clients[client].deliveries.nextToCheck {
+            budget -= 1
+            checkNext(due, of: client, isWithdrawn: isTerminal(due, of: requests))
+        }
+        guard clients[client].deliveries.nextToCheck == nil else {
+            chargeWindow(of: client)
+            return
+        }
+        endWithdrawal(from: client)
+        sendDue(to: client)
+        if !isClosed(client) { queue.clientOpened(client) }
+    }
+
+    /// Withdraws terminals that the socket has refused, and whose requests were removed in the same pass after they had
+    /// been sent. O(terminals sent).
+    mutating func withdrawRefused(of client: Handle<ClientSession>) {
+        let removals = answeredRemovals.filter { $0.client == clients[client].id }
+        // A withdrawal under way checks them, too.
+        guard let last = removals.last, !clients[client].deliveries.isWithdrawing else { return }
+        var sequence = clients[client].deliveries.lastSequence
+        clients[client].deliveries.beginWithdrawal(upTo: last.sequence)
+        while let due = clients[client].deliveries.nextToCheck {
+            sequence += 1
+            let isWithdrawn = removals.contains { sequence <= $0.sequence && isTerminal(due, of: $0.requests) }
+            checkNext(due, of: client, isWithdrawn: isWithdrawn)
+        }
+        endWithdrawal(from: client)
+    }
+
+    private mutating func endWithdrawal(from client: Handle<ClientSession>) {
+        clients[client].deliveries.endWithdrawal()
+        chargeWindow(of: client)
+        // Numbers of refused terminals are used again.
+        if !pulls.isEmpty { pulls.reopen(after: clients[client].deliveries.lastReceived, to: client) }
+    }
+
+    /// Withdraws or keeps the next terminal of a withdrawal.
+    private mutating func checkNext(_ due: DueTerminal, of client: Handle<ClientSession>, isWithdrawn: Bool) {
+        guard isWithdrawn else {
+            clients[client].deliveries.keepNext()
+            return
+        }
+        clients[client].deliveries.withdrawNext(weight(of: due), counting: counted(due))
+        lose(due, by: client)
+    }
+
+    /// Whether a due terminal is one of these requests.
+    @inline(__always)
+    func isTerminal(_ due: DueTerminal, of requests: RemovedRequests) -> Bool {
+        guard let (handler, id) = request(of: due), requests.request == nil || id == requests.request else {
+            return false
+        }
+        return requests.pattern.matches(handlers[handler].id)
     }
 
     /// Removes the next slice of handlers that match. A handler with more requests than a small one only loses its name.
@@ -113,7 +190,7 @@ extension BrokerCore {
         let limit = max(limits.departuresPerPass, 1)
         var budget = limit
         let slice = handlers.matching(
-            removal.pattern, of: clients[client].principal, from: removal.next, limit: limit + 1)
+            removal.requests.pattern, of: clients[client].principal, from: removal.next, limit: limit + 1)
         for handler in slice {
             guard budget > 0 else {
                 removal.next = handlers[handler].id.description
@@ -123,7 +200,7 @@ extension BrokerCore {
             budget -= 1
             removal.count += removeAll(of: handler, by: client, &budget)
             // `removeAll` may have freed the handler's record, or given its name to another.
-            if removal.fetch == nil, let handler = handlers.number(of: key) {
+            if !removal.isReplacing, let handler = handlers.number(of: key) {
                 unsubscribe(client, fromHandler: handler, now: now)
             }
         }
@@ -180,7 +257,7 @@ extension BrokerCore {
     /// Releases the body of a FETCH unless something needs it.
     mutating func releaseUnused(_ body: RequestBody?) {
         guard let body, !requestBodies.contains(body.id),
-            !removals.values.contains(where: { $0.fetch?.body?.id == body.id })
+            !removals.values.contains(where: { $0.body?.id == body.id })
         else { return }
         actions.append(.spool(.releaseBody(body.id)))
     }

@@ -11,27 +11,73 @@ struct HandlerRemoval: Equatable {
     let message: MessageMark
 }
 
-/// Removal that a client has requested and that is under way: by REMOVE, or by a FETCH that replaces.
-struct ClientRemoval {
+/// Requests that a removal names: all of the handlers that match, or one.
+struct RemovedRequests {
     let pattern: HandlerPattern
-    /// FETCH that is carried out after the removal, with its body; nil for a REMOVE, which is answered then.
-    var fetch: (message: Fetch, body: RequestBody?)?
+    /// ID of the one request; nil for all.
+    var request: RequestID?
+}
+
+/// Removal whose reply can overtake a terminal: one that was sent in the same pass, and that the socket refuses.
+struct AnsweredRemoval {
+    let client: ClientID
+    let requests: RemovedRequests
+    /// Last sequence number that was sent before it.
+    let sequence: UInt64
+}
+
+/// Removal that a client has requested and that is under way: by REMOVE, or by a FETCH that replaces.
+///
+/// ```
+/// unnaming ─→ withdrawing (terminals that wait) ─→ awaiting (handlers without names) ─→ (answered)
+/// ```
+///
+/// The handlers that it awaits are removed during the withdrawal, too. REMOVE of one request begins with the withdrawal.
+struct ClientRemoval {
+    /// Continuation of a removal.
+    enum Next {
+        /// Reply to REMOVE of handlers.
+        case reply
+        /// Reply to REMOVE of one request, with whether that was open.
+        case replyOfRequest(HandlerID, RequestID, wasOpen: Bool)
+        /// FETCH that replaces.
+        case fetch(Fetch, RequestBody?)
+    }
+
+    let requests: RemovedRequests
+    let continuation: Next
     /// Name at which the next slice of handlers begins; nil for the first.
     var next: String?
     /// Whether handlers may still have names that match.
-    var isUnnaming = true
+    var isUnnaming: Bool
     /// Number of removed requests that had not ended.
     var count = 0
     /// Handlers without names whose requests must be gone before the removal ends.
     var awaited: Set<Handle<HandlerEntry>> = []
 
     init(_ pattern: HandlerPattern) {
-        self.pattern = pattern
+        requests = RemovedRequests(pattern: pattern)
+        continuation = .reply
+        isUnnaming = true
+    }
+
+    /// REMOVE of one request, which is removed already.
+    init(of request: RequestID, _ handler: HandlerID, wasOpen: Bool) {
+        requests = RemovedRequests(pattern: .handler(handler), request: request)
+        continuation = .replyOfRequest(handler, request, wasOpen: wasOpen)
+        isUnnaming = false
     }
 
     /// - Parameter body: body of the request.
     init(replacingBy fetch: Fetch, _ body: RequestBody?) {
-        pattern = .handler(fetch.handler)
-        self.fetch = (fetch, body)
+        requests = RemovedRequests(pattern: .handler(fetch.handler))
+        continuation = .fetch(fetch, body)
+        isUnnaming = true
     }
+
+    /// Whether the client stays subscribed.
+    var isReplacing: Bool { if case .fetch = continuation { true } else { false } }
+
+    /// Body of the FETCH that waits for the removal; nil without one.
+    var body: RequestBody? { if case .fetch(_, let body) = continuation { body } else { nil } }
 }

@@ -141,6 +141,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of requests of removed handlers that are removed in one pass: half a millisecond of work with cold
     /// caches.
     public var removalsPerPass = 200
+    /// Maximum number of terminals waiting for a client that are checked in one pass for those of its removed requests:
+    /// up to a millisecond of work.
+    public var withdrawalsPerPass = 2_000
     /// Maximum number of requests, subscriptions and terminals of ended sessions removed in one pass, and of the handlers
     /// of a removed subtree and their requests.
     public var departuresPerPass = 200
@@ -174,7 +177,8 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum hops of a redirect chain; the Fetch standard allows 20, common clients 5 to 10.
     public var redirectHops = 10
     /// Maximum number of terminals due to one client. A client with more does not read, and is disconnected. A failure
-    /// without a response takes 37 bytes, so that a removal may leave a client as many as one handler has requests.
+    /// without a response takes 37 bytes, more with a long ID, so that a removal may leave a client as many as one
+    /// handler has requests.
     public var dueDeliveries = 1_000_000
     /// Maximum number of different outcomes that wait for one client's window. A client with more is disconnected. Each
     /// takes about a kibibyte with the record of its request, and stored results wait elsewhere.

@@ -2,6 +2,27 @@ import Testing
 
 @testable import EarshotCore
 
+extension DeliveryWindow {
+    /// Withdraws terminals without slices.
+    ///
+    /// - Parameter weigh: returns the weight of a terminal to withdraw, and its outcome if it counts; nil to keep it.
+    /// - Returns: the withdrawn terminals.
+    fileprivate mutating func withdraw(_ weigh: (DueTerminal) -> (Weight, CountedOutcome?)?) -> [DueTerminal] {
+        beginWithdrawal()
+        var withdrawn: [DueTerminal] = []
+        while let due = nextToCheck {
+            guard due != .withdrawn, let (weight, outcome) = weigh(due) else {
+                keepNext()
+                continue
+            }
+            withdrawn.append(due)
+            withdrawNext(weight, counting: outcome)
+        }
+        endWithdrawal()
+        return withdrawn
+    }
+}
+
 /// The delivery window in isolation: each event in each phase of the window and of a terminal, its bounds and its
 /// watch.
 struct DeliveryWindowTests {
@@ -203,6 +224,60 @@ struct DeliveryWindowTests {
         DeliveryWindow.CountedOutcome(outcome: Handle(index: number), fieldBytes: fieldBytes)
     }
 
+    @Test func `a withdrawal in slices sends nothing, keeps the order, and leaves later terminals`() {
+        var window = Self.window(size: 3, terminals: 8, sent: 1)
+        window.beginWithdrawal()
+        #expect(window.isWithdrawing && window.isFull && window.waiting == 7)
+        // 2 is withdrawn, 3 stays, 4 is withdrawn.
+        window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
+        window.keepNext()
+        window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
+        #expect(numbers(window) == [1, 3, -1, -1, 5, 6, 7, 8] && window.waiting == 5 && window.count == 6)
+        #expect(window.checkInvariants() == [] && window.take() == nil)
+        window.append(Self.due(9), Weight(texts: 1, bodies: 10))
+        window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
+        #expect(numbers(window) == [3, -1, -1, 5, 6, 7, 8, 9] && window.acknowledged == 1)
+        while let due = window.nextToCheck {
+            #expect((5...8).contains(number(due)), "9 became due later")
+            guard number(due) == 6 else {
+                window.keepNext()
+                continue
+            }
+            window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
+        }
+        window.endWithdrawal()
+        #expect(numbers(window) == [3, 5, 7, 8, 9] && window.waiting == 5 && window.checkInvariants() == [])
+        let taken = (0..<3).compactMap { _ in window.take() }
+        #expect(taken.map { number($0.entry) } == [3, 5, 7] && taken.map(\.sequence) == [2, 3, 4])
+    }
+
+    @Test func `a withdrawal checks refused terminals again, and those up to a number`() {
+        var window = Self.window(size: 3, terminals: 5, sent: 3)
+        window.beginWithdrawal()
+        window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
+        window.refuse(2)
+        #expect(numbers(window) == [1, 2, 3, 5] && window.nextToCheck == Self.due(2))
+        #expect(window.checkInvariants() == [])
+        window.endWithdrawal()
+        window.beginWithdrawal(upTo: 2)
+        #expect(window.nextToCheck == Self.due(2))
+        window.keepNext()
+        #expect(window.nextToCheck == nil)
+        window.endWithdrawal()
+        for sequence in [0, 1] as [UInt64] {
+            window.beginWithdrawal(upTo: sequence)
+            #expect(!window.isWithdrawing)
+        }
+    }
+
+    @Test func `an ended window has no withdrawal`() {
+        var window = Self.window(size: 1, terminals: 4, sent: 1)
+        window.beginWithdrawal()
+        window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
+        window.end()
+        #expect(numbers(window) == [1, 3, 4] && !window.isWithdrawing && window.checkInvariants() == [])
+    }
+
     @Test func `an entry takes four bytes, whatever its kind and number`() {
         #expect(MemoryLayout<DueTerminal>.stride == 4)
         for index in [0, 1, (1 << 29) - 1] {
@@ -322,7 +397,7 @@ struct DeliveryWindowTests {
         var window = Self.window(size: 5)
         var last = 0
         for _ in 0..<5_000 {
-            switch Int.random(in: 0..<8, using: &random) {
+            switch Int.random(in: 0..<10, using: &random) {
             case 0, 1:
                 last += 1
                 window.append(Self.due(last), Weight(texts: 1, bodies: 10))
@@ -333,11 +408,16 @@ struct DeliveryWindowTests {
                     window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
                 }
                 #expect(window.acknowledged >= sequence)
-            case 5:
-                _ = window.withdraw { _ in
-                    Int.random(in: 0..<4, using: &random) == 0 ? (Weight(texts: 1, bodies: 10), nil) : nil
+            case 5 where !window.isWithdrawing: window.beginWithdrawal()
+            case 6, 7:
+                if let due = window.nextToCheck, due != .withdrawn, Bool.random(using: &random) {
+                    window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
+                } else if window.nextToCheck != nil {
+                    window.keepNext()
+                } else {
+                    window.endWithdrawal()
                 }
-            case 6: window.refuse(window.acknowledged + UInt64.random(in: 0...5, using: &random))
+            case 8: window.refuse(window.acknowledged + UInt64.random(in: 0...5, using: &random))
             default:
                 if window.phase == .detached {
                     window.attach(size: Int.random(in: 1...6, using: &random))

@@ -80,6 +80,10 @@ struct PullTableTests {
         #expect(table.isClosed(3, to: 1) && !table.isClosed(5, to: 1))
         table.acknowledged(3, by: 1)
         #expect(!table.isClosed(3, to: 1) && table.isClosed(4, to: 1))
+        table.reopen(after: 4, to: 1)
+        #expect(table.isClosed(4, to: 1))
+        table.reopen(after: 3, to: 1)
+        #expect(!table.isClosed(4, to: 1))
     }
 
     @Test func `an ended session leaves nothing`() {

@@ -110,6 +110,20 @@ struct PullTests {
         bed.check()
     }
 
+    @Test func `a body is read under the number of a refused terminal whose request was removed`() throws {
+        var bed = Bed()
+        let client = bed.client
+        try bed.file("1")
+        bed.rig.pass { $0.remove("h", "1", by: client) }
+        bed.rig.core.deliveryRefused(1, by: client)
+        bed.rig.pass { $0.core.clientWritable(client) }
+        #expect(bed.rig.terminals(for: client) == [])
+        try bed.file("2")
+        #expect(bed.rig.terminals(for: client) == ["h 2 200"])
+        #expect(bed.read(.terminal(1), 0) == ["0+100"])
+        bed.check()
+    }
+
     @Test func `WELCOME names no spool, and a window is needed`() throws {
         var rig = CoreRig()
         let client = ClientID(rawValue: 1)

@@ -39,6 +39,7 @@ struct RandomWalkTests {
             if seed % 2 == 0 {
                 limits.removalsPerPass = 2
                 limits.departuresPerPass = 1
+                limits.withdrawalsPerPass = 1
             }
             if seed % 3 == 0 { limits.origins.spacingMilliseconds = 20 }
             if seed % 4 < 2 {

@@ -82,6 +82,7 @@ struct RemovalWalkTests {
             var limits = CoreLimits()
             limits.removalsPerPass = 1 + Int(seed % 3)
             limits.departuresPerPass = 1 + Int(seed % 2)
+            limits.withdrawalsPerPass = 1 + Int(seed % 3)
             limits.origins.limit = 1 + Int(seed % 5)
             return limits
         }
