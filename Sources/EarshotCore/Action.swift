@@ -130,6 +130,9 @@ public enum Action: Equatable, Sendable {
 
     /// Messages to the supervisor.
     public enum Supervisor: Equatable, Sendable {
+        /// Kills a worker of an earlier broker, which does not say READY. The shell reports its end by
+        /// `BrokerCore.processEnded`.
+        case killWorker(Int32)
         /// A client has changed a setting. The supervisor keeps it for the next broker.
         case settingChanged(SettingChange)
         /// A request has ended. Only with `Facilities.isReportingEnds`.

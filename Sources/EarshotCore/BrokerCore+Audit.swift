@@ -32,7 +32,7 @@ extension BrokerCore {
     public var isIdle: Bool {
         interests.count == 0 && flights.count == 0 && extras.count == 0 && queue.count == 0
             && !isRemoving && outcomes.isEmpty && parts.isEmpty
-            && runningAttempts == 0 && adoption.isEmpty
+            && runningAttempts == 0
             && durables.isEmpty
             && governor.origins.count == 0
             && requestBodies.ids.isEmpty && requestHeads == RequestHeads() && ledger.requests.pending == 0
@@ -301,11 +301,6 @@ extension BrokerCore {
             for (attempt, lease) in workers[worker].leases {
                 running[lease.origin, default: 0] += 1
                 if !lease.isHigh { lower[lease.origin, default: 0] += 1 }
-                if let identity = lease.orphan {
-                    check(
-                        adoption.orphans[identity]?.isHeld(by: worker, as: attempt) == true,
-                        "9: the lease of \(attempt) has no orphan")
-                }
                 guard let flight = lease.flight else { continue }
                 check(
                     flights.contains(flight) && self.attempt(of: flight) == attempt,
@@ -314,7 +309,6 @@ extension BrokerCore {
         }
         auditPools(check)
         auditOrigins(running, lower, check)
-        auditOrphans(check)
     }
 
     private func auditPools(_ check: Check) {
@@ -352,8 +346,8 @@ extension BrokerCore {
                 workers[worker].pools.allSatisfy { $0 != WorkerPool.web && pools[$0].principal == principal },
                 "14: worker \(worker) of principal \(principal) serves another principal's pool")
             check(
-                workers[worker].leases.values.allSatisfy { $0.part == nil && $0.orphan == nil },
-                "14: worker \(worker) of principal \(principal) has a file or an orphan")
+                workers[worker].leases.values.allSatisfy { $0.part == nil },
+                "14: worker \(worker) of principal \(principal) has a file")
         }
         for flight in flights.indices {
             let owner = pools[pool(of: flight)].principal
@@ -372,19 +366,6 @@ extension BrokerCore {
         check(timers.unordered.contains { $0.subject == .rates(due) }, "12: the division of rates has no timer")
     }
 
-    private func auditOrphans(_ check: Check) {
-        for fault in adoption.checkInvariants() { check(false, fault) }
-        for (identity, orphan) in adoption.orphans {
-            guard case .running(let worker, let attempt) = orphan else { continue }
-            check(
-                workers.contains(worker) && workers[worker].leases[attempt]?.orphan == identity,
-                "12: orphan \(attempt) has no lease")
-        }
-        for (flight, attempt) in adoption.adopted {
-            check(flights.contains(flight) && flights[flight].isRunning, "6: \(attempt) is adopted by no flight")
-        }
-    }
-
     private func auditOrigins(
         _ running: [Handle<OriginEntry>: Int], _ lower: [Handle<OriginEntry>: Int], _ check: Check
     ) {
@@ -399,7 +380,7 @@ extension BrokerCore {
             var fresh = origin
             fresh.set(terms(for: origin))
             check(
-                origin.limit == fresh.limit && origin.spacingMilliseconds == fresh.spacingMilliseconds
+                origin.ruleLimit == fresh.ruleLimit && origin.spacingMilliseconds == fresh.spacingMilliseconds
                     && origin.allowsHTTP2 == fresh.allowsHTTP2 && origin.rate == fresh.rate,
                 "9: origin \(origin.origin) has other terms than the rules")
             check(origin.running == running[number, default: 0], "9: origin \(origin.origin) counts \(origin.running)")

@@ -52,7 +52,6 @@ extension BrokerCore {
         requestNumbers.releaseRoom(least: least)
         cachePlans.releaseRoom(least: least)
         parts.releaseRoom(least: least)
-        adoption.releaseRoom(least: least)
         durables.releaseRoom(least: least)
         quotas.releaseRoom(least: least)
     }

@@ -19,7 +19,8 @@ extension BrokerCore {
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence, now: now)
             case .expired(let interest, _): if isLive(timer.subject) { expired(interest, now: now) }
             case .retry(let name): retryTimerFired(name)
-            case .opening: workers.awaitWorkers(nil)
+            case .opening: openingOverdue(now: now)
+            case .slowStart(let origin, _): if isLive(timer.subject) { slowStartStep(of: origin, now: now) }
             case .spoolRetry: outcomes.retrySpool()
             case .lent: lentTimeEnded()
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
@@ -30,7 +31,6 @@ extension BrokerCore {
             case .lonely(let pool, _): if isLive(timer.subject) { close(pool: pool) }
             case .aside(let serial): asideEnded(serial)
             case .jars: if isLive(timer.subject) { expireJars(now: now) }
-            case .adoption: adoptionEnded()
             case .isolation(let id): isolationEnded(of: id, now: now)
             case .suspicion(let name, let deaths): suspicionEnded(name, deaths: deaths)
             case .heartbeat(let id): heartbeat(of: id, now: now)
@@ -48,7 +48,6 @@ extension BrokerCore {
         governor.limits = OriginGovernor.Limits(limits)
         workers.limits = WorkerFleet.Limits(limits)
         pools.limits = WorkerPools.Limits(limits)
-        adoption.limits = AdoptionBook.Limits(limits)
         durables.limits = DurableBook.Limits(limits)
         quotasChanged()
         if limits.origins != before.origins { applyOriginRules(now: now) }
@@ -100,7 +99,8 @@ extension BrokerCore {
         case .stalled(let client, let stall):
             clients.contains(client) && clients[client].deliveries.watch?.serial == stall
         case .lonely(let pool, let absence): pools.isAwaited(pool, serial: absence)
-        case .lent, .opening, .adoption, .spoolRetry: true
+        case .lent, .opening, .spoolRetry: true
+        case .slowStart(let origin, let serial): governor.isInSlowStart(origin, serial: serial)
         case .jars(let serial): cookieJars.isAwaited(serial)
         case .aside(let serial): parts.isAside(serial)
         case .isolation(let id): workers.number(of: id).map { workers[$0].isolation != nil } ?? false

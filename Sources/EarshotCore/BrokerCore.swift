@@ -101,8 +101,6 @@ public struct BrokerCore {
     var storedResults = StoredResults()
     /// Time of the latest event that brought one.
     var clock = Tick(nanoseconds: .min)
-    /// Attempts of earlier brokers, and the flights that adopt them.
-    var adoption: AdoptionBook
     /// Bodies of requests that flights will send.
     var requestBodies = RequestBodies()
     /// Long heads of requests that have not ended.
@@ -132,7 +130,6 @@ public struct BrokerCore {
         pools = WorkerPools(limits: WorkerPools.Limits(limits))
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
         parts = PartStore(limits: PartStore.Limits(limits))
-        adoption = AdoptionBook(limits: AdoptionBook.Limits(limits))
         outcomes = OutcomeStore(limits: OutcomeStore.Limits(limits))
         durables = DurableBook(limits: DurableBook.Limits(limits))
         quotas = QuotaBook(limits: limits.userQuotas)
@@ -171,7 +168,7 @@ public struct BrokerCore {
             && (cluster.map { $0.value.charges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }
 
-    /// Number of attempts that run or are being cancelled, without orphans.
+    /// Number of attempts that run or are being cancelled.
     var runningAttempts: Int { workers.runningAttempts }
 
     /// Number of terminals neither acknowledged nor lost, except those due to clients that are away: they may never

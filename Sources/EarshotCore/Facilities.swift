@@ -13,8 +13,6 @@ public struct Facilities: Sendable {
     public var isCaching = false
     /// Whether durable requests are stored.
     public var isKeeping = false
-    /// Digest of the bytes that tell a flight from others. Without one no later broker adopts the attempts of this one.
-    public var identify: (@Sendable ([UInt8]) -> FlightIdentity)?
     /// Encoder of internationalized host names in requests and redirects; without one they are malformed.
     public var hosts: HostNameEncoder?
     /// Proof expected of the gateway; nil without a gateway: HELLO is refused if it has `proof`.

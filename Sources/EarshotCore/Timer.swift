@@ -36,10 +36,10 @@ struct Timer: Comparable {
         case spoolRetry
         /// End of the time for which a pool without workers waits for one.
         case lonely(pool: Handle<WorkerPool>, absence: UInt64)
-        /// End of the wait for workers of an earlier broker.
+        /// End of the time in which workers of an earlier broker may report.
         case opening
-        /// End of the adoption period.
-        case adoption
+        /// Next step of an origin's slow start.
+        case slowStart(origin: Handle<OriginEntry>, serial: UInt64)
         /// End of a suspect's isolation at this worker.
         case isolation(WorkerID)
         /// End of a suspect's wait for an empty worker, unless another worker has died with it since.

@@ -1,8 +1,8 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Fuzz target: a core with two clients and two workers that send arbitrary messages. Each worker holds an attempt of
-/// an earlier broker, `00000000000000ff.PEER.1`; the first two workers have the numbers 3 and 4.
+/// Fuzz target: a core with two clients and two workers that send arbitrary messages, after the death of an earlier
+/// broker. The first two workers have the numbers 3 and 4.
 ///
 /// The input consists of records that end with 0xff. The first byte selects the event:
 ///
@@ -48,12 +48,8 @@ struct CoreTarget {
         limits.departuresPerPass = 1
         limits.withdrawalsPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
-        var facilities = Facilities()
-        // Few different identities, so that inputs collide.
-        facilities.identify = { FlightIdentity(high: 0, low: UInt64($0.count & 0xf)) }
-        core = BrokerCore(
-            workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, seed: 1)
-        core.beginAdoption(now: now)
+        core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
+        core.brokerDied(awaiting: [3, 4], until: now.advanced(byMilliseconds: 1_000), now: now)
         clients = [connectClient(window: 3), connectClient(window: nil)]
         workers = [connectWorker(), connectWorker()]
     }
@@ -178,11 +174,8 @@ struct CoreTarget {
     private mutating func connectWorker() -> WorkerID {
         lastPeer += 1
         let worker = WorkerID(rawValue: lastPeer)
-        core.workerConnected(worker, now: now)
-        var ready = Ready(slots: 3)
-        ready.tellsHolds = true
-        ready.holds = [AttemptID(broker: BrokerInstance(rawValue: 0xff), flight: lastPeer, attempt: 1)]
-        core.workerSaid(.ready(ready), body: nil, by: worker, now: now)
+        core.workerConnected(worker, process: Int32(truncatingIfNeeded: lastPeer), now: now)
+        core.workerSaid(.ready(Ready(slots: 3)), body: nil, by: worker, now: now)
         return worker
     }
 }

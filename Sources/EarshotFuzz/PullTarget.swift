@@ -92,11 +92,9 @@ struct PullTarget {
         limits.readsPerPass = 2
         limits.waitingBytes = 2_000
         limits.waitingTerminals = 5
-        var facilities = Facilities()
-        facilities.identify = { FlightIdentity(high: 0, low: $0.reduce(5) { $0 &* 31 &+ UInt64($1) }) }
         core = BrokerCore(
             workerLimits: WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool"), secret: nil,
-            limits: limits, facilities: facilities, seed: 1)
+            limits: limits, seed: 1)
         for (user, pulls) in [("a", true), ("a", true), ("b", true), ("a", false)] as [(Character, Bool)] {
             peers.append(
                 Peer(id: ClientID(rawValue: 0), token: SessionToken(high: 0, low: 0), user: user, pulls: pulls))

@@ -77,8 +77,8 @@ struct SimulateCommand: ParsableCommand {
         let flights = report.ledger.flights
         let lives = report.earlier + [report.ledger]
         return """
-              \(lives.count) brokers, which adopted \(lives.reduce(0) { $0 + $1.flights.adopted }) of \
-            \(lives.reduce(0) { $0 + $1.flights.adopted + $1.flights.assigned }) attempts; of the last one:
+              \(lives.count) brokers, which assigned \(lives.reduce(0) { $0 + $1.flights.assigned }) attempts; of the \
+            last one:
               requests: \(requests.submitted) submitted, \(requests.answered) answered, \(requests.failures) failed, \
             \(requests.removed) removed, \(requests.orphaned) orphaned
               flights: \(flights.started) started, \(flights.joined) joined, \(flights.assigned) attempts, \

@@ -116,7 +116,7 @@ struct SpillFileTests {
         let place = try file.write([1])
         bed.spool.sweepParts { _ in false }
         #expect(bed.spool.open("waiting.part") == nil)
-        #expect(bed.spool.writers() == 0)
+        #expect(bed.spool.writers().isEmpty)
         #expect(file.read(place, 0..<1) == [1])
     }
 }

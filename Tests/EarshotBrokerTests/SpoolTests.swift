@@ -83,6 +83,23 @@ import Testing
         #expect(parts == [deadPart, livingPart, "\(living)-copy.part"])
     }
 
+    @Test(arguments: [true, false])
+    func `unfinished files of an earlier broker's attempts, and their living writers, are known at the start`(
+        isLiving: Bool
+    ) throws {
+        #expect(!spool.hadUnfinishedFiles && spool.writers().isEmpty)
+        let home = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
+        defer { try? FileManager.default.removeItem(at: home) }
+        let pid = isLiving ? getpid() : try endedProcess()
+        try FileManager.default.createDirectory(
+            at: home.appending(path: SpoolName.folder(of: pid)), withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700])
+        let name = SpoolName.part(of: attempt, pid: pid)
+        try Data("body".utf8).write(to: home.appending(path: SpoolName.path(name)))
+        let next = try Spool(home.path)
+        #expect(next.hadUnfinishedFiles && next.writers() == (isLiving ? [pid] : []))
+    }
+
     @Test func `what ended processes left goes, but for what counts as a worker's`() throws {
         let (dead, living) = (try endedProcess(), getpid())
         let held = SpoolName.part(of: attempt, pid: dead)

@@ -69,6 +69,15 @@ struct SupervisorLinkTests {
         #expect(try rig.reaches { rig.reports == [true, false] })
     }
 
+    @Test func `the supervisor gets each worker to kill, also if it reads later`() throws {
+        let rig = try Rig()
+        rig.link.kill(worker: 7)
+        rig.link.kill(worker: 8)
+        try rig.listen()
+        let lines = [7, 8].map { "\(SupervisorWord.killWorker) \($0)" }
+        #expect(try rig.reaches { rig.lines == lines })
+    }
+
     private func rig() throws -> Rig {
         let rig = try Rig()
         try rig.listen()

@@ -146,19 +146,6 @@ import Testing
         #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1")), .fetch(fetch("2"))])
     }
 
-    @Test func `a request that is said again tells how long ago it was made`() {
-        var core = ready()
-        core.milliseconds = 1_000
-        _ = core.fetch(fetch("1"))
-        _ = core.received(.error(ErrorReply(code: "hello-required")))
-        _ = core.fetch(fetch("2"))
-        core.milliseconds = 4_000
-        let ages = sent(core.received(welcome(2))).compactMap { message in
-            if case .fetch(let fetch) = message { fetch.options.askedMilliseconds } else { nil }
-        }
-        #expect(ages == [3_000, 0])
-    }
-
     @Test func `what was cancelled is not delivered, what is asked anew after it is`() {
         var core = ready()
         _ = core.fetch(fetch("1"))

@@ -69,15 +69,12 @@ struct CoreRig {
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 7, low: client.rawValue) }
 
     mutating func worker(
-        _ number: UInt64 = 1, slots: Int = 8, holds: [AttemptID] = [], tellsHolds: Bool = false,
-        schemes: [String] = ["http", "https"], hearsDrain: Bool = false
+        _ number: UInt64 = 1, slots: Int = 8, schemes: [String] = ["http", "https"], hearsDrain: Bool = false
     ) -> WorkerID {
         let id = WorkerID(rawValue: number)
-        core.workerConnected(id, now: now)
+        core.workerConnected(id, process: Int32(number), now: now)
         var ready = Ready(slots: slots)
         ready.pid = Int(number)
-        ready.holds = holds
-        ready.tellsHolds = tellsHolds
         ready.schemes = schemes
         ready.hearsDrain = hearsDrain
         core.workerSaid(.ready(ready), body: nil, by: id, now: now)

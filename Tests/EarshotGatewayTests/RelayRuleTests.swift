@@ -97,7 +97,7 @@ import Testing
     // MARK: Roles
 
     @Test func `READY of a worker gets principal and proof, and no right to files`() throws {
-        let text = "READY EARW/1\nslots: 3\nschemes: x y\npid: 7\nfiles: yes\ndrain: yes\nholds: 00000000000000aa.1.1\n"
+        let text = "READY EARW/1\nslots: 3\nschemes: x y\npid: 7\nfiles: yes\ndrain: yes\n"
         guard case .forward(let head) = try verdict(text, of: .worker),
             case .ready(let ready) = try WorkerMessage(head: head)
         else {
@@ -106,7 +106,7 @@ import Testing
         }
         #expect(ready.principal?.description == "key:laptop")
         #expect(ready.proof == proof)
-        #expect(ready.slots == 3 && ready.schemes == ["x", "y"] && ready.hearsDrain && ready.holds.count == 1)
+        #expect(ready.slots == 3 && ready.schemes == ["x", "y"] && ready.hearsDrain)
         #expect(ready.pid == 0 && !ready.needsFiles)
     }
 

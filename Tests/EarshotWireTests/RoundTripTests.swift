@@ -88,7 +88,6 @@ struct RoundTripTests {
         var ready = Ready(slots: 64)
         ready.pid = 4711
         ready.secret = "00ff"
-        ready.holds = [attempt, AttemptID(broker: attempt.broker, flight: .max, attempt: .max)]
         var completion = Completion(attempt: attempt, status: 301)
         completion.length = 5
         completion.sha256 = String(repeating: "00", count: 32)
@@ -129,14 +128,6 @@ struct RoundTripTests {
         for words in [[], ["slots"], ["slots", ""], ["slots", "1 2"], ["a", "\n"], Array(repeating: "a", count: 9)] {
             #expect(SettingWords(words) == nil)
         }
-    }
-
-    @Test func `a worker's list of ten thousand held attempts fits its head`() throws {
-        var ready = Ready(slots: 10_000)
-        ready.holds = (0..<10_000).map {
-            AttemptID(broker: BrokerInstance(rawValue: .max), flight: 1 << 40 + UInt64($0), attempt: 1)
-        }
-        #expect(try WorkerMessage(head: WorkerMessage.ready(ready).encoded()) == .ready(ready))
     }
 
     @Test func `a failure's part has no status, since it can be resumed`() throws {

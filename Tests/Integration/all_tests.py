@@ -39,7 +39,7 @@ LIBZMQ_SLICE = {module: ["test_"] for module in (
     "test_remote", "test_isolation", "test_durable", "test_stream", "test_programs", "test_lists", "test_crashes", "test_pull",
     "test_coalescing", "test_pull_command")}
 # Longest first, so that no long module remains at the end.
-LONGEST = ["test_cluster_partitions", "test_cluster_security", "test_cluster_engine", "test_hang", "test_crash_loop", "test_resume", "test_bounds", "test_adoption", "test_leases", "test_failures",
+LONGEST = ["test_cluster_partitions", "test_cluster_security", "test_cluster_engine", "test_hang", "test_crash_loop", "test_resume", "test_bounds", "test_broker_death", "test_leases", "test_failures",
            "test_fetch", "test_http2", "test_stream", "test_own_workers", "test_supervisor", "test_readme", "test_decompression"]
 NO_TESTS = 5  # Exit status of later Pythons if no test matches the pattern.
 

@@ -93,7 +93,7 @@ class GatewayWorkerTests(TestCase):
 
     def test_a_remote_worker_serves_its_client_and_learns_no_path(self):
         worker, limits = self.serving("schemes: x y")
-        for word in ("spool", str(self.bus.folder), "adoption", "address-policy"):
+        for word in ("spool", str(self.bus.folder), "address-policy"):
             self.assertNotIn(word, limits)
         self.assertIn(f"inline-bytes: {MOST_BYTES}\n", limits)
         client = self.bus.remote()

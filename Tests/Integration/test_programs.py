@@ -243,8 +243,8 @@ class OutlivingTests(TestCase):
             worker.await_line("serving x:")
         self.assertTrue(worker.running)
         with Bus(workers=1, folder=folder) as bus:
-            # The worker retries every 100 ms; a client connects as soon as there is a broker, which awaits the worker for a
-            # second.
+            # The worker retries every 100 ms; a client connects as soon as there is a broker, which awaits the worker for
+            # three seconds.
             client = bus.client()
             began = time.monotonic()
             client.fetch("h", 1, "x:abc")

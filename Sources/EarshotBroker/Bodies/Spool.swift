@@ -28,6 +28,8 @@ final class Spool {
     let path: String
     private var folder: Int32
     private var lock: LockFile
+    /// Whether an earlier broker left unfinished files, as one that dies does.
+    private(set) var hadUnfinishedFiles = false
     /// Processes that have a folder for their files.
     private var workers: Set<Int32> = []
     private lazy var closing = StoreThread("spool") { Closer() }
@@ -42,6 +44,7 @@ final class Spool {
     init(_ path: String, keeping kept: Set<String> = []) throws {
         self.path = path
         (folder, lock) = try Self.open(path)
+        hadUnfinishedFiles = parts().contains { $0.attempt != nil }
         try sweep(keeping: kept)
     }
 
@@ -306,8 +309,8 @@ final class Spool {
         }
     }
 
-    /// Number of living processes that have unfinished files here. O(files).
-    func writers() -> Int { Set(parts().map(\.pid)).count { !ProcessDescriptor.hasEnded(pid: $0) } }
+    /// Living processes that have unfinished files here. O(files).
+    func writers() -> Set<Int32> { Set(parts().map(\.pid)).filter { !ProcessDescriptor.hasEnded(pid: $0) } }
 
     /// Unfinished files by their paths, each with its process and attempt; without an attempt for files of the broker's own,
     /// and for others in the folders of workers.

@@ -25,10 +25,9 @@ public struct BrokerOptions: Sendable {
     public var supervisorDescriptor: Int32?
     /// Listening socket at the path of `bus` that the service manager opened; nil to create one.
     public var busDescriptor: Int32?
-    /// Number of workers that may still run attempts of an earlier broker. The broker waits up to a second for them
-    /// before it assigns jobs.
-    public var expectedWorkers = 0
-    /// Process IDs of the supervisor's workers, which may not be clients.
+    /// Whether an earlier broker of this supervisor has ended. Its workers may still run its transfers.
+    public var followsBroker = false
+    /// Process IDs of the supervisor's workers at the start of this broker. They may not be clients.
     public var workerPids: [Int32] = []
     /// Process IDs of the supervisor's gateways, whose sessions prove their principals.
     public var gatewayPids: [Int32] = []

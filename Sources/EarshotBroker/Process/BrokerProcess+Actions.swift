@@ -74,6 +74,9 @@ extension BrokerProcess {
             durable?.ask(.reopen(id: id.rawValue, acceptedAt: acceptedAt))
         case .durable(.forget(let id)): durable?.ask(.forget(id: id.rawValue))
         case .durable(.limit(let bytes)): durable?.ask(.limit(bytes: bytes))
+        case .supervisor(.killWorker(let pid)):
+            logger.warning("a worker of the earlier broker does not answer: it is killed", metadata: ["pid": "\(pid)"])
+            supervisor?.kill(worker: pid)
         case .supervisor(.settingChanged(let change)):
             logger.notice(
                 "a client changed a setting", metadata: ["setting": "\(change.words.joined(separator: " "))"])

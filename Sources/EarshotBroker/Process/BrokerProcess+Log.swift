@@ -25,7 +25,7 @@ extension BrokerProcess {
                 metadata: ["attempt": "\(completion.attempt)", "status": "\(completion.status)"])
         case .failed(let attempt, let code, _, _, _, _, _, _):
             logger.debug("an attempt failed", metadata: ["attempt": "\(attempt)", "code": "\(code)"])
-        case .ready, .holds, .progress, .slots, .sandbox, .pong, .bye: break
+        case .ready, .progress, .slots, .sandbox, .pong, .bye: break
         }
     }
 

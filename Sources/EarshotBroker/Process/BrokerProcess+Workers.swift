@@ -15,6 +15,9 @@ extension BrokerProcess {
     /// Time for a worker to end after its connection, before it is killed: its end takes some milliseconds.
     private static let endingMilliseconds = 100
 
+    /// Time that a broker gives the workers of a dead one to say READY: ten times their longest reconnection delay.
+    private static let openingMilliseconds = 1_000
+
     /// Bars a worker in a sandbox from the clients' socket, and from a second connection as a worker.
     func bar(_ process: ProcessDescriptor) {
         bus.barred.insert(process)
@@ -28,6 +31,30 @@ extension BrokerProcess {
         guard work.barred.contains(pid), !Set(ready.schemes).isSubset(of: Self.sandboxedSchemes) else { return true }
         logger.warning("refused a worker in a sandbox that would serve further schemes", metadata: ["pid": "\(pid)"])
         return false
+    }
+
+    /// Delays all starts until each worker that an earlier broker may have had is READY or has ended. Without a supervisor
+    /// these are the processes with unfinished files in the spool.
+    func awaitWorkers(now: Tick) {
+        let pids = options.supervisorDescriptor == nil ? spool.writers() : Set(options.workerPids)
+        core.brokerDied(
+            awaiting: pids, until: now.advanced(byMilliseconds: Self.openingMilliseconds), now: now)
+        for pid in pids { watchForEnd(of: pid) }
+    }
+
+    private func watchForEnd(of pid: Int32) {
+        do {
+            let process = try ProcessDescriptor(pid: pid)
+            var registration: EventLoop.Registration?
+            registration = try loop.add(process.descriptor, .readable) { [unowned self] _ in
+                if let registration { loop.remove(registration) }
+                core.processEnded(process.pid, now: Tick(nanoseconds: loop.now.nanoseconds))
+            }
+        } catch {
+            // It has ended, or there is no descriptor to watch it with: then the supervisor reports its end.
+            guard ProcessDescriptor.hasEnded(pid: pid) else { return }
+            core.processEnded(pid, now: Tick(nanoseconds: loop.now.nanoseconds))
+        }
     }
 
     /// Kills a worker's process. If its connection is lost, the process has a moment to end by itself, and its end is
@@ -75,6 +102,7 @@ extension BrokerProcess {
 
     /// Handles the supervisor's report about the end of a worker.
     func workerReported(_ end: WorkerEnd) {
+        core.processEnded(end.pid, now: Tick(nanoseconds: loop.now.nanoseconds))
         let (workers, end) = workerEnds.reported(end)
         for worker in workers { lose(worker, end) }
     }

@@ -20,8 +20,9 @@ public final class BrokerProcess {
     /// Number of messages after which free memory is returned to the system, and the delay of that in milliseconds.
     private static let burstMessages = 10_000
     private static let quietMilliseconds = 1_000
-    /// Time that a new broker waits for workers of an earlier one: ten times their longest reconnection delay.
-    private static let openingMilliseconds = 1_000
+    /// Time in which users' own workers return to a new broker: a second to connect, and the time that their programs have to
+    /// exit.
+    private static let ownWorkersMilliseconds = 3_000
     /// Time between two looks at the memory that is left. Clients can submit some MiB of requests meanwhile.
     private static let memoryMilliseconds = 10
     /// Maximum time that a supervised broker waits for the end of an earlier one.
@@ -154,7 +155,6 @@ public final class BrokerProcess {
         facilities.isSupervised = options.supervisorDescriptor != nil
         facilities.isCaching = cache != nil
         facilities.isKeeping = durable != nil
-        facilities.identify = FlightIdentity.init(digestOf:)
         facilities.hosts = .international
         facilities.publicSuffixes = .installed
         let start = Tick(nanoseconds: loop.now.nanoseconds)
@@ -171,15 +171,11 @@ public final class BrokerProcess {
         try applyUsers()
         if let cache { try listen(to: cache) }
         work.barredConnections = 1
-        for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map(bar) }
         for pid in options.gatewayPids { gateways.insert(pid) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
-        core.beginAdoption(now: now)
-        // Processes that write to the spool are workers of an earlier broker, with or without a supervisor.
-        core.awaitWorkers(
-            max(options.expectedWorkers, spool.writers()), until: now.advanced(byMilliseconds: Self.openingMilliseconds)
-        )
-        if hasPredecessor { core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Self.openingMilliseconds)) }
+        if options.followsBroker || spool.hadUnfinishedFiles { awaitWorkers(now: now) }
+        for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map(bar) }
+        if hasPredecessor { core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Self.ownWorkersMilliseconds)) }
         if let opening { try restore(opening) }
         if let signals { _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() } }
         if let descriptor = options.supervisorDescriptor {
@@ -318,7 +314,8 @@ public final class BrokerProcess {
     private func workEvent(_ event: PortEvent, now: Tick) {
         switch event {
         case .connected(let peer, _):
-            core.workerConnected(WorkerID(rawValue: peer), isGateway: work.isGateway(peer), now: now)
+            core.workerConnected(
+                WorkerID(rawValue: peer), process: work.pid(of: peer), isGateway: work.isGateway(peer), now: now)
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try WorkerMessage(head: head, body: body)

@@ -18,6 +18,7 @@ internal import Logging
 /// | to the supervisor | the end of a request, after `report-ends` |
 /// | to the supervisor | a setting that a client changed, in the form of SET |
 /// | to the supervisor | the number of accepted workers |
+/// | to the supervisor | `kill-worker` and the process ID of a worker that does not say READY |
 ///
 /// The settings replace all changes sent before them, including unsent ones.
 final class SupervisorLink {
@@ -49,6 +50,8 @@ final class SupervisorLink {
     private var droppedEnds = 0
     /// Unsent number of accepted workers; nil if it was sent.
     private var unsaidWorkers: Int?
+    /// Unsent process IDs of workers to kill.
+    private var unsentKills: [Int32] = []
     private var workers = 0
 
     init(
@@ -106,6 +109,12 @@ final class SupervisorLink {
         sayRest()
     }
 
+    /// Asks for the death of a worker that an earlier broker had, now or once the channel has room.
+    func kill(worker pid: Int32) {
+        unsentKills.append(pid)
+        sayRest()
+    }
+
     private func sayRest() {
         guard let channel, !channel.hasBacklog else { return }
         hasDropped = false
@@ -121,6 +130,8 @@ final class SupervisorLink {
         }
         if let count = unsaidWorkers { lines.append("\(SupervisorWord.workers) \(count)") }
         unsaidWorkers = nil
+        lines += unsentKills.map { "\(SupervisorWord.killWorker) \($0)" }
+        unsentKills = []
         if !lines.isEmpty { channel.send(lines) }
     }
 

@@ -184,7 +184,6 @@ public final class ClientConnection {
     /// - Parameter old: open requests of the handler, if this one replaces them; nil searches all requests in
     ///   O(requests).
     func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) {
-        setClock()
         carryOut(core.fetch(fetch, inPlaceOf: old))
     }
 
@@ -288,12 +287,9 @@ public final class ClientConnection {
 
     // MARK: The pass
 
-    private func setClock() { core.milliseconds = Int(loop.now.nanoseconds / 1_000_000) }
-
     private func pass() -> EventLoop.Rest {
         isInPass = true
         defer { isInPass = false }
-        setClock()
         if case .remote(let remote)? = link, remote.advance() { carryOut(core.linkOpened()) }
         let areAllTaken = takeMessages()
         let isAll = takeBodies() && areAllTaken

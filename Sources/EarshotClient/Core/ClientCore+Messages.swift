@@ -234,7 +234,7 @@ extension ClientCore {
     mutating func ask(_ fetch: Shared<Fetch>, losses: Int) -> [ClientAction] {
         let key = RequestKey(fetch.value)
         lastOrder += 1
-        var request = OpenRequest(fetch: fetch, order: lastOrder, askedAt: milliseconds, losses: losses)
+        var request = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
         defer { requests[key] = request }
         let actions = replaced.removeValue(forKey: key) == nil ? [] : ask(.replacement(key))
         guard phase == .ready else { return actions }

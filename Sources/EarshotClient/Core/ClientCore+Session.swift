@@ -49,7 +49,7 @@ extension ClientCore {
 
     mutating func say(_ request: inout OpenRequest) -> [ClientAction] {
         defer { request.number = said }
-        return say(request.takeMessage(at: milliseconds))
+        return say(request.takeMessage())
     }
 
     /// Sends a message without an answer.

@@ -72,8 +72,6 @@ struct ClientCore {
     let hello: Hello
     /// Whether the consumer finishes every delivery; otherwise only those whose body is a file.
     let finishesNone: Bool
-    /// Time of the shell in milliseconds, set before each call that may send a request.
-    var milliseconds = 0
     var phase = Phase.apart
     var isDraining = false
     /// Whether the broker has refused a request of this connection because it accepts none.

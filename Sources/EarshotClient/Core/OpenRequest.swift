@@ -8,8 +8,6 @@ struct OpenRequest: Equatable {
     var fetch: Shared<Fetch>
     /// Position in the order of creation, in which requests are repeated.
     let order: UInt64
-    /// Time of its creation, on the clock of `ClientCore.milliseconds`.
-    var askedAt = 0
     /// Number of deliveries whose file was missing.
     var losses = 0
     /// Number of the terminal that must be acknowledged first, because it occupies the ID; nil if the request can be
@@ -35,14 +33,12 @@ struct OpenRequest: Equatable {
         number = .max
     }
 
-    /// Returns the FETCH to send. A repetition states the age of the request, so that the broker may serve it with a
-    /// response of that time.
-    mutating func takeMessage(at now: Int) -> ClientMessage {
+    /// Returns the FETCH to send.
+    mutating func takeMessage() -> ClientMessage {
         defer { wasSaid = true }
         guard wasSaid else { return .fetch(fetch.value) }
         var fetch = fetch.value
         fetch.options.replacesHandler = false
-        fetch.options.askedMilliseconds = min(max(now - askedAt, 0), WireLimits.seconds * 1_000)
         return .fetch(fetch)
     }
 }

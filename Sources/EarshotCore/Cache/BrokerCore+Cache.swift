@@ -237,24 +237,6 @@ extension BrokerCore {
         return true
     }
 
-    /// Treats a response older than the requests of a flight as if it had been in the cache when they came. The cache's
-    /// rules decide whether the flight may use it; otherwise the flight is fetched.
-    mutating func useAsStored(_ response: Outcome.Response, for flight: Handle<Flight>) {
-        let requestTime = calendarSeconds - Int64(clock.milliseconds(since: response.startedAt) / 1_000)
-        var isStored = false
-        if facilities.isCaching, cachePlans[flight]?.stored?.response.hasValidator != true {
-            let fields = HeaderFields(lines: response.fields)
-            isStored = store(flight, response, fields, requestTime: requestTime) != nil
-        }
-        drop(response)
-        let request = flights[flight].request
-        if isStored, Self.mayBeAnswered(request, flights[flight].mode) {
-            lookUp(flight, request)
-        } else {
-            enqueue(flight: flight, first: true)
-        }
-    }
-
     /// Handles a 304: updates the stored response and answers with it, or discards it and fetches again.
     private mutating func validated(
         _ flight: Handle<Flight>, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64, now: Tick
@@ -383,7 +365,6 @@ extension BrokerCore {
         flights[behind].isRevalidation = true
         flights[behind].timeoutMilliseconds = record.timeoutMilliseconds
         cachePlans[behind] = CachePlan(adding: adding, stored: stored, owner: cacheOwner(of: flight))
-        guard !adopts(behind) else { return }
         revalidations.append(flights.name(of: behind))
     }
 

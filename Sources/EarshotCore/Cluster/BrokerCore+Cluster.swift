@@ -65,9 +65,9 @@ extension BrokerCore {
         return [calls, state.held.deadline].compactMap(\.self).min()
     }
 
-    /// Whether workers may yet report attempts that outlived an earlier process of this node. Their assertion follows the
-    /// end of that process's membership, with which all other calls wait.
-    private var awaitsAttempts: Bool { cluster?.value.book.predecessor != nil && workers.isAwaitingWorkers }
+    /// Whether workers may still run attempts of an earlier process of this node. Its membership, which counts them, ends
+    /// after them. All other calls wait with its end.
+    private var awaitsAttempts: Bool { cluster?.value.book.predecessor != nil && workers.isAwaiting }
 
     mutating func clusterTimePassed(now: Tick) {
         for effect in cluster?.value.book.timePassed(now: now) ?? [] { carryOut(effect, now: now) }
@@ -84,7 +84,7 @@ extension BrokerCore {
 
     /// Slots that may take flights of the cluster.
     private mutating func freeClusterSlots() -> Int {
-        isDraining || !workers.isOpen() ? 0 : workers.slotCount(of: WorkerPool.web).free
+        isDraining || workers.isAwaiting ? 0 : workers.slotCount(of: WorkerPool.web).free
     }
 
     /// Claims queued flights in the order of the queue, as far as the window permits.
@@ -232,7 +232,7 @@ extension BrokerCore {
         let origin = engineOrigin(entry)
         let priority = priority(of: flight)
         if let shared = sharedRequest(of: flight),
-            let key = cluster?.value.facility.flightKey(identityBytes(of: flight) + shared.policyLine),
+            let key = cluster?.value.facility.flightKey(contentBytes(of: flight) + shared.policyLine),
             cluster?.value.book.flight(of: key) == nil
         {
             return EngineWant(key: key, origin: origin, lane: .shared, priority: priority, record: shared.record)
@@ -240,6 +240,17 @@ extension BrokerCore {
         let key = ClusterKey(broker: cluster?.value.facility.broker ?? 0, flight: flights[flight].id)
         return EngineWant(
             key: key, origin: origin, lane: scope.scope.isShared ? .pinned : .credentialed, priority: priority)
+    }
+
+    /// Bytes of the flight's key and of all fields sent to the server, which nodes compare.
+    private mutating func contentBytes(of flight: Handle<Flight>) -> [UInt8] {
+        var bytes: [UInt8] = []
+        for text in [flights[flight].mode.rawValue, flights[flight].url.description, flights[flight].variant] {
+            // A text follows its length, so that different lists of texts never have the same bytes.
+            bytes += "\(text.utf8.count) ".utf8
+            bytes += text.utf8
+        }
+        return bytes + jobFields(of: flight).bytes
     }
 
     /// An origin and its terms by the rules of this node, as the engine gets them.

@@ -5,10 +5,12 @@ internal import EarshotWire
 /// For a shared flight and for each origin it is a code with the cluster's secret, from which nothing can be recovered.
 /// For a flight that stays on its node it is a random number of the broker and the flight's number.
 public struct ClusterKey: Hashable, Sendable, CustomStringConvertible {
-    private let number: FlightIdentity
+    private let high: UInt64
+    private let low: UInt64
 
     public init(high: UInt64, low: UInt64) {
-        number = FlightIdentity(high: high, low: low)
+        self.high = high
+        self.low = low
     }
 
     /// Key of a flight that stays on its node. It outlives the node's ID.
@@ -17,13 +19,15 @@ public struct ClusterKey: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether it is the key of a flight that stays on the node with this broker.
-    func stays(on broker: UInt64) -> Bool { number.high == broker }
+    func stays(on broker: UInt64) -> Bool { high == broker }
 
     /// Nil if `text` is not 32 lower-case hexadecimal digits.
     public init?(_ text: some StringProtocol) {
-        guard let number = FlightIdentity(String(text)) else { return nil }
-        self.number = number
+        guard text.utf8.count == 32, let high = Hexadecimal.number(text.prefix(16)),
+            let low = Hexadecimal.number(text.suffix(16))
+        else { return nil }
+        self.init(high: high, low: low)
     }
 
-    public var description: String { number.description }
+    public var description: String { Hexadecimal.text(high) + Hexadecimal.text(low) }
 }

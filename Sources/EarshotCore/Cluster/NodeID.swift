@@ -13,15 +13,11 @@ public struct NodeID: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not 16 lower-case hexadecimal digits.
     public init?(_ text: some StringProtocol) {
-        let digits = String(repeating: "0", count: 16) + text
-        guard text.utf8.count == 16, let identity = FlightIdentity(digits) else { return nil }
-        number = identity.low
+        guard let number = Hexadecimal.number(text) else { return nil }
+        self.number = number
     }
 
-    public var description: String {
-        // The second half of an identity's text.
-        String(FlightIdentity(high: 0, low: number).description.suffix(16))
-    }
+    public var description: String { Hexadecimal.text(number) }
 }
 
 /// Number of one attempt of a shared flight. A later attempt of the same flight has a larger one.

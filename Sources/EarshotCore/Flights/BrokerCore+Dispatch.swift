@@ -13,11 +13,10 @@ extension BrokerCore {
         defer { if pulls.isBehind { answerReads() } }
         continueRemovals(now: now)
         settleCancellations(hasUnread: hasUnread, now: now)
-        useOrphanedResponses(now: now)
         continueStoredResults()
         // A draining broker starts nothing, so it must not ask for another pass.
         isBehind = false
-        guard !isDraining, workers.isOpen() else {
+        guard !isDraining, !workers.isAwaiting else {
             if isDraining, cluster != nil { handOver(now: now) }
             return
         }
@@ -81,14 +80,6 @@ extension BrokerCore {
             return nil
         }
         return nil
-    }
-
-    /// Delays all assignment until `count` workers have reported their attempts of an earlier broker, and until those
-    /// attempts are described or ended. This avoids fetching a URL twice at once. Ends at `limit`, because a worker may
-    /// have died with that broker.
-    public mutating func awaitWorkers(_ count: Int, until limit: Tick) {
-        workers.awaitWorkers(count)
-        setTimer(limit, .opening)
     }
 
     /// Starts flights whose worker was lost, before the queue. Those without a slot at their origin wait in the queue.
@@ -192,8 +183,6 @@ extension BrokerCore {
         }
         job.redirect = record.redirect
         job.resume = lent?.resume
-        // A later broker would not know the fields of the response that this attempt resumes.
-        if lent == nil, !isPulling { job.flight = identity(of: flight) }
         job.route = record.route
         if workers[worker].isOwn {
             job.priority = priority

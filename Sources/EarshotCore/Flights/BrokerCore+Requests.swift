@@ -134,7 +134,7 @@ extension BrokerCore {
         let owner = fetch.options.isOwned ? client : nil
         let interest = interests.insert(
             Interest(
-                request: fetch.request, askedAt: now.advanced(byMilliseconds: -fetch.options.askedMilliseconds),
+                request: fetch.request, askedAt: now,
                 fingerprint: fingerprint, generation: nextSerial(), handler: handler, owner: owner,
                 priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
@@ -296,7 +296,6 @@ extension BrokerCore {
         let flight = beginFlight(
             request, redirect: redirect, in: pool, partition: partition, key, isAlone: isAlone, body: body)
         askCache(for: flight, request)
-        if flights[flight].phase == .queued { _ = adopts(flight) }
         return (flight, true)
     }
 
@@ -418,9 +417,8 @@ extension BrokerCore {
         for interest in flights.interests(of: flight) { body(&self, interest) }
     }
 
-    /// Queues a flight and its interests for the next attempt, unless it adopts one.
+    /// Queues a flight and its interests for the next attempt.
     mutating func enqueue(flight: Handle<Flight>, first: Bool = false) {
-        guard !adopts(flight) else { return }
         flights.enter(.queued, flight)
         guard !flights[flight].isSuspect else {
             enqueue(suspect: flight)

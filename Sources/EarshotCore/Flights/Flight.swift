@@ -11,7 +11,6 @@ struct Flight {
     /// claiming → queued, backingOff, following      (returned, or with the result of another node)
     /// asking, queued, running, ended → asking       (a stored response is looked up or read)
     /// asking, queued, running, ended → queued       (waits for the next attempt)
-    /// asking, running, backingOff, ended → running  (adopts an earlier broker's attempt)
     /// asking, queued, running, ended → following    (redirected)
     /// asking, queued, running, following → ended    (the cancellation is deferred)
     /// ```

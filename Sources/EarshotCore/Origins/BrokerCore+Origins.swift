@@ -16,7 +16,9 @@ extension BrokerCore {
         var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
         entry.set(terms(for: entry))
         pools.originAdded(to: pool)
-        return governor.add(entry)
+        let (origin, step) = governor.add(entry, now: clock)
+        setTimer(step)
+        return origin
     }
 
     @inline(__always)
@@ -64,6 +66,18 @@ extension BrokerCore {
         let forgotten = governor.pauseEnded(at: origin)
         queue.originOpened(origin)
         leave(forgotten)
+    }
+
+    // MARK: Slow start
+
+    /// Sets the timer of the next step of a slow start.
+    mutating func setTimer(_ step: OriginGovernor.SlowStartStep?) {
+        if let step { setTimer(step.at, .slowStart(origin: step.origin, serial: step.serial)) }
+    }
+
+    mutating func slowStartStep(of origin: Handle<OriginEntry>, now: Tick) {
+        setTimer(governor.slowStartStep(of: origin, now: now))
+        queue.originOpened(origin)
     }
 
     // MARK: Cool-downs

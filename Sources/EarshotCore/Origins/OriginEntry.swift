@@ -25,6 +25,9 @@ struct OriginEntry {
     var claims: Int32 = 0
     /// Maximum number of transfers now: the limit, or more while transfers above a lowered limit drain.
     private(set) var ceiling: Int32 = 0
+    /// Limit by the rules.
+    private(set) var ruleLimit: Int32 = 0
+    /// Limit by the rules, or a lower one during a slow start.
     private(set) var limit: Int32 = 0
     private(set) var spacingMilliseconds: Int32 = 0
     /// Whether transfers may use HTTP/2.
@@ -60,10 +63,13 @@ struct OriginEntry {
     var isIdle: Bool { scopes == 0 && running == 0 && !isPaused }
 
     /// Changes limit, spacing, HTTP/2 and rate. Transfers above a lowered limit continue.
-    mutating func set(_ terms: Terms) {
+    ///
+    /// - Parameter isInSlowStart: whether the limit grows to the new one step by step.
+    mutating func set(_ terms: Terms, isInSlowStart: Bool = false) {
         allowsHTTP2 = terms.allowsHTTP2
         rate = terms.rate
-        limit = Int32(clamping: terms.limit)
+        ruleLimit = Int32(clamping: terms.limit)
+        limit = isInSlowStart ? min(max(limit, 1), ruleLimit) : ruleLimit
         spacingMilliseconds = Int32(clamping: max(0, terms.spacingMilliseconds))
         ceiling = max(limit, running)
     }
@@ -76,11 +82,17 @@ struct OriginEntry {
         startedAt = now
     }
 
-    /// Counts a transfer of an earlier broker, even above the limit.
-    mutating func takeTransfer(startedAt start: Tick) {
-        running += 1
-        lower += 1
-        startedAt = max(startedAt, start)
+    var isInSlowStart: Bool { limit < ruleLimit }
+
+    /// Begins a slow start: one transfer at a time.
+    mutating func beginSlowStart() {
+        limit = min(1, ruleLimit)
+        ceiling = max(limit, running)
+    }
+
+    /// Doubles the limit of a slow start, up to that of the rules.
+    mutating func slowStartStep() {
+        limit = limit > ruleLimit / 2 ? ruleLimit : limit * 2
         ceiling = max(limit, running)
     }
 

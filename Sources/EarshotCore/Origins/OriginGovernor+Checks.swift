@@ -23,6 +23,10 @@ extension OriginGovernor {
                 origin.sharedScope == own.first { scopes[$0].scope.isShared },
                 "12: origin \(origin.origin) has another scope without credentials")
         }
+        for origin in origins.indices where origins[origin].isInSlowStart {
+            check(slowStart?.steps[origin] != nil, "12: the slow start of \(origins[origin].origin) has no end")
+        }
+        check(slowStart?.steps.keys.allSatisfy { origins.contains($0) } ?? true, "12: a slow start has no origin")
         for scope in scopes.indices {
             check(origins.contains(scopes[scope].origin), "12: scope \(scope) has no origin")
             check(

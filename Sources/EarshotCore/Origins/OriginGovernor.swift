@@ -15,6 +15,8 @@ internal import EarshotWire
 /// `CoolDown`; `enter` makes each of its transitions. A scope without flights is kept while its cool-down lasts, up to
 /// a limit.
 ///
+/// A broker that follows a dead one begins with a slow start of its origins (`SlowStart`).
+///
 /// Functions that forget an idle origin return its pool. Functions that begin a pause return the timer to set.
 struct OriginGovernor {
     /// Bounds of the governor.
@@ -25,18 +27,45 @@ struct OriginGovernor {
         var coolDownMilliseconds: Int
         /// Number of URLs in a row that answer 503 without `Retry-After` before a cool-down begins.
         var outageURLs: Int
+        /// Time after the opening in which a new origin has a slow start.
+        var slowStartMilliseconds: Int
 
-        init(restingScopes: Int, coolDownMilliseconds: Int, outageURLs: Int = CoreLimits().outageURLs) {
+        init(
+            restingScopes: Int, coolDownMilliseconds: Int, outageURLs: Int = CoreLimits().outageURLs,
+            slowStartMilliseconds: Int = CoreLimits().slowStartMilliseconds
+        ) {
             self.restingScopes = restingScopes
             self.coolDownMilliseconds = coolDownMilliseconds
             self.outageURLs = outageURLs
+            self.slowStartMilliseconds = slowStartMilliseconds
         }
 
         init(_ limits: CoreLimits) {
             self.init(
                 restingScopes: limits.restingScopes, coolDownMilliseconds: limits.coolDownMilliseconds,
-                outageURLs: limits.outageURLs)
+                outageURLs: limits.outageURLs, slowStartMilliseconds: limits.slowStartMilliseconds)
         }
+    }
+
+    /// Slow start of the origins of http and https after the death of an earlier broker, whose requests all come again
+    /// at once.
+    ///
+    /// Each origin starts with one transfer, and its limit doubles every `stepMilliseconds` until it is that of the
+    /// rules. The steps begin when the broker opens, or when the origin becomes known, if that is later.
+    struct SlowStart {
+        static let stepMilliseconds = 100
+
+        /// Time from which origins become known without a slow start; nil before the broker opens.
+        var end: Tick?
+        /// Serials of the timers of origins in a slow start.
+        var steps: [Handle<OriginEntry>: UInt64] = [:]
+    }
+
+    /// Timer for the next step of an origin's slow start.
+    struct SlowStartStep: Equatable {
+        let origin: Handle<OriginEntry>
+        let at: Tick
+        let serial: UInt64
     }
 
     /// Timer for the end of a spacing.
@@ -90,6 +119,8 @@ struct OriginGovernor {
     /// Scopes of requests with credentials. Records of origins hold the other scopes.
     private var scopeNumbers: [OriginScopeKey: Handle<OriginScope>] = [:]
     private var lastSerial: UInt64 = 0
+    /// nil in a broker that follows no dead one, and once all origins have their limits.
+    private(set) var slowStart: SlowStart?
 
     init(limits: Limits) { self.limits = limits }
 
@@ -157,10 +188,11 @@ struct OriginGovernor {
     /// Adds an origin.
     ///
     /// - Precondition: it is unknown.
-    mutating func add(_ origin: OriginEntry) -> Handle<OriginEntry> {
+    /// - Returns: also the timer of its slow start; nil without one, and before the broker opens.
+    mutating func add(_ origin: OriginEntry, now: Tick) -> (origin: Handle<OriginEntry>, step: SlowStartStep?) {
         let number = origins.insert(origin)
         originNumbers.insert(number, origin.nameHash)
-        return number
+        return (number, slowStart == nil ? nil : beginSlowStart(of: number, now: now))
     }
 
     /// Scope of an origin, added if needed. The caller adds a flight to it next.
@@ -214,6 +246,7 @@ struct OriginGovernor {
     private mutating func forgetIfIdle(origin: Handle<OriginEntry>) -> Handle<WorkerPool>? {
         guard origins[origin].isIdle else { return nil }
         originNumbers.remove(origin, origins[origin].nameHash)
+        slowStart?.steps[origin] = nil
         let pool = origins[origin].pool
         origins.remove(origin)
         return pool
@@ -225,12 +258,6 @@ struct OriginGovernor {
     mutating func startTransfer(at origin: Handle<OriginEntry>, by worker: WorkerID, isHigh: Bool, now: Tick) -> Pause?
     {
         origins[origin].startTransfer(by: worker, isHigh: isHigh, now: now)
-        return pause(origin, now: now)
-    }
-
-    /// Counts a transfer that an earlier broker started, even above the limit.
-    mutating func takeTransfer(at origin: Handle<OriginEntry>, startedAt start: Tick, now: Tick) -> Pause? {
-        origins[origin].takeTransfer(startedAt: start)
         return pause(origin, now: now)
     }
 
@@ -251,7 +278,7 @@ struct OriginGovernor {
     mutating func setTerms(
         _ terms: OriginEntry.Terms, of origin: Handle<OriginEntry>, now: Tick
     ) -> (pause: Pause?, forgotten: Handle<WorkerPool>?) {
-        origins[origin].set(terms)
+        origins[origin].set(terms, isInSlowStart: slowStart?.steps[origin] != nil)
         let pause = pause(origin, now: now)
         return (pause, forgetIfIdle(origin: origin))
     }
@@ -278,6 +305,54 @@ struct OriginGovernor {
 
     /// Counts open claims of flights of an origin.
     mutating func claimed(_ change: Int32, at origin: Handle<OriginEntry>) { origins[origin].claims += change }
+
+    // MARK: Slow start
+
+    /// Begins the slow start of all origins, known ones and later ones.
+    mutating func awaitSlowStart() {
+        slowStart = SlowStart()
+        for origin in origins.indices { _ = beginSlowStart(of: origin, now: Tick(nanoseconds: .min)) }
+    }
+
+    /// Begins the steps: transfers may start from now on.
+    ///
+    /// - Returns: the timers to set.
+    mutating func openSlowStart(now: Tick) -> [SlowStartStep] {
+        guard let slowStart, slowStart.end == nil else { return [] }
+        self.slowStart?.end = now.advanced(byMilliseconds: limits.slowStartMilliseconds)
+        return slowStart.steps.map { Self.step($0.key, $0.value, after: now) }.sorted { $0.serial < $1.serial }
+    }
+
+    private mutating func beginSlowStart(of origin: Handle<OriginEntry>, now: Tick) -> SlowStartStep? {
+        guard let end = slowStart?.end, now >= end else {
+            guard origins[origin].pool == WorkerPool.web else { return nil }
+            origins[origin].beginSlowStart()
+            let serial = nextSerial()
+            slowStart?.steps[origin] = serial
+            return slowStart?.end == nil ? nil : Self.step(origin, serial, after: now)
+        }
+        if slowStart?.steps.isEmpty == true { slowStart = nil }
+        return nil
+    }
+
+    /// Doubles the limit of an origin, which may then admit more transfers.
+    ///
+    /// - Returns: the timer of the next step; nil after the last one.
+    mutating func slowStartStep(of origin: Handle<OriginEntry>, now: Tick) -> SlowStartStep? {
+        guard let serial = slowStart?.steps[origin] else { return nil }
+        origins[origin].slowStartStep()
+        if origins[origin].isInSlowStart { return Self.step(origin, serial, after: now) }
+        slowStart?.steps[origin] = nil
+        return nil
+    }
+
+    func isInSlowStart(_ origin: Handle<OriginEntry>, serial: UInt64) -> Bool {
+        slowStart?.steps[origin] == serial
+    }
+
+    private static func step(_ origin: Handle<OriginEntry>, _ serial: UInt64, after now: Tick) -> SlowStartStep {
+        SlowStartStep(origin: origin, at: now.advanced(byMilliseconds: SlowStart.stepMilliseconds), serial: serial)
+    }
 
     // MARK: Cool-downs
 

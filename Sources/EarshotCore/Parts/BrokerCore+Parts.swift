@@ -20,11 +20,11 @@ extension BrokerCore {
 
     // MARK: Queries
 
-    /// Returns the resumable files of a worker's attempts, without those of orphans.
+    /// Returns the resumable files of a worker's attempts.
     func parts(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
         guard let worker = workers.number(of: id) else { return [] }
         return workers[worker].leasesInOrder.compactMap { attempt, lease in
-            guard let part = lease.part, part.isResumable, lease.orphan == nil else { return nil }
+            guard let part = lease.part, part.isResumable else { return nil }
             return (attempt, part.file)
         }
     }

@@ -153,7 +153,6 @@ extension BrokerCore {
                 json.member("started", ledger.flights.started)
                 json.member("joined", ledger.flights.joined)
                 json.member("assigned", ledger.flights.assigned)
-                json.member("adopted", ledger.flights.adopted)
                 json.member("cancelled", ledger.flights.cancelled)
                 json.member("bytes", ledger.flights.bytes)
                 json.member("bytes-unwanted", ledger.flights.unwantedBytes)

@@ -124,7 +124,7 @@ extension BrokerCore {
                     }
                     json.member("slots", workers[worker].slots)
                     json.member("running", workers[worker].leases.count - workers[worker].cancelling)
-                    json.member("cancelling", workers[worker].cancelling + workers[worker].foreign.count)
+                    json.member("cancelling", workers[worker].cancelling)
                 }
             })
         json.member("failing") { json in

@@ -103,8 +103,8 @@ extension BrokerCore {
         let scope = governor.scopes[flights[flight].scope]
         if isDraining {
             writeWait("next-broker", "the broker is draining and starts no transfers", to: &json)
-        } else if workers.isAwaitingWorkers {
-            writeWait("earlier-workers", "workers are finishing the jobs of an earlier broker", to: &json)
+        } else if workers.isAwaiting {
+            writeWait("earlier-workers", "workers end their transfers for a broker that died", to: &json)
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " for the scheme \($0)" } ?? ""
             let mayKnow = pools[pool].scheme == nil && seesAll(interest)

@@ -63,8 +63,6 @@ public struct Ledger: Equatable, Sendable {
         public var joined = 0
         /// Attempts assigned to workers.
         public var assigned = 0
-        /// Attempts of earlier brokers adopted by flights, including ended ones.
-        public var adopted = 0
         /// Running attempts cancelled because their flight had no interests left.
         public var cancelled = 0
         /// Decoded body bytes of the responses that ended flights, without those from the cache.

@@ -23,26 +23,9 @@ extension BrokerCore {
         setRateTimer(unless: before)
     }
 
-    /// Lets the next division send the share of an adopted attempt.
-    mutating func rateAdopted(_ attempt: AttemptID, now: Tick) {
-        let before = rates.due
-        rates.adopted(attempt, now: now)
-        setRateTimer(unless: before)
-    }
-
-    /// Counts an orphan under the limits of the bus and of its origin, which are soon divided again.
-    mutating func orphanTaken(at origin: Handle<OriginEntry>, now: Tick) {
-        if !rateLimits(at: origin).isEmpty { divideSoon(now: now) }
-    }
-
     /// Divides the limits soon, if there are any.
     mutating func ratesChanged(now: Tick) {
         guard !rates.isEmpty || limitsRates else { return }
-        divideSoon(now: now)
-    }
-
-    /// Divides the limits soon, even if no attempt is limited yet.
-    private mutating func divideSoon(now: Tick) {
         let before = rates.due
         rates.changed(now: now)
         setRateTimer(unless: before)
@@ -67,7 +50,7 @@ extension BrokerCore {
         limits.rate > 0 || limits.origins.rules.values.contains { $0.rate ?? 0 > 0 }
     }
 
-    /// All running attempts of child workers, orphans included, in a reproducible order. O(leases).
+    /// All running attempts of child workers, in a reproducible order. O(leases).
     private mutating func rateMembers() -> [RateBook.Member] {
         var members: [RateBook.Member] = []
         for worker in workers.indices where !workers[worker].isOwn {

@@ -75,8 +75,6 @@ struct RateBook {
     private var records: [AttemptID: Record] = [:]
     /// Number of records under each limit. A start needs no other knowledge of the running attempts.
     private var counts: [Group: Int] = [:]
-    /// Attempts adopted since the latest division. Their workers may apply a share of an earlier broker.
-    private var adoptions: Set<AttemptID> = []
     /// Time of the next division; nil while no attempt is limited.
     private(set) var due: Tick?
 
@@ -108,12 +106,6 @@ struct RateBook {
         changed(now: now)
     }
 
-    /// Marks an attempt of an earlier broker, so that the next division sends its share even if it has none.
-    mutating func adopted(_ attempt: AttemptID, now: Tick) {
-        adoptions.insert(attempt)
-        changed(now: now)
-    }
-
     /// Brings the next division forward, after a start, an end or a changed limit.
     mutating func changed(now: Tick) {
         let soon = now.advanced(byMilliseconds: Self.settlingMilliseconds)
@@ -127,11 +119,8 @@ struct RateBook {
         records[attempt]?.limits.first { if case .handler = $0.group { true } else { false } }
     }
 
-    /// Whether a handler's limit may apply to a running attempt: only if it started with one and has had one since, or
-    /// if the present broker has just adopted it.
-    func mayFollowHandler(_ attempt: AttemptID) -> Bool {
-        adoptions.contains(attempt) || handlerLimit(of: attempt) != nil
-    }
+    /// Whether a handler's limit may apply to a running attempt: only if it started with one and has had one since.
+    func mayFollowHandler(_ attempt: AttemptID) -> Bool { handlerLimit(of: attempt) != nil }
 
     // MARK: Division
 
@@ -145,7 +134,7 @@ struct RateBook {
         for member in members {
             let known = records[member.attempt]
             guard !member.limits.isEmpty else {
-                if known != nil || adoptions.contains(member.attempt) {
+                if known != nil {
                     changes.append(Change(worker: member.worker, attempt: member.attempt, rate: nil))
                 }
                 continue
@@ -160,7 +149,6 @@ struct RateBook {
             limited.append(member)
         }
         records = kept
-        adoptions = []
         counts = [:]
         for record in kept.values { for limit in record.limits { counts[limit.group, default: 0] += 1 } }
         let shares = Self.shares(of: limited.map { ($0.limits, kept[$0.attempt]?.demand) })
@@ -213,7 +201,7 @@ struct RateBook {
             }
         }
         if counted != counts { faults.append("10: the counts of rate limits are \(counts), not \(counted)") }
-        if due == nil, !records.isEmpty || !adoptions.isEmpty { faults.append("12: no division of rates is due") }
+        if due == nil, !records.isEmpty { faults.append("12: no division of rates is due") }
         return faults
     }
 }

@@ -119,14 +119,9 @@ public struct CoreLimits: Equatable, Sendable {
     public var partsAside = 16
     public var partsAsideBytes = 1 << 30
     public var asideMilliseconds = 300_000
-    /// Time after its start in which a broker adopts work of an earlier one. Clients repeat their requests when they
-    /// are connected, which takes a busy program some seconds.
-    public var adoptionMilliseconds = 10_000
-    /// Maximum bytes of responses to an earlier broker's requests that wait in memory for adoption: small files of a
-    /// few seconds.
-    public var orphanBytes = 64 << 20
-    /// Maximum number of flights that may adopt an attempt reported later. Beyond it some requests are fetched twice.
-    public var adopters = 100_000
+    /// Time after the opening of a broker that follows a dead one in which a new origin has a slow start. Clients
+    /// repeat their requests when they are connected, which takes a busy program some seconds.
+    public var slowStartMilliseconds = 10_000
     /// Maximum interval of a worker's PROGRESS messages; costs nothing for short transfers.
     public var progressMilliseconds = 250
     /// Maximum interval of PROGRESS messages for a body that a client reads while it grows.

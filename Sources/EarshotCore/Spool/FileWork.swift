@@ -80,7 +80,7 @@ extension BrokerCore {
                 work.parts = [part(file, of: attempt, by: worker)]
             }
         case .bye: work = self.work(beforeLossOf: worker)
-        case .ready, .holds, .progress, .slots, .sandbox, .pong: break
+        case .ready, .progress, .slots, .sandbox, .pong: break
         }
         return work
     }

@@ -5,9 +5,13 @@ public import EarshotWire
 extension BrokerCore {
     /// Handles a new connection on `work`.
     ///
-    /// - Parameter isGateway: whether the process at the other end is a gateway.
-    public mutating func workerConnected(_ id: WorkerID, isGateway: Bool = false, now: Tick) {
-        workers.connected(id, isGateway: isGateway, now: now)
+    /// - Parameters:
+    ///   - process: the process at the other end; nil if unknown.
+    ///   - isGateway: whether that is a gateway.
+    public mutating func workerConnected(
+        _ id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: Tick
+    ) {
+        workers.connected(id, process: process, isGateway: isGateway, now: now)
     }
 
     /// Handles the end of a worker's connection. A child process may still run its transfers, so it is killed first.
@@ -42,15 +46,12 @@ extension BrokerCore {
     private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
         guard let gone = workers.remove(id) else { return }
         clock = now
-        // Before later steps look for these orphans.
-        for case let identity? in gone.leases.map(\.value.orphan) { _ = adoption.ended(identity) }
         for (attempt, lease) in gone.leases {
             releaseUse(of: lease)
             endTransfer(at: lease.origin, isHigh: lease.isHigh)
             keepPart(of: lease, attempt)
             if cluster != nil { cluster?.value.book.attemptEnded(attempt) }
             guard let flight = lease.flight else { continue }
-            adoption.attemptEnded(of: flight)
             ledger.flights.lost += 1
             probeEnded(flight, isAnswered: false)
             if isPulling(flight) {
@@ -94,7 +95,6 @@ extension BrokerCore {
         case .pong: if let flight = workers.ponged(worker) { flights[flight].isSuspect = false }
         case .ready:
             actions.append(.worker(.send(id, .error(code: "bad-message", detail: "READY was said before"))))
-        case .holds(let held): attemptHeld(held, by: worker, now: now)
         case .failed(
             let attempt, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             partTold(part, of: attempt, at: worker)
@@ -176,14 +176,9 @@ extension BrokerCore {
             worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
             speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)
         sayLimits(to: worker)
-        for attempt in ready.holds where attempt.broker != instance {
-            let isTold = adoption.isOpen && ready.tellsHolds && !isRemote
-            workers.holdsForeign(attempt, isTold: isTold, at: worker)
-            if !isTold { actions.append(.worker(.send(id, .cancel(attempt)))) }
-        }
-        if !workers[worker].isEmpty { watch(worker, now: now) }
         // A user's own worker may serve the next broker, so it gets DRAIN only on request.
         if isDraining, !workers[worker].isOwn || ready.hearsDrain { actions.append(.worker(.send(id, .drain))) }
+        if let process = workers[worker].process { stopAwaiting(process, now: now) }
     }
 
     /// Refuses a READY. A worker of this machine may send another one; the connection of one that the gateway relays is
@@ -227,28 +222,15 @@ extension BrokerCore {
             file: completion.file, body: body, fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
         response.isCut = completion.isCut
         if let file = completion.file { outcomes.showFile(file, to: lease.part?.audience ?? .noSession) }
-        if lease.heldAt != nil {
-            // A session of the earlier broker may have read the growing file.
-            if let file = completion.file { outcomes.shareFile(file) }
-            response.endedAt = min(now, lease.startedAt.advanced(byMilliseconds: completion.elapsedMilliseconds))
-        }
         // The resumed part belongs to this body only if the worker reports `resumed`. The worker may have started
         // another file without reporting it.
         if let told = lease.part?.generation, completion.isResumed || told == completion.attempt {
             response.generation = told
         }
-        guard let flight = lease.flight else {
-            if let identity = lease.orphan { orphanEnded(identity, response) }
-            return
-        }
+        guard let flight = lease.flight else { return }
         flights[flight].attempts += UInt32(completion.repeats)
         response.url = flights[flight].url.description
         if flights[flight].method == .head { dropBody(of: &response) }
-        if isTooOld(response, of: lease, for: flight) {
-            probeEnded(flight, isAnswered: false)
-            useAsStored(response, for: flight)
-            return
-        }
         if completion.isResumed, lease.isResuming, let first = lease.part?.fields {
             let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
@@ -277,12 +259,7 @@ extension BrokerCore {
         retryAfter: RetryAfter? = nil, by worker: Handle<WorkerSession>, now: Tick
     ) {
         let isSuspect = workers[worker].leases.flight(of: attempt).map { flights[$0].isSuspect } ?? false
-        guard let lease = endLease(attempt, at: worker) else { return }
-        guard let flight = lease.flight else {
-            // The next request for an orphan starts a new attempt.
-            if let identity = lease.orphan { _ = adoption.ended(identity) }
-            return
-        }
+        guard let lease = endLease(attempt, at: worker), let flight = lease.flight else { return }
         guard !isPulling(flight) || code == .tooLarge else {
             pullFailed(flight, code, detail)
             return
@@ -340,10 +317,7 @@ extension BrokerCore {
         workers.progressed(attempt, received: received, total: total, at: worker)
         let hasRoom = countGrowth(of: attempt, at: worker) || hasRoomInSpool()
         let isWithinQuota = !exceedsQuota(lease)
-        guard let flight = lease.flight else {
-            if let identity = lease.orphan, !hasRoom, let orphan = adoption.giveUp(identity) { end(orphan) }
-            return
-        }
+        guard let flight = lease.flight else { return }
         guard hasRoom, isWithinQuota else {
             cancelAttempt(of: flight, at: worker, isPartKept: false)
             fail(flight, hasRoom ? .quota : .spoolFull, detail: hasRoom ? Self.spoolQuotaDetail : nil, now: now)
@@ -446,8 +420,7 @@ extension BrokerCore {
     /// Ends the lease of a completed attempt.
     ///
     /// - Parameter bodyBytes: length of the body; nil without a response.
-    /// - Returns: the lease of a flight's current attempt or of an orphan; nil if the completion is stale or the
-    ///   attempt was cancelled.
+    /// - Returns: the lease of a flight's current attempt; nil if the completion is stale or the attempt was cancelled.
     private mutating func endLease(
         _ attempt: AttemptID, bodyBytes: Int? = nil, at worker: Handle<WorkerSession>
     ) -> WorkerLease? {
@@ -455,14 +428,11 @@ extension BrokerCore {
         if isRemoving, let flight = workers[worker].leases.flight(of: attempt) { removeDoomed(from: flight) }
         let wasIsolated = workers[worker].isolation?.attempt == attempt
         guard let lease = workers.end(attempt, at: worker) else {
-            if !workers.endForeign(attempt, at: worker) { ledger.flights.stale += 1 }
+            ledger.flights.stale += 1
             return nil
         }
         releaseUse(of: lease)
-        if let flight = lease.flight {
-            if wasIsolated { flights[flight].isSuspect = false }
-            adoption.attemptEnded(of: flight)
-        }
+        if let flight = lease.flight, wasIsolated { flights[flight].isSuspect = false }
         endTransfer(at: lease.origin, isHigh: lease.isHigh, bodyBytes: bodyBytes)
         if !rates.isEmpty { rateEnded(attempt, now: clock) }
         keepPart(of: lease, attempt)
@@ -475,7 +445,6 @@ extension BrokerCore {
     /// - Parameter isPartKept: whether a later flight may resume its part.
     mutating func cancelAttempt(of flight: Handle<Flight>, at worker: Handle<WorkerSession>, isPartKept: Bool = true) {
         let attempt = attempt(of: flight)
-        adoption.attemptEnded(of: flight)
         if cluster != nil { clusterCancels(flight, attempt) }
         // Only GET is resumed.
         let isResumable = isPartKept && flights[flight].method == .get && !isPulling(flight)
@@ -488,7 +457,6 @@ extension BrokerCore {
     /// The current attempt of a running flight.
     @inline(__always)
     func attempt(of flight: Handle<Flight>) -> AttemptID {
-        adoption.attempt(of: flight)
-            ?? AttemptID(broker: instance, flight: flights[flight].id, attempt: flights[flight].attempts)
+        AttemptID(broker: instance, flight: flights[flight].id, attempt: flights[flight].attempts)
     }
 }

@@ -4,6 +4,8 @@ public enum SupervisorWord {
     public static let alive = "alive"
     /// Precedes the number of ready workers. The broker sends it after each change.
     public static let workers = "taken-in"
+    /// Precedes the process ID of a worker of an earlier broker that does not say READY. The supervisor kills it.
+    public static let killWorker = "kill-worker"
     /// The supervisor wants a line for each request that ends: `EndedRequest`.
     public static let reportEnds = "report-ends"
     /// The supervisor wants no further lines about ends.

@@ -13,7 +13,6 @@ extension WorkerFleet {
             check(cancelling == worker.cancelling, "9: worker \(number) cancels \(cancelling)")
             check(leases.count <= worker.ceiling, "11: worker \(number) is overfull")
             check(lower == worker.lower, "7: worker \(number) counts \(worker.lower) of lower classes")
-            check(worker.untold.isSubset(of: worker.foreign), "12: worker \(number) owes HOLDS of an unknown attempt")
             check(worker.phase != .joining || worker.isEmpty, "14: worker \(number) has work before its READY")
             check(
                 leases.allSatisfy { $0.abandoned == nil || $0.isCancelling },

@@ -56,8 +56,8 @@ struct WorkerFleet {
     private var numbers: [WorkerID: Handle<WorkerSession>] = [:]
     /// Number of workers on other machines.
     private var remoteCount = 0
-    /// Number of workers that must report an earlier broker's work before anything starts; nil if none is awaited.
-    private var awaitedWorkers: Int?
+    /// Processes of an earlier broker's workers that are neither READY nor dead. They may still run its transfers.
+    private(set) var awaited: Set<Int32> = []
 
     init(limits: Limits) { self.limits = limits }
 
@@ -111,15 +111,11 @@ struct WorkerFleet {
         return workers[worker].isRemote
     }
 
-    /// Whether any worker runs this attempt, for this broker or an earlier one. O(workers).
-    func isHeld(_ attempt: AttemptID) -> Bool {
-        workers.indices.contains { workers[$0].leases.contains(attempt) || workers[$0].foreign.contains(attempt) }
-    }
+    /// Whether any worker runs this attempt. O(workers).
+    func isHeld(_ attempt: AttemptID) -> Bool { workers.indices.contains { workers[$0].leases.contains(attempt) } }
 
-    /// Number of attempts that run or are being cancelled, without orphans. O(attempts).
-    var runningAttempts: Int {
-        workers.indices.reduce(0) { sum, worker in sum + workers[worker].leases.values.count { $0.orphan == nil } }
-    }
+    /// Number of attempts that run or are being cancelled. O(workers).
+    var runningAttempts: Int { workers.indices.reduce(0) { sum, worker in sum + workers[worker].leases.count } }
 
     /// Principals that have workers. O(workers).
     var principals: Set<Handle<Principal>> { Set(workers.indices.map { workers[$0].principal }) }
@@ -175,8 +171,7 @@ struct WorkerFleet {
     /// Slots without a transfer, which may be reserved for suspects.
     @inline(__always)
     func unusedSlots(of worker: Handle<WorkerSession>) -> Int {
-        guard workers[worker].untold.isEmpty else { return 0 }
-        return max(0, slots(of: worker) - workers[worker].leases.count - workers[worker].foreign.count)
+        max(0, slots(of: worker) - workers[worker].leases.count)
     }
 
     @inline(__always)
@@ -188,10 +183,12 @@ struct WorkerFleet {
 
     /// Adds a worker; no effect if it is known.
     ///
-    /// - Parameter isGateway: whether the process at the other end is a gateway.
-    mutating func connected(_ id: WorkerID, isGateway: Bool = false, now: Tick) {
+    /// - Parameters:
+    ///   - process: the process at the other end; nil if unknown.
+    ///   - isGateway: whether that is a gateway.
+    mutating func connected(_ id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: Tick) {
         guard numbers[id] == nil else { return }
-        numbers[id] = workers.insert(WorkerSession(id: id, isGateway: isGateway, now: now))
+        numbers[id] = workers.insert(WorkerSession(id: id, process: process, isGateway: isGateway, now: now))
     }
 
     /// Handles the READY of a worker.
@@ -254,61 +251,21 @@ struct WorkerFleet {
         if session.isRemote { remoteCount -= 1 }
         return Departure(
             leases: session.leasesInOrder, isolated: session.isolation?.attempt,
-            wasAlone: session.leases.count + session.foreign.count == 1, pools: session.pools)
+            wasAlone: session.leases.count == 1, pools: session.pools)
     }
 
     // MARK: Workers of an earlier broker
 
-    /// Delays all starts until `count` workers have reported the work of an earlier broker; nil to start at once.
-    mutating func awaitWorkers(_ count: Int?) { awaitedWorkers = count }
+    /// Delays all starts until each of these processes is READY or has ended.
+    mutating func await(_ processes: Set<Int32>) { awaited = processes }
+
+    /// Stops waiting for a process, which is READY or has ended.
+    ///
+    /// - Returns: whether it was the last one.
+    mutating func stopAwaiting(_ process: Int32) -> Bool { awaited.remove(process) != nil && awaited.isEmpty }
 
     /// Whether starts are delayed.
-    var isAwaitingWorkers: Bool {
-        guard let awaitedWorkers else { return false }
-        return awaitedWorkers > 0 || workers.indices.contains { !workers[$0].isOwn && !workers[$0].foreign.isEmpty }
-    }
-
-    /// Whether transfers may start: all awaited workers have joined, and none has attempts to describe or to end.
-    mutating func isOpen() -> Bool {
-        guard let awaited = awaitedWorkers else { return true }
-        let known = workers.indices.filter { workers[$0].phase != .joining && !workers[$0].isOwn }
-        guard known.count >= awaited else { return false }
-        // A worker that dies from here on is not awaited again.
-        awaitedWorkers = 0
-        return known.allSatisfy { workers[$0].foreign.isEmpty }
-    }
-
-    /// Adds an attempt that a worker runs for an earlier broker.
-    ///
-    /// - Parameter isTold: whether its HOLDS follows.
-    mutating func holdsForeign(_ attempt: AttemptID, isTold: Bool, at worker: Handle<WorkerSession>) {
-        workers[worker].foreign.insert(attempt)
-        if isTold { workers[worker].untold.insert(attempt) }
-    }
-
-    /// Handles the HOLDS of an attempt.
-    ///
-    /// - Returns: whether the worker still runs it for an earlier broker.
-    mutating func foreignTold(_ attempt: AttemptID, by worker: Handle<WorkerSession>) -> Bool {
-        workers[worker].untold.remove(attempt)
-        return workers[worker].foreign.contains(attempt)
-    }
-
-    /// Removes an attempt of an earlier broker that has ended.
-    ///
-    /// - Returns: whether the worker ran it.
-    mutating func endForeign(_ attempt: AttemptID, at worker: Handle<WorkerSession>) -> Bool {
-        workers[worker].untold.remove(attempt)
-        return workers[worker].foreign.remove(attempt) != nil
-    }
-
-    /// Stops waiting for further HOLDS of a worker.
-    ///
-    /// - Returns: its attempts of earlier brokers, in a reproducible order.
-    mutating func stopAwaitingHolds(of worker: Handle<WorkerSession>) -> [AttemptID] {
-        workers[worker].untold = []
-        return workers[worker].foreign.sorted { $0.description < $1.description }
-    }
+    var isAwaiting: Bool { !awaited.isEmpty }
 
     // MARK: Leases
 
@@ -317,18 +274,6 @@ struct WorkerFleet {
     mutating func start(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Handle<WorkerSession>) {
         workers[worker].leases.insert(lease, of: attempt)
         if !lease.isHigh { workers[worker].lower += 1 }
-    }
-
-    /// Adds the lease of an earlier broker's attempt, even beyond the worker's slots.
-    mutating func take(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Handle<WorkerSession>) {
-        workers[worker].foreign.remove(attempt)
-        start(attempt, lease, at: worker)
-        workers[worker].lowerCeiling()
-    }
-
-    /// Assigns an orphan to a flight that adopts it.
-    mutating func adopt(_ attempt: AttemptID, for flight: Handle<Flight>, at worker: Handle<WorkerSession>) {
-        enter(.flight(flight), attempt, at: worker)
     }
 
     /// Starts the cancellation of an attempt.

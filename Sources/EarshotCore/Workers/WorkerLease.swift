@@ -5,12 +5,8 @@ internal import EarshotWire
 /// ```
 ///          started                     flight leaves
 /// (none) ──────────→ serving flight ────────────────→ cancelling ──→ (none)
-///    │                  ↑     │                          ↑
-///    │ reported by HOLDS│     └── attempt ends ─→ (none) │
-///    │                  │ adopted                        │
-///    └─────────────→ orphan ─────────────────────────────┘
-///                       │              abandoned
-///                       └── attempt ends ─→ (none)
+///                          │
+///                          └── attempt ends ─→ (none)
 /// ```
 ///
 /// The slot and the origin's place stay taken until the worker confirms the end. `WorkerFleet` makes the transitions.
@@ -19,8 +15,6 @@ struct WorkerLease {
     enum Use: Equatable {
         /// Serves the flight with this number.
         case flight(Handle<Flight>)
-        /// Belongs to an earlier broker, and no flight of this one has adopted it.
-        case orphan(FlightIdentity)
         /// Serves no flight: the worker got a CANCEL.
         case cancelling
     }
@@ -29,12 +23,10 @@ struct WorkerLease {
     /// Whether the attempt has class `high`, which has reserved slots.
     let isHigh: Bool
     private(set) var use: Use
-    /// Principal that the slot is charged to; the administrator for an attempt of an earlier broker and a revalidation.
+    /// Principal that the slot is charged to; the administrator for a revalidation.
     var principal = PrincipalTable.administrator
     let startedAt: Tick
-    /// Time of the HOLDS; nil for an attempt that this broker started.
-    var heldAt: Tick?
-    /// Limit of decoded bytes in its JOB or HOLDS; nil for no limit.
+    /// Limit of decoded bytes in its JOB; nil for no limit.
     let allowedBytes: Int?
     /// Current limit, after raises; nil for no limit.
     var maxBytes: Int?
@@ -56,16 +48,13 @@ struct WorkerLease {
     /// The flight that the attempt serves.
     var flight: Handle<Flight>? { if case .flight(let flight) = use { flight } else { nil } }
 
-    /// Identity of the orphan.
-    var orphan: FlightIdentity? { if case .orphan(let identity) = use { identity } else { nil } }
-
     var isCancelling: Bool { if case .cancelling = use { true } else { false } }
 
     /// Whether the diagram has this transition between two uses.
     static func isLegal(from: Use, to: Use) -> Bool {
         switch (from, to) {
-        case (.orphan, .flight), (.orphan, .cancelling), (.flight, .cancelling): true
-        case (.flight, .flight), (.cancelling, _), (_, .orphan): false
+        case (.flight, .cancelling): true
+        case (.flight, .flight), (.cancelling, _): false
         }
     }
 

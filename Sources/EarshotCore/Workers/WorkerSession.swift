@@ -28,6 +28,8 @@ struct WorkerSession {
     }
 
     let id: WorkerID
+    /// Process at the other end, by the kernel; a gateway for a worker of another machine. Nil if unknown.
+    let process: Int32?
     private(set) var phase = Phase.joining
     var pid = 0
     /// Principal whose requests it gets; those of a worker of the administrator see `WorkerPools`.
@@ -40,14 +42,8 @@ struct WorkerSession {
     private(set) var wish: Int?
     /// Maximum number of leases: its slots or, after a reduction of the slots, the leases that have not drained yet.
     private(set) var ceiling = 0
-    /// Leases by attempt. Adopted attempts and orphans have names of an earlier broker.
+    /// Leases by attempt.
     var leases = LeaseTable()
-    /// Attempts of earlier brokers without a lease: not described yet, or being cancelled. They occupy slots until they
-    /// end.
-    var foreign: Set<AttemptID> = []
-    /// Members of `foreign` whose HOLDS is awaited. Until it arrives the worker gets no jobs, because a job might
-    /// repeat its own transfer.
-    var untold: Set<AttemptID> = []
     /// Number of leases being cancelled.
     var cancelling = 0
     /// Number of leases of classes below `high`.
@@ -70,8 +66,9 @@ struct WorkerSession {
     /// Time of a PING without an answer; nil if there is none.
     var askedAt: Tick?
 
-    init(id: WorkerID, isGateway: Bool = false, now: Tick) {
+    init(id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: Tick) {
         self.id = id
+        self.process = process
         self.isGateway = isGateway
         lastHeard = now
     }
@@ -91,7 +88,7 @@ struct WorkerSession {
     var isRemote: Bool { principal != PrincipalTable.administrator }
 
     /// Whether it has no transfers.
-    var isEmpty: Bool { leases.isEmpty && foreign.isEmpty }
+    var isEmpty: Bool { leases.isEmpty }
 
     var slots: Int { min(offered, wish ?? offered) }
 

@@ -96,8 +96,6 @@ struct ClusterNode {
         limits.origins = ClusterCatalogue.rules
         limits.graceMilliseconds = 2_000
         limits.waitingBytes = 1 << 24
-        var facilities = Facilities()
-        facilities.identify = { FlightIdentity(high: 1, low: Self.hash($0)) }
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: UInt64(number + 1) << 32 | UInt64(life)), spool: "/spool")
         let cluster = ClusterFacility(
@@ -106,8 +104,7 @@ struct ClusterNode {
             address: Self.address(of: number), broker: UInt64(number + 1) << 32 | UInt64(life),
             predecessor: predecessor, start: now)
         core = BrokerCore(
-            workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, cluster: cluster,
-            seed: seed)
+            workerLimits: workerLimits, secret: nil, limits: limits, cluster: cluster, seed: seed)
         core.awaitOwnWorkers(until: now.advanced(byMilliseconds: 10_000))
     }
 

@@ -46,7 +46,8 @@ extension ClusterTrial {
 
     /// Whether two transfers are of one shared flight.
     private func isSame(_ one: ClusterNode.Transfer, _ other: ClusterNode.Transfer) -> Bool {
-        one.key == other.key && one.job.flight == other.job.flight && isShared(one) && isShared(other)
+        one.key == other.key && one.job.method == other.job.method && one.job.redirect == other.job.redirect
+            && isShared(one) && isShared(other)
     }
 
     /// Whether the flight of a transfer is not one that stays on its node.

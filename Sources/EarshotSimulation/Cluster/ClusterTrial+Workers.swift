@@ -146,7 +146,7 @@ extension ClusterTrial {
         switch message {
         case .done(let completion): "\(completion.status), \(completion.length) bytes"
         case .failed(_, let code, _, _, _, _, _, _): code
-        case .ready, .holds, .progress, .slots, .sandbox, .pong, .bye: "\(message)"
+        case .ready, .progress, .slots, .sandbox, .pong, .bye: "\(message)"
         }
     }
 }

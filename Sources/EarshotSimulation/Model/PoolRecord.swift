@@ -13,12 +13,8 @@ final class PoolRecord {
         let content: FlightContent
         /// Whether it was given the beginning of the body.
         let isResuming: Bool
-        /// Whether an earlier broker assigned it and no request of this broker has adopted it.
-        var isOrphan = false
-        /// Principal whose quota of transfers it uses; nil for the administrator, and for an attempt of an earlier broker.
+        /// Principal whose quota of transfers it uses; nil for the administrator.
         var principal: PrincipalName?
-        /// Start according to the earlier broker's JOB, and the time of the worker's report.
-        var held: (start: Tick, told: Tick)?
         var flight: FlightRecord?
         /// File of its growing body, and the header fields of its response.
         var file: String?
@@ -28,6 +24,7 @@ final class PoolRecord {
     }
 
     let id: WorkerID
+    let process: Int32
     var isReady = false
     /// Schemes it serves, once it is ready.
     var schemes: Set<Substring> = []
@@ -39,10 +36,6 @@ final class PoolRecord {
     var slots = 0
     /// Leases by attempt ID.
     var leases: [AttemptID: Lease] = [:]
-    /// Attempts of other brokers that it reported to hold.
-    var foreign: Set<AttemptID> = []
-    /// Reported attempts whose details it must send before it gets work.
-    var untold: Set<AttemptID> = []
     /// Suspect that it runs alone, and the end of the isolation.
     var isolation: (attempt: AttemptID, end: Tick)?
     /// Whether all jobs since it was last empty belong to suspects.
@@ -50,8 +43,9 @@ final class PoolRecord {
     /// Time of the unanswered PING.
     var askedAt: Tick?
 
-    init(_ id: WorkerID) {
+    init(_ id: WorkerID, process: Int32) {
         self.id = id
+        self.process = process
     }
 
     /// Whether it belongs to a user instead of the supervisor.
@@ -59,7 +53,7 @@ final class PoolRecord {
     var takesWork: Bool { isReady && !isLeaving }
     var lower: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }
     var freeSlots: Int {
-        takesWork && untold.isEmpty && isolation == nil ? max(0, slots - leases.count - foreign.count) : 0
+        takesWork && isolation == nil ? max(0, slots - leases.count) : 0
     }
 
     func serves(_ scheme: Substring) -> Bool { schemes.contains(scheme) }

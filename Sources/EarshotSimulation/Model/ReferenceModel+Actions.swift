@@ -27,9 +27,7 @@ extension ReferenceModel {
         case .worker(.send(let id, .job(let job))), .worker(.sendJob(let id, let job, _)): started(job, at: id)
         case .worker(.send(let id, .cancel(let attempt))):
             guard owedCancellations.remove(attempt) == nil else { return }
-            // An attempt of an earlier broker may be cancelled, but not for a flight of this one.
-            let isForeign = attempt.broker != instance && pool[id]?.leases[attempt] == nil
-            expect(isForeign, 4, "\(attempt) is cancelled although it is wanted")
+            object(4, "\(attempt) of worker \(id.rawValue) is cancelled although it is wanted")
         case .worker(.send(_, .raise(let attempt, let maxBytes))):
             guard let (asked, allowed) = owedRaise, asked == attempt, allowed == maxBytes else {
                 object(8, "\(attempt) is raised to \(maxBytes ?? -1) bytes")
@@ -38,6 +36,7 @@ extension ReferenceModel {
             owedRaise = nil
         case .worker(.send(let id, .ping)): asked(id)
         case .worker(.send(let id, .drain)): drained(id)
+        case .supervisor(.killWorker(let process)): killed(process: process)
         case .worker(.send), .spool(.sweep), .supervisor: break
         case .worker(.kill(let id)): killed(id)
         case .worker(.close(let id)): closed(id)
@@ -286,21 +285,19 @@ extension ReferenceModel {
             object(3, "\(job.attempt) of \(content) starts while it is \(flight.phase)")
             return
         }
-        expect(worker.untold.isEmpty, 3, "\(content) goes to a worker that has not told what it holds")
-        expect(isOpen, 3, "\(content) starts before all workers have told what they hold")
-        expect(orphans[flight.content] == nil, 3, "\(content) starts beside what is fetched for an earlier broker")
+        expect(isOpen, 9, "\(content) starts before all workers of an earlier broker are ready or dead")
         expect(flight.isWanted, 4, "\(job.attempt) of \(content) starts without a request")
         expect(job.attempt.attempt == flight.attempts + 1, 6, "\(job.attempt) follows attempt \(flight.attempts)")
         expect(
-            worker.leases.count + worker.foreign.count < worker.slots, 11,
+            worker.leases.count < worker.slots, 11,
             "worker \(id.rawValue) gets more than its \(worker.slots) slots hold")
         // A worker that sends any other message than PONG for so long counts as alive.
         let isIsolating = worker.isolation.map { now < $0.end.advanced(byMilliseconds: limits.silenceMilliseconds) }
         expect(isIsolating != true, 8, "\(content) goes to a worker that isolates a suspect")
         clearSuspect(of: worker)
-        if worker.leases.isEmpty && worker.foreign.isEmpty { worker.hasSuspectsOnly = flight.isSuspect }
+        if worker.leases.isEmpty { worker.hasSuspectsOnly = flight.isSuspect }
         if flight.isSuspect {
-            let isAlone = worker.leases.isEmpty && worker.foreign.isEmpty
+            let isAlone = worker.leases.isEmpty
             expect(
                 isAlone || !flight.isAccused && worker.hasSuspectsOnly, 8,
                 "suspect \(content) goes to a worker with other transfers")
@@ -322,6 +319,7 @@ extension ReferenceModel {
         flight.maxBytes = job.maxBytes
         flight.isReturned = false
         let origin = flight.content.job.origin
+        if let record = origins[origin] { checkSlowStart(of: record) }
         origins[origin]?.started(isHigh: isHigh, now: now)
         worker.leases[job.attempt] = PoolRecord.Lease(
             origin: origin, isHigh: isHigh, maxBytes: job.maxBytes,
@@ -416,7 +414,7 @@ extension ReferenceModel {
 
     /// Checks that after `dispatch` no flight waits that could run: no starvation. O(open flights).
     func auditProgress() -> Violation? {
-        guard !isDraining, isOpen else { return violation }
+        guard !isDraining, isOpen, !mayStartSlowly else { return violation }
         let schemes = Set(openFlights.keys.map(\.job.scheme))
         let slots = Dictionary(uniqueKeysWithValues: schemes.map { ($0, self.slots(for: $0)) })
         // While a worker isolates a suspect or a suspect waits, free slots may be withheld.

@@ -12,7 +12,6 @@ extension ReferenceModel {
         switch message {
         case .pong: ponged(worker)
         case .ready: break
-        case .holds(let held): told(held, by: worker)
         case .progress(let attempt, _, _, let part): partTold(part, of: attempt, at: worker)
         case .slots(let slots): worker.slots = slots
         case .sandbox: break
@@ -21,13 +20,7 @@ extension ReferenceModel {
             if let file = completion.file {
                 fileMade(file, knownTo: worker.leases[completion.attempt]?.readers ?? [])
             }
-            guard let (flight, lease) = leaseEnded(completion.attempt, at: worker, (completion, body)) else { return }
-            guard !isTooOld(completion, of: lease, for: flight) else {
-                blame = 1
-                scopeEnded(flight, isAnswered: false)
-                flight.phase = .waiting
-                return
-            }
+            guard let (flight, lease) = leaseEnded(completion.attempt, at: worker) else { return }
             var answer = completion
             answer.isResumed = completion.isResumed && lease.isResuming
             // The simulated 206 responses have no fields of their own.
@@ -37,7 +30,7 @@ extension ReferenceModel {
             answered(flight, answer, body, hasRetried: hasRetried)
         case .failed(let attempt, let code, _, _, let unwanted, let part, _, _):
             partTold(part, of: attempt, at: worker)
-            if let lease = worker.leases[attempt], lease.flight == nil, !lease.isOrphan {
+            if let lease = worker.leases[attempt], lease.flight == nil {
                 ledger.flights.unwantedBytes += unwanted
             }
             // A code outside the table is a fault of a child worker; a user's worker may have its own codes.
@@ -82,11 +75,10 @@ extension ReferenceModel {
 
     /// Invariant 6: only the current attempt, reported with its full ID by the worker that holds it, counts.
     private func leaseEnded(
-        _ attempt: AttemptID, at worker: PoolRecord, _ answer: (Completion, BodyID?)? = nil
+        _ attempt: AttemptID, at worker: PoolRecord
     ) -> (FlightRecord, PoolRecord.Lease)? {
         guard let lease = worker.leases.removeValue(forKey: attempt) else {
-            if worker.foreign.remove(attempt) == nil { stale() }
-            worker.untold.remove(attempt)
+            stale()
             return nil
         }
         transferEnded(lease)
@@ -94,7 +86,6 @@ extension ReferenceModel {
             worker.isolation = nil
             lease.flight?.isSuspect = false
         }
-        if lease.isOrphan { orphanEnded(lease, answer) }
         guard let flight = lease.flight else { return nil }
         return (flight, lease)
     }
@@ -110,7 +101,7 @@ extension ReferenceModel {
 
     func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool) {
         guard let worker = pool[id] else { return }
-        if isProcessAlive, !worker.isOwn, !worker.leases.isEmpty || !worker.foreign.isEmpty {
+        if isProcessAlive, !worker.isOwn, !worker.leases.isEmpty {
             worker.isLeaving = true
         } else {
             workerLost(id)
@@ -126,9 +117,8 @@ extension ReferenceModel {
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
         guard let worker = pool.removeValue(forKey: id) else { return }
         leaveSchemes(worker)
-        for lease in worker.leases.values where lease.isOrphan { orphans[lease.content] = nil }
         let accused = accused(in: worker)
-        let isAlone = worker.leases.count + worker.foreign.count == 1
+        let isAlone = worker.leases.count == 1
         for (attempt, lease) in worker.leases {
             transferEnded(lease)
             guard let flight = lease.flight else { continue }
@@ -157,7 +147,7 @@ extension ReferenceModel {
     /// death.
     private func accused(in worker: PoolRecord) -> AttemptID? {
         if let isolation = worker.isolation { return isolation.attempt }
-        guard worker.leases.count == 1, worker.foreign.isEmpty, let (attempt, lease) = worker.leases.first,
+        guard worker.leases.count == 1, let (attempt, lease) = worker.leases.first,
             let flight = lease.flight, flight.deaths > 0
         else { return nil }
         return attempt

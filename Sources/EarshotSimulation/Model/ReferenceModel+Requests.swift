@@ -35,8 +35,7 @@ extension ReferenceModel {
         }
         serial += 1
         let request = RequestRecord(
-            name, fetch, owner: fetch.options.subscribes ? client.id : nil, serial: serial,
-            askedAt: now.advanced(byMilliseconds: -fetch.options.askedMilliseconds))
+            name, fetch, owner: fetch.options.subscribes ? client.id : nil, serial: serial)
         listed[name] = request
         listedByHandler[fetch.handler, default: [:]][serial] = request
         if request.owner != nil { client.owned[serial] = request }
@@ -166,7 +165,6 @@ extension ReferenceModel {
         openFlights[content] = flight
         unnamedFlights[content.job, default: []].append(flight)
         enterOrigin(content.job)
-        adopt(flight)
         return (flight, true)
     }
 
@@ -354,8 +352,6 @@ extension ReferenceModel {
 
     /// Fires timers. A deadline ends only its own request, invariant 8.
     func timePassed() {
-        if let awaited, awaited.until <= now { self.awaited = nil }
-        if let end = adoptionEnd, end <= now, !isDraining { adoptionEnded() }
         while let moment = moments.min, moment.at <= now {
             moments.removeMin()
             switch moment.subject {

@@ -44,9 +44,7 @@ extension ReferenceModel {
         worker.pid = ready.pid
         worker.hearsDrain = ready.hearsDrain
         if isDraining, !worker.isOwn || ready.hearsDrain { owedDrains.insert(worker.id) }
-        worker.foreign = Set(ready.holds.filter { $0.broker != instance })
-        // What a worker of another machine holds is not adopted but cancelled.
-        if adoptionEnd != nil, ready.tellsHolds, ready.principal == nil { worker.untold = worker.foreign }
+        stopAwaiting(worker.process)
         guard worker.isOwn else { return }
         if let principal = ready.principal { for scheme in own { claim(scheme, of: principal) } }
         for scheme in worker.schemes { schemes[scheme, default: SchemeRecord()].workerCame() }

@@ -103,7 +103,6 @@ extension ReferenceModel {
             count += terminals.count { isUser($0) }
         }
         count += openFlights.values.count { $0.ending?.completion?.file == file }
-        for case .answered(let completion, _, _) in orphans.values where completion.file == file { count += 1 }
         return count
     }
 }

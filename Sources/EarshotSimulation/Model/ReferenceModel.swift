@@ -70,12 +70,6 @@ final class ReferenceModel {
         case error(String)
     }
 
-    /// Transfer of an earlier broker that no request has adopted yet.
-    enum OrphanRecord {
-        case running(WorkerID, AttemptID)
-        case answered(Completion, BodyID?, at: Tick)
-    }
-
     let instance: BrokerInstance
     var limits: CoreLimits
     var now = Tick(nanoseconds: 0)
@@ -127,17 +121,16 @@ final class ReferenceModel {
     var lent: (name: String, part: KeptRecord)?
     var ledger = Ledger()
     var serial = 0
-    /// Contents of earlier brokers' attempts, only for sharable ones that fetch the body from its start.
-    let inherited: [AttemptID: FlightContent]
-    /// End of the adoption period.
-    var adoptionEnd: Tick?
-    var orphans: [FlightContent: OrphanRecord] = [:]
-    /// Flights whose response arrived before them, oldest first.
-    var answeredBefore: [FlightRecord] = []
     /// Time until which users' workers of an earlier broker are awaited.
     var ownWorkersAwaitedUntil: Tick?
-    /// Number of workers to await before any start, and the time limit.
-    var awaited: (count: Int, until: Tick)?
+    /// Whether an earlier broker has died.
+    var hasPredecessor = false
+    /// Its workers that are neither ready nor dead, and the time from which they may be killed.
+    var awaited: Set<Int32> = []
+    var killsAt = Tick(nanoseconds: .max)
+    /// Time at which none was left.
+    var openedAt: Tick?
+    var haveLimitsChanged = false
 
     // Expectations of the current event.
 
@@ -171,24 +164,16 @@ final class ReferenceModel {
     var blame = 10
     private(set) var violation: Violation?
 
-    /// - Parameter predecessor: Model of the previous broker.
-    init(instance: BrokerInstance, limits: CoreLimits, after predecessor: ReferenceModel? = nil) {
+    init(instance: BrokerInstance, limits: CoreLimits) {
         self.instance = instance
         self.limits = limits
-        var inherited = predecessor?.inherited ?? [:]
-        for worker in predecessor?.pool.values.map(\.self) ?? [] {
-            for (attempt, lease) in worker.leases where lease.content.alone == nil && !lease.isResuming {
-                inherited[attempt] = lease.content
-            }
-        }
-        self.inherited = inherited
     }
 
     /// Whether no request, transfer or obligation is left.
     var isEmpty: Bool {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && sessions.values.allSatisfy { $0.owned.isEmpty }
-            && pool.values.allSatisfy(\.leases.isEmpty) && orphans.isEmpty && owedCancellations.isEmpty
+            && pool.values.allSatisfy(\.leases.isEmpty) && owedCancellations.isEmpty
             && bodies.isEmpty && files.isEmpty
             && keptParts.isEmpty
             && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
@@ -293,7 +278,8 @@ final class ReferenceModel {
         case .clientWritable(let id): connections[id]?.isBlocked = false
         case .progressRefused: break
         case .spillFailed(let body): spillFailed(body)
-        case .workerConnected(let id): if pool[id] == nil { pool[id] = PoolRecord(id) }
+        case .workerConnected(let id, let process): if pool[id] == nil { pool[id] = PoolRecord(id, process: process) }
+        case .processEnded(let process): stopAwaiting(process)
         case .workerSaid(let id, .ready(let ready), _):
             // The model cannot predict whether there is room for its schemes, because remembering a scheme takes room.
             let isTakenIn = actions.contains { if case .worker(.send(id, .limits)) = $0 { true } else { false } }
@@ -315,10 +301,10 @@ final class ReferenceModel {
         case .timePassed: timePassed()
         case .dispatch(let unread):
             settleLeft(unread: unread)
-            countWorkers()
-            useAnswers()
         case .brokerReplaced: break
-        case .limitsChanged(let changed): limitsChanged(changed)
+        case .limitsChanged(let changed):
+            haveLimitsChanged = true
+            limitsChanged(changed)
         case .drain: drain()
         }
     }

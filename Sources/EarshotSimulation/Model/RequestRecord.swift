@@ -41,7 +41,6 @@ final class RequestRecord {
 
     let name: RequestName
     let fetch: Fetch
-    let askedAt: Tick
     /// Distinguishes successive requests with the same name.
     let serial: Int
     var priority: PriorityClass
@@ -59,12 +58,11 @@ final class RequestRecord {
     /// Time at which it is removed unless a subscriber comes back.
     var abandonedUntil: Tick?
 
-    init(_ name: RequestName, _ fetch: Fetch, owner: ClientID?, serial: Int, askedAt: Tick) {
+    init(_ name: RequestName, _ fetch: Fetch, owner: ClientID?, serial: Int) {
         self.name = name
         self.fetch = fetch
         self.owner = owner
         self.serial = serial
-        self.askedAt = askedAt
         priority = fetch.options.priority
     }
 

@@ -66,12 +66,6 @@ struct ScopeRecord {
         state = isAnswered ? .serving : .cooling
     }
 
-    /// Handles the adoption of a running attempt. After the pause it may be the probe, and its response may end the
-    /// cool-down; only the core knows.
-    mutating func adopt(now: Tick) {
-        if case .cooling = state, now >= quietUntil { mayBeForgotten = true }
-    }
-
     /// - Returns: Whether a transfer may start now.
     mutating func start(_ flight: FlightRecord, now: Tick) -> Bool {
         switch state {

@@ -13,7 +13,9 @@ public enum BrokerEvent: Sendable {
     case progressRefused(ClientID, HandlerID, RequestID)
     /// A waiting body could not be written to the spool.
     case spillFailed(BodyID)
-    case workerConnected(WorkerID)
+    case workerConnected(WorkerID, process: Int32)
+    /// A process ended that may be a worker of an earlier broker.
+    case processEnded(Int32)
     case workerSaid(WorkerID, WorkerMessage, BodyID?)
     case workerSaidNonsense(WorkerID, WireError)
     case workerDisconnected(WorkerID, isProcessAlive: Bool)
@@ -29,9 +31,9 @@ public enum BrokerEvent: Sendable {
     case dispatch(unread: [ClientID])
     case limitsChanged(CoreLimits)
     case drain
-    /// The broker was killed and the next one started. It awaits this number of workers until the given time before it
-    /// assigns work.
-    case brokerReplaced(CoreLimits, expectedWorkers: Int, until: Tick)
+    /// The broker was killed and the next one started. It assigns work when each of these processes is
+    /// ready or has ended, and has late ones killed from the given time on.
+    case brokerReplaced(CoreLimits, awaiting: Set<Int32>, until: Tick)
 }
 
 extension BrokerEvent: CustomStringConvertible {
@@ -49,7 +51,8 @@ extension BrokerEvent: CustomStringConvertible {
         case .progressRefused(let id, let handler, let request):
             "the socket refuses progress of \(handler) \(request) to client \(id.rawValue)"
         case .spillFailed(let id): "body \(id.rawValue), which is to wait, cannot be written"
-        case .workerConnected(let id): "worker \(id.rawValue) connects"
+        case .workerConnected(let id, let process): "worker \(id.rawValue) connects from process \(process)"
+        case .processEnded(let process): "process \(process) has ended"
         case .workerSaid(let id, let message, let body):
             "worker \(id.rawValue): \(Self.text(message.encoded()))" + (body.map { ", body \($0.rawValue)" } ?? "")
         case .workerSaidNonsense(let id, let error): "worker \(id.rawValue): nonsense, \(error.code.rawValue)"
@@ -67,7 +70,7 @@ extension BrokerEvent: CustomStringConvertible {
             "limits change: \(Self.text(limits.origins)), \(limits.requestsPerHandler) requests a handler, "
                 + "\(limits.requestsPerClient) a client, \(limits.requests) in all, \(limits.dueDeliveries) terminals due"
         case .drain: "drain"
-        case .brokerReplaced(_, let expected, _): "another broker begins, and \(expected) workers may come"
+        case .brokerReplaced(_, let processes, _): "another broker begins, and awaits \(processes.count) processes"
         }
     }
 
@@ -109,7 +112,8 @@ extension BrokerEvent {
             .progressRefused(let id, _, _):
             id
         case .spillFailed, .workerConnected, .workerSaid, .workerSaidNonsense, .workerDisconnected,
-            .workerLost, .workerKilled, .workerBlocked, .partKept, .timePassed, .dispatch, .limitsChanged, .drain,
+            .workerLost, .workerKilled, .workerBlocked, .processEnded,
+            .partKept, .timePassed, .dispatch, .limitsChanged, .drain,
             .brokerReplaced:
             nil
         }

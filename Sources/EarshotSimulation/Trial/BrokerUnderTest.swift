@@ -27,7 +27,7 @@ struct BrokerUnderTest {
     init(instance: BrokerInstance, limits: CoreLimits, canary: Canary?) {
         let workerLimits = WorkerLimits(broker: instance, spool: "/spool")
         var facilities = Facilities()
-        facilities.identify = Self.identity
+        facilities.isSupervised = true
         core = BrokerCore(
             workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), facilities: facilities,
             seed: instance.rawValue)
@@ -35,17 +35,10 @@ struct BrokerUnderTest {
         self.canary = canary
     }
 
-    /// Two rounds of FNV-1a: simulated inputs do not collide deliberately.
-    private static func identity(_ bytes: [UInt8]) -> FlightIdentity {
-        func hash(_ start: UInt64) -> UInt64 { bytes.reduce(start) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 } }
-        return FlightIdentity(high: hash(0xcbf2_9ce4_8422_2325), low: hash(0x9e37_79b9_7f4a_7c15))
-    }
-
-    /// Starts the core of a new broker, which adopts running attempts.
-    mutating func begin(expectedWorkers: Int, until limit: Tick, now: Tick) {
-        core.beginAdoption(now: now)
+    /// Starts the core of a new broker, which awaits the workers of a dead one.
+    mutating func begin(awaiting processes: Set<Int32>, until limit: Tick, now: Tick) {
+        core.brokerDied(awaiting: canary == .unheardWorkers ? [] : processes, until: limit, now: now)
         core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Trial.ownWorkersMilliseconds))
-        core.awaitWorkers(canary == .unheardWorkers ? 0 : expectedWorkers, until: limit)
     }
 
     /// Passes an event to the core.
@@ -106,7 +99,8 @@ struct BrokerUnderTest {
         case .clientWritable(let id): core.clientWritable(id)
         case .progressRefused(let id, let handler, let request): core.progressRefused(handler, request, by: id)
         case .spillFailed(let body): core.spillFailed(body, now: now)
-        case .workerConnected(let id): core.workerConnected(id, now: now)
+        case .workerConnected(let id, let process): core.workerConnected(id, process: process, now: now)
+        case .processEnded(let process): core.processEnded(process, now: now)
         case .workerSaid(let id, let message, let body): core.workerSaid(message, body: body, by: id, now: now)
         case .workerSaidNonsense(let id, let error): core.workerSaidNonsense(error, by: id, now: now)
         case .workerDisconnected(let id, let isAlive):
@@ -159,9 +153,6 @@ struct BrokerUnderTest {
         case (.cutHandOver, .dispatch): return .dispatch(unread: [])
         case (.wrongClass, .clientSaid(let id, .fetch(var fetch))) where fetch.options.priority < .normal:
             fetch.options.priority = .high
-            return .clientSaid(id, .fetch(fetch))
-        case (.answerBeforeRequest, .clientSaid(let id, .fetch(var fetch))):
-            fetch.options.askedMilliseconds = WireLimits.seconds * 1_000
             return .clientSaid(id, .fetch(fetch))
         case (.sharedDeadline, .clientSaid(let id, .fetch(let fetch))) where fetch.options.subscribes:
             open[id, default: []].append((fetch.handler, fetch.request))

@@ -79,9 +79,6 @@ public enum Canary: String, CaseIterable, Sendable {
     /// TAKE of a file that is given away is answered without its path.
     case lostTake = "lost-take"
 
-    /// A response to an earlier broker answers a request made after the response was complete.
-    case answerBeforeRequest = "answer-before-request"
-
     /// A terminal goes to a client of another principal.
     case foreignTerminal = "foreign-terminal"
 
@@ -95,15 +92,13 @@ public enum Canary: String, CaseIterable, Sendable {
             .starvedUser:
             [1]
         case .terminalAfterRemoval: [2]
-        // The flight goes on in one of the two, and has ended in the other.
-        case .answerBeforeRequest: [1, 4]
-        case .secondAttempt, .unheardWorkers: [3]
+        case .secondAttempt: [3]
         case .lostCancellation, .cutHandOver: [4]
         case .inheritedCancellation: [5]
         case .staleCompletion: [6]
         case .wrongClass: [7]
         case .sharedDeadline, .crowdedSuspect: [8]
-        case .originOverLimit, .unspacedStarts: [9]
+        case .originOverLimit, .unspacedStarts, .unheardWorkers: [9]
         case .uncountedAcknowledgement: [10]
         case .unboundedClient, .unboundedUser, .ignoredFullDisk: [11]
         // A class below `high` gets its share of an additional slot.

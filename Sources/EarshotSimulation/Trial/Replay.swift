@@ -87,7 +87,6 @@ struct Replay {
         switch message {
         case .done(let completion): return completion.attempt
         case .failed(let attempt, _, _, _, _, _, _, _), .progress(let attempt, _, _, _): return attempt
-        case .holds(let held): return held.attempt
         case .ready, .slots, .sandbox, .pong, .bye: return nil
         }
     }
@@ -105,9 +104,6 @@ struct Replay {
             return .workerSaid(worker, said, body)
         case .progress(_, let received, let total, let part):
             return .workerSaid(worker, .progress(attempt, received: received, total: total, part: part), body)
-        case .holds(var held):
-            held.attempt = attempt
-            return .workerSaid(worker, .holds(held), body)
         case .ready, .slots, .sandbox, .pong, .bye: return event
         }
     }

@@ -41,9 +41,9 @@ struct Trial {
 
     /// Passes an event to both, and checks the actions.
     mutating func apply(_ event: BrokerEvent, now: Tick) throws(Violation) -> [Action] {
-        if case .brokerReplaced(let limits, let expectedWorkers, let until) = event {
+        if case .brokerReplaced(let limits, let processes, let until) = event {
             steps += 1
-            replaceBroker(limits, expectedWorkers: expectedWorkers, until: until, now: now)
+            replaceBroker(limits, awaiting: processes, until: until, now: now)
             return []
         }
         let actions = broker.apply(event, now: now)
@@ -81,13 +81,13 @@ struct Trial {
         return actions
     }
 
-    /// Starts the next broker, which knows its predecessor only from workers' messages.
-    private mutating func replaceBroker(_ limits: CoreLimits, expectedWorkers: Int, until: Tick, now: Tick) {
+    /// Starts the next broker, which knows only the worker processes of its predecessor.
+    private mutating func replaceBroker(_ limits: CoreLimits, awaiting processes: Set<Int32>, until: Tick, now: Tick) {
         let instance = BrokerInstance(rawValue: broker.core.instance.rawValue + 1)
         broker = BrokerUnderTest(instance: instance, limits: limits, canary: canary)
-        broker.begin(expectedWorkers: expectedWorkers, until: until, now: now)
-        model = ReferenceModel(instance: instance, limits: limits, after: model)
-        model.begins(expectedWorkers: expectedWorkers, until: until, now: now)
+        broker.begin(awaiting: processes, until: until, now: now)
+        model = ReferenceModel(instance: instance, limits: limits)
+        model.begins(awaiting: processes, until: until, now: now)
     }
 
     /// Audits all tables of the core.

@@ -26,8 +26,6 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     case workerCuts = "worker-cuts"
     /// Late, duplicate, foreign and wrong completions, and malformed messages.
     case lyingWorkers = "lying-workers"
-    /// Workers hold attempts of an earlier broker.
-    case foreignHolds = "foreign-holds"
     case redirects
     /// Status 404, 410 and 500.
     case errorPages = "error-pages"

@@ -5,8 +5,6 @@ internal import EarshotWire
 enum Happening {
     case clientActs(Int)
     case clientConnects(Int)
-    /// A client requests URLs that were fetched for the previous broker.
-    case clientAsksAfterDeath(Int)
     case clientAcknowledges(client: Int, link: UInt64)
     /// A message reaches the broker.
     case fromClient(link: UInt64, Said<ClientMessage>)
@@ -23,6 +21,8 @@ enum Happening {
     case workerCut(link: UInt64)
     /// The broker is notified of the end of a worker's process.
     case workerGone(link: UInt64)
+    /// The broker is notified of the end of a process that it awaits.
+    case processEnds(Int32)
     case transferEnds(worker: Int, AttemptID)
     case limitsChange
     /// A broker's lifetime ends; clients may make a few more requests.

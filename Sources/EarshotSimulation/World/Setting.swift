@@ -63,7 +63,7 @@ struct Setting {
         limits.departuresPerPass = 1_000_000
         limits.timersPerPass = .max
         drawRules(&random)
-        limits.adoptionMilliseconds = [50, 500, 5_000][random.below(3)]
+        limits.slowStartMilliseconds = [50, 500, 5_000][random.below(3)]
         drawOwnWorkers(&random)
         // Drawn from a copy of the generator, so that the worlds of seeds named in tests stay the same.
         var own = random

@@ -28,10 +28,6 @@ struct SimulatedClient {
     /// Whether it awaits a WELCOME before sending more, because a resumed session may need no repetition.
     var awaitsWelcome = false
     var wants: [Want: Fetch] = [:]
-    /// Time of the first request.
-    var askedAt: [Want: Int64] = [:]
-    /// Whether repeated requests state their age.
-    let tellsAge: Bool
     /// Number of messages sent in its session, and the number of each request's message.
     var said: UInt64 = 0
     var saidAs: [Want: UInt64] = [:]

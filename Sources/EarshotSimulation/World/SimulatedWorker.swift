@@ -8,8 +8,6 @@ struct SimulatedWorker {
     var isHung = false
     /// Whether it accepts no more jobs and exits after its last transfer.
     var isRetiring = false
-    /// Whether its version does not report held attempts.
-    var isOld = false
     var slots = 1
     /// Schemes it serves; empty for the web.
     var schemes: [String] = []
@@ -21,18 +19,8 @@ struct SimulatedWorker {
     var starts: [AttemptID: Int64] = [:]
     /// Whether the broker has replied to its READY.
     var isWelcome = false
-    /// Transfers that ended without a broker, oldest first.
-    var untold: [Untold] = []
-    /// Attempts of another broker.
-    var foreign: [AttemptID] = []
     /// Result of the last attempt, for sending it again.
     var last: WorkerMessage?
-}
-
-/// Result of a transfer not yet reported to a broker.
-struct Untold {
-    var job: Job
-    var terminal: WorkerMessage
 }
 
 /// Origin with its own count of transfers.

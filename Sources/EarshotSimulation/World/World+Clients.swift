@@ -11,8 +11,7 @@ extension World {
         return SimulatedClient(
             window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250),
             principal: setting.has(.principals) ? PrincipalName("key:\(clients.count % 3)") : nil, handlers: handlers,
-            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0,
-            tellsAge: !clients.count.isMultiple(of: 3))
+            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0)
     }
 
     mutating func clientConnects(_ number: Int) throws(Violation) {
@@ -25,7 +24,6 @@ extension World {
         try tell(.clientConnected(ClientID(rawValue: link), isRequestReply: clients[number].isRequestReply))
         greet(number, link)
         plan(random.around(setting.pause), .clientActs(number))
-        if let delay = inheritance.drawDelay(at: now) { plan(delay, .clientAsksAfterDeath(number)) }
     }
 
     /// Sends HELLO. Open requests follow at once, unless a resumed session may make them unnecessary.
@@ -58,10 +56,7 @@ extension World {
     }
 
     private mutating func ask(_ want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
-        guard var fetch = clients[number].wants[want] else { return }
-        if clients[number].tellsAge {
-            fetch.options.askedMilliseconds = Int((now - clients[number].askedAt[want, default: now]) / 1_000_000)
-        }
+        guard let fetch = clients[number].wants[want] else { return }
         say(.fetch(fetch), link)
         clients[number].saidAs[want] = clients[number].said
     }
@@ -157,33 +152,20 @@ extension World {
 
     /// Makes requests that workers will serve when the broker dies.
     mutating func clientAsksBeforeDeath(_ number: Int) {
-        for _ in 0..<inheritance.below(3) {
-            submitUnused(number, like: nil, key: inheritance.below(setting.keys))
+        for _ in 0..<deathRandom.below(3) {
+            submitUnused(number, key: deathRandom.below(setting.keys))
         }
     }
 
-    /// Makes new requests for URLs that workers have fetched, or are fetching, for the previous broker.
-    mutating func clientAsksAfterDeath(_ number: Int) {
-        for _ in 0...inheritance.below(4) {
-            guard let job = inheritance.drawJob(at: now), let key = key(of: job) else { return }
-            submitUnused(number, like: job, key: key)
-        }
-    }
-
-    /// Makes a request that may share its flight with a job.
-    private mutating func submitUnused(_ number: Int, like job: Job?, key: Int) {
+    /// Makes a request under an unused name.
+    private mutating func submitUnused(_ number: Int, key: Int) {
         guard !isEnding, let link = clients[number].link, !clients[number].awaitsWelcome else { return }
         let handlers = clients[number].handlers
         let want = SimulatedClient.Want(
-            handler: handlers[inheritance.below(handlers.count)], request: inheritance.below(setting.requestIDs))
+            handler: handlers[deathRandom.below(handlers.count)], request: deathRandom.below(setting.requestIDs))
         guard clients[number].wants[want] == nil else { return }
         var fetch = plainFetch(want, key)
-        fetch.options.method = job?.method ?? "GET"
-        if let job, job.httpFields.starts(with: "cookie: ".utf8) {
-            fetch.httpFields = Array("cookie: a".utf8)
-        } else {
-            fetch.options.cache = catalogue.cacheMode(of: key)
-        }
+        fetch.options.cache = catalogue.cacheMode(of: key)
         submit(fetch, for: want, number, link)
     }
 
@@ -200,7 +182,6 @@ extension World {
         say(.fetch(fetch), link)
         guard fetch.options.subscribes else { return }
         clients[number].wants[want] = fetch
-        clients[number].askedAt[want] = now
         clients[number].saidAs[want] = clients[number].said
     }
 

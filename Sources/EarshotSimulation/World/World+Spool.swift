@@ -62,12 +62,6 @@ extension World {
         return grow(job, key, at: number)
     }
 
-    /// Returns the growing body's file, for the report to the next broker.
-    func partSoFar(_ job: Job, at number: Int) -> BodyPart? {
-        let file = name(job.attempt, number)
-        return spool[file].map { BodyPart(file: file, httpFields: fields(of: $0.tag)) }
-    }
-
     /// Handles a complete body.
     /// - Returns: Whether it resumed the lent partial body.
     mutating func partEnds(_ job: Job, at number: Int) -> Bool {

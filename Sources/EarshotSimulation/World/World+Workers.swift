@@ -4,17 +4,13 @@ internal import EarshotWire
 /// Behaviour of worker processes, and responses of origins.
 extension World {
     mutating func workerStarts(_ number: Int) throws(Violation) {
-        guard !workers[number].isAlive || workers[number].link == nil else { return }
-        // The kernel reports a lost connection and a death before the next connection of the process or its successor.
-        // A new broker that awaits its workers thus counts none of them twice.
-        if trial.model.awaitsWorkers, workers[number].known.contains(where: { links[$0] != nil }) {
-            return plan(random.around(20_000_000), .workerStarts(number))
-        }
+        guard !workers[number].isAlive || workers[number].link == nil && !workers[number].isHung else { return }
+        // The transfers for an earlier connection end before READY.
+        abandonTransfers(number)
         if !workers[number].isAlive {
             workers[number] = SimulatedWorker()
             workers[number].isAlive = true
             workers[number].slots = 1 + random.below(setting.slots)
-            workers[number].isOld = random.perMille(100)
             workers[number].schemes = schemes(of: number)
             plan(random.around(200_000_000), .workerActs(number))
         }
@@ -24,23 +20,14 @@ extension World {
         workers[number].link = link
         workers[number].isWelcome = false
         workers[number].known.append(link)
-        try tell(.workerConnected(WorkerID(rawValue: link)))
+        try tell(.workerConnected(WorkerID(rawValue: link), process: process(of: number)))
         var ready = Ready(slots: workers[number].slots)
-        ready.pid = number + 1
+        ready.pid = Int(process(of: number))
         if setting.has(.principals), isOwn(number), number.isMultiple(of: 2) {
             (ready.principal, ready.proof) = (PrincipalName("key:\(number / 2 % 3)"), Trial.proof)
         }
         if !workers[number].schemes.isEmpty { ready.schemes = workers[number].schemes }
-        if setting.has(.foreignHolds), random.perMille(300) {
-            let other = BrokerInstance(rawValue: 0xf0)
-            workers[number].foreign = (0...UInt64(random.below(3))).map { flight in
-                AttemptID(broker: other, flight: flight, attempt: 1)
-            }
-        }
-        ready.tellsHolds = !workers[number].isOld
         ready.hearsDrain = number.isMultiple(of: 2)
-        ready.holds =
-            workers[number].foreign + held(by: number).map(\.attempt) + workers[number].untold.map(\.job.attempt)
         say(.ready(ready), number)
     }
 
@@ -54,64 +41,6 @@ extension World {
     }
 
     private func isOwn(_ number: Int) -> Bool { number >= setting.workers }
-
-    /// Returns its transfers in a deterministic order.
-    private func held(by number: Int) -> [Job] {
-        workers[number].transfers.sorted {
-            ($0.key.broker.rawValue, $0.key.flight) < ($1.key.broker.rawValue, $1.key.flight)
-        }.map(\.value)
-    }
-
-    /// Handles the broker's welcome: reports attempts held of earlier brokers, then completed ones.
-    private mutating func welcomed(_ number: Int, by limits: WorkerLimits) {
-        workers[number].isWelcome = true
-        if limits.adopts, !workers[number].isOld {
-            for attempt in workers[number].foreign {
-                say(.holds(HeldAttempt(attempt: attempt, url: catalogue.urls[0])), number)
-            }
-            for job in held(by: number) where job.attempt.broker != limits.broker {
-                say(.holds(introduction(of: job, by: number)), number)
-            }
-            for untold in workers[number].untold where untold.job.attempt.broker != limits.broker {
-                var held = introduction(of: untold.job, by: number)
-                if case .failed = untold.terminal { held.flight = nil }
-                say(.holds(held), number)
-            }
-        }
-        for untold in workers[number].untold { say(untold.terminal, number) }
-        workers[number].untold = []
-    }
-
-    /// Returns whether the next broker learns of a worker's transfers and may adopt them.
-    private func tellsNextBroker(_ number: Int) -> Bool { !isOwn(number) && !workers[number].isOld }
-
-    /// Records the transfers that the next broker may adopt.
-    mutating func inherit() {
-        let heirs = workers.indices.filter { workers[$0].isAlive && tellsNextBroker($0) }
-        inheritance.begin(
-            running: heirs.flatMap { held(by: $0) }, ended: heirs.flatMap { workers[$0].untold.map(\.job) },
-            until: now + Int64(setting.limits.adoptionMilliseconds) * 1_000_000)
-    }
-
-    private func introduction(of job: Job, by number: Int) -> HeldAttempt {
-        var held = HeldAttempt(attempt: job.attempt, url: job.url)
-        held.flight = job.flight
-        held.maxBytes = job.maxBytes
-        let start = workers[number].starts[job.attempt] ?? now
-        held.elapsedMilliseconds = Int((now - start) / 1_000_000)
-        held.part = partSoFar(job, at: number)
-        return held
-    }
-
-    /// Reports the end of a transfer, now or to the next broker.
-    private mutating func tell(_ terminal: WorkerMessage, of job: Job, _ number: Int) {
-        if workers[number].isWelcome {
-            say(terminal, number)
-        } else {
-            workers[number].untold.append(Untold(job: job, terminal: terminal))
-            if tellsNextBroker(number), job.attempt.broker != trial.broker.core.instance { inheritance.add(job) }
-        }
-    }
 
     private mutating func say(_ message: WorkerMessage, _ number: Int) {
         guard let link = workers[number].link else { return }
@@ -161,15 +90,9 @@ extension World {
             if let progress = try partBegins(job, key, at: number) { say(progress, number) }
             plan(random.around(setting.latency), .transferEnds(worker: number, job.attempt))
         case .cancel(let attempt):
-            var left: BodyPart?
-            if let index = workers[number].foreign.firstIndex(of: attempt) {
-                workers[number].foreign.remove(at: index)
-            } else if let job = workers[number].transfers.removeValue(forKey: attempt) {
-                endTransfer(job)
-                left = partLeft(job, at: number)
-            } else {
-                return
-            }
+            guard let job = workers[number].transfers.removeValue(forKey: attempt) else { return }
+            endTransfer(job)
+            let left = partLeft(job, at: number)
             // The transfer may have completed before the CANCEL arrived.
             let isLate = setting.has(.lyingWorkers) && random.perMille(100)
             let ended = WorkerMessage.failed(
@@ -179,7 +102,7 @@ extension World {
         case .raise(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
         case .rate: break
         case .ping: say(.pong, number)
-        case .limits(let limits): if !workers[number].isWelcome { welcomed(number, by: limits) }
+        case .limits: workers[number].isWelcome = true
         case .error where isOwn(number) && !workers[number].isWelcome:
             // There is no room for its schemes: its user starts another one.
             workerDies(number)
@@ -202,6 +125,8 @@ extension World {
             let job = workers[number].transfers.removeValue(forKey: attempt), let key = key(of: job)
         else { return }
         endTransfer(job)
+        // Its broker is gone.
+        guard workers[number].isWelcome else { return }
         if random.perMille(50) { say(.progress(attempt, received: 1, total: nil), number) }
         var answer = answer(to: job, key, at: number)
         if case .done(var completion) = answer {
@@ -209,7 +134,7 @@ extension World {
             answer = .done(completion)
         }
         workers[number].last = answer
-        tell(answer, of: job, number)
+        say(answer, number)
         if setting.has(.lyingWorkers), random.perMille(20) { say(answer, number) }
     }
 
@@ -284,7 +209,7 @@ extension World {
         let others = workers[random.below(workers.count)].transfers.keys.min { $0.description < $1.description }
         let wrong = Completion(attempt: AttemptID(broker: Trial.instance, flight: 1, attempt: 1), status: 200)
         var claim = wrong
-        switch random.below(9) {
+        switch random.below(8) {
         case 0: if let last = workers[number].last { say(last, number) }
         case 1:
             claim.attempt.broker = BrokerInstance(rawValue: 0xf1)
@@ -303,13 +228,7 @@ extension World {
             let code = ["too-large", "unheard-of", "internal"][random.below(3)]
             say(.failed(running, code: code, detail: nil, receivedBytes: 0), number)
         case 5: say(.ready(Ready(slots: 9)), number)
-        case 6:
-            // A report about its own attempt is accepted, because it cannot be verified.
-            let strange = others.flatMap { workers[number].transfers[$0] == nil ? $0 : nil }
-            var held = HeldAttempt(attempt: strange ?? wrong.attempt, url: catalogue.urls[0])
-            held.flight = FlightIdentity(high: 1, low: 2)
-            say(.holds(held), number)
-        case 7: say(.progress(running ?? wrong.attempt, received: random.below(99), total: 1), number)
+        case 6: say(.progress(running ?? wrong.attempt, received: random.below(99), total: 1), number)
         default:
             if let link = workers[number].link { send(up: link, .fromWorker(link: link, .bytes(nonsense()))) }
         }
@@ -325,6 +244,9 @@ extension World {
         guard workers[number].isAlive else { return }
         workers[number].isAlive = false
         abandonTransfers(number)
+        if trial.model.awaited.contains(process(of: number)) {
+            plan(random.around(100_000_000), .processEnds(process(of: number)))
+        }
         for link in workers[number].known where links[link] != nil {
             // Its last messages may still arrive.
             let arrival = links[link]?.lastUp ?? 0
@@ -335,6 +257,8 @@ extension World {
         workers[number].link = nil
         plan(random.around(300_000_000), .workerStarts(number))
     }
+
+    func process(of number: Int) -> Int32 { Int32(number) + 1 }
 
     /// Breaks a worker's connection; its process reconnects.
     mutating func cutWorker(_ number: Int) {

@@ -15,7 +15,8 @@ struct World {
     /// Generator for split passes, for the same reason.
     private var partRandom: SeededGenerator
     /// Transfers for the previous broker, and the draws of requests for the same URLs.
-    var inheritance: Inheritance
+    /// Generator of draws around the death of a broker alone, so that they change no other draw of a world.
+    var deathRandom: SeededGenerator
     private(set) var trial: Trial
     /// Ledgers of earlier brokers.
     private(set) var earlierLedgers: [Ledger] = []
@@ -57,7 +58,7 @@ struct World {
         random = SeededGenerator(seed: options.seed)
         diskRandom = SeededGenerator(seed: ~options.seed)
         partRandom = SeededGenerator(seed: options.seed &+ 1)
-        inheritance = Inheritance(seed: options.seed &+ 7)
+        deathRandom = SeededGenerator(seed: options.seed &+ 7)
         setting = Setting(options, &random)
         catalogue = Catalogue(setting)
         trial = Trial(limits: setting.limits, canary: options.canary)
@@ -69,7 +70,7 @@ struct World {
         for worker in workers.indices { plan(random.around(setting.pause), .workerStarts(worker)) }
         plan(random.around(1_000_000_000), .limitsChange)
         plan(random.around(setting.brokerLife), .brokerEnds)
-        if let life = inheritance.drawShortLife() { plan(life, .brokerEnds) }
+        if deathRandom.perMille(400) { plan(deathRandom.around(1_000_000_000), .brokerEnds) }
         if setting.has(.diskFaults) { plan(diskRandom.around(1_000_000_000), .diskChanges) }
     }
 
@@ -192,7 +193,6 @@ struct World {
         switch happening {
         case .clientActs(let client): clientActs(client)
         case .clientConnects(let client): try clientConnects(client)
-        case .clientAsksAfterDeath(let client): clientAsksAfterDeath(client)
         case .clientAcknowledges(let client, let link): clientAcknowledges(client, link)
         case .fromClient(let link, let said): try arrived(said, link)
         case .toClient(let link, let message): try clientHears(message, link)
@@ -215,6 +215,7 @@ struct World {
             // A third of them, without a number from the generator, which would change all later ones.
             let worker = WorkerID(rawValue: link)
             try tell(link % 3 == 0 ? .workerKilled(worker) : .workerLost(worker))
+        case .processEnds(let process): try tell(.processEnded(process))
         case .transferEnds(let worker, let attempt): transferEnds(attempt, worker)
         case .limitsChange: try limitsChange()
         case .brokerEnds: brokerEnds()
@@ -261,6 +262,7 @@ struct World {
         case .spool(.releaseFile(let file)):
             waitingBodies.remove(file)
             taken[file] = nil
+        case .supervisor(.killWorker(let process)): workerDies(Int(process) - 1)
         case .spool(.releaseBody), .supervisor(.settingChanged), .supervisor(.ended): break
         case .spool(.sweep): sweepSpool()
         case .spool(.lendPart(let file, let other)): rename(file, to: other)
@@ -308,7 +310,7 @@ struct World {
         plan(random.around(setting.brokerLife), .brokerEnds)
         guard setting.has(.brokerDeaths) else { return }
         for client in clients.indices { clientAsksBeforeDeath(client) }
-        plan(2 * setting.delay + inheritance.around(setting.latency), .brokerDies)
+        plan(2 * setting.delay + deathRandom.around(setting.latency), .brokerDies)
     }
 
     /// Kills the broker with all its connections; its peers' processes continue.
@@ -319,23 +321,22 @@ struct World {
         for client in clients.indices {
             clients[client].link = nil
             plan(random.around(200_000_000), .clientConnects(client))
-            if let delay = inheritance.drawReturn() { plan(delay, .clientConnects(client)) }
+            if deathRandom.perMille(500) { plan(deathRandom.around(30_000_000), .clientConnects(client)) }
         }
         for worker in workers.indices {
             workers[worker].known = []
             workers[worker].link = nil
             workers[worker].isWelcome = false
-            // No broker is left to detect that it hangs.
-            if workers[worker].isHung { workerDies(worker) }
-            plan(random.around(50_000_000), .workerStarts(worker))
+            // No broker is left to detect that a user's worker hangs. The next one kills others.
+            if workers[worker].isHung, worker >= setting.workers { workerDies(worker) }
+            if !workers[worker].isHung { plan(random.around(50_000_000), .workerStarts(worker)) }
         }
-        inherit()
         for name in spool.keys where SpoolName.isKept(name) { spool[name] = nil }
         taken = [:]
         waitingBodies = []
-        // Long enough for all workers.
-        let until = Tick(nanoseconds: now).advanced(byMilliseconds: 60_000)
-        try tell(.brokerReplaced(setting.limits, expectedWorkers: setting.workers, until: until))
+        let until = Tick(nanoseconds: now).advanced(byMilliseconds: 1_000)
+        let living = (0..<setting.workers).filter { workers[$0].isAlive }.map { process(of: $0) }
+        try tell(.brokerReplaced(setting.limits, awaiting: Set(living), until: until))
     }
 
     // MARK: Limits

@@ -38,7 +38,6 @@ struct MetricsText {
         ("flights", "started", "flights_started", "Flights: fetches that equal requests share."),
         ("flights", "joined", "requests_coalesced", "Requests that joined an existing flight."),
         ("flights", "assigned", "attempts_assigned", "Attempts assigned to workers."),
-        ("flights", "adopted", "attempts_adopted", "Attempts of an earlier broker that were adopted."),
         ("flights", "cancelled", "attempts_cancelled", "Running attempts cancelled without remaining requests."),
         ("flights", "retried", "attempts_retried", "Attempts repeated after a failure."),
         ("flights", "lost", "attempts_lost", "Attempts lost with their worker."),

@@ -58,8 +58,6 @@ public struct Fetch: Equatable, Sendable {
         public var isDurable = false
         /// Whether the sender subscribes to the handler and owns the request. The handler owns a durable request.
         public var subscribes = true
-        /// Milliseconds since the program first made the request, for a repeated FETCH; at most a day.
-        public var askedMilliseconds = 0
         /// Text that terminal and PROGRESS repeat.
         public var tag: String?
 
@@ -175,9 +173,6 @@ extension Fetch.Options {
         try visitor.field("warm", &options.isWarm, usual.isWarm, FlagForm(), .content)
         try visitor.field("durable", &options.isDurable, usual.isDurable, FlagForm(), .content)
         try visitor.field("subscribe", &options.subscribes, usual.subscribes, FlagForm(), .handling)
-        try visitor.field(
-            "asked-ms", &options.askedMilliseconds, usual.askedMilliseconds,
-            NumberForm(0...WireLimits.seconds * 1000), .handling)
         try visitor.field("tag", &options.tag, nil, OptionalForm(IdentifierForm()), .handling)
     }
 

@@ -56,9 +56,9 @@ enum Ascii {
 }
 
 /// 64 bits as 16 lower-case hexadecimal digits.
-enum Hexadecimal {
+package enum Hexadecimal {
     /// Parses a number; nil if `text` is not 16 such digits.
-    static func number(_ text: some StringProtocol) -> UInt64? { number(Array(text.utf8)[...]) }
+    package static func number(_ text: some StringProtocol) -> UInt64? { number(Array(text.utf8)[...]) }
 
     /// Parses a number; nil if `bytes` are not 16 such digits.
     static func number(_ bytes: ArraySlice<UInt8>) -> UInt64? { number(bytes.span) }
@@ -73,7 +73,7 @@ enum Hexadecimal {
         return value
     }
 
-    static func text(_ value: UInt64) -> String {
+    package static func text(_ value: UInt64) -> String {
         var digits: [UInt8] = []
         append(value, to: &digits)
         return String(decoding: digits, as: UTF8.self)

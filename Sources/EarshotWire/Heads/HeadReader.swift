@@ -23,8 +23,8 @@ struct HeadReader {
         verbEnd = try Self.wordEnd(bytes, from: 0)
         var wordEnd = verbEnd
         while wordEnd < bytes.count, bytes[wordEnd] == Ascii.space {
-            guard places.count < WireLimits.heldAttempts else {
-                throw WireError(.badMessage, "the first line must have at most \(WireLimits.heldAttempts) words")
+            guard places.count < WireLimits.words else {
+                throw WireError(.badMessage, "the first line must have at most \(WireLimits.words) words")
             }
             let start = wordEnd + 1
             wordEnd = try Self.wordEnd(bytes, from: start)

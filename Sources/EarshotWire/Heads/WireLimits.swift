@@ -2,7 +2,7 @@
 public enum WireLimits {
     /// Maximum head frame in bytes: a URL, 32 KiB of header fields and reserve for the other fields.
     public static let headBytes = 65_536
-    /// Maximum head of a worker in bytes: READY lists all attempts that it holds.
+    /// Maximum head of a worker in bytes: DONE has all header fields of a response, of which libcurl accepts 300 KiB.
     public static let workerHeadBytes = 1 << 19
     /// Maximum head read by a worker for http and https, in bytes. A JOB contains the fields of a FETCH, cookies, and
     /// validators as long as an earlier response's header fields.
@@ -36,6 +36,8 @@ public enum WireLimits {
     public static let fileBytes = 1 << 20
     /// Maximum length of a client's coalescing key in bytes.
     public static let keyBytes = 200
+    /// Maximum number of words after the verb of a message, far more than any message has.
+    public static let words = 10_000
     /// Maximum number of named fields in one head, including unknown ones.
     public static let fields = 64
     /// Maximum length of the field `redirects` in bytes. With it, 48 KiB of header fields, a URL and a path of the maximum
@@ -45,8 +47,8 @@ public enum WireLimits {
     public static let queryEntries = 1_000
     /// Maximum number of words of a setting, including its name. An origin's rule has four.
     public static let settingWords = 8
-    /// Maximum number of attempts that a worker may hold: twice the number that a worker is designed for.
-    public static let heldAttempts = 10_000
+    /// Maximum number of slots of a worker: twice the number that a worker is designed for.
+    public static let slots = 10_000
     /// Maximum number of repetitions of a request within an attempt. A worker repeats it once, and libcurl five times if
     /// an HTTP/2 server refuses it.
     public static let repeats = 16

@@ -113,8 +113,6 @@ public struct WorkerLimits: Equatable, Sendable {
     public var pageBytes: Int?
     /// Minimum severity of log messages, the index of a `LogSeverity`; nil to leave it to the worker.
     public var logLevel: Int?
-    /// Whether the worker must send HOLDS for attempts of earlier brokers, some of which may be adopted.
-    public var adopts = false
     /// Whether the worker must restrict itself: 0 for yes, 1 for no, as the setting stores it.
     public var sandbox = 1
 
@@ -131,7 +129,6 @@ public struct WorkerLimits: Equatable, Sendable {
         terms.spoolFreeBytes = 0
         terms.inlineBytes = WireLimits.remoteBodyBytes
         terms.addressPolicy = ""
-        terms.adopts = false
         return terms
     }
 
@@ -146,9 +143,8 @@ public struct WorkerLimits: Equatable, Sendable {
             case "spool": spool = value.string
             case "heartbeat":
                 heartbeatSeconds = try HeadReader.integer(value, in: 1...WireLimits.seconds, "heartbeat")
-            case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
+            case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.slots, "slots")
             case "address-policy": addressPolicy = value.string
-            case "adoption": adopts = try HeadReader.flag(value, "adoption")
             case "sandbox": sandbox = try HeadReader.flag(value, "sandbox") ? 0 : 1
             case "spool-free": spoolFreeBytes = try HeadReader.count(value, "spool-free")
             case "max-ratio": maxRatio = try HeadReader.integer(value, in: 0...WireLimits.ratio, "max-ratio")
@@ -179,7 +175,6 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("max-ratio", if: maxRatio > 0, String(maxRatio))
         writer.field("page-bytes", pageBytes)
         if let logLevel { writer.field("log-level", LogSeverity.allCases[logLevel].rawValue) }
-        writer.field("adoption", if: adopts, "yes")
         writer.field("sandbox", if: sandbox == 0, "yes")
         writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
         return writer.finished()
@@ -219,8 +214,6 @@ public struct Job: Equatable, Sendable {
     public var allowsHTTP2 = true
     /// Policy for addresses that applies besides that of LIMITS, in the same form; empty for none.
     public var addressPolicy = ""
-    /// Identity of the flight, with which a later broker can adopt this attempt; nil if adoption is not allowed.
-    public var flight: FlightIdentity?
     /// Request header fields, separated by LF.
     public var httpFields: [UInt8] = []
 
@@ -268,7 +261,6 @@ public struct Job: Equatable, Sendable {
                     throw WireError(.badMessage, "redirect must be follow, error or manual")
                 }
                 redirect = mode
-            case "flight": flight = try HeadReader.flight(value)
             case "resume": begun = try HeadReader.progress(value)
             case "if-range": validator = value.string
             case "method": method = try HeadReader.identifier(value, "method")
@@ -310,7 +302,6 @@ public struct Job: Equatable, Sendable {
         route.write(to: &writer)
         writer.field("http2", if: !allowsHTTP2, "no")
         writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)
-        writer.field("flight", flight?.description)
         return writer.finished(httpFields: httpFields)
     }
 }

@@ -2,8 +2,6 @@
 public enum WorkerMessage: Equatable, Sendable {
     /// The first message of a connection.
     case ready(Ready)
-    /// Details of an attempt that READY listed, sent after LIMITS.
-    case holds(HeldAttempt)
     /// A whole response with any status. The body is the second frame or a file in the spool.
     case done(Completion)
     /// - Parameters:
@@ -20,7 +18,7 @@ public enum WorkerMessage: Equatable, Sendable {
     case sandbox(SandboxParts)
     /// Reply to PING.
     case pong
-    /// The worker exits and holds nothing any more.
+    /// The worker exits and runs nothing any more.
     case bye
 
     /// - Throws: `WireError` for bytes that are not a valid message.
@@ -61,7 +59,6 @@ public enum WorkerMessage: Equatable, Sendable {
     private static func decoded(_ reader: HeadReader) throws(WireError) -> WorkerMessage {
         switch reader.verb {
         case "READY": return .ready(try Ready(reader))
-        case "HOLDS": return .holds(try HeldAttempt(reader))
         case "DONE": return .done(try .decoded(reader))
         case "FAILED":
             try reader.expectOperands(2)
@@ -94,7 +91,7 @@ public enum WorkerMessage: Equatable, Sendable {
         case "SLOTS":
             try reader.expectOperands(1)
             let slots = try reader.operand(0, "number")
-            return .slots(try HeadReader.integer(slots, in: 1...WireLimits.heldAttempts, "SLOTS"))
+            return .slots(try HeadReader.integer(slots, in: 1...WireLimits.slots, "SLOTS"))
         case "SANDBOX": return .sandbox(try SandboxParts(reader))
         case "PONG": return .pong
         case "BYE": return .bye
@@ -106,7 +103,6 @@ public enum WorkerMessage: Equatable, Sendable {
     public func encoded() -> [UInt8] {
         switch self {
         case .ready(let ready): return ready.encoded()
-        case .holds(let held): return held.encoded()
         case .done(let completion): return completion.encoded()
         case .failed(
             let attempt, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
@@ -140,7 +136,7 @@ public enum WorkerMessage: Equatable, Sendable {
     }
 }
 
-/// READY: a worker's slots, capabilities and held attempts.
+/// READY: a worker's slots and capabilities. A worker that says it runs no attempt of any broker.
 public struct Ready: Equatable, Sendable {
     /// The protocol's name and version.
     public static let version = "EARW/1"
@@ -156,10 +152,6 @@ public struct Ready: Equatable, Sendable {
     public var pid: Int = 0
     /// Hexadecimal secret that proves that the worker is a child of the supervisor.
     public var secret: String?
-    /// Attempts of any broker that the worker runs, or has finished without sending the terminal.
-    public var holds: [AttemptID] = []
-    /// Whether the worker sends HOLDS for attempts of other brokers, if LIMITS requests it.
-    public var tellsHolds = false
     /// Whether a worker of schemes other than http and https accepts DRAIN.
     public var hearsDrain = false
     /// Whether the worker supports HTTP/2.
@@ -180,30 +172,21 @@ public struct Ready: Equatable, Sendable {
         slots = 0
         for (name, value) in reader.fields {
             switch name {
-            case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.heldAttempts, "slots")
+            case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.slots, "slots")
             case "schemes": schemes = value.string.split(separator: " ").map { String($0) }
             case "pid": pid = try HeadReader.integer(value, in: 0...Int(Int32.max), "pid")
             case "secret": secret = try HeadReader.identifier(value, "secret")
-            case "adoption": tellsHolds = try HeadReader.flag(value, "adoption")
             case "drain": hearsDrain = try HeadReader.flag(value, "drain")
             case "files": needsFiles = try HeadReader.flag(value, "files")
             case "http2": speaksHTTP2 = try HeadReader.flag(value, "http2")
             case "principal": principal = try HeadReader.principal(value)
             case "proof": proof = try HeadReader.proof(value)
-            case "holds":
-                for word in value.bytes.split(separator: Ascii.space) {
-                    guard let attempt = AttemptID(word) else {
-                        throw WireError(.badMessage, "holds must be attempts separated by one space")
-                    }
-                    holds.append(attempt)
-                }
             default: break
             }
         }
         guard slots > 0 else { throw WireError(.badMessage, "READY lacks its slots") }
-        guard holds.count <= WireLimits.heldAttempts, schemes.count <= Self.mostSchemes else {
-            throw WireError(
-                .limit, "READY lists more than \(WireLimits.heldAttempts) attempts or \(Self.mostSchemes) schemes")
+        guard schemes.count <= Self.mostSchemes else {
+            throw WireError(.limit, "READY lists more than \(Self.mostSchemes) schemes")
         }
         guard schemes.allSatisfy(Self.isScheme) else {
             throw WireError(
@@ -227,13 +210,11 @@ public struct Ready: Equatable, Sendable {
         writer.field("schemes", schemes.joined(separator: " "))
         writer.field("pid", pid)
         writer.field("secret", secret)
-        writer.field("adoption", if: tellsHolds, "yes")
         writer.field("drain", if: hearsDrain, "yes")
         writer.field("http2", if: speaksHTTP2, "yes")
         writer.field("files", if: needsFiles, "yes")
         writer.field("principal", principal?.description)
         writer.field("proof", proof?.description)
-        writer.field("holds", if: !holds.isEmpty, holds.map(\.description).joined(separator: " "))
         return writer.finished()
     }
 }

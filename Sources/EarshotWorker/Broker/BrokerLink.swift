@@ -12,15 +12,15 @@ internal import ZMTP
 /// any  → down                        (connection lost; reconnects with exponential backoff)
 /// ```
 ///
-/// After the handshake the link sends READY. The broker's LIMITS opens it for terminals, which are queued until then.
-/// Each connection has a socket of its own, so no message for one broker reaches the next.
+/// After the handshake the link sends READY, as soon as its owner has ended all work for an earlier broker. The broker's
+/// LIMITS opens it for terminals. They are for the broker of the connection alone: with it, they are dropped.
 ///
 /// ZMTP runs inside the event loop. An I/O thread between socket and loop would cost two wake-ups for each message.
 final class BrokerLink {
     private enum Phase {
         /// No socket. A timer creates the next one.
         case down
-        /// Connected, handshake incomplete.
+        /// Connected; READY has not been sent.
         case greeting
         /// READY has been sent, LIMITS not received.
         case waiting
@@ -45,8 +45,6 @@ final class BrokerLink {
     private var phase = Phase.down
     private var stream: MessageStream?
     private var terminals: Deque<Outgoing> = []
-    /// Encoded HOLDS messages that this broker must receive before any terminal.
-    private var introductions: Deque<[UInt8]> = []
     /// Attempts to connect since a broker last answered READY.
     private var attempts = 0
     /// Reason why the runtime folder was not trusted at the last attempt to connect; nil if it was trusted.
@@ -72,23 +70,17 @@ final class BrokerLink {
     /// Attempts whose terminals are queued.
     var waiting: some Sequence<AttemptID> { terminals.lazy.map(\.attempt) }
 
-    /// HOLDS entries of the queued terminals.
-    var waitingHolds: [HeldAttempt] { terminals.map { $0.held(loop.now) } }
-
     /// Number of queued terminals.
     var waitingCount: Int { terminals.count }
 
     /// Whether a broker has accepted this worker.
     var isUp: Bool { phase == .up }
 
-    /// Opens the link for terminals after LIMITS. The HOLDS messages are sent before them.
-    ///
-    /// - Parameter holds: Called once for each broker.
-    func welcomed(holds: () -> [HeldAttempt]) {
+    /// Opens the link for terminals after LIMITS.
+    func welcomed() {
         guard phase == .waiting else { return }
         phase = .up
         if case .tunnel(let tunnel) = place { tunnel.accepted() }
-        introductions = Deque(holds().map { WorkerMessage.holds($0).encoded() })
         attempts = 0
     }
 
@@ -112,24 +104,22 @@ final class BrokerLink {
         return nil
     }
 
-    /// Sends a terminal, or queues it until a broker accepts it.
+    /// Sends a terminal, or queues it until the socket takes it. Drops it if its broker is gone.
     ///
     /// - Parameter waiting: Creates the queue entry, if one is needed.
     func send(_ terminal: Message, waiting: (Message) -> Outgoing) {
-        guard phase == .up, introductions.isEmpty, terminals.isEmpty, let stream, !stream.isHungUp,
-            stream.send(terminal)
-        else {
+        guard phase == .up, let stream else { return }
+        guard terminals.isEmpty, !stream.isHungUp, stream.send(terminal) else {
             terminals.append(waiting(terminal))
             return
         }
     }
 
-    /// Sends the result of a job. The file of its body is deleted if no broker gets the result.
+    /// Sends the result of a job.
     func send(_ completion: Completion, _ body: [UInt8]?, of job: Job, spool: SpoolFolder?) {
         send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
             let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
-            let held = HeldAttempt(attempt: job.attempt, url: job.url)
-            return Outgoing(held: held, endedAt: loop.now, message: message, discard: discard)
+            return Outgoing(attempt: job.attempt, message: message, discard: discard)
         }
     }
 
@@ -142,11 +132,7 @@ final class BrokerLink {
             job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
             receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part, repeats: repeats,
             retryAfterSeconds: refusal.retryAfter.map { Int($0.seconds) })
-        send(Message(head: message.encoded())) { message in
-            // Another broker cannot use a failure and starts the flight again.
-            let held = HeldAttempt(attempt: job.attempt, url: job.url)
-            return Outgoing(held: held, endedAt: loop.now, message: message, discard: nil)
-        }
+        send(Message(head: message.encoded())) { Outgoing(attempt: job.attempt, message: $0, discard: nil) }
     }
 
     /// Sends a message, or drops it if it cannot be sent immediately.
@@ -162,16 +148,21 @@ final class BrokerLink {
 
     /// Sends queued messages and handles a lost connection.
     ///
-    /// - Parameter ready: Returns the READY message. Called once for each connection.
+    /// - Parameters:
+    ///   - lost: Ends all work. Called after the end of each connection.
+    ///   - ready: Returns the READY message; nil while work for an earlier broker has not ended.
     /// - Returns: Whether unread messages exist for which the loop will not wake up.
-    func settle(ready: () -> Ready) -> Bool {
+    func settle(lost: () -> Void, ready: () -> Ready?) -> Bool {
         guard let stream else { return false }
         // Messages left unread, when the broker hung up and reading is off, are discarded.
         if stream.isEnded || stream.isHungUp && !stream.isReading {
             lose(stream.violation)
+            lost()
             return false
         }
-        if phase == .greeting, stream.isOpen, stream.send(Message(head: WorkerMessage.ready(ready()).encoded())) {
+        if phase == .greeting, stream.isOpen, let ready = ready(),
+            stream.send(Message(head: WorkerMessage.ready(ready).encoded()))
+        {
             phase = .waiting
         }
         flush(stream)
@@ -191,19 +182,13 @@ final class BrokerLink {
     /// writable again.
     private func flush(_ stream: MessageStream) {
         repeat {
-            while phase == .up, let head = introductions.first, stream.send(Message(head: head)) {
-                introductions.removeFirst()
-            }
             var count = 0
-            while phase == .up, !stream.isHungUp, introductions.isEmpty, count < terminals.count,
-                stream.send(terminals[count].message)
-            {
+            while phase == .up, !stream.isHungUp, count < terminals.count, stream.send(terminals[count].message) {
                 count += 1
             }
             stream.flush()
-            // A broker that hung up may have read a part of them. The next one ignores ended attempts.
-            if !stream.isHungUp { terminals.removeFirst(count) }
-        } while phase == .up && waitingCount + introductions.count > 0 && stream.isIdle && !stream.isHungUp
+            terminals.removeFirst(count)
+        } while phase == .up && waitingCount > 0 && stream.isIdle && !stream.isHungUp
     }
 
     // MARK: The connection
@@ -258,7 +243,8 @@ final class BrokerLink {
 
     private func disconnect() {
         phase = .down
-        introductions.removeAll()
+        // Files of these terminals stay for the sweep of the next broker.
+        terminals.removeAll()
         stream = nil
     }
 

@@ -322,12 +322,6 @@ struct IncomingResponse: ~Copyable {
         return BodyPart(file: file, httpFields: areFieldsTold ? [] : head.fields)
     }
 
-    /// The body's file, for another broker; nil while the body is in memory.
-    mutating func part() -> BodyPart? {
-        guard let file = body.fileName else { return nil }
-        return BodyPart(file: file, httpFields: isKeepable() ? head.fields : [])
-    }
-
     /// Returns the PROGRESS for the bytes received so far.
     ///
     /// - Parameter streams: Whether the body must be in a file, because clients read it while it grows.
@@ -349,14 +343,6 @@ struct IncomingResponse: ~Copyable {
     /// Records that the broker has received the last PROGRESS.
     mutating func progressTaken() {
         if body.fileName != nil { areFieldsTold = true }
-    }
-
-    /// Adds the state of the body to the HOLDS entry for another broker.
-    mutating func report(in held: inout HeldAttempt) {
-        held.receivedBytes = body.count
-        held.totalBytes = announcedBytes
-        held.maxBytes = body.maxBytes == .max ? nil : body.maxBytes
-        held.part = part()
     }
 
     /// Returns the complete response. The receiver owns the file of its body, if there is one, and must delete it.

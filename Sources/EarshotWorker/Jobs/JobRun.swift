@@ -334,19 +334,6 @@ final class JobRun: TransferSink {
         notes.progressed.append(self)
     }
 
-    /// Returns the HOLDS entry from which another broker continues this job.
-    func held(_ now: LoopTime) -> HeldAttempt {
-        var held = HeldAttempt(attempt: job.attempt, url: job.url)
-        // A part needs the fields of a response that this job may not have seen.
-        if job.resume == nil { held.flight = job.flight }
-        held.elapsedMilliseconds = min(clock.elapsedMilliseconds(now: now), WireLimits.seconds * 1_000)
-        response.report(in: &held)
-        return held
-    }
-
-    /// The body's file, for another broker; nil while the body is in memory.
-    func part() -> BodyPart? { response.part() }
-
     /// Returns the complete response. The receiver owns the file of its body, if there is one, and must delete it.
     func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         var (completion, body) = try response.complete(elapsedMilliseconds: clock.elapsedMilliseconds(now: loop.now))

@@ -191,7 +191,6 @@ extension Worker {
     /// Sends the DONE of a complete response.
     private func complete(_ run: JobRun) {
         do throws(Refusal) {
-            let part = run.isCut ? nil : run.part()
             let (completion, body) = try run.complete()
             forget(run)
             if logsAttempts {
@@ -203,11 +202,8 @@ extension Worker {
                     ])
             }
             link.send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
-                var held = run.held(loop.now)
-                held.receivedBytes = completion.length
-                held.part = part
                 let discard = completion.file.map { file in { () -> Void in run.spool?.delete(file) } }
-                return Outgoing(held: held, endedAt: loop.now, message: message, discard: discard)
+                return Outgoing(attempt: completion.attempt, message: message, discard: discard)
             }
         } catch {
             fail(run, error)

@@ -36,30 +36,18 @@ extension Worker {
             guard phase != .stopped else { return }
         }
         let isFirst = terms == nil
-        let isSpoolElsewhere = terms.map { $0.spoolPath != limits.spool } ?? false
         terms = Terms(
             limits, spool: spool, addresses: addressPolicy(limits.addressPolicy))
         // Later, threads may run that it would not restrict.
         if isFirst, limits.sandbox == 0 { enterSandbox(spool: limits.spool) }
         owesSandbox = sandbox != nil
-        link.welcomed { limits.adopts ? holds(besides: limits.broker, isSpoolElsewhere: isSpoolElsewhere) : [] }
+        link.welcomed()
         if let wish = limits.slots {
             setSlots(wish)
             owesSlots = true
         }
         setLogLevel(limits.logLevel)
         logger.info("the broker accepted this worker", metadata: ["broker": "\(limits.broker)"])
-    }
-
-    /// Returns the HOLDS entries of other brokers' attempts. An entry without flight cannot be adopted, which applies
-    /// to files in a spool that this broker does not use.
-    private func holds(besides broker: BrokerInstance, isSpoolElsewhere: Bool) -> [HeldAttempt] {
-        let holds = runs.values.map { $0.held(loop.now) } + link.waitingHolds
-        return holds.filter { $0.attempt.broker != broker }.map { held in
-            var held = held
-            if isSpoolElsewhere { held.flight = nil }
-            return held
-        }
     }
 
     /// Returns the broker's address policy. If it cannot be parsed, no address is allowed.

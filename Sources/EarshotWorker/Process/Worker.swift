@@ -25,8 +25,6 @@ final class Worker {
         let inlineBytes: Int
         /// Nil if the folder cannot be used.
         let spool: SpoolFolder?
-        /// Path of the spool folder.
-        let spoolPath: String
         /// Policies for addresses to connect to: none, or one that restricts them.
         let policies: [AddressPolicy]
         /// Maximum number of decoded bytes for each encoded byte; 0 for no limit.
@@ -37,7 +35,6 @@ final class Worker {
         init(_ limits: WorkerLimits, spool: SpoolFolder?, addresses: AddressPolicy) {
             inlineBytes = limits.inlineBytes
             self.spool = spool
-            spoolPath = limits.spool
             policies = addresses.isRestricting ? [addresses] : []
             maxRatio = limits.maxRatio
             pageBytes = limits.pageBytes ?? .max
@@ -145,15 +142,20 @@ final class Worker {
     func stop() {
         guard phase != .stopped else { return }
         phase = .stopped
-        for run in runs.values {
-            // The broker looks for the file when it reads BYE.
-            _ = run.leave()
-            forget(run)
-        }
+        abandonRuns()
         link.sendNow(.bye)
         link.close()
         if let hook { loop.removeHook(hook) }
         loop.stop()
+    }
+
+    /// Closes all transfers. Leaves the files of bodies that a later attempt may continue: the broker looks for them when
+    /// it reads BYE, or a later one does.
+    private func abandonRuns() {
+        for run in runs.values {
+            _ = run.leave()
+            forget(run)
+        }
     }
 
     /// Stops with an error, because the broker would refuse each further attempt of this process.
@@ -196,7 +198,7 @@ final class Worker {
         try sendProgress()
         if owesSandbox, let sandbox, link.sendNow(.sandbox(sandbox)) { owesSandbox = false }
         if owesSlots, link.sendNow(.slots(slots)) { owesSlots = false }
-        let isPending = link.settle { ready() }
+        let isPending = link.settle(lost: { abandonRuns() }, ready: { ready() })
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
         return isPending || !notes.decodable.isEmpty || !notes.paced.isEmpty
     }
@@ -233,10 +235,8 @@ final class Worker {
         var ready = Ready(slots: slots)
         ready.pid = Int(getpid())
         ready.secret = options.secret
-        ready.tellsHolds = true
         ready.speaksHTTP2 = Multi.speaksHTTP2
         ready.needsFiles = true
-        ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
         return ready
     }
 }

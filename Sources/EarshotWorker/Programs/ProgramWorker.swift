@@ -113,7 +113,9 @@ final class ProgramWorker {
         noted = []
         for attempt in ready { look(at: attempt) }
         try sendProgress(of: ready)
-        let isPending = link.settle { self.ready() }
+        let isPending = link.settle(
+            lost: { for run in runs.values { stop(run, Refusal(.cancelled)) } },
+            ready: { runs.isEmpty ? self.ready() : nil })
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
         return isPending
     }
@@ -123,7 +125,6 @@ final class ProgramWorker {
         ready.schemes = options.schemes
         ready.pid = Int(getpid())
         ready.hearsDrain = true
-        ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
         return ready
     }
 
@@ -164,11 +165,8 @@ final class ProgramWorker {
     private func take(_ limits: WorkerLimits) {
         terms = terms(limits)
         let isNew = !link.isUp
-        link.welcomed { [] }
-        guard isNew else { return }
-        // Jobs of an earlier connection are void: that broker has requeued them or is gone.
-        for run in runs.values { stop(run, Refusal(.cancelled)) }
-        onServing()
+        link.welcomed()
+        if isNew { onServing() }
     }
 
     private func terms(_ limits: WorkerLimits) -> Terms {

@@ -86,7 +86,8 @@ final class PullWorker {
         let ready = noted
         noted = []
         for attempt in ready { look(at: attempt) }
-        let isPending = link.settle { self.ready() }
+        let isPending = link.settle(
+            lost: { for attempt in Array(runs.keys) { end(attempt, Refusal(.cancelled)) } }, ready: { self.ready() })
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
         return phase != .stopped && (isPending || !noted.isEmpty) ? .none : .untilEvent
     }
@@ -97,7 +98,6 @@ final class PullWorker {
         ready.pid = Int(getpid())
         ready.secret = options.secret
         ready.hearsDrain = true
-        ready.holds = Array((Array(runs.keys) + link.waiting).prefix(WireLimits.heldAttempts))
         return ready
     }
 
@@ -140,10 +140,7 @@ final class PullWorker {
             // Another folder has replaced it. The supervisor starts another puller, which can use that one.
             if isRestricted, error.isDenied { return stop() }
         }
-        let isNew = !link.isUp
-        link.welcomed { [] }
-        // Jobs of an earlier connection are void: that broker has requeued them or is gone.
-        if isNew { for attempt in Array(runs.keys) { end(attempt, Refusal(.cancelled)) } }
+        link.welcomed()
     }
 
     /// Restricts this process to the spool, and to connections to other nodes and the broker.

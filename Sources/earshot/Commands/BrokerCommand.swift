@@ -28,9 +28,8 @@ struct BrokerCommand: ParsableCommand {
     @OptionGroup var family: FamilyOptions
     @OptionGroup(title: "Output") var log: LogFormatOptions
 
-    @Option(
-        help: ArgumentHelp("Workers that may still run jobs of an earlier broker.", visibility: .hidden))
-    var expectedWorkers = 0
+    @Flag(help: ArgumentHelp("An earlier broker of the supervisor has ended.", visibility: .hidden))
+    var followsBroker = false
 
     @Option(
         name: .customLong("worker-pid"),
@@ -64,7 +63,7 @@ struct BrokerCommand: ParsableCommand {
             options.secret = try family.secret()
             options.parentPid = family.parentPid
             options.readyDescriptor = readiness.readyFd
-            options.expectedWorkers = expectedWorkers
+            options.followsBroker = followsBroker
             options.workerPids = workerPids
             options.gatewayPids = gatewayPids
             options.busDescriptor = busFd

@@ -76,8 +76,8 @@ enum ChildRun {
                 + options.workerPids.map { "--worker-pid=\($0)" } + options.gatewayPids.map { "--gateway-pid=\($0)" }
                 + Self.numbers(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor),
-                    ("--ready-fd", options.readyDescriptor), ("--bus-fd", options.busDescriptor),
-                    ("--expected-workers", Int32(options.expectedWorkers)))
+                    ("--ready-fd", options.readyDescriptor), ("--bus-fd", options.busDescriptor))
+                + (options.followsBroker ? ["--follows-broker"] : [])
         case .worker(let options):
             return ["earshot", "worker"] + family + ["--user-agent=\(options.userAgent)"]
                 + (options.dnsServers ?? []).map { "--dns-server=\($0)" }

@@ -48,6 +48,11 @@ extension Supervisor {
             tellService()
             return
         }
+        if line.hasPrefix(SupervisorWord.killWorker + " ") {
+            let pid = Int32(line.dropFirst(SupervisorWord.killWorker.utf8.count + 1))
+            for post in posts where post.role.isWorker && post.child?.pid == pid { post.child?.send(SIGKILL) }
+            return
+        }
         if line.hasPrefix(EndedRequest.word + " ") {
             if let ended = EndedRequest(line: line) { hooks.add(ended) }
             return

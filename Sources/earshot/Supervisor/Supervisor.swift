@@ -180,9 +180,9 @@ final class Supervisor {
         let inherited = [ends.child] + [options.busDescriptor].compactMap(\.self)
         let isCopy: Bool
         if isReady {
-            // Surviving workers report the jobs of the previous broker to the next one.
+            // Surviving workers may still run transfers of the previous broker.
+            options.followsBroker = true
             options.workerPids = posts.compactMap { $0.role.isWorker ? $0.child?.pid : nil }
-            options.expectedWorkers = posts.count { $0.role == .worker && $0.child != nil }
             isCopy = try start(post, .broker(options, cluster: plan.cluster?.path), inheriting: inherited)
         } else {
             let pipe = try InheritedPipe.make()

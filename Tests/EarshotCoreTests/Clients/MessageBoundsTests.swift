@@ -83,7 +83,6 @@ struct MessageBoundsTests {
         job.streams = true
         job.route.proxy = url
         (job.route.caFile, job.route.clientCertificate, job.route.clientKey) = (path, path, path)
-        job.flight = FlightIdentity(high: .max, low: .max)
         job.httpFields = Self.fields(of: 32 << 10)
         #expect(PoolMessage.job(job).encoded().count <= WireLimits.headBytes)
 

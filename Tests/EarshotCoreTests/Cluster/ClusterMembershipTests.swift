@@ -214,7 +214,7 @@ import Testing
 
     @Test func `a restarted node ends the membership of its earlier process when its workers have reported`() {
         var node = ClusterRig(isMember: false, predecessor: NodeID(3))
-        node.pass { $0.core.awaitWorkers(1, until: $0.now.advanced(byMilliseconds: 1_000)) }
+        node.pass { $0.core.brokerDied(awaiting: [1], until: $0.now.advanced(byMilliseconds: 1_000), now: $0.now) }
         node.engine(.joined(NodeID(7), members: 2))
         #expect(node.calls == [])
         node.pass { _ = $0.worker() }

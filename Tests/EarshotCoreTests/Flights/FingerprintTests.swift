@@ -27,7 +27,7 @@ import Testing
 
     @Test(arguments: [
         "priority: low", "timeout: 1", "deadline: 1", "max-bytes: 1", "retries: 0", "progress: 50", "stream: yes",
-        "deliver: file", "take: yes", "replace: yes", "subscribe: no", "asked-ms: 5", "tag: t", "novel: 1",
+        "deliver: file", "take: yes", "replace: yes", "subscribe: no", "tag: t", "novel: 1",
     ])
     func `another handling is the same request`(line: String) throws {
         let plain = try Self.fingerprint("")

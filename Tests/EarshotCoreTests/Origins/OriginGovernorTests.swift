@@ -34,7 +34,7 @@ struct OriginGovernorTests {
             let url = try FetchURL("http://a.example/")
             var entry = OriginEntry(of: url, nameHash: UInt32(truncatingIfNeeded: url.originHash), pool: 7)
             entry.set(OriginGovernorTests.terms(limit, spacing))
-            origin = governor.add(entry)
+            origin = governor.add(entry, now: now).origin
             scope = governor.scope(.shared, at: origin)
             governor.flightJoined(scope)
         }
@@ -218,22 +218,13 @@ struct OriginGovernorTests {
         #expect(bed.governor.checkInvariants() == ["9: origin http://a.example is over its limit"])
     }
 
-    @Test func `a transfer of an earlier broker counts, even above the limit`() throws {
-        var bed = try Bed(limit: 1)
-        for _ in 0..<2 { #expect(bed.governor.takeTransfer(at: bed.origin, startedAt: bed.now, now: bed.now) == nil) }
-        #expect(bed.governor.checkInvariants() == [])
-        #expect(bed.obstacle() == .origin)
-    }
-
     @Test func `a spacing lasts from the latest start until its own timer`() throws {
         var bed = try Bed(spacing: 100)
         let firstPause = bed.startTransfer()
         let first = try #require(firstPause)
         #expect(first.end == bed.now.advanced(byMilliseconds: 100))
         #expect(bed.obstacle(.high) == .origin)
-        // The start of an earlier broker does not shorten the pause.
-        let earlier = bed.now.advanced(byMilliseconds: -50)
-        let secondPause = bed.governor.takeTransfer(at: bed.origin, startedAt: earlier, now: bed.now)
+        let secondPause = bed.startTransfer()
         let second = try #require(secondPause)
         #expect(second.end == first.end)
         #expect(!bed.governor.isPaused(bed.origin, serial: first.serial))

@@ -13,9 +13,6 @@ struct PartitionTests {
     private let worker: WorkerID
 
     init() {
-        rig.core.facilities.identify = {
-            FlightIdentity(high: UInt64($0.count), low: $0.reduce(0) { $0 &* 31 &+ UInt64($1) })
-        }
         rig.core.facilities.publicSuffixes = PublicSuffixes { _ in false }
         worker = rig.worker(slots: 64)
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
@@ -86,14 +83,6 @@ struct PartitionTests {
         }
         #expect(jobs { $0.httpFields = Array("accept: text/html\nuser-agent: x".utf8) }.count == 1)
         #expect(jobs { $0.options.method = "HEAD" }.count == 1)
-    }
-
-    @Test mutating func `attempts of two users have different identities for adoption`() throws {
-        let own = jobs("http://one/", [Self.administrator]).compactMap(\.flight)
-        let both = jobs().compactMap(\.flight)
-        #expect(Set(own + both).count == 3)
-        try share(true)
-        #expect(jobs().compactMap(\.flight) == own)
     }
 
     @Test mutating func `a stored response belongs to the user whose request fetched it`() throws {

@@ -175,21 +175,6 @@ struct RateBookTests {
         #expect(book.checkInvariants() == [])
     }
 
-    @Test func `the first division sends the share of an adopted attempt, even if it has none`() throws {
-        var book = RateBook()
-        let now = Tick(nanoseconds: 0)
-        let a = try attempt(1)
-        let free = RateBook.Member(attempt: a, worker: worker, limits: [], receivedBytes: 5)
-        #expect(book.divide(among: [free], now: now) == [])
-        #expect(!book.mayFollowHandler(a))
-        book.adopted(a, now: now)
-        #expect(book.due != nil && book.checkInvariants() == [])
-        #expect(book.mayFollowHandler(a))
-        #expect(book.divide(among: [free], now: now) == [.init(worker: worker, attempt: a, rate: nil)])
-        #expect(book.divide(among: [free], now: now) == [], "only once")
-        #expect(!book.mayFollowHandler(a))
-    }
-
     @Test func `an attempt has a limit of a handler only while each division gives it one`() throws {
         var book = RateBook()
         let now = Tick(nanoseconds: 0)

@@ -376,41 +376,6 @@ struct AttemptTests {
         #expect(rig.core.nextTimer == nil)
     }
 
-    @Test mutating func `attempts of an earlier broker are stopped and take slots until then`() {
-        let held = AttemptID(broker: BrokerInstance(rawValue: 99), flight: 1, attempt: 1)
-        rig.pass { _ = $0.worker(1, slots: 1, holds: [held]) }
-        #expect(rig.cancellations == [held])
-        let a = rig.client(1)
-        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
-        #expect(rig.jobs.isEmpty)
-        rig.pass {
-            $0.core.workerSaid(
-                .failed(held, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: WorkerID(rawValue: 1),
-                now: $0.now)
-        }
-        #expect(rig.jobs.count == 1)
-    }
-
-    @Test mutating func `a new broker assigns nothing until the workers it awaits hold nothing of the old one's`() {
-        let held = AttemptID(broker: BrokerInstance(rawValue: 99), flight: 1, attempt: 1)
-        let a = rig.client(1)
-        rig.core.awaitWorkers(2, until: rig.now.advanced(byMilliseconds: 1_000))
-        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
-        rig.pass { _ = $0.worker(1) }
-        #expect(rig.jobs.isEmpty)
-        var alone = rig
-        alone.wait(milliseconds: 1_000)
-        #expect(alone.jobs.count == 1)
-        rig.pass { _ = $0.worker(2, holds: [held]) }
-        #expect(rig.jobs.isEmpty)
-        rig.pass {
-            $0.core.workerSaid(
-                .failed(held, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: WorkerID(rawValue: 2),
-                now: $0.now)
-        }
-        #expect(rig.jobs.count == 1)
-    }
-
     @Test mutating func `a worker without the secret gets no jobs`() {
         rig = CoreRig(secret: "00ff")
         let a = rig.client(1)
@@ -419,17 +384,5 @@ struct AttemptTests {
             rig.fetch("h", "1", "http://h/", by: a)
         }
         #expect(rig.jobs.isEmpty)
-    }
-
-    @Test mutating func `a worker that hangs over an earlier broker's work is killed`() {
-        let old = AttemptID(broker: BrokerInstance(rawValue: 9), flight: 1, attempt: 1)
-        let worker = rig.worker(slots: 1, holds: [old])
-        let a = rig.client(1)
-        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
-        #expect(rig.jobs == [])
-        rig.wait(milliseconds: rig.core.limits.heartbeatMilliseconds)
-        #expect(rig.actions.contains(.worker(.send(worker, .ping))))
-        rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
-        #expect(rig.actions.contains(.worker(.kill(worker))))
     }
 }

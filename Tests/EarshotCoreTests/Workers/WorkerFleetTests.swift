@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The fleet in isolation: phases of workers and leases, slots, liveness, and attempts of earlier brokers.
+/// The fleet in isolation: phases of workers and leases, slots, liveness, and workers of an earlier broker.
 struct WorkerFleetTests {
     fileprivate static let now = Tick(nanoseconds: 1_000_000_000)
     fileprivate static let web = [WorkerPool.web]
@@ -71,36 +71,29 @@ struct WorkerFleetTests {
         for flight in [2, 1, 3] as [Handle<Flight>] {
             fleet.start(Self.attempt(UInt64(10 - flight.index)), Self.lease(.flight(flight)), at: worker)
         }
-        fleet.take(Self.attempt(6, broker: 9), Self.lease(.orphan(FlightIdentity(high: 1, low: 1))), at: worker)
         fleet.cancel(Self.attempt(8), at: worker)
         let departure = fleet.remove(WorkerID(rawValue: 1))
         let gone = try #require(departure)
-        #expect(gone.leases.map(\.key.flight) == [6, 8, 9, 7])
+        #expect(gone.leases.map(\.key.flight) == [8, 9, 7])
         #expect(gone.isolated == nil && !gone.wasAlone && gone.pools == Self.web)
     }
 
-    @Test(arguments: [(0, 0, false), (1, 0, true), (0, 1, true), (1, 1, false), (2, 0, false)])
-    func `an attempt was alone if its worker had no other, of an earlier broker or not`(
-        leases: Int, foreign: Int, wasAlone: Bool
-    ) {
+    @Test(arguments: [(0, false), (1, true), (2, false)])
+    func `an attempt was alone if its worker had no other`(leases: Int, wasAlone: Bool) {
         var fleet = Self.fleet()
         let worker = fleet.add(1)
         for flight in 0..<leases { fleet.start(Self.attempt(UInt64(flight)), Self.lease(.flight(1)), at: worker) }
-        for flight in 0..<foreign {
-            fleet.holdsForeign(Self.attempt(UInt64(flight), broker: 9), isTold: false, at: worker)
-        }
         #expect(fleet.remove(WorkerID(rawValue: 1))?.wasAlone == wasAlone)
     }
 
     // MARK: Leases
 
     enum Use: CaseIterable {
-        case flight, orphan, cancelling
+        case flight, cancelling
 
         var use: WorkerLease.Use {
             switch self {
             case .flight: .flight(5)
-            case .orphan: .orphan(FlightIdentity(high: 1, low: 1))
             case .cancelling: .cancelling
             }
         }
@@ -110,7 +103,7 @@ struct WorkerFleetTests {
         let legal = Use.allCases.map { from in
             Use.allCases.filter { WorkerLease.isLegal(from: from.use, to: $0.use) }
         }
-        #expect(legal == [[.cancelling], [.flight, .cancelling], []])
+        #expect(legal == [[.cancelling], []])
     }
 
     @Test(arguments: Use.allCases, [true, false])
@@ -118,13 +111,12 @@ struct WorkerFleetTests {
         var fleet = Self.fleet()
         let worker = fleet.add(1)
         let attempt = Self.attempt(1)
-        let started: Use = use == .orphan ? .orphan : .flight
-        fleet.start(attempt, Self.lease(started.use, isHigh: isHigh), at: worker)
+        fleet.start(attempt, Self.lease(.flight(5), isHigh: isHigh), at: worker)
         if use == .cancelling { fleet.cancel(attempt, at: worker) }
         #expect(fleet[worker].leases.use(of: attempt) == use.use)
         #expect(fleet[worker].lower == (isHigh ? 0 : 1) && fleet.freeSlots(of: worker) == 7)
         #expect(fleet[worker].cancelling == (use == .cancelling ? 1 : 0))
-        #expect(fleet.runningAttempts == (use == .orphan ? 0 : 1))
+        #expect(fleet.runningAttempts == 1)
         #expect(fleet.flight(of: attempt, by: WorkerID(rawValue: 1)) == (use == .flight ? 5 : nil))
         #expect(fleet.holds(attempt, WorkerID(rawValue: 1)) && !fleet.holds(attempt, WorkerID(rawValue: 2)))
         #expect(fleet.isHeld(attempt) && !fleet.isHeld(Self.attempt(2)))
@@ -137,13 +129,12 @@ struct WorkerFleetTests {
         #expect(fleet.checkInvariants() == [])
     }
 
-    @Test func `an orphan that is adopted serves its flight, and is cancelled like any other`() throws {
+    @Test func `a cancelled attempt keeps the request that may resume its part`() throws {
         var fleet = Self.fleet()
         let worker = fleet.add(1)
-        let attempt = Self.attempt(1, broker: 9)
-        fleet.take(attempt, Self.lease(.orphan(FlightIdentity(high: 1, low: 1))), at: worker)
-        fleet.adopt(attempt, for: 3, at: worker)
-        #expect(fleet[worker].leases[attempt]?.flight == 3 && fleet[worker].leases[attempt]?.orphan == nil)
+        let attempt = Self.attempt(1)
+        fleet.start(attempt, Self.lease(.flight(3)), at: worker)
+        #expect(fleet[worker].leases[attempt]?.flight == 3)
         let url = try FetchURL("http://a.example/")
         let request = HTTPRequest(method: .get, url: url, fields: HeaderFields())
         let key = FlightKey(request, redirect: .follow, partition: nil, alone: nil)
@@ -238,71 +229,23 @@ struct WorkerFleetTests {
 
     // MARK: Workers of an earlier broker
 
-    @Test func `an attempt of an earlier broker takes a slot, and all of them until its worker has described it`() {
+    @Test func `starts are delayed until each awaited process has reported`() {
         var fleet = Self.fleet()
-        let worker = fleet.add(1)
-        let (first, second) = (Self.attempt(1, broker: 9), Self.attempt(2, broker: 9))
-        fleet.holdsForeign(first, isTold: true, at: worker)
-        fleet.holdsForeign(second, isTold: false, at: worker)
-        #expect(fleet.freeSlots(of: worker) == 0 && fleet.isHeld(first) && fleet.checkInvariants() == [])
-        #expect(fleet.foreignTold(first, by: worker) && !fleet.foreignTold(Self.attempt(3), by: worker))
-        #expect(fleet.freeSlots(of: worker) == 6)
-        fleet.take(first, Self.lease(.orphan(FlightIdentity(high: 1, low: 1))), at: worker)
-        #expect(fleet.freeSlots(of: worker) == 6 && fleet[worker].foreign == [second])
-        #expect(fleet.endForeign(second, at: worker) && !fleet.endForeign(second, at: worker))
-        #expect(fleet.freeSlots(of: worker) == 7 && fleet.checkInvariants() == [])
-        // An attempt that ends before its HOLDS is not awaited any longer.
-        let third = Self.attempt(3, broker: 9)
-        fleet.holdsForeign(third, isTold: true, at: worker)
-        #expect(fleet.endForeign(third, at: worker) == true)
-        #expect(fleet.freeSlots(of: worker) == 7 && fleet.checkInvariants() == [])
-    }
-
-    @Test func `an attempt that is taken over may be beyond the slots`() {
-        var fleet = Self.fleet()
-        let worker = fleet.add(1, slots: 0)
-        fleet.take(Self.attempt(1, broker: 9), Self.lease(.flight(1)), at: worker)
-        #expect(fleet[worker].ceiling == 1 && fleet.freeSlots(of: worker) == 0 && fleet.checkInvariants() == [])
-    }
-
-    @Test func `a worker of which no HOLDS is awaited takes work again`() {
-        var fleet = Self.fleet()
-        let worker = fleet.add(1)
-        for flight in [2, 3, 1] as [UInt64] {
-            fleet.holdsForeign(Self.attempt(flight, broker: 9), isTold: true, at: worker)
-        }
-        #expect(fleet.stopAwaitingHolds(of: worker).map(\.flight) == [1, 2, 3])
-        #expect(fleet.freeSlots(of: worker) == 5 && fleet[worker].foreign.count == 3)
-    }
-
-    @Test func `transfers start once all awaited workers have joined and hold nothing of an earlier broker`() {
-        var fleet = Self.fleet()
-        #expect(fleet.isOpen() && !fleet.isAwaitingWorkers)
-        fleet.awaitWorkers(2)
-        let first = fleet.add(1)
-        fleet.add(2, pools: [1])
-        #expect(fleet.isOpen() == false && fleet.isAwaitingWorkers)
-        fleet.connected(WorkerID(rawValue: 3), now: Self.now)
-        #expect(fleet.isOpen() == false)
-        fleet.join(2)
-        fleet.holdsForeign(Self.attempt(1, broker: 9), isTold: false, at: first)
-        #expect(fleet.isOpen() == false && fleet.isAwaitingWorkers)
-        // A worker that dies from here on is not awaited again.
-        _ = fleet.remove(WorkerID(rawValue: 3))
-        #expect(fleet.isOpen() == false)
-        _ = fleet.endForeign(Self.attempt(1, broker: 9), at: first)
-        #expect(fleet.isOpen() && !fleet.isAwaitingWorkers)
-        fleet.awaitWorkers(5)
-        #expect(fleet.isOpen() == false)
-        fleet.awaitWorkers(nil)
-        #expect(fleet.isOpen() == true)
+        #expect(!fleet.isAwaiting)
+        fleet.await([5, 6])
+        #expect(fleet.isAwaiting)
+        let (stranger, first, again) = (fleet.stopAwaiting(7), fleet.stopAwaiting(5), fleet.stopAwaiting(5))
+        #expect(!stranger && !first && !again && fleet.isAwaiting)
+        let last = fleet.stopAwaiting(6)
+        let later = fleet.stopAwaiting(6)
+        #expect(last && !later && !fleet.isAwaiting)
     }
 
     @Test func `the checks see work before READY, too many transfers and the isolation of none`() {
         var fleet = Self.fleet()
         fleet.connected(WorkerID(rawValue: 1), now: Self.now)
-        fleet.holdsForeign(Self.attempt(1, broker: 9), isTold: false, at: 0)
-        #expect(fleet.checkInvariants() == ["14: worker 0 has work before its READY"])
+        fleet.start(Self.attempt(1), Self.lease(.flight(1)), at: 0)
+        #expect(fleet.checkInvariants().contains("14: worker 0 has work before its READY"))
         let full = fleet.add(2, slots: 0)
         fleet.start(Self.attempt(2), Self.lease(.flight(1)), at: full)
         #expect(fleet.checkInvariants().last == "11: worker 1 is overfull")
@@ -366,7 +309,7 @@ struct WorkerLivenessTests {
         _ = fleet.watch(worker, now: Fleet.now)
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .idle)
         #expect(fleet.watch(worker, now: Fleet.later(300)) == Fleet.later(400))
-        fleet.holdsForeign(Fleet.attempt(1, broker: 9), isTold: false, at: worker)
+        fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: worker)
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(400)) == .asking(until: Fleet.later(500)))
     }
 

@@ -19,7 +19,7 @@ import ZMTP
 
     deinit { try? FileManager.default.removeItem(at: folder) }
 
-    @Test func `terminals that a lost broker did not take wait for the next one`() throws {
+    @Test func `terminals for a lost broker are dropped`() throws {
         let loop = try EventLoop()
         let path = folder.appending(path: "work").path
         let listener = try UnixSocket.listen(at: path)
@@ -34,23 +34,25 @@ import ZMTP
             while link.next() != nil {}
             if broker?.next() != nil { hasReady = true }
             broker?.flush()
-            return link.settle { Ready(slots: 1) } || broker?.hasPending == true ? .none : .untilEvent
+            return link.settle(lost: {}, ready: { Ready(slots: 1) }) || broker?.hasPending == true ? .none : .untilEvent
         }
         #expect(try loop.run(for: .seconds(10)) { hasReady })
         loop.removeHook(hook)
-        let attempts = (1...3).map { AttemptID(broker: BrokerInstance(rawValue: 1), flight: $0, attempt: 1) }
-        for attempt in attempts {
-            let message = WorkerMessage.failed(attempt, code: "reset", detail: nil, receivedBytes: 0)
-            link.send(Message(head: message.encoded())) { message in
-                let held = HeldAttempt(attempt: attempt, url: "http://h/")
-                return Outgoing(held: held, endedAt: loop.now, message: message, discard: nil)
-            }
-        }
-        #expect(link.waitingCount == 3)
-        // The broker ends, and the loop has not reported it yet.
+        link.welcomed()
         broker = nil
-        link.welcomed { [] }
-        _ = link.settle { Ready(slots: 1) }
-        #expect(Array(link.waiting) == attempts)
+        var losses = 0
+        let end = loop.addHook {
+            _ = link.settle(lost: { losses += 1 }, ready: { nil })
+            return .untilEvent
+        }
+        #expect(try loop.run(for: .seconds(10)) { losses == 1 })
+        loop.removeHook(end)
+        #expect(!link.isUp)
+        for flight in 1...3 as ClosedRange<UInt64> {
+            let attempt = AttemptID(broker: BrokerInstance(rawValue: 1), flight: flight, attempt: 1)
+            let message = WorkerMessage.failed(attempt, code: "reset", detail: nil, receivedBytes: 0)
+            link.send(Message(head: message.encoded())) { Outgoing(attempt: attempt, message: $0, discard: nil) }
+        }
+        #expect(link.waitingCount == 0)
     }
 }

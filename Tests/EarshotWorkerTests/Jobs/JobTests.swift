@@ -17,7 +17,6 @@ import Testing
         #expect(ready.secret == "c0ffee")
         #expect(ready.pid == Int(getpid()))
         #expect(ready.schemes == ["http", "https"])
-        #expect(ready.holds.isEmpty)
     }
 
     @Test func `a small body comes with its message`() throws {

@@ -92,9 +92,8 @@ final class Bed {
     }
 
     /// - Parameter spool: Another folder than before; nil for the same.
-    func startBroker(instance: UInt64, answersReady: Bool = true, adopts: Bool = false, spool: String? = nil) throws {
+    func startBroker(instance: UInt64, answersReady: Bool = true, spool: String? = nil) throws {
         broker.end()
-        limits.adopts = adopts
         if let spool { limits.spool = spool }
         broker = try Self.broker(
             loop, context, folder, limits, instance: instance, answersReady: answersReady)

@@ -56,13 +56,6 @@ final class ScriptedBroker {
         }
     }
 
-    var holds: [HeldAttempt] {
-        said.compactMap { said in
-            guard case .holds(let held) = said.message else { return nil }
-            return held
-        }
-    }
-
     func completion(_ attempt: AttemptID) -> (completion: Completion, body: [UInt8]?)? {
         for said in said {
             if case .done(let completion) = said.message, completion.attempt == attempt {

@@ -279,7 +279,7 @@ class StubbornClient(Client):
         super().close()
 
     def fetch(self, handler, request, url, headers=(), **fields):
-        self._open[(handler, str(request))] = (url, headers, fields, time.monotonic())
+        self._open[(handler, str(request))] = (url, headers, fields)
         super().fetch(handler, request, url, headers, **fields)
 
     def await_next_broker(self, timeout=20):
@@ -318,6 +318,5 @@ class StubbornClient(Client):
 
     def _ask_again(self, welcome):
         self.broker = welcome.fields["broker"]
-        for (handler, request), (url, headers, fields, asked) in list(self._open.items()):
-            age = int(1000 * (time.monotonic() - asked))
-            super().fetch(handler, request, url, headers, **{**fields, "asked_ms": age})
+        for (handler, request), (url, headers, fields) in list(self._open.items()):
+            super().fetch(handler, request, url, headers, **fields)

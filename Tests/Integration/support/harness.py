@@ -214,13 +214,6 @@ class Bus(Commands):
             raise AssertionError(f"status failed with {answer.status}\n{answer.describe()}")
         return json.loads(answer.stdout)
 
-    def have_workers_returned(self, client, since):
-        """Waits until all workers have connected to the broker of `client`. Returns whether they came within one second of the
-        previous broker's death, during which the broker awaits them. Transfers of later workers may be fetched twice, as
-        documented."""
-        eventually(lambda: len(client.query("workers")["workers"]) == self._count, "the workers are back", 30)
-        return time.monotonic() - since < 1
-
     # Its end.
 
     def kill_service(self):

@@ -256,15 +256,9 @@ class Fetch(NamedTuple):
         fields = tuple(pair for pair in self.fields if pair[0] != "priority") + (("priority", priority),)
         return self._said(self.handler, self.request, self.url, fields, self.headers, self.replace)
 
-    def encode(self, again: bool, asked_ms: int = 0) -> bytes:
-        """Returns the message. `again`: a repetition, which replaces nothing, because later requests must stay.
-
-        `asked_ms`: age of the request in milliseconds. A response of that time may serve it.
-        """
-        head = self.anew(self.request).head if self.replace and again else self.head
-        if asked_ms <= 0 or len(head) > HEAD_BYTES - 32:
-            return head
-        return head.replace(b"\n", b"\nasked-ms: %d\n" % min(asked_ms, 86_400_000), 1)
+    def encode(self, again: bool) -> bytes:
+        """Returns the message. `again`: a repetition, which replaces nothing, because later requests must stay."""
+        return self.anew(self.request).head if self.replace and again else self.head
 
 
 def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from collections.abc import Callable, Generator
@@ -148,20 +147,18 @@ class Phase(enum.Enum):
 
 
 class _Wanted:
-    __slots__ = ("asked_at", "fetch", "number", "order", "said")
+    __slots__ = ("fetch", "number", "order", "said")
 
-    def __init__(self, fetch: Fetch, order: int, asked_at: float) -> None:
+    def __init__(self, fetch: Fetch, order: int) -> None:
         self.fetch = fetch
         self.order = order
-        self.asked_at = asked_at
-        """Time of the request, by the core's clock."""
         self.said = False
         self.number = 0
         """Number of its message in the session; 0 if not sent."""
 
-    def take_head(self, now: float) -> bytes:
+    def take_head(self) -> bytes:
         again, self.said = self.said, True
-        return self.fetch.encode(again, int((now - self.asked_at) * 1000) if again else 0)
+        return self.fetch.encode(again)
 
 
 @dataclass(frozen=True)
@@ -206,12 +203,12 @@ class Core:
     """State machine of one client.
 
     `window`: maximum number of unacknowledged terminals, 1 to 4096; None: the broker expects no ACK. `lease`: seconds
-    for which the broker keeps the session of a broken connection, 0 to 3600. `clock`: monotonic clock in seconds.
+    for which the broker keeps the session of a broken connection, 0 to 3600.
     `bodies`: `pull` to read bodies in files by READ. A broker may impose it. `reads`: number of READs without an answer.
     """
 
     def __init__(self, client: str, window: int | None = 256, lease: float = 0,
-                 clock: Callable[[], float] = time.monotonic, bodies: Bodies = "path", reads: int = OPEN_READS) -> None:
+                 bodies: Bodies = "path", reads: int = OPEN_READS) -> None:
         if window is not None and not 1 <= window <= 4096:
             raise ValueError(f"a window is from 1 to 4096, or None, not {window}")
         if not 0 <= lease <= 3600:
@@ -219,7 +216,6 @@ class Core:
         if bodies not in ("path", "pull") or (bodies == "pull" and window is None):
             raise ValueError(f"bodies are 'path', or with a window 'pull', not {bodies!r}")
         self._window = window
-        self._clock = clock
         self._hello: list[tuple[str, object]] = [("client", client), ("window", "none" if window is None else window)]
         if lease:
             self._hello.append(("lease", f"{lease:.3f}"))
@@ -334,7 +330,7 @@ class Core:
         if fetch.replace:
             actions += self._forget(fetch.handler, "it was replaced")
         self._count += 1
-        wanted = _Wanted(fetch, self._count, self._clock())
+        wanted = _Wanted(fetch, self._count)
         self._wanted.setdefault(fetch.handler, {})[fetch.request] = wanted
         if self.phase is Phase.READY and not self.draining:
             actions.append(self._say_wanted(wanted))
@@ -676,7 +672,7 @@ class Core:
         return released + rest
 
     def _say_wanted(self, wanted: _Wanted) -> Send:
-        send = self._say(wanted.take_head(self._clock()))
+        send = self._say(wanted.take_head())
         wanted.number = self._said
         return send
 

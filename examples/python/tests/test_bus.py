@@ -509,7 +509,7 @@ class RestartTests(BusTestCase):
             task = asyncio.create_task(handler.fetch(f"{self.url}/gate/quiet?bytes=8"))
             await self.in_thread(self.origin.await_count, "/gate/quiet", 1)
             await self.in_thread(kill, self.bus.broker)
-            # The next broker adopts the transfer.
+            # The next broker fetches it again.
             self.origin.open_gate("quiet")
             self.assertEqual((await task).read(), body(8))
 

@@ -16,8 +16,7 @@ class Script:
     """A core whose methods return its actions as short texts."""
 
     def __init__(self, window=4, greeted=True, lease=0):
-        self.now = 0.0
-        self.core = Core("test", window, lease, clock=lambda: self.now)
+        self.core = Core("test", window, lease)
         self.deliveries = []
         self.brief(self.core.opened())
         if greeted:
