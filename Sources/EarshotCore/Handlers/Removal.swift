@@ -21,17 +21,18 @@ struct ClientRemoval {
     /// Whether handlers may still have names that match.
     var isUnnaming = true
     /// Number of removed requests that had not ended.
-    var count = 0
+    var count: Int
     /// Handlers without names whose requests must be gone before the removal ends.
     var awaited: Set<Handle<HandlerEntry>> = []
 
-    init(_ pattern: HandlerPattern) {
+    init(_ pattern: HandlerPattern, count: Int) {
         self.pattern = pattern
+        self.count = count
     }
 
     /// - Parameter body: body of the request.
     init(replacingBy fetch: Fetch, _ body: RequestBody?) {
-        pattern = .handler(fetch.handler)
+        self.init(.handler(fetch.handler), count: 0)
         self.fetch = (fetch, body)
     }
 }

@@ -33,6 +33,8 @@ struct DurableWorld {
     private var spool = SimulatedWaiting()
     /// Clients whose connections the core has closed.
     private var closed: Set<ClientID> = []
+    /// Requests that clients remove with messages that wait for rows on the disk.
+    private var removals: [ClientID: [RequestName]] = [:]
     private var lastNumber: UInt64 = 0
     private var lastName = 0
     private var isEnding = false
@@ -54,6 +56,7 @@ struct DurableWorld {
         var limits = limits
         limits.durableReads = 2
         limits.removalsPerPass = 3
+        limits.waitingMessagesPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spool: "/spool")
         var facilities = Facilities()
         facilities.isKeeping = true
@@ -131,7 +134,7 @@ struct DurableWorld {
             while !jobs.isEmpty { finishJob() }
             now = now.advanced(byMilliseconds: 100)
             try pass()
-            quiet = disk.isQuiet && jobs.isEmpty && !core.isRemoving ? quiet + 1 : 0
+            quiet = disk.isQuiet && jobs.isEmpty && !core.isRemoving && removals.isEmpty ? quiet + 1 : 0
         }
     }
 
@@ -139,7 +142,13 @@ struct DurableWorld {
     private mutating func pass() throws(Violation) {
         core.calendarSeconds = calendar + now.nanoseconds / 1_000_000_000
         core.timePassed(now: now)
+        // The messages so far precede removals that have waited.
+        if !removals.isEmpty { for action in core.takeActions() { try carryOut(action) } }
         core.dispatch(now: now)
+        for (client, names) in removals where !core.awaitsDurableRows(client) {
+            removals[client] = nil
+            for name in names { closed(name, by: client) }
+        }
         // The removals of files are the second part.
         for action in core.takeActions() + core.takeActions() { try carryOut(action) }
         for client in closed.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
@@ -186,7 +195,7 @@ struct DurableWorld {
                 promises.given(RequestName(handler: handler, request: fetch.request), id)
             }
             disk.ask(asked, content: nil)
-        case .readResult, .reopen, .forget: disk.ask(asked, content: nil)
+        case .readRows, .readResult, .reopen, .forget: disk.ask(asked, content: nil)
         case .limit: break
         }
     }
@@ -228,7 +237,7 @@ struct DurableWorld {
         fetch.options.isDurable = true
         fetch.options.retries = 1
         fetch.options.subscribes = random.perMille(500)
-        if random.perMille(15) {
+        if random.perMille(15), !core.hasDurableRows {
             fetch.options.replacesHandler = true
             for other in names where other.handler == name.handler { closed(other, by: client) }
         }
@@ -242,6 +251,7 @@ struct DurableWorld {
         disk.answers.removeFirst(taken.count)
         for answer in taken {
             switch answer {
+            case .rows(let entries): core.durableRowsRead(entries, now: now)
             case .stored(let id):
                 if let name = disk.rows[id]?.name { promises.stored(name, id) }
                 core.durableStored(id, now: now)
@@ -307,7 +317,7 @@ struct DurableWorld {
     /// Repeats requests of all handlers. The broker refuses those without a failure that waits.
     private mutating func retry() {
         guard let client = someClient() else { return }
-        for name in promises.names where random.perMille(700) {
+        for name in promises.names where random.perMille(700) && !core.awaitsDurableRows(client) {
             core.clientSaid(.retry(Self.plain(name), name.request), by: client, now: now)
         }
     }
@@ -317,13 +327,18 @@ struct DurableWorld {
         let names = promises.names
         guard !names.isEmpty else { return }
         let name = own(names[random.below(names.count)], client)
+        var removed = [name]
         if random.perMille(800) {
             core.clientSaid(.removeRequest(Self.plain(name), name.request), by: client, now: now)
-            closed(name, by: client)
         } else {
             core.clientSaid(.remove(.handler(Self.plain(name))), by: client, now: now)
-            for other in names where other.handler == name.handler { closed(other, by: client) }
+            removed = names.filter { $0.handler == name.handler }
         }
+        guard !core.awaitsDurableRows(client) else {
+            removals[client] = removed
+            return
+        }
+        for name in removed { closed(name, by: client) }
     }
 
     /// Records the removal of a request.
@@ -351,6 +366,7 @@ struct DurableWorld {
 
     private mutating func lose(_ client: ClientID) {
         clients[client] = nil
+        removals[client] = nil
         core.clientLost(client, now: now)
     }
 
@@ -372,11 +388,11 @@ struct DurableWorld {
 
     private func someID(_ index: Int) -> ClientID { clients.keys.sorted { $0.rawValue < $1.rawValue }[index] }
 
-    /// A client without a removal under way.
+    /// A client whose last message was carried out.
     private mutating func someClient() -> ClientID? {
         guard !clients.isEmpty else { return nil }
         let id = someID(random.below(clients.count))
-        return core.isRemoving(id) ? nil : id
+        return core.isRemoving(id) || core.awaitsDurableRows(id) ? nil : id
     }
 
     private mutating func connectWorker() {
@@ -398,15 +414,19 @@ struct DurableWorld {
         let rows = disk.rows.sorted { $0.key.rawValue < $1.key.rawValue }
         let kept = rows.map { ($0.value.name, (id: $0.key, tags: Set($0.value.tag.map { [$0] } ?? []))) }
         try promises.restarted(kept: Dictionary(kept) { ($0.id, $0.tags.union($1.tags)) })
+        removals = [:]
+        // A lower quota than before leaves rows on the disk.
+        limits.durableBytesPerUser = isEnding ? 0 : [0, 0, 2_500][random.below(3)]
         core = Self.makeCore(number(), limits)
         core.calendarSeconds = calendar
-        for (id, row) in rows {
-            let entry = DurableEntry(
-                id: id, acceptedAt: row.acceptedAt, head: row.head, principal: disk.owner(of: row, id),
-                hasResult: row.result != nil, failure: row.failure)
-            core.durableRestored(entry, now: now)
-        }
+        core.beginDurableLoad()
         connectWorker()
         for _ in 0..<5 { connect() }
+        guard random.perMille(500) else { return }
+        while core.isLoadingDurables {
+            try pass()
+            disk.work(disk.waitingCount)
+            try answer(.max)
+        }
     }
 }
