@@ -54,6 +54,7 @@ struct DurableTable {
             length INTEGER NOT NULL DEFAULT 0,
             sha256 TEXT,
             body BLOB);
+        CREATE INDEX request_principal ON request (principal) WHERE principal IS NOT NULL;
         CREATE INDEX request_sha256 ON request (sha256) WHERE sha256 IS NOT NULL AND body IS NULL
         """
 
@@ -88,13 +89,14 @@ struct DurableTable {
         let sql = """
             SELECT id, accepted, head, principal, ended IS NOT NULL, substr(ended, 1, \(Self.linesBytes)), length,
                 iif(body IS NULL, sha256, NULL), \(Self.cost) - \(Self.rowBytes) - length(head)
-            FROM request WHERE id > ? AND (? IS NULL OR principal = ?) ORDER BY id LIMIT \(Self.sliceRows)
+            FROM request WHERE id > ? \(principal == nil ? "" : "AND principal = ?") ORDER BY id LIMIT \(Self.sliceRows)
             """
         let first: Value = id.map { .id($0) } ?? .integer(Int64.min)
+        let values = [first] + (principal.map { [Value.text($0)] } ?? [])
         var rows: [DurableRow] = []
         var bytes = 0
         do {
-            try database.forEach(sql, [first, .text(principal), .text(principal)]) { row in
+            try database.forEach(sql, values) { row in
                 let file = row.text(7)
                 let head = row.bytes(2) ?? []
                 rows.append(

@@ -40,7 +40,7 @@ extension BrokerCore {
     public var hasDurableRows: Bool { durables.load.hasRows }
 
     /// Users with requests that their quota leaves in the table.
-    public var usersWithDurableRows: [PrincipalName] { Array(durables.load.rests.keys) }
+    public var usersWithDurableRows: [PrincipalName] { Array(durables.load.leftovers.keys) }
 
     /// Whether a message of a client waits for rows of durable requests. The shell then passes no event of the client, its
     /// loss included.
@@ -59,7 +59,7 @@ extension BrokerCore {
 
     /// The user whose rows in the table a message may remove; nil if it removes none.
     private func removesRows(_ message: ClientMessage, of client: Handle<ClientSession>) -> PrincipalName? {
-        guard let name = principals.name(of: clients[client].principal), durables.load.rests[name] != nil,
+        guard let name = principals.name(of: clients[client].principal), durables.load.leftovers[name] != nil,
             DurableLoad.Removal(message) != nil
         else { return nil }
         return name
@@ -71,11 +71,11 @@ extension BrokerCore {
         for _ in 0..<max(limits.waitingMessagesPerPass, 1) {
             guard let (client, waiting) = durables.load.messages.elements.first else { break }
             if waiting.removedRows == nil, let name = removesRows(waiting.message, of: client),
-                let removal = DurableLoad.Removal(waiting.message), let rest = durables.load.rests[name]
+                let removal = DurableLoad.Removal(waiting.message), let leftover = durables.load.leftovers[name]
             {
                 let scan = DurableLoad.RemovalScan(
                     principal: name, removal: removal, client: clients.reference(to: client))
-                begin(.removal(scan), after: rest.after)
+                begin(.removal(scan), after: leftover.after)
                 return
             }
             durables.load.messages.removeFirst()
@@ -83,9 +83,9 @@ extension BrokerCore {
             releaseUnused(waiting.body)
         }
         guard !isDraining,
-            let (name, rest) = durables.load.rests.elements.first(where: { mayLoad($0.value, of: $0.key) })
+            let (name, leftover) = durables.load.leftovers.elements.first(where: { mayLoad($0.value, of: $0.key) })
         else { return }
-        begin(.rest(name), after: rest.after)
+        begin(.leftover(name), after: leftover.after)
     }
 
     // MARK: Scans
@@ -98,13 +98,13 @@ extension BrokerCore {
     private mutating func endScan() {
         switch durables.load.scan {
         case .all?, nil: break
-        case .rest(let name)?: durables.load.rests[name] = nil
+        case .leftover(let name)?: durables.load.leftovers[name] = nil
         case .removal(let scan)?:
-            if !scan.leavesRows { durables.load.rests[scan.principal] = nil }
+            if !scan.leavesRows { durables.load.leftovers[scan.principal] = nil }
             if let client = clients.resolve(scan.client) { durables.load.messages[client]?.removedRows = scan.count }
         }
         durables.load.scan = nil
-        guard durables.load.rests.isEmpty else { return }
+        guard durables.load.leftovers.isEmpty else { return }
         for file in durables.load.files { releaseFile(file) }
         durables.load.files = []
     }
@@ -116,20 +116,20 @@ extension BrokerCore {
             // A new request gets a higher ID than a row that stays in the table, too.
             let isPossible = durables.found(entry.id)
             guard let user, isPossible else { return load(entry, now: now) }
-            guard durables.load.rests[user] == nil else { return }
+            guard durables.load.leftovers[user] == nil else { return }
             guard admits(entry.bytes, of: user) else {
                 let before = DurableID(rawValue: entry.id.rawValue &- 1)
-                durables.load.rests[user] = DurableLoad.Rest(after: before, bytes: entry.bytes)
+                durables.load.leftovers[user] = DurableLoad.Leftover(after: before, bytes: entry.bytes)
                 return
             }
             load(entry, now: now)
-        case .rest(let name)?:
+        case .leftover(let name)?:
             guard admits(entry.bytes, of: name) else {
-                durables.load.rests[name]?.bytes = entry.bytes
+                durables.load.leftovers[name]?.bytes = entry.bytes
                 durables.load.scan = nil
                 return
             }
-            durables.load.rests[name]?.after = entry.id
+            durables.load.leftovers[name]?.after = entry.id
             load(entry, now: now)
         case .removal(var scan)?:
             if case .fetch(let fetch)? = try? ClientMessage(head: entry.head), scan.removal.includes(fetch) {
@@ -150,10 +150,10 @@ extension BrokerCore {
 
     /// Whether to read rows that a quota left over: the first has room, and half of the quota is free, so that not each
     /// end of a request reads the table.
-    private func mayLoad(_ rest: DurableLoad.Rest, of user: PrincipalName) -> Bool {
+    private func mayLoad(_ leftover: DurableLoad.Leftover, of user: PrincipalName) -> Bool {
         guard let principal = principals.number(of: user) else { return true }
         let most = quotas.limits.durableBytes
-        return quotas.admitsDurableRow(rest.bytes, of: principal)
+        return quotas.admitsDurableRow(leftover.bytes, of: principal)
             && (most == 0 || quotas.use(by: principal).durableBytes <= most / 2)
     }
 

@@ -7,14 +7,14 @@ internal import OrderedCollections
 /// One scan of the table runs at a time, and reads one slice at a time:
 ///
 /// ```
-/// (none) → all → (none) ⇄ rest       loads rows that a quota left in the table, when there is room again
+/// (none) → all → (none) ⇄ leftover   loads rows that a quota left in the table, when there is room again
 ///                       ⇄ removal    deletes those of them that a client removes
 /// ```
 ///
 /// A row that its user's quota does not admit stays in the table, and so do all later ones of that user.
 struct DurableLoad {
     /// Rows of one user that stay in the table.
-    struct Rest {
+    struct Leftover {
         /// All rows of the user after this ID are in the table only.
         var after: DurableID
         /// Bytes of the first of them.
@@ -26,7 +26,7 @@ struct DurableLoad {
         /// Loads the rows of all users, once.
         case all
         /// Loads rows that a quota left over.
-        case rest(PrincipalName)
+        case leftover(PrincipalName)
         /// Deletes such rows that a waiting message removes.
         case removal(RemovalScan)
 
@@ -34,7 +34,7 @@ struct DurableLoad {
         var principal: PrincipalName? {
             switch self {
             case .all: nil
-            case .rest(let name): name
+            case .leftover(let name): name
             case .removal(let scan): scan.principal
             }
         }
@@ -88,7 +88,7 @@ struct DurableLoad {
     /// The scan that runs; nil without one.
     var scan: Scan?
     /// Users with rows that stay in the table.
-    var rests: OrderedDictionary<PrincipalName, Rest> = [:]
+    var leftovers: OrderedDictionary<PrincipalName, Leftover> = [:]
     /// Waiting messages by client, in the order of their arrival. A client has at most one, because the shell passes no
     /// further message of it.
     var messages: OrderedDictionary<Handle<ClientSession>, Waiting> = [:]
@@ -99,7 +99,7 @@ struct DurableLoad {
     var count = 0
 
     /// Whether the table may have rows that are not loaded.
-    var hasRows: Bool { scan != nil || !rests.isEmpty }
+    var hasRows: Bool { scan != nil || !leftovers.isEmpty }
 
     var isEmpty: Bool { !hasRows && messages.isEmpty && files.isEmpty }
 

@@ -190,8 +190,8 @@ extension BrokerCore {
     /// that are not loaded is above the quota.
     func obstacle(toDurable bytes: Int, of interest: Handle<Interest>) -> Refusal? {
         let principal = principal(of: interest)
-        let hasRest = principals.name(of: principal).map { durables.load.rests[$0] != nil } ?? false
-        guard hasRest || !hasRoomForDurable(bytes, of: interest) else { return nil }
+        let hasLeftover = principals.name(of: principal).map { durables.load.leftovers[$0] != nil } ?? false
+        guard hasLeftover || !hasRoomForDurable(bytes, of: interest) else { return nil }
         return principal == PrincipalTable.administrator
             ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: Self.durableQuotaDetail)
     }

@@ -103,7 +103,7 @@ struct DurableLoadTests {
         let answers = bed.said.compactMap { action -> String? in
             if case .client(.answer(_, _, let json)) = action { String(decoding: json, as: UTF8.self) } else { nil }
         }
-        #expect(answers.count == 2 && answers[0].contains("\"id\":\"3\""))
+        #expect(answers.count == 2 && answers[0].contains("\"request\":\"3\""))
         #expect(answers.last?.contains("\"state\":\"queued\"") == true)
         #expect(bed.rig.replies(to: clients[2]) == [])
         #expect(bed.rig.replies(to: clients[3]) == [.requestRemoved(Self.handler, RequestID("3")!, wasOpen: true)])
@@ -164,7 +164,7 @@ struct DurableLoadTests {
         #expect(errors == (hasEnded ? [] : ["id-in-use"]))
         #expect(bed.rig.jobs.map(\.url) == ["http://a/1"] && bed.disk.rows.count == 1)
         #expect(hasEnded || bed.rig.cancellations == [jobs[0].attempt])
-        bed.pass { $0.say(.acknowledge(1), by: client) }
+        if hasEnded { bed.pass { $0.say(.acknowledge(1), by: client) } }
         #expect(bed.disk.rows.count == 1, "the acknowledgement was that of the plain request")
     }
 
@@ -229,9 +229,7 @@ struct DurableLoadTests {
         rig.pass { $0.core.beginDurableLoad(files: ["a": 5]) }
         #expect(!rig.actions.contains(release) && !rig.core.isIdle && rig.core.audit() == [])
         rig.pass { $0.core.durableRowsRead([], now: $0.now) }
-        rig.pass()
-        #expect(rig.core.takeActions().contains(release) || rig.actions.contains(release))
-        #expect(rig.core.isIdle)
+        #expect(rig.actions.contains(release) && rig.core.isIdle)
     }
 
     // MARK: Quotas
