@@ -146,8 +146,8 @@ struct QuotaBook {
         return limits.durableBytes == 0 || bytes <= limits.durableBytes - use(by: principal).durableBytes
     }
 
-    /// Whether a durable request of an earlier broker may be loaded for a principal. A first one always may, so that one
-    /// above the quota does not stay in the table for ever.
+    /// Whether a durable request of an earlier broker may be loaded for a principal. A first one always may, because one
+    /// above the quota would stay in the table otherwise.
     func admitsDurableRow(_ bytes: Int, of principal: Handle<Principal>) -> Bool {
         let used = use(by: principal).durableBytes
         return isUnbounded(limits.durableBytes, principal) || used == 0 || bytes <= limits.durableBytes - used

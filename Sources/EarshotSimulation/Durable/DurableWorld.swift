@@ -14,6 +14,12 @@ struct DurableWorld {
         var isFull: Bool { sequence - acknowledged >= UInt64(window) }
     }
 
+    /// Expected effect of a message that waits for rows on the disk.
+    private enum Waiting {
+        case request(RequestName, url: String)
+        case removal([RequestName])
+    }
+
     /// Principals of clients. Their handlers have the same names, so each name exists in several namespaces.
     private static let principals = [nil, PrincipalName("key:1001"), PrincipalName("key:1002")]
     private static let handlers = (0..<6).compactMap { HandlerID("d/h\($0)") }
@@ -33,8 +39,8 @@ struct DurableWorld {
     private var spool = SimulatedWaiting()
     /// Clients whose connections the core has closed.
     private var closed: Set<ClientID> = []
-    /// Requests that clients remove with messages that wait for rows on the disk.
-    private var removals: [ClientID: [RequestName]] = [:]
+    /// Messages that wait for rows on the disk.
+    private var waiting: [ClientID: Waiting] = [:]
     private var lastNumber: UInt64 = 0
     private var lastName = 0
     private var isEnding = false
@@ -96,6 +102,7 @@ struct DurableWorld {
         disk.isFull = false
         spool.isFull = false
         isEnding = true
+        try settle()
         for client in clients.keys.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
         try settle()
         try restart()
@@ -134,7 +141,7 @@ struct DurableWorld {
             while !jobs.isEmpty { finishJob() }
             now = now.advanced(byMilliseconds: 100)
             try pass()
-            quiet = disk.isQuiet && jobs.isEmpty && !core.isRemoving && removals.isEmpty ? quiet + 1 : 0
+            quiet = disk.isQuiet && jobs.isEmpty && !core.isRemoving && waiting.isEmpty ? quiet + 1 : 0
         }
     }
 
@@ -142,12 +149,15 @@ struct DurableWorld {
     private mutating func pass() throws(Violation) {
         core.calendarSeconds = calendar + now.nanoseconds / 1_000_000_000
         core.timePassed(now: now)
-        // The messages so far precede removals that have waited.
-        if !removals.isEmpty { for action in core.takeActions() { try carryOut(action) } }
+        // What the core has sent so far precedes the effect of a message that has waited.
+        if !waiting.isEmpty { for action in core.takeActions() { try carryOut(action) } }
         core.dispatch(now: now)
-        for (client, names) in removals where !core.awaitsDurableRows(client) {
-            removals[client] = nil
-            for name in names { closed(name, by: client) }
+        for (client, message) in waiting where !core.awaitsDurableRows(client) {
+            waiting[client] = nil
+            switch message {
+            case .request(let name, let url): promises.asked(name, url, by: client)
+            case .removal(let names): for name in names { closed(name, by: client) }
+            }
         }
         // The removals of files are the second part.
         for action in core.takeActions() + core.takeActions() { try carryOut(action) }
@@ -221,8 +231,13 @@ struct DurableWorld {
 
     // MARK: Events
 
+    /// Whether a removal waits. A request that followed it would be another one than the promise has.
+    private var isRemovalWaiting: Bool {
+        waiting.values.contains { if case .removal = $0 { true } else { false } }
+    }
+
     private mutating func ask() throws(Violation) {
-        guard let client = someClient() else { return }
+        guard !isRemovalWaiting, let client = someClient() else { return }
         let names = promises.names
         var name: RequestName?
         if !names.isEmpty, random.perMille(300) { name = own(names[random.below(names.count)], client) }
@@ -244,6 +259,7 @@ struct DurableWorld {
         promises.asked(name, url, by: client)
         fetch.options.tag = promises.tag(of: name)
         core.clientSaid(.fetch(fetch), by: client, now: now)
+        if core.awaitsDurableRows(client) { waiting[client] = .request(name, url: url) }
     }
 
     private mutating func answer(_ count: Int) throws(Violation) {
@@ -335,7 +351,7 @@ struct DurableWorld {
             removed = names.filter { $0.handler == name.handler }
         }
         guard !core.awaitsDurableRows(client) else {
-            removals[client] = removed
+            waiting[client] = .removal(removed)
             return
         }
         for name in removed { closed(name, by: client) }
@@ -366,7 +382,7 @@ struct DurableWorld {
 
     private mutating func lose(_ client: ClientID) {
         clients[client] = nil
-        removals[client] = nil
+        waiting[client] = nil
         core.clientLost(client, now: now)
     }
 
@@ -404,6 +420,9 @@ struct DurableWorld {
     /// Simulates `kill -9` of the broker: all connections are new to the next one.
     private mutating func restart() throws(Violation) {
         report.restarts += 1
+        // A removal that waits may have deleted rows.
+        for case (let client, .removal(let names)) in waiting { for name in names { closed(name, by: client) } }
+        waiting = [:]
         disk.kill()
         jobs = []
         clients = [:]
@@ -414,7 +433,6 @@ struct DurableWorld {
         let rows = disk.rows.sorted { $0.key.rawValue < $1.key.rawValue }
         let kept = rows.map { ($0.value.name, (id: $0.key, tags: Set($0.value.tag.map { [$0] } ?? []))) }
         try promises.restarted(kept: Dictionary(kept) { ($0.id, $0.tags.union($1.tags)) })
-        removals = [:]
         // A lower quota than before leaves rows on the disk.
         limits.durableBytesPerUser = isEnding ? 0 : [0, 0, 2_500][random.below(3)]
         core = Self.makeCore(number(), limits)
