@@ -35,7 +35,8 @@ final class DurableKeeper: StoreKeeper {
         spoolPath = spool
         self.answers = answers
         do throws(StoreError) {
-            answers.put(.opened(try open()))
+            let files = try open()
+            answers.put(.opened(files: files, hasRows: cost > 0))
         } catch {
             answers.put(.foreign(error.description))
         }

@@ -38,8 +38,8 @@ public struct DurableEnd: Equatable, Sendable {
 
 /// Results from the thread of durable requests. Confirmed data is flushed to disk.
 public enum DurableAnswer: Sendable {
-    /// First result: the digests of all body files.
-    case opened(Set<String>)
+    /// First result: the digests of all body files, and whether the table has rows.
+    case opened(files: Set<String>, hasRows: Bool)
     /// One slice of the requests of earlier processes, the oldest first; none after the last.
     case rows([DurableRow])
     /// Sent instead of `opened` if the table belongs to a newer version or another program. Nothing was changed.

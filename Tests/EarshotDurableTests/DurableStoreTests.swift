@@ -23,6 +23,7 @@ final class DurableStoreTests {
     deinit { try? FileManager.default.removeItem(atPath: folder.path) }
 
     private struct Life {
+        var hasRows: Bool?
         var rows: [DurableRow] = []
         var stored: [UInt64] = []
         var refused: [UInt64: Bool] = [:]
@@ -36,7 +37,7 @@ final class DurableStoreTests {
         mutating func take(_ answers: [DurableAnswer]) {
             for answer in answers {
                 switch answer {
-                case .opened: break
+                case .opened(_, let hasRows): self.hasRows = hasRows
                 case .rows(let found): rows += found
                 case .stored(let id): stored.append(id)
                 case .refused(let id, let isFull): refused[id] = isFull
@@ -89,14 +90,15 @@ final class DurableStoreTests {
     private var bodies: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.bodies)) ?? [] }
 
     @Test func `what is stored is there in the next life, in order, until it is forgotten`() throws {
-        #expect(try life(store(1...3)).stored == [1, 2, 3])
+        let first = try life(store(1...3))
+        #expect(first.stored == [1, 2, 3] && first.hasRows == false)
         let next = try life([.forget(id: 2), .record(id: 3, end([1, 2, 3]), file: nil), .forget(id: 77)])
         #expect(next.rows.map(\.id) == [1, 2, 3])
         #expect(next.rows.map(\.head) == [head(1), head(2), head(3)])
         #expect(next.rows.map(\.acceptedAt) == [10, 20, 30])
         #expect(next.recorded == [3: true])
         let last = try life([.read(id: 3), .read(id: 1)])
-        #expect(last.rows.map(\.id) == [1, 3])
+        #expect(last.rows.map(\.id) == [1, 3] && last.hasRows == true)
         #expect(last.rows.map(\.hasEnded) == [false, true])
         #expect(last.read[3]?.body == .bytes([1, 2, 3]))
         #expect(last.missing == [1])

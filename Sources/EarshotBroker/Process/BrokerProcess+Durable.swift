@@ -12,6 +12,7 @@ extension BrokerProcess {
         let store: DurableStore
         /// Spool files of stored results, whose paths clients may have received.
         let files: Set<String>
+        let hasRows: Bool
     }
 
     /// Opens the store of durable requests, and waits for the list of its files; nil with a log message if that fails and
@@ -25,16 +26,17 @@ extension BrokerProcess {
             try folder.prepare()
             let store = try DurableStore(folder, lock: try folder.take(), spool: options.spoolFolder)
             store.finish()
-            var files: Set<String> = []
+            var opening = DurableOpening(store: store, files: [], hasRows: false)
             for answer in store.answers.takeAll() {
                 switch answer {
-                case .opened(let found): files = found
+                case .opened(let files, let hasRows):
+                    opening = DurableOpening(store: store, files: files, hasRows: hasRows)
                 case .trouble(let trouble): logger.report(trouble.message, trouble.details)
                 case .foreign(let words): throw BrokerError(words, isPermanent: true)
                 case .rows, .stored, .refused, .recorded, .read, .reopened: break
                 }
             }
-            return DurableOpening(store: store, files: files)
+            return opening
         } catch let error as BrokerError {
             throw error
         } catch let error as StoreError where error.kind == .distrusted {
@@ -51,9 +53,11 @@ extension BrokerProcess {
     /// Listens to the thread, and begins to load the requests of earlier brokers. The first slice is read after the broker
     /// is ready.
     func restore(_ opening: DurableOpening) throws {
-        var files: [String: Int] = [:]
-        for file in opening.files { files[file] = spool.length(of: file) }
-        core.beginDurableLoad(files: files)
+        if opening.hasRows {
+            var files: [String: Int] = [:]
+            for file in opening.files { files[file] = spool.length(of: file) }
+            core.beginDurableLoad(files: files)
+        }
         _ = try loop.add(opening.store.answers.descriptor, .readable) { [unowned self] _ in takeDurableAnswers() }
     }
 
