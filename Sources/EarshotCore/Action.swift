@@ -105,6 +105,9 @@ public enum Action: Equatable, Sendable {
 
     /// Requests to the table of durable requests.
     public enum Durable: Equatable, Sendable {
+        /// Reads the next rows after one, of one principal or of all. The shell reports them by
+        /// `BrokerCore.durableRowsRead`.
+        case readRows(after: DurableID?, of: PrincipalName?)
         /// Stores and flushes a request, whose FETCH this is. The shell reports it by `BrokerCore.durableStored` or
         /// `durableRefused`.
         /// The principal is nil for the administrator.

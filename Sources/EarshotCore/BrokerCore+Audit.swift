@@ -270,6 +270,9 @@ extension BrokerCore {
 
     private func auditDurables(_ check: Check) {
         for fault in durables.checkInvariants() { check(false, fault) }
+        for client in durables.load.messages.keys where !clients.contains(client) || clients[client].isGone {
+            check(false, "12: a message of an ended session waits for durable requests")
+        }
         for (number, record) in durables.records {
             guard interests.contains(number) else {
                 check(false, "12: durable \(record.id) has no request")

@@ -156,15 +156,17 @@ public struct BrokerCore {
 
     /// Time at which `timePassed` must be called next; nil for never. The shell learns it from `endPass`.
     public var nextTimer: Tick? {
-        if isBehind || isRemoving || pulls.isBehind || storedResults.isBehind { return Tick(nanoseconds: .min) }
+        if isBehind || isRemoving || pulls.isBehind || storedResults.isBehind || durables.load.isBehind {
+            return Tick(nanoseconds: .min)
+        }
         guard cluster != nil else { return timers.min?.at }
         return [timers.min?.at, clusterDeadline].compactMap(\.self).min()
     }
 
-    /// Whether a draining broker has nothing left to do: no attempt or removal runs, and clients have acknowledged all
-    /// terminals.
+    /// Whether a draining broker has nothing left to do: no attempt or removal runs, no message waits, and clients have
+    /// acknowledged all terminals.
     public var isDrained: Bool {
-        runningAttempts == 0 && awaitedDeliveries == 0 && removals.isEmpty
+        runningAttempts == 0 && awaitedDeliveries == 0 && removals.isEmpty && durables.load.messages.isEmpty
             && (cluster.map { $0.value.charges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }
 

@@ -9,8 +9,6 @@ internal import SQLite
 /// that names it, and removed after it. A crash can therefore leave files without a row, which are removed when the
 /// table is opened. A row with a missing or truncated file makes its request start again.
 final class DurableKeeper: StoreKeeper {
-    /// Maximum number of rows in one answer.
-    private static let rowsAtOnce = 1_024
     /// Minimum interval between two reports of a failure, in seconds.
     private static let complaintSeconds = 60
 
@@ -37,7 +35,8 @@ final class DurableKeeper: StoreKeeper {
         spoolPath = spool
         self.answers = answers
         do throws(StoreError) {
-            answers.put(.opened(try open()))
+            let files = try open()
+            answers.put(.opened(files: files, hasRows: cost > 0))
         } catch {
             answers.put(.foreign(error.description))
         }
@@ -129,9 +128,9 @@ final class DurableKeeper: StoreKeeper {
         var writes: [DurableRequest] = []
         for request in requests {
             switch request {
-            case .rows(let id):
+            case .rows(let id, let principal):
                 write(&writes)
-                answers.put(.rows(rows(after: id)))
+                answers.put(.rows(rows(after: id, principal)))
             case .read(let id):
                 write(&writes)
                 answers.put(.read(id: id, read(id)))
@@ -150,10 +149,17 @@ final class DurableKeeper: StoreKeeper {
         answers.put(.trouble(.failing(error: "\(error)")))
     }
 
-    /// Returns the next rows; none after the last, and if they cannot be read.
-    private func rows(after id: UInt64?) -> [DurableRow] {
+    /// Returns the next slice of rows; none after the last, and if they cannot be read.
+    private func rows(after id: UInt64?, _ principal: String?) -> [DurableRow] {
         do {
-            return try table?.rows(after: id, limit: Self.rowsAtOnce) ?? []
+            guard let table else { return [] }
+            var next = id
+            while true {
+                let rows = try table.rows(after: next, principal: principal)
+                let left = isBehind ? rows.filter { !unforgotten.contains($0.id) } : rows
+                guard left.isEmpty, let last = rows.last else { return left }
+                next = last.id
+            }
         } catch {
             complain(error)
             return []

@@ -5,8 +5,8 @@ public enum DurableRequest: Sendable {
     case store(id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8])
     /// Stores the result of a request: `recorded`. A body file is passed as a descriptor, which is closed.
     case record(id: UInt64, DurableEnd, file: Int32?)
-    /// Returns the first rows after one, or from the first one on: `rows`.
-    case rows(after: UInt64?)
+    /// Returns the next rows after one, or from the first one on: `rows`. Those of one principal, or of all for nil.
+    case rows(after: UInt64?, principal: String?)
     /// Returns the result of a request: `read`.
     case read(id: UInt64)
     /// Deletes the result of a request, and sets the time of its acceptance: `reopened`.
@@ -38,9 +38,9 @@ public struct DurableEnd: Equatable, Sendable {
 
 /// Results from the thread of durable requests. Confirmed data is flushed to disk.
 public enum DurableAnswer: Sendable {
-    /// First result: the digests of all body files.
-    case opened(Set<String>)
-    /// Requests of earlier processes, the oldest first; none after the last.
+    /// First result: the digests of all body files, and whether the table has rows.
+    case opened(files: Set<String>, hasRows: Bool)
+    /// One slice of the requests of earlier processes, the oldest first; none after the last.
     case rows([DurableRow])
     /// Sent instead of `opened` if the table belongs to a newer version or another program. Nothing was changed.
     /// Contains a message with the remedy.
@@ -75,6 +75,8 @@ public struct DurableRow: Equatable, Sendable {
     public let file: String?
     /// Length of that file in bytes.
     public let fileBytes: Int
+    /// Bytes of the result: its head and its body.
+    public let resultBytes: Int
 
     /// Result in short, from the start of its terminal.
     public struct Summary: Equatable, Sendable {

@@ -54,6 +54,7 @@ struct DurableTable {
             length INTEGER NOT NULL DEFAULT 0,
             sha256 TEXT,
             body BLOB);
+        CREATE INDEX request_principal ON request (principal) WHERE principal IS NOT NULL;
         CREATE INDEX request_sha256 ON request (sha256) WHERE sha256 IS NOT NULL AND body IS NULL
         """
 
@@ -74,22 +75,40 @@ struct DurableTable {
 
     // MARK: Statements
 
-    /// Returns the first rows after one, in the order of their identifiers.
-    /// - Parameter id: nil before the first row.
-    func rows(after id: UInt64?, limit: Int) throws -> [DurableRow] {
+    /// Number of rows and bytes of heads that end a slice: the core takes a few milliseconds to load it.
+    private static let sliceRows = 256
+    private static let sliceBytes = 256 << 10
+    private struct SliceIsFull: Error {}
+
+    /// Returns the next slice of rows after one, in the order of their identifiers.
+    ///
+    /// - Parameters:
+    ///   - id: nil before the first row.
+    ///   - principal: principal of the rows; nil for those of all.
+    func rows(after id: UInt64?, principal: String? = nil) throws -> [DurableRow] {
         let sql = """
             SELECT id, accepted, head, principal, ended IS NOT NULL, substr(ended, 1, \(Self.linesBytes)), length,
-                iif(body IS NULL, sha256, NULL)
-            FROM request WHERE id > ? ORDER BY id LIMIT ?
+                iif(body IS NULL, sha256, NULL), \(Self.cost) - \(Self.rowBytes) - length(head)
+            FROM request WHERE id > ? \(principal == nil ? "" : "AND principal = ?") ORDER BY id LIMIT \(Self.sliceRows)
             """
         let first: Value = id.map { .id($0) } ?? .integer(Int64.min)
-        return try database.all(sql, [first, .integer(limit)]) { row in
-            let file = row.text(7)
-            return DurableRow(
-                id: UInt64(bitPattern: row.integer(0)), acceptedAt: row.integer(1), head: row.bytes(2) ?? [],
-                principal: row.text(3), hasEnded: row.flag(4), summary: DurableRow.Summary(row.bytes(5) ?? []),
-                file: file, fileBytes: file == nil ? 0 : row.number(6))
-        }
+        let values = [first] + (principal.map { [Value.text($0)] } ?? [])
+        var rows: [DurableRow] = []
+        var bytes = 0
+        do {
+            try database.forEach(sql, values) { row in
+                let file = row.text(7)
+                let head = row.bytes(2) ?? []
+                rows.append(
+                    DurableRow(
+                        id: UInt64(bitPattern: row.integer(0)), acceptedAt: row.integer(1), head: head,
+                        principal: row.text(3), hasEnded: row.flag(4), summary: DurableRow.Summary(row.bytes(5) ?? []),
+                        file: file, fileBytes: file == nil ? 0 : row.number(6), resultBytes: row.number(8)))
+                bytes += head.count
+                if bytes >= Self.sliceBytes { throw SliceIsFull() }
+            }
+        } catch is SliceIsFull {}
+        return rows
     }
 
     /// Bytes at the start of a terminal that contain its first line and its short fields: everything before the header

@@ -87,4 +87,12 @@ import Testing
             }
         }
     }
+
+    @Test func `drain waits while the bus loads durable requests`() {
+        func left(_ members: String) -> Int? {
+            DrainCommand.flights(Array(#"{\#(members)"flights-now":{"queued":0,"running":0}}"#.utf8))
+        }
+        #expect(left("") == 0)
+        #expect(left(#""durable":"loading","#) == nil)
+    }
 }

@@ -302,7 +302,11 @@ struct BrokerProcessTests {
             first.broker.finish()
         }
         let second = try BrokerRig(in: folder) { $0.durableFolder = $0.runtimeFolder + "-durable" }
+        #expect(second.broker.core.isLoadingDurables, "it serves before it has loaded the request")
         let (client, worker) = (try second.client(), try second.worker())
+        client.say(together: [.removeRequest(handler, try #require(RequestID("9"))), .query(.ping)])
+        #expect(try second.reaches { client.messages.contains(.answer(.ping)) })
+        #expect(!second.broker.core.isLoadingDurables, "a message that waits holds those behind it")
         #expect(try second.reaches { worker.jobs.count == 1 })
         worker.say(.done(Self.done(worker.jobs[0].job, "hello")), Array("hello".utf8))
         client.say(.subscribe(.handler(handler)))

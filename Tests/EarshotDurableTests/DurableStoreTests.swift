@@ -23,6 +23,7 @@ final class DurableStoreTests {
     deinit { try? FileManager.default.removeItem(atPath: folder.path) }
 
     private struct Life {
+        var hasRows: Bool?
         var rows: [DurableRow] = []
         var stored: [UInt64] = []
         var refused: [UInt64: Bool] = [:]
@@ -36,7 +37,7 @@ final class DurableStoreTests {
         mutating func take(_ answers: [DurableAnswer]) {
             for answer in answers {
                 switch answer {
-                case .opened: break
+                case .opened(_, let hasRows): self.hasRows = hasRows
                 case .rows(let found): rows += found
                 case .stored(let id): stored.append(id)
                 case .refused(let id, let isFull): refused[id] = isFull
@@ -54,7 +55,7 @@ final class DurableStoreTests {
     /// Executes requests in a new store.
     private func life(_ requests: [DurableRequest] = []) throws -> Life {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
-        store.ask(.rows(after: nil))
+        store.ask(.rows(after: nil, principal: nil))
         for request in requests { store.ask(request) }
         store.finish()
         var life = Life()
@@ -89,14 +90,15 @@ final class DurableStoreTests {
     private var bodies: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.bodies)) ?? [] }
 
     @Test func `what is stored is there in the next life, in order, until it is forgotten`() throws {
-        #expect(try life(store(1...3)).stored == [1, 2, 3])
+        let first = try life(store(1...3))
+        #expect(first.stored == [1, 2, 3] && first.hasRows == false)
         let next = try life([.forget(id: 2), .record(id: 3, end([1, 2, 3]), file: nil), .forget(id: 77)])
         #expect(next.rows.map(\.id) == [1, 2, 3])
         #expect(next.rows.map(\.head) == [head(1), head(2), head(3)])
         #expect(next.rows.map(\.acceptedAt) == [10, 20, 30])
         #expect(next.recorded == [3: true])
         let last = try life([.read(id: 3), .read(id: 1)])
-        #expect(last.rows.map(\.id) == [1, 3])
+        #expect(last.rows.map(\.id) == [1, 3] && last.hasRows == true)
         #expect(last.rows.map(\.hasEnded) == [false, true])
         #expect(last.read[3]?.body == .bytes([1, 2, 3]))
         #expect(last.missing == [1])
@@ -274,7 +276,7 @@ final class DurableStoreTests {
         #expect(life.troubles.count == 1)
         store.ask(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
         store.finish()
-        #expect(try other.rows(after: nil, limit: 9).map(\.id) == [3], "what was forgotten goes with the next change")
+        #expect(try other.rows(after: nil).map(\.id) == [3], "what was forgotten goes with the next change")
     }
 
     @Test func `a deletion that the disk rejects is tried again, also if nothing else is written`() throws {
@@ -288,9 +290,9 @@ final class DurableStoreTests {
             store.finish()
             try other.delete(99)
         }
-        #expect(try other.rows(after: nil, limit: 9).map(\.id) == [1])
+        #expect(try other.rows(after: nil).map(\.id) == [1])
         store.finish()
-        #expect(try other.rows(after: nil, limit: 9).map(\.id) == [], "the next broker does not deliver it again")
+        #expect(try other.rows(after: nil).map(\.id) == [], "the next broker does not deliver it again")
     }
 
     @Test func `a row states code, status and attempts of its result`() throws {
@@ -302,5 +304,62 @@ final class DurableStoreTests {
         #expect(rows.map(\.summary.failure) == ["http-status", nil, nil])
         #expect(rows.map(\.summary.status) == [404, 200, nil])
         #expect(rows.map(\.summary.attempts) == [3, 0, 0])
+    }
+
+    private func slices(_ store: DurableStore, principal: String? = nil) -> [[DurableRow]] {
+        var slices: [[DurableRow]] = []
+        repeat {
+            store.ask(.rows(after: slices.last?.last?.id, principal: principal))
+            store.finish()
+            for case .rows(let rows) in store.answers.takeAll() { slices.append(rows) }
+        } while slices.last?.isEmpty == false
+        return slices
+    }
+
+    @Test func `rows are read in slices of a bounded number and size`() throws {
+        _ = try life(store(1...600))
+        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        #expect(slices(store).map(\.count) == [256, 256, 88, 0])
+        for id in 1...600 as ClosedRange<UInt64> { store.ask(.forget(id: id)) }
+        let long = [UInt8](repeating: 7, count: 100 << 10)
+        for id in 1...7 as ClosedRange<UInt64> {
+            store.ask(.store(id: id, principal: nil, acceptedAt: 1, head: long))
+        }
+        let found = slices(store)
+        #expect(found.map(\.count) == [3, 3, 1, 0])
+        #expect(found.flatMap(\.self).map(\.id) == Array(1...7))
+    }
+
+    @Test func `rows of one principal are read without those of others`() throws {
+        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        for (id, principal) in [(1, "uid:1"), (2, nil), (3, "uid:2"), (4, "uid:1")] as [(UInt64, String?)] {
+            store.ask(.store(id: id, principal: principal, acceptedAt: 1, head: head(id)))
+        }
+        #expect(slices(store, principal: "uid:1").map { $0.map(\.id) } == [[1, 4], []])
+        #expect(slices(store).map { $0.map(\.id) } == [[1, 2, 3, 4], []])
+    }
+
+    @Test func `a row that is forgotten is not read, though the disk rejects its deletion`() throws {
+        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        for request in self.store(1...2) { store.ask(request) }
+        store.finish()
+        _ = store.answers.takeAll()
+        let other = try DurableTable(folder.database)
+        try other.transaction {
+            try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
+            store.ask(.forget(id: 1))
+            store.ask(.forget(id: 2))
+            store.ask(.rows(after: nil, principal: nil))
+            store.finish()
+            try other.delete(99)
+        }
+        var life = Life()
+        life.take(store.answers.takeAll())
+        #expect(life.rows.isEmpty && life.troubles.count == 1)
+    }
+
+    @Test func `a row states the bytes of its result`() throws {
+        _ = try life(store(1...3) + [.record(id: 1, end([1, 2, 3]), file: nil), recordFile(2, [7, 8])])
+        #expect(try life().rows.map(\.resultBytes) == [end(nil).head.count + 3, end(nil).head.count + 2, 0])
     }
 }

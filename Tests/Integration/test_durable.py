@@ -393,6 +393,91 @@ class DurableTests(TestCase):
         return sum(size > 0 for _, size, *salt in frames if salt == salts)
 
 
+class LoadTests(TestCase):
+    """Rows of an earlier broker, which the next one loads while it serves."""
+
+    ROWS = 100_000
+    #: Rows of the handler whose results the test claims.
+    CLAIMED = 10_000
+
+    def folder_with_rows(self, origin):
+        """Returns the folder of a bus that has ended, with results of `many/a` and `many/b` in its table."""
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        with Bus(workers=1, folder=folder) as bus:
+            client = bus.client()
+            client.fetch("many/a", 1, f"{origin.url}/bytes/3", durable="yes", subscribe="no")
+            client.expect("ACCEPTED")
+            eventually(lambda: client.query("why many/a 1")["state"] == "held", "it has ended")
+        with contextlib.closing(sqlite3.connect(self.table(folder))) as table, table:
+            first, head, ended = table.execute("SELECT id, head, ended FROM request").fetchone()
+            names = [b"many/%s %d " % (b"a" if number <= self.CLAIMED else b"b", number)
+                     for number in range(2, self.ROWS + 1)]
+            table.executemany(
+                "INSERT INTO request (principal, accepted, head, ended, length, sha256, body) "
+                "SELECT principal, accepted, ?, ?, length, sha256, body FROM request WHERE id = ?",
+                ((head.replace(b"many/a 1 ", name), ended.replace(b"many/a 1 ", name), first) for name in names))
+        return folder
+
+    @staticmethod
+    def table(folder):
+        return folder / "run/durable/requests.sqlite"
+
+    def rows(self, folder):
+        with contextlib.closing(sqlite3.connect(self.table(folder))) as table:
+            return table.execute("SELECT count(*) FROM request").fetchone()[0]
+
+    def loading(self, bus):
+        """Returns a client, after checking that rows are still being loaded."""
+        client = bus.client()
+        self.assertEqual(client.query("status").get("durable"), "loading", "the bus is ready before they are loaded")
+        return client
+
+    def test_the_bus_serves_meanwhile_and_a_kill_loses_and_doubles_none(self):
+        with Origin() as origin:
+            folder = self.folder_with_rows(origin)
+            began = time.monotonic()
+            with Bus(workers=1, folder=folder) as bus:
+                ready = time.monotonic() - began
+                client = self.loading(bus)
+                pauses, last = [], time.monotonic()
+                while client.query("status").get("durable") == "loading":
+                    last, pauses = time.monotonic(), [*pauses, time.monotonic() - last]
+                tell(f"ready in {ready:.2f} s, loaded after {last - began:.2f} s; a query meanwhile took at most "
+                     f"{1_000 * max(pauses, default=0):.0f} ms")
+                for _ in range(2):
+                    kill(bus.broker)
+                    eventually(lambda: bus._pids("broker"), "another broker", 60)
+                    self.loading(bus)
+                kill(bus.broker)
+                eventually(lambda: bus._pids("broker"), "another broker", 60)
+                plain, other = bus.client(), bus.client()
+                other.say("QUERY why many/b %d" % self.ROWS)
+                plain.fetch("plain", 1, f"{origin.url}/bytes/10")
+                self.assertResult(plain.terminal(), body(10))
+                answer = other.expect("ANSWER", "why", timeout=60)
+                self.assertIn(b'"held"', answer.body, "it is answered after its row was loaded")
+                self.await_requests(other, pending=self.ROWS)
+                claimer = bus.client(window=4096)
+                claimer.say("SUBSCRIBE many/a")
+                heard = [m.id[1] for m in claimer.terminals(self.CLAIMED, 120)]
+                self.assertEqual(sorted(map(int, heard)), list(range(1, self.CLAIMED + 1)), "each once")
+                self.assertEqual([m for m in claimer.rest() if m.is_terminal], [])
+                self.assertEqual(origin.total, 2)
+            self.assertEqual(self.rows(folder), self.ROWS - self.CLAIMED)
+
+    def test_what_is_removed_meanwhile_is_gone(self):
+        with Origin() as origin:
+            folder = self.folder_with_rows(origin)
+            with Bus(workers=1, folder=folder) as bus:
+                client = self.loading(bus)
+                client.say("REMOVE many/b")
+                removed = client.expect("REMOVED", "many/b", timeout=60)
+                self.assertEqual(int(removed.operands[1]), self.ROWS - self.CLAIMED)
+                self.await_requests(client, pending=self.CLAIMED)
+            self.assertEqual(self.rows(folder), self.CLAIMED)
+
+
 class TwoBrokersTests(TestCase):
     def test_the_second_refuses_what_is_durable(self):
         folder = temporary_folder()

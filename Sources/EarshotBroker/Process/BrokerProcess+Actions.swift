@@ -65,6 +65,8 @@ extension BrokerProcess {
         case .cache(.discard(let key, let entry)): cache?.discard(key, entry)
         case .cache(.invalidate(let urls)): cache?.invalidate(urls.map(\.description))
         case .cache(.limit(let bytes)): cache?.limit(bytes: bytes)
+        case .durable(.readRows(let id, let principal)):
+            durable?.ask(.rows(after: id?.rawValue, principal: principal?.description))
         case .durable(.store(let id, let principal, let acceptedAt, let head)):
             durable?.ask(
                 .store(id: id.rawValue, principal: principal?.description, acceptedAt: acceptedAt, head: head))

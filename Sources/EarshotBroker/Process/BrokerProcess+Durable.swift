@@ -7,15 +7,16 @@ internal import Logging
 
 /// Connection between the core, which decides about durable requests, and their thread, which stores them.
 extension BrokerProcess {
-    /// Durable requests found at the start.
+    /// Store of durable requests at the start.
     struct DurableOpening {
         let store: DurableStore
         /// Spool files of stored results, whose paths clients may have received.
         let files: Set<String>
+        let hasRows: Bool
     }
 
-    /// Opens the store of durable requests and waits for its content; nil with a log message if that fails and the
-    /// broker refuses durable requests.
+    /// Opens the store of durable requests, and waits for the list of its files; nil with a log message if that fails and
+    /// the broker refuses durable requests.
     ///
     /// - Throws: `BrokerError` if the folder is not trusted, or if only another version can read the store.
     static func openDurable(_ options: BrokerOptions, _ logger: Logger) throws -> DurableOpening? {
@@ -25,16 +26,17 @@ extension BrokerProcess {
             try folder.prepare()
             let store = try DurableStore(folder, lock: try folder.take(), spool: options.spoolFolder)
             store.finish()
-            var files: Set<String> = []
+            var opening = DurableOpening(store: store, files: [], hasRows: false)
             for answer in store.answers.takeAll() {
                 switch answer {
-                case .opened(let found): files = found
+                case .opened(let files, let hasRows):
+                    opening = DurableOpening(store: store, files: files, hasRows: hasRows)
                 case .trouble(let trouble): logger.report(trouble.message, trouble.details)
                 case .foreign(let words): throw BrokerError(words, isPermanent: true)
                 case .rows, .stored, .refused, .recorded, .read, .reopened: break
                 }
             }
-            return DurableOpening(store: store, files: files)
+            return opening
         } catch let error as BrokerError {
             throw error
         } catch let error as StoreError where error.kind == .distrusted {
@@ -48,42 +50,36 @@ extension BrokerProcess {
         return nil
     }
 
-    /// Restores the requests of earlier brokers in the core and listens to the thread.
+    /// Listens to the thread, and begins to load the requests of earlier brokers. The first slice is read after the broker
+    /// is ready.
     func restore(_ opening: DurableOpening) throws {
-        let now = Tick(nanoseconds: loop.now.nanoseconds)
-        core.calendarSeconds = Int64(time(nil))
-        var count = 0
-        forEachRow(of: opening.store) { row in
-            count += 1
-            let file = row.file.flatMap { spool.length(of: $0) == row.fileBytes ? $0 : nil }
-            core.durableRestored(
-                DurableEntry(
-                    id: DurableID(rawValue: row.id), acceptedAt: row.acceptedAt, head: row.head,
-                    principal: row.principal, hasResult: row.hasEnded,
-                    failure: row.summary.failure, status: row.summary.status, attempts: row.summary.attempts,
-                    file: file, fileBytes: row.fileBytes), now: now)
+        if opening.hasRows {
+            var files: [String: Int] = [:]
+            for file in opening.files { files[file] = spool.length(of: file) }
+            core.beginDurableLoad(files: files)
         }
-        if count > 0 { logger.notice("restored durable requests", metadata: ["count": "\(count)"]) }
         _ = try loop.add(opening.store.answers.descriptor, .readable) { [unowned self] _ in takeDurableAnswers() }
     }
 
-    /// Calls `body` for each stored request, the oldest first. Holds some of them in memory at a time: the thread reads
-    /// the next ones meanwhile.
-    private func forEachRow(of store: DurableStore, _ body: (DurableRow) -> Void) {
-        store.ask(.rows(after: nil))
-        while true {
-            store.finish()
-            var rows: [DurableRow] = []
-            for answer in store.answers.takeAll() {
-                switch answer {
-                case .rows(let found): rows += found
-                case .trouble(let trouble): logger.report(trouble.message, trouble.details)
-                case .opened, .foreign, .stored, .refused, .recorded, .read, .reopened: break
-                }
-            }
-            guard let last = rows.last?.id else { return }
-            store.ask(.rows(after: last))
-            rows.forEach(body)
+    private func take(_ rows: [DurableRow], now: Tick) {
+        let wasLoading = core.isLoadingDurables
+        let entries = rows.map { row in
+            DurableEntry(
+                id: DurableID(rawValue: row.id), acceptedAt: row.acceptedAt, head: row.head,
+                principal: row.principal, hasResult: row.hasEnded,
+                failure: row.summary.failure, status: row.summary.status, attempts: row.summary.attempts,
+                file: row.file.flatMap { spool.length(of: $0) == row.fileBytes ? $0 : nil }, fileBytes: row.fileBytes,
+                resultBytes: row.resultBytes)
+        }
+        core.durableRowsRead(entries, now: now)
+        guard wasLoading, !core.isLoadingDurables else { return }
+        if core.loadedDurables > 0 {
+            logger.notice("loaded durable requests", metadata: ["count": "\(core.loadedDurables)"])
+        }
+        for user in core.usersWithDurableRows {
+            logger.warning(
+                "durable requests of a user exceed durable-per-user; the rest is loaded when there is room",
+                metadata: ["user": "\(user)"])
         }
     }
 
@@ -104,9 +100,11 @@ extension BrokerProcess {
     private func takeDurableAnswers() {
         guard let durable else { return }
         let now = Tick(nanoseconds: loop.now.nanoseconds)
+        core.calendarSeconds = Int64(time(nil))
         for answer in durable.answers.takeAll() {
             switch answer {
-            case .opened, .rows, .foreign: break
+            case .opened, .foreign: break
+            case .rows(let rows): take(rows, now: now)
             case .stored(let id): core.durableStored(DurableID(rawValue: id), now: now)
             case .refused(let id, let isFull):
                 core.durableRefused(DurableID(rawValue: id), isFull: isFull, now: now)

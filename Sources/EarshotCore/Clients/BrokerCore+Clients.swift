@@ -1,4 +1,5 @@
 public import EarshotWire
+internal import OrderedCollections
 
 /// Connections of clients, dispatch of their messages, and their subscriptions.
 extension BrokerCore {
@@ -74,12 +75,27 @@ extension BrokerCore {
             refuse(client, "not-authorized", detail, message)
             return
         }
+        guard !durables.load.hasRows || !mustAwaitRows(message, from: client) else {
+            durables.load.messages[client] = DurableLoad.Waiting(message: message, body: body)
+            return
+        }
+        carryOut(message, body, by: client, now: now)
+    }
+
+    /// Carries out a message of an open session.
+    ///
+    /// - Parameter removedRows: number of durable requests that it has removed and that were not loaded.
+    mutating func carryOut(
+        _ message: ClientMessage, _ body: RequestBody?, by client: Handle<ClientSession>, removedRows: Int = 0,
+        now: Tick
+    ) {
         switch message {
         case .hello: break
         case .fetch(let fetch): fetchRequested(fetch, body, by: client, now: now)
         case .retry(let handler, let request): retryRequested(handler, request, by: client)
-        case .remove(let pattern): removalRequested(pattern, by: client, now: now)
-        case .removeRequest(let handler, let request): removalRequested(handler, request, by: client)
+        case .remove(let pattern): removalRequested(pattern, by: client, removedRows: removedRows, now: now)
+        case .removeRequest(let handler, let request):
+            removalRequested(handler, request, by: client, wasInTable: removedRows > 0)
         case .subscribe(let pattern): subscribe(client, to: pattern)
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern, now: now)
         case .priority(let handler, let request, let priority):
@@ -92,6 +108,7 @@ extension BrokerCore {
         case .take(let sequence): takeRequested(sequence, by: client)
         case .bye:
             let session = clients[client]
+            let id = session.id
             _ = clients.disconnected(id)
             endSession(client, now: now)
             // The connection stays open for another HELLO. Its sequence numbers continue.

@@ -7,6 +7,7 @@ extension BrokerCore {
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
     mutating func endSession(_ client: Handle<ClientSession>, now: Tick) {
         if let removal = removals.removeValue(forKey: client) { releaseUnused(removal.body) }
+        if let waiting = durables.load.messages.removeValue(forKey: client) { releaseUnused(waiting.body) }
         clients.endLease(of: client)
         if !pulls.isEmpty { pulls.remove(client) }
         for handler in handlers.removing { withdraw(client, fromRemovalOf: handler) }

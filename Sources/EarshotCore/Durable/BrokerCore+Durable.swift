@@ -8,47 +8,6 @@ internal import EarshotWire
 extension BrokerCore {
     // MARK: Events
 
-    /// Restores a request that an earlier broker left. The shell calls it before the first client connects.
-    public mutating func durableRestored(_ entry: DurableEntry, now: Tick) {
-        clock = now
-        // Data on disk may be damaged in ways that SQLite does not detect. A damaged name must not become the
-        // administrator's.
-        let principal = entry.principal.map { PrincipalName($0) }
-        guard durables.found(entry.id), case .fetch(let fetch)? = try? ClientMessage(head: entry.head),
-            fetch.options.isDurable, principal != .some(nil)
-        else {
-            actions.append(.durable(.forget(entry.id)))
-            return
-        }
-        let key = HandlerKey(principalNumber(principal ?? nil), fetch.handler)
-        guard handlers.number(of: key).flatMap({ listedInterest(fetch.request, of: $0) }) == nil else {
-            actions.append(.durable(.forget(entry.id)))
-            return
-        }
-        let age = calendarSeconds - min(max(entry.acceptedAt, 0), calendarSeconds)
-        let acceptedAt = now.advanced(byMilliseconds: -Int(clamping: age) * 1_000)
-        let handler = handlerNumber(key)
-        let interest = list(
-            fetch, Fingerprint(of: fetch, body: nil).value, handler, nil, hash(fetch.request, of: handler),
-            now: acceptedAt)
-        let result = DurableSummary(
-            failure: entry.failure.map { FailureCode(rawValue: $0) ?? .internalError }, status: entry.status,
-            attempts: entry.attempts, url: fetch.url)
-        durables.restore(
-            entry.id, interest, acceptedAt: acceptedAt, result: entry.hasResult ? result : nil,
-            file: entry.hasResult ? entry.file : nil)
-        // Of a result that is not in a file of the spool, the store knows the bytes.
-        chargeDurable(
-            interest, request: entry.head.count + Self.durableRowBytes, result: entry.hasResult ? entry.fileBytes : 0)
-        setExpiry(of: interest)
-        guard entry.hasResult else {
-            begin(interest, fetch, of: RequestHeads.nobody, now: now)
-            return
-        }
-        if let file = entry.file { outcomes.hold(file: file, bytes: entry.fileBytes, isShared: true) }
-        rest(interest)
-    }
-
     /// Accepts a request that has been written to disk.
     public mutating func durableStored(_ id: DurableID, now: Tick) {
         clock = now
@@ -144,8 +103,8 @@ extension BrokerCore {
         var kept = fetch
         kept.options.replacesHandler = false
         let head = ClientMessage.fetch(kept).encoded()
-        guard hasRoomForDurable(head.count + Self.durableRowBytes, of: interest) else {
-            turnAway(interest, Refusal(code: .quota, detail: Self.durableQuotaDetail), telling: [client])
+        if let obstacle = obstacle(toDurable: head.count + Self.durableRowBytes, of: interest) {
+            turnAway(interest, obstacle, telling: [client])
             return
         }
         let entering = DurableRecord.Entering(fetch, by: clients.reference(to: client))

@@ -48,12 +48,14 @@ struct DurableBook {
     private(set) var reads = 0
     /// Bytes of bodies in memory that are being written.
     private(set) var writingBytes = 0
+    /// Requests on the disk that are not in the book yet.
+    var load = DurableLoad()
 
     init(limits: Limits) { self.limits = limits }
 
     // MARK: Queries
 
-    var isEmpty: Bool { records.isEmpty && writingBytes == 0 }
+    var isEmpty: Bool { records.isEmpty && writingBytes == 0 && load.isEmpty }
 
     func contains(_ interest: Handle<Interest>) -> Bool { !records.isEmpty && records[interest] != nil }
 

@@ -35,10 +35,16 @@ public struct DurableEntry: Equatable, Sendable {
     public var file: String?
     /// Size of that file in bytes.
     public var fileBytes: Int
+    /// Bytes of the result: its head and its body.
+    public var resultBytes: Int
+
+    /// Bytes that count for the principal.
+    var bytes: Int { head.count + BrokerCore.durableRowBytes + resultBytes }
 
     public init(
         id: DurableID, acceptedAt: Int64, head: [UInt8], principal: String? = nil, hasResult: Bool,
-        failure: String? = nil, status: Int? = nil, attempts: Int = 0, file: String? = nil, fileBytes: Int = 0
+        failure: String? = nil, status: Int? = nil, attempts: Int = 0, file: String? = nil, fileBytes: Int = 0,
+        resultBytes: Int = 0
     ) {
         self.id = id
         self.acceptedAt = acceptedAt
@@ -50,6 +56,7 @@ public struct DurableEntry: Equatable, Sendable {
         self.attempts = attempts
         self.file = file
         self.fileBytes = fileBytes
+        self.resultBytes = resultBytes
     }
 }
 

@@ -12,6 +12,7 @@ extension BrokerCore {
         // Last, since assigning an attempt renames the part that it resumes.
         defer { if pulls.isBehind { answerReads() } }
         continueRemovals(now: now)
+        continueDurableLoad(now: now)
         settleCancellations(hasUnread: hasUnread, now: now)
         continueStoredResults()
         // A draining broker starts nothing, so it must not ask for another pass.

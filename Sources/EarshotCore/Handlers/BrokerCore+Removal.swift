@@ -13,11 +13,15 @@ extension BrokerCore {
     // MARK: Events
 
     /// Handles REMOVE of one request. Replies even if there is none.
-    mutating func removalRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
+    ///
+    /// - Parameter wasInTable: whether its row was deleted that was not loaded.
+    mutating func removalRequested(
+        _ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>, wasInTable: Bool
+    ) {
         let key = key(handler, of: client)
-        var wasOpen = false
+        var wasOpen = wasInTable
         if let number = handlers.number(of: key), let interest = listedInterest(request, of: number) {
-            wasOpen = interests[interest].phase != .delivering
+            wasOpen = wasOpen || interests[interest].phase != .delivering
             removeRequest(interest, by: client)
         }
         removeDoomed(request, key, by: client)
@@ -30,8 +34,12 @@ extension BrokerCore {
     }
 
     /// Handles REMOVE of handlers: ends all their requests and the client's subscriptions to them.
-    mutating func removalRequested(_ pattern: HandlerPattern, by client: Handle<ClientSession>, now: Tick) {
-        carryOut(ClientRemoval(pattern), by: client, now: now)
+    ///
+    /// - Parameter removedRows: number of their rows that were deleted and were not loaded.
+    mutating func removalRequested(
+        _ pattern: HandlerPattern, by client: Handle<ClientSession>, removedRows: Int, now: Tick
+    ) {
+        carryOut(ClientRemoval(pattern, count: removedRows), by: client, now: now)
     }
 
     /// Whether a removal of a client is under way. The shell then passes no event of the client, its loss included.
@@ -256,7 +264,7 @@ extension BrokerCore {
 
     /// Releases the body of a FETCH unless something needs it.
     mutating func releaseUnused(_ body: RequestBody?) {
-        guard let body, !requestBodies.contains(body.id),
+        guard let body, !requestBodies.contains(body.id), !durables.load.holds(body.id),
             !removals.values.contains(where: { $0.body?.id == body.id })
         else { return }
         actions.append(.spool(.releaseBody(body.id)))

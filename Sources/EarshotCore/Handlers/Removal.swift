@@ -55,10 +55,12 @@ struct ClientRemoval {
     /// Handlers without names whose requests must be gone before the removal ends.
     var awaited: Set<Handle<HandlerEntry>> = []
 
-    init(_ pattern: HandlerPattern) {
+    /// - Parameter count: number of its requests that are removed already.
+    init(_ pattern: HandlerPattern, count: Int) {
         requests = RemovedRequests(pattern: pattern)
         continuation = .reply
         isUnnaming = true
+        self.count = count
     }
 
     /// REMOVE of one request, which is removed already.

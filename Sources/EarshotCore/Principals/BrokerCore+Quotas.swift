@@ -1,5 +1,6 @@
 internal import EarshotHTTP
 internal import EarshotWire
+internal import OrderedCollections
 
 /// Quotas of principals: counting at the places where the tables change, and the ends of obstacles.
 extension BrokerCore {
@@ -174,13 +175,25 @@ extension BrokerCore {
 
     /// Counts the bytes of a durable request, or of its result, for its principal.
     mutating func chargeDurable(_ interest: Handle<Interest>, request: Int? = nil, result: Int? = nil) {
-        quotas.durableBytes(
-            durables.setBytes(request: request, result: result, of: interest), of: principal(of: interest))
+        quotas.share(
+            durables.setBytes(request: request, result: result, of: interest), of: \.durableBytes,
+            by: principal(of: interest))
     }
 
-    /// Whether the principal of a request may have this many durable bytes more.
+    /// Whether the principal of a request may have this many durable bytes more. The administrator leaves the last
+    /// quarter of the store to other users, if there are any.
     func hasRoomForDurable(_ bytes: Int, of interest: Handle<Interest>) -> Bool {
-        quotas.hasRoomForDurable(bytes, of: principal(of: interest))
+        quotas.hasRoomForDurable(bytes, of: principal(of: interest), within: settings[.durableSize] ?? 0)
+    }
+
+    /// Returns why a new durable request with this many bytes is refused; nil if it may be written. A user with requests
+    /// that are not loaded is above the quota.
+    func obstacle(toDurable bytes: Int, of interest: Handle<Interest>) -> Refusal? {
+        let principal = principal(of: interest)
+        let hasLeftover = principals.name(of: principal).map { durables.load.leftovers[$0] != nil } ?? false
+        guard hasLeftover || !hasRoomForDurable(bytes, of: interest) else { return nil }
+        return principal == PrincipalTable.administrator
+            ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: Self.durableQuotaDetail)
     }
 
     // MARK: Checks

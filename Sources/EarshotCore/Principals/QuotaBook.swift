@@ -17,7 +17,7 @@ struct QuotaBook {
         var spoolBytes = 0
         /// Bytes of those bodies that are in memory or may be, of terminals that were sent or are due.
         var memoryBodyBytes = 0
-        /// Bytes of durable requests and their results.
+        /// Bytes of durable requests and their results. Shared.
         var durableBytes = 0
         /// Bytes of long heads of open requests. Shared.
         var headBytes = 0
@@ -136,14 +136,21 @@ struct QuotaBook {
             || bytes <= limits.memoryBodyBytes - use(by: principal).memoryBodyBytes
     }
 
-    /// Adds bytes of durable requests and results. A negative number subtracts.
-    mutating func durableBytes(_ change: Int, of principal: Handle<Principal>) {
-        add(change, to: \.durableBytes, of: principal)
+    /// Whether a principal may have this many durable bytes more.
+    ///
+    /// - Parameter bound: bytes that all principals together may have.
+    func hasRoomForDurable(_ bytes: Int, of principal: Handle<Principal>, within bound: Int) -> Bool {
+        guard principal != PrincipalTable.administrator else {
+            return leavesLastPart(of: bound, using: total.durableBytes + bytes, \.durableBytes)
+        }
+        return limits.durableBytes == 0 || bytes <= limits.durableBytes - use(by: principal).durableBytes
     }
 
-    /// Whether a principal may have this many durable bytes more.
-    func hasRoomForDurable(_ bytes: Int, of principal: Handle<Principal>) -> Bool {
-        isUnbounded(limits.durableBytes, principal) || bytes <= limits.durableBytes - use(by: principal).durableBytes
+    /// Whether a durable request of an earlier broker may be loaded for a principal. A first one always may, because one
+    /// above the quota would stay in the table otherwise.
+    func admitsDurableRow(_ bytes: Int, of principal: Handle<Principal>) -> Bool {
+        let used = use(by: principal).durableBytes
+        return isUnbounded(limits.durableBytes, principal) || used == 0 || bytes <= limits.durableBytes - used
     }
 
     // MARK: Shared amounts
@@ -232,6 +239,7 @@ struct QuotaBook {
             $0.bodyBytes += $1.bodyBytes
             $0.subscriptions += $1.subscriptions
             $0.cookieBytes += $1.cookieBytes
+            $0.durableBytes += $1.durableBytes
         }
         if total != sum { faults.append("11: all principals together have \(total), not \(sum)") }
         for principal in Set(uses.keys).union(expected.keys).sorted() {

@@ -41,6 +41,7 @@ extension BrokerCore {
         json.member("phase", isDraining ? "draining" : "serving")
         json.member("admission", limits.isAdmitting ? "open" : "closed")
         json.member("ready", isReady)
+        if isLoadingDurables { json.member("durable", "loading") }
         json.member("queue") { json in
             json.object { json in
                 for priority in PriorityClass.allCases {
@@ -76,6 +77,7 @@ extension BrokerCore {
         json.member("phase", isDraining ? "draining" : "serving")
         json.member("admission", limits.isAdmitting ? "open" : "closed")
         json.member("ready", isReady)
+        if isLoadingDurables { json.member("durable", "loading") }
         let sessions = clients.indices.filter { clients[$0].principal == principal && !clients[$0].isGone }
         let away = sessions.count { clients[$0].isAway }
         json.member("clients", sessions.count - away)

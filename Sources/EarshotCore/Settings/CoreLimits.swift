@@ -142,6 +142,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of requests, subscriptions and terminals of ended sessions removed in one pass, and of the handlers
     /// of a removed subtree and their requests.
     public var departuresPerPass = 200
+    /// Maximum number of messages carried out in one pass that have waited for durable requests to be loaded: each may
+    /// list a table.
+    public var waitingMessagesPerPass = 16
     /// Maximum number of timers handled in one pass: half a millisecond of work.
     public var timersPerPass = 200
     /// Maximum number of cool-downs kept for origins without requests. Each takes a few hundred bytes, and the server

@@ -34,7 +34,7 @@ struct DurablePromises {
     }
 
     /// Failure codes that carry no durability guarantee.
-    private static let settled: Set<String> = ["removed", "queue-full"]
+    private static let settled: Set<String> = ["removed", "queue-full", "quota"]
 
     private var promises: [RequestName: Promise] = [:]
     private var byURL: [String: RequestName] = [:]

@@ -14,6 +14,12 @@ struct DurableWorld {
         var isFull: Bool { sequence - acknowledged >= UInt64(window) }
     }
 
+    /// Expected effect of a message that waits for rows on the disk.
+    private enum Waiting {
+        case request(RequestName, url: String)
+        case removal([RequestName])
+    }
+
     /// Principals of clients. Their handlers have the same names, so each name exists in several namespaces.
     private static let principals = [nil, PrincipalName("key:1001"), PrincipalName("key:1002")]
     private static let handlers = (0..<6).compactMap { HandlerID("d/h\($0)") }
@@ -33,6 +39,8 @@ struct DurableWorld {
     private var spool = SimulatedWaiting()
     /// Clients whose connections the core has closed.
     private var closed: Set<ClientID> = []
+    /// Messages that wait for rows on the disk.
+    private var waiting: [ClientID: Waiting] = [:]
     private var lastNumber: UInt64 = 0
     private var lastName = 0
     private var isEnding = false
@@ -54,6 +62,7 @@ struct DurableWorld {
         var limits = limits
         limits.durableReads = 2
         limits.removalsPerPass = 3
+        limits.waitingMessagesPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spool: "/spool")
         var facilities = Facilities()
         facilities.isKeeping = true
@@ -93,6 +102,7 @@ struct DurableWorld {
         disk.isFull = false
         spool.isFull = false
         isEnding = true
+        try settle()
         for client in clients.keys.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
         try settle()
         try restart()
@@ -131,7 +141,7 @@ struct DurableWorld {
             while !jobs.isEmpty { finishJob() }
             now = now.advanced(byMilliseconds: 100)
             try pass()
-            quiet = disk.isQuiet && jobs.isEmpty && !core.isRemoving ? quiet + 1 : 0
+            quiet = disk.isQuiet && jobs.isEmpty && !core.isRemoving && waiting.isEmpty ? quiet + 1 : 0
         }
     }
 
@@ -139,7 +149,16 @@ struct DurableWorld {
     private mutating func pass() throws(Violation) {
         core.calendarSeconds = calendar + now.nanoseconds / 1_000_000_000
         core.timePassed(now: now)
+        // What the core has sent so far precedes the effect of a message that has waited.
+        if !waiting.isEmpty { for action in core.takeActions() { try carryOut(action) } }
         core.dispatch(now: now)
+        for (client, message) in waiting where !core.awaitsDurableRows(client) {
+            waiting[client] = nil
+            switch message {
+            case .request(let name, let url): promises.asked(name, url, by: client)
+            case .removal(let names): for name in names { closed(name, by: client) }
+            }
+        }
         // The removals of files are the second part.
         for action in core.takeActions() + core.takeActions() { try carryOut(action) }
         for client in closed.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
@@ -186,7 +205,7 @@ struct DurableWorld {
                 promises.given(RequestName(handler: handler, request: fetch.request), id)
             }
             disk.ask(asked, content: nil)
-        case .readResult, .reopen, .forget: disk.ask(asked, content: nil)
+        case .readRows, .readResult, .reopen, .forget: disk.ask(asked, content: nil)
         case .limit: break
         }
     }
@@ -212,8 +231,13 @@ struct DurableWorld {
 
     // MARK: Events
 
+    /// Whether a removal waits. A request that followed it would be another one than the promise has.
+    private var isRemovalWaiting: Bool {
+        waiting.values.contains { if case .removal = $0 { true } else { false } }
+    }
+
     private mutating func ask() throws(Violation) {
-        guard let client = someClient() else { return }
+        guard !isRemovalWaiting, let client = someClient() else { return }
         let names = promises.names
         var name: RequestName?
         if !names.isEmpty, random.perMille(300) { name = own(names[random.below(names.count)], client) }
@@ -228,13 +252,14 @@ struct DurableWorld {
         fetch.options.isDurable = true
         fetch.options.retries = 1
         fetch.options.subscribes = random.perMille(500)
-        if random.perMille(15) {
+        if random.perMille(15), !core.hasDurableRows {
             fetch.options.replacesHandler = true
             for other in names where other.handler == name.handler { closed(other, by: client) }
         }
         promises.asked(name, url, by: client)
         fetch.options.tag = promises.tag(of: name)
         core.clientSaid(.fetch(fetch), by: client, now: now)
+        if core.awaitsDurableRows(client) { waiting[client] = .request(name, url: url) }
     }
 
     private mutating func answer(_ count: Int) throws(Violation) {
@@ -242,6 +267,7 @@ struct DurableWorld {
         disk.answers.removeFirst(taken.count)
         for answer in taken {
             switch answer {
+            case .rows(let entries): core.durableRowsRead(entries, now: now)
             case .stored(let id):
                 if let name = disk.rows[id]?.name { promises.stored(name, id) }
                 core.durableStored(id, now: now)
@@ -307,7 +333,7 @@ struct DurableWorld {
     /// Repeats requests of all handlers. The broker refuses those without a failure that waits.
     private mutating func retry() {
         guard let client = someClient() else { return }
-        for name in promises.names where random.perMille(700) {
+        for name in promises.names where random.perMille(700) && !core.awaitsDurableRows(client) {
             core.clientSaid(.retry(Self.plain(name), name.request), by: client, now: now)
         }
     }
@@ -317,13 +343,18 @@ struct DurableWorld {
         let names = promises.names
         guard !names.isEmpty else { return }
         let name = own(names[random.below(names.count)], client)
+        var removed = [name]
         if random.perMille(800) {
             core.clientSaid(.removeRequest(Self.plain(name), name.request), by: client, now: now)
-            closed(name, by: client)
         } else {
             core.clientSaid(.remove(.handler(Self.plain(name))), by: client, now: now)
-            for other in names where other.handler == name.handler { closed(other, by: client) }
+            removed = names.filter { $0.handler == name.handler }
         }
+        guard !core.awaitsDurableRows(client) else {
+            waiting[client] = .removal(removed)
+            return
+        }
+        for name in removed { closed(name, by: client) }
     }
 
     /// Records the removal of a request.
@@ -351,6 +382,7 @@ struct DurableWorld {
 
     private mutating func lose(_ client: ClientID) {
         clients[client] = nil
+        waiting[client] = nil
         core.clientLost(client, now: now)
     }
 
@@ -372,11 +404,11 @@ struct DurableWorld {
 
     private func someID(_ index: Int) -> ClientID { clients.keys.sorted { $0.rawValue < $1.rawValue }[index] }
 
-    /// A client without a removal under way.
+    /// A client whose last message was carried out.
     private mutating func someClient() -> ClientID? {
         guard !clients.isEmpty else { return nil }
         let id = someID(random.below(clients.count))
-        return core.isRemoving(id) ? nil : id
+        return core.isRemoving(id) || core.awaitsDurableRows(id) ? nil : id
     }
 
     private mutating func connectWorker() {
@@ -388,6 +420,9 @@ struct DurableWorld {
     /// Simulates `kill -9` of the broker: all connections are new to the next one.
     private mutating func restart() throws(Violation) {
         report.restarts += 1
+        // A removal that waits may have deleted rows.
+        for case (let client, .removal(let names)) in waiting { for name in names { closed(name, by: client) } }
+        waiting = [:]
         disk.kill()
         jobs = []
         clients = [:]
@@ -398,15 +433,18 @@ struct DurableWorld {
         let rows = disk.rows.sorted { $0.key.rawValue < $1.key.rawValue }
         let kept = rows.map { ($0.value.name, (id: $0.key, tags: Set($0.value.tag.map { [$0] } ?? []))) }
         try promises.restarted(kept: Dictionary(kept) { ($0.id, $0.tags.union($1.tags)) })
+        // A lower quota than before leaves rows on the disk.
+        limits.durableBytesPerUser = isEnding ? 0 : [0, 0, 2_500][random.below(3)]
         core = Self.makeCore(number(), limits)
         core.calendarSeconds = calendar
-        for (id, row) in rows {
-            let entry = DurableEntry(
-                id: id, acceptedAt: row.acceptedAt, head: row.head, principal: disk.owner(of: row, id),
-                hasResult: row.result != nil, failure: row.failure)
-            core.durableRestored(entry, now: now)
-        }
+        core.beginDurableLoad()
         connectWorker()
         for _ in 0..<5 { connect() }
+        guard random.perMille(500) else { return }
+        while core.isLoadingDurables {
+            try pass()
+            disk.work(disk.waitingCount)
+            try answer(.max)
+        }
     }
 }

@@ -24,6 +24,7 @@ struct SimulatedDisk {
 
     /// Results for the core.
     enum Answer {
+        case rows([DurableEntry])
         case stored(DurableID)
         case refused(DurableID)
         case recorded(DurableID, isStored: Bool)
@@ -49,8 +50,25 @@ struct SimulatedDisk {
         self.canary = canary
     }
 
+    /// The next slice of rows after one, of one principal or of all.
+    private func entries(after id: DurableID?, _ principal: PrincipalName?) -> [DurableEntry] {
+        let next = rows.filter { other, row in
+            other.rawValue > id?.rawValue ?? 0 && (principal == nil || row.principal == principal)
+                && !unforgotten.contains(other)
+        }
+        return next.sorted { $0.key.rawValue < $1.key.rawValue }.prefix(Self.sliceRows).map { id, row in
+            DurableEntry(
+                id: id, acceptedAt: row.acceptedAt, head: row.head, principal: owner(of: row, id),
+                hasResult: row.result != nil, failure: row.failure,
+                resultBytes: row.result.map { $0.0.head.count + $0.0.length } ?? 0)
+        }
+    }
+
+    /// Number of rows that are read at once.
+    private static let sliceRows = 8
+
     /// Name of the principal of a row, for a new broker.
-    func owner(of row: Row, _ id: DurableID) -> String? {
+    private func owner(of row: Row, _ id: DurableID) -> String? {
         canary == .disowned && id.rawValue % 8 == 0 ? nil : row.principal?.description
     }
 
@@ -82,6 +100,7 @@ struct SimulatedDisk {
 
     private mutating func carryOut(_ action: Action.Durable, _ content: String?) {
         switch action {
+        case .readRows(let id, let principal): answers.append(.rows(entries(after: id, principal)))
         case .store(let id, let principal, let acceptedAt, let head):
             guard !isFull, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
                 answers.append(.refused(id))

@@ -73,9 +73,11 @@ struct DrainCommand: ParsableCommand {
         return left
     }
 
-    /// Number of flights that have not ended, from an answer to QUERY status.
+    /// Number of flights that have not ended, from an answer to QUERY status; nil while the broker loads durable requests.
     static func flights(_ json: [UInt8]) -> Int? {
-        guard case .object(let phases)? = JSONValue(json)?.member("flights-now") else { return nil }
+        guard let answer = JSONValue(json), answer.member("durable") == nil,
+            case .object(let phases)? = answer.member("flights-now")
+        else { return nil }
         return phases.reduce(0) { $0 + ($1.value.text.flatMap { Int($0) } ?? 0) }
     }
 }

@@ -41,8 +41,7 @@ struct DurableBed {
         rig = CoreRig(limits: limits)
         rig.core.facilities.isKeeping = true
         rig.core.calendarSeconds = calendar + seconds
-        let disk = disk
-        pass { disk.restore(&$0.core, now: $0.now) }
+        pass { $0.core.beginDurableLoad() }
     }
 
     mutating func finishJobs(_ worker: WorkerID) {

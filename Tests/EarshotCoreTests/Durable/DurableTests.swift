@@ -410,7 +410,8 @@ struct DurableTests {
         bed.pass { rig in
             let entry = DurableEntry(
                 id: DurableID(rawValue: 9), acceptedAt: 0, head: Array("nonsense".utf8), hasResult: true)
-            rig.core.durableRestored(entry, now: rig.now)
+            rig.core.beginDurableLoad()
+            rig.core.durableRowsRead([entry], now: rig.now)
         }
         #expect(bed.said.contains(.durable(.forget(DurableID(rawValue: 9)))))
         #expect(bed.rig.core.isIdle)
@@ -438,7 +439,8 @@ struct DurableTests {
             let entry = DurableEntry(
                 id: DurableID(rawValue: number), acceptedAt: 0, head: ClientMessage.fetch(fetch).encoded(),
                 hasResult: true)
-            rig.core.durableRestored(entry, now: rig.now)
+            rig.core.beginDurableLoad()
+            rig.core.durableRowsRead([entry], now: rig.now)
         }
         #expect(bed.said.contains(.durable(.forget(DurableID(rawValue: number)))))
         let client = bed.rig.client(1)

@@ -52,12 +52,12 @@ struct PrincipalDurableTests {
             }()
         ).encoded()
         bed.pass { rig in
+            rig.core.beginDurableLoad()
             for (number, name) in ["", "uid 33", String(repeating: "a", count: 65)].enumerated() {
                 let id = DurableID(rawValue: UInt64(number + 1))
-                rig.core.durableRestored(
-                    DurableEntry(
-                        id: id, acceptedAt: 1_000_000, head: head, principal: name, hasResult: false),
-                    now: rig.now)
+                let entry = DurableEntry(
+                    id: id, acceptedAt: 1_000_000, head: head, principal: name, hasResult: false)
+                rig.core.durableRowsRead([entry], now: rig.now)
             }
         }
         #expect(bed.said.count { if case .durable(.forget) = $0 { true } else { false } } == 3)

@@ -24,8 +24,9 @@ struct QuotaBookTests {
 
             book.spoolBytes(600, of: principal)
             #expect(book.hasRoomInSpool(for: 400, of: principal) && !book.hasRoomInSpool(for: 401, of: principal))
-            book.durableBytes(500, of: principal)
-            #expect(book.hasRoomForDurable(0, of: principal) && !book.hasRoomForDurable(1, of: principal))
+            book.share(500, of: \.durableBytes, by: principal)
+            #expect(book.hasRoomForDurable(0, of: principal, within: 9_000))
+            #expect(!book.hasRoomForDurable(1, of: principal, within: 9_000))
         }
         let use = QuotaBook.Use(requests: 2, transfers: 2, spoolBytes: 600, durableBytes: 500)
         #expect(book.principals == [Self.a, Self.b])
@@ -47,10 +48,10 @@ struct QuotaBookTests {
         book.requests(1_000, of: administrator)
         for _ in 1...10 { book.transferStarted(by: administrator) }
         book.spoolBytes(1 << 40, of: administrator)
-        book.durableBytes(1 << 40, of: administrator)
+        book.share(1 << 40, of: \.durableBytes, by: administrator)
         #expect(book.admitsRequests(of: administrator) && !book.isFull(administrator))
         #expect(book.hasRoomInSpool(for: 1 << 50, of: administrator))
-        #expect(book.hasRoomForDurable(1 << 50, of: administrator))
+        #expect(book.hasRoomForDurable(1 << 50, of: administrator, within: 1), "the store has the bound of all")
         let hasOpened = book.transferEnded(by: administrator)
         #expect(!hasOpened)
         #expect(book.uses.isEmpty)
@@ -63,7 +64,8 @@ struct QuotaBookTests {
         book.transferStarted(by: Self.b)
         book.spoolBytes(1 << 40, of: Self.a)
         #expect(book.admitsRequests(of: Self.a) && !book.isFull(Self.a))
-        #expect(book.hasRoomInSpool(for: 1 << 50, of: Self.a) && book.hasRoomForDurable(1 << 50, of: Self.a))
+        #expect(book.hasRoomInSpool(for: 1 << 50, of: Self.a))
+        #expect(book.hasRoomForDurable(1 << 50, of: Self.a, within: 1) && book.admitsDurableRow(1 << 50, of: Self.a))
         #expect(book.setLimits(Self.limits) == [])
         #expect(book.isFull(Self.a) && !book.isFull(Self.b))
         #expect(book.setLimits(QuotaBook.Limits(transfers: 4)) == [Self.a])
@@ -98,5 +100,25 @@ struct QuotaBookTests {
         #expect(admits(250, own) && admits(250, Self.b) && !admits(1, Self.a))
         let uses = [own: QuotaBook.Use(headBytes: 500), Self.a: QuotaBook.Use(headBytes: 250)]
         #expect(book.checkInvariants(expected: uses) == [])
+    }
+
+    @Test func `the administrator leaves the last quarter of the durable store to others`() {
+        var book = QuotaBook(limits: Self.limits)
+        book.hasOthers = true
+        let own = PrincipalTable.administrator
+        #expect(book.hasRoomForDurable(750, of: own, within: 1_000))
+        #expect(!book.hasRoomForDurable(751, of: own, within: 1_000))
+        book.share(700, of: \.durableBytes, by: own)
+        book.share(250, of: \.durableBytes, by: Self.a)
+        #expect(book.hasRoomForDurable(50, of: own, within: 1_000))
+        #expect(!book.hasRoomForDurable(51, of: own, within: 1_000))
+    }
+
+    @Test func `a first durable row is loaded however long it is, and others within the quota`() {
+        var book = QuotaBook(limits: Self.limits)
+        #expect(book.admitsDurableRow(501, of: Self.a))
+        book.share(100, of: \.durableBytes, by: Self.a)
+        #expect(book.admitsDurableRow(400, of: Self.a) && !book.admitsDurableRow(401, of: Self.a))
+        #expect(book.admitsDurableRow(1 << 50, of: PrincipalTable.administrator))
     }
 }

@@ -15,6 +15,10 @@ struct FakeDisk {
     private var waiting: [Action.Durable] = []
     /// Whether all writes fail.
     var isFull = false
+    /// Whether the rows of earlier brokers are read. Otherwise the core waits for the next slice.
+    var isReading = true
+    /// Number of rows of a slice.
+    var sliceRows = 1_000
     private var lastBody: UInt64 = 2_000_000
 
     /// Adds fields to the head of each stored result, as damage could.
@@ -43,6 +47,12 @@ struct FakeDisk {
         waiting = []
         for action in taken {
             switch action {
+            case .readRows(let id, let principal):
+                guard isReading else {
+                    waiting.append(action)
+                    continue
+                }
+                core.durableRowsRead(entries(after: id, principal?.description), now: now)
             case .store(let id, let principal, let acceptedAt, let head):
                 guard !isFull else {
                     core.durableRefused(id, isFull: true, now: now)
@@ -74,21 +84,24 @@ struct FakeDisk {
         }
     }
 
-    /// Restores all rows in a new core.
-    func restore(_ core: inout BrokerCore, now: Tick) {
-        for (id, row) in rows.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-            var entry = DurableEntry(
-                id: id, acceptedAt: row.acceptedAt, head: row.head, principal: row.principal,
-                hasResult: row.result != nil)
-            if let head = row.result?.head, case .terminal(let terminal)? = try? BrokerMessage(head: head) {
-                switch terminal.outcome {
-                case .result(let status, let response): (entry.status, entry.attempts) = (status, response.attempts)
-                case .failed(let failure):
-                    (entry.failure, entry.status, entry.attempts) = (failure.code, failure.status, failure.attempts)
-                }
+    /// The next slice of rows after one, of one principal or of all.
+    private func entries(after id: DurableID?, _ principal: String?) -> [DurableEntry] {
+        rows.filter { $0.key.rawValue > id?.rawValue ?? 0 && (principal == nil || $0.value.principal == principal) }
+            .sorted { $0.key.rawValue < $1.key.rawValue }.prefix(sliceRows).map { Self.entry($0.key, $0.value) }
+    }
+
+    private static func entry(_ id: DurableID, _ row: Row) -> DurableEntry {
+        var entry = DurableEntry(
+            id: id, acceptedAt: row.acceptedAt, head: row.head, principal: row.principal,
+            hasResult: row.result != nil, resultBytes: row.result.map { $0.head.count + $0.length } ?? 0)
+        if let head = row.result?.head, case .terminal(let terminal)? = try? BrokerMessage(head: head) {
+            switch terminal.outcome {
+            case .result(let status, let response): (entry.status, entry.attempts) = (status, response.attempts)
+            case .failed(let failure):
+                (entry.failure, entry.status, entry.attempts) = (failure.code, failure.status, failure.attempts)
             }
-            core.durableRestored(entry, now: now)
         }
+        return entry
     }
 
     private mutating func body(of result: DurableResult) -> CachedBody {

@@ -1,0 +1,131 @@
+internal import EarshotWire
+internal import OrderedCollections
+
+/// Rows of earlier brokers that the core has not loaded from the table of durable requests, and the messages that wait
+/// for them.
+///
+/// One scan of the table runs at a time, and reads one slice at a time:
+///
+/// ```
+/// (none) → all → (none) ⇄ leftover   loads rows that a quota left in the table, when there is room again
+///                       ⇄ removal    deletes those of them that a client removes
+/// ```
+///
+/// A row that its user's quota does not admit stays in the table, and so do all later ones of that user.
+struct DurableLoad {
+    /// Rows of one user that stay in the table.
+    struct Leftover {
+        /// All rows of the user after this ID are in the table only.
+        var after: DurableID
+        /// Bytes of the first of them.
+        var bytes: Int
+    }
+
+    /// Purpose of reading the table.
+    enum Scan {
+        /// Loads the rows of all users, once.
+        case all
+        /// Loads rows that a quota left over.
+        case leftover(PrincipalName)
+        /// Deletes such rows that a waiting message removes.
+        case removal(RemovalScan)
+
+        /// User whose rows are read; nil for all.
+        var principal: PrincipalName? {
+            switch self {
+            case .all: nil
+            case .leftover(let name): name
+            case .removal(let scan): scan.principal
+            }
+        }
+    }
+
+    /// Deletion of rows that a waiting message removes.
+    struct RemovalScan {
+        let principal: PrincipalName
+        let removal: Removal
+        /// Sender of the message.
+        let client: GenerationalHandle<ClientSession>
+        /// Number of deleted rows.
+        var count = 0
+        /// Whether rows are left.
+        var leavesRows = false
+    }
+
+    /// Requests that a message removes in the namespace of its sender.
+    enum Removal {
+        case handlers(HandlerPattern)
+        case request(HandlerID, RequestID)
+
+        /// Nil for a message that removes none.
+        init?(_ message: ClientMessage) {
+            switch message {
+            case .remove(let pattern): self = .handlers(pattern)
+            case .removeRequest(let handler, let request): self = .request(handler, request)
+            case .fetch(let fetch) where fetch.options.replacesHandler: self = .handlers(.handler(fetch.handler))
+            case .fetch, .hello, .retry, .subscribe, .unsubscribe, .priority, .cookies, .acknowledge, .query, .set,
+                .read, .take, .bye:
+                return nil
+            }
+        }
+
+        func includes(_ fetch: Fetch) -> Bool {
+            switch self {
+            case .handlers(let pattern): pattern.matches(fetch.handler)
+            case .request(let handler, let request): fetch.handler == handler && fetch.request == request
+            }
+        }
+    }
+
+    /// Message that is carried out after a scan, with the body of a FETCH.
+    struct Waiting {
+        let message: ClientMessage
+        let body: RequestBody?
+        /// Number of rows that a scan has deleted for it; nil before that.
+        var removedRows: Int?
+    }
+
+    /// The scan that runs; nil without one.
+    var scan: Scan?
+    /// Users with rows that stay in the table.
+    var leftovers: OrderedDictionary<PrincipalName, Leftover> = [:]
+    /// Waiting messages by client, in the order of their arrival. A client has at most one, because the shell passes no
+    /// further message of it.
+    var messages: OrderedDictionary<Handle<ClientSession>, Waiting> = [:]
+    /// Spool files of results in the table, whose paths clients of earlier brokers may have. Held until all rows are
+    /// loaded, each of which holds its own.
+    var files: [String] = []
+    /// Number of rows that were loaded.
+    var count = 0
+
+    /// Whether the table may have rows that are not loaded.
+    var hasRows: Bool { scan != nil || !leftovers.isEmpty }
+
+    var isEmpty: Bool { !hasRows && messages.isEmpty && files.isEmpty }
+
+    /// Whether waiting messages can be carried out.
+    var isBehind: Bool { scan == nil && !messages.isEmpty }
+
+    /// Whether the rows of all users are being loaded.
+    var isLoadingAll: Bool { if case .all? = scan { true } else { false } }
+
+    /// Returns whether a waiting message has this body.
+    func holds(_ body: BodyID) -> Bool {
+        !messages.isEmpty && messages.values.contains { $0.body?.id == body }
+    }
+
+    /// Returns whether a message depends on the rows of all users: it names, lists or removes requests that may be
+    /// among them. A plain FETCH does not, because a row takes its ID back when it is loaded.
+    static func needsRows(_ message: ClientMessage) -> Bool {
+        switch message {
+        case .fetch(let fetch): fetch.options.isDurable || fetch.options.replacesHandler
+        case .retry, .remove, .removeRequest, .priority: true
+        case .query(let query, _):
+            switch query {
+            case .handlers, .requests, .why: true
+            case .ping, .status, .ledger, .origins, .workers, .settings, .cluster, .cookies: false
+            }
+        case .hello, .subscribe, .unsubscribe, .cookies, .acknowledge, .set, .read, .take, .bye: false
+        }
+    }
+}
