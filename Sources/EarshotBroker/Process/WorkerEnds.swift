@@ -3,7 +3,7 @@ internal import EarshotCore
 /// Ends of workers of which only one side knows: this process, which sees that the process has ended, or the supervisor,
 /// its parent, which knows how.
 ///
-/// A process can have been several workers: it connects anew when its connection is lost, and is killed nevertheless.
+/// A process can have been several workers: it connects again when its connection is lost, and is killed nevertheless.
 struct WorkerEnds {
     /// Maximum number of reports without a worker: of workers that died before they were connected.
     static let mostReports = 1_024
