@@ -31,7 +31,7 @@ struct SliceTests {
     }
 
     /// These worlds do not drain their broker at the end, which would refuse or drop requests.
-    @Test(arguments: [1, 10] as [UInt64])
+    @Test(arguments: [1, 7] as [UInt64])
     func `without faults every request is answered`(seed: UInt64) throws {
         var options = SimulationOptions(seed: seed, steps: 5_000)
         options.without = Set(Fault.allCases)

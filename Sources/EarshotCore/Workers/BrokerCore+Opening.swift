@@ -8,7 +8,7 @@ extension BrokerCore {
     ///   - limit: time at which the supervisor kills processes that are neither. Without a supervisor nothing waits
     ///     for them any longer.
     public mutating func brokerDied(awaiting processes: Set<Int32>, until limit: Tick, now: Tick) {
-        workers.await(processes)
+        workers.awaitProcesses(processes)
         governor.awaitSlowStart()
         if processes.isEmpty { open(now: now) } else { setTimer(limit, .opening) }
     }
@@ -28,7 +28,7 @@ extension BrokerCore {
         if facilities.isSupervised {
             for process in overdue { actions.append(.supervisor(.killWorker(process))) }
         } else {
-            workers.await([])
+            workers.awaitProcesses([])
             open(now: now)
         }
     }

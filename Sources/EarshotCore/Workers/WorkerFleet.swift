@@ -257,7 +257,7 @@ struct WorkerFleet {
     // MARK: Workers of an earlier broker
 
     /// Delays all starts until each of these processes is READY or has ended.
-    mutating func await(_ processes: Set<Int32>) { awaited = processes }
+    mutating func awaitProcesses(_ processes: Set<Int32>) { awaited = processes }
 
     /// Stops waiting for a process, which is READY or has ended.
     ///

@@ -79,17 +79,18 @@ extension ReferenceModel {
     /// Returns why a request is rejected; nil if it is accepted. The limits are invariant 11.
     private func refusal(of fetch: Fetch, by client: SessionRecord, isOwned: Bool) -> String? {
         if isDraining { return "stopping" }
-        if ledger.requests.pending > limits.requests { return "queue-full" }
-        if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
         // Its subscription may have delivered held results.
-        let ofHandler = requests(of: fetch.handler).count {
-            $0.phase != .ended && ($0.phase != .held || isHeldInCore($0.name))
-        }
-        if ofHandler > limits.requestsPerHandler { return "queue-full" }
+        let ofHandler = requests(of: fetch.handler)
+        let delivered = ofHandler.count { $0.phase == .held && !isHeldInCore($0.name) }
+        let pending = ledger.requests.pending - delivered
+        if pending > limits.requests { return "queue-full" }
+        if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
+        let kept = ofHandler.count { $0.phase != .ended } - delivered
+        if kept > limits.requestsPerHandler { return "queue-full" }
         let code = invalidity(of: fetch)
         // Requests that are being removed count, too, but not how many of them are this client's.
         let isCrowded =
-            ledger.requests.pending + mostDoomed > limits.requests
+            pending + mostDoomed > limits.requests
             || isOwned && client.owned.count + mostDoomed > limits.requestsPerClient
         if mostDoomed > 0, isCrowded, !isOpenInCore(RequestName(handler: fetch.handler, request: fetch.request)) {
             let refused = "queue-full"

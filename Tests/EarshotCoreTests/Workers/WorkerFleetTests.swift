@@ -232,7 +232,7 @@ struct WorkerFleetTests {
     @Test func `starts are delayed until each awaited process has reported`() {
         var fleet = Self.fleet()
         #expect(!fleet.isAwaiting)
-        fleet.await([5, 6])
+        fleet.awaitProcesses([5, 6])
         #expect(fleet.isAwaiting)
         let (stranger, first, again) = (fleet.stopAwaiting(7), fleet.stopAwaiting(5), fleet.stopAwaiting(5))
         #expect(!stranger && !first && !again && fleet.isAwaiting)

@@ -42,6 +42,7 @@ import ZMTP
         broker = nil
         var losses = 0
         let end = loop.addHook {
+            while link.next() != nil {}
             _ = link.settle(lost: { losses += 1 }, ready: { nil })
             return .untilEvent
         }
