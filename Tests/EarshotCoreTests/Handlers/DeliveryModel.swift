@@ -81,7 +81,7 @@ struct DeliveryModel {
     }
 
     private func isRemoving(_ session: Int, _ handler: String) -> Bool {
-        sessions[session]?.questions.contains { Self.matches(handler, $0.pattern) } == true
+        sessions[session]?.questions.contains { $0.endsSubscriptions && Self.matches(handler, $0.pattern) } == true
     }
 
     /// Adds to the counts of unanswered removals of subtrees with this handler. Returns whether there is one.
@@ -154,12 +154,14 @@ struct DeliveryModel {
         return isReached && !unsettled.contains(name) && named[name].flatMap { requests[$0] }?.doubt.isEmpty != false
     }
 
-    mutating func fetch(_ session: Int, _ handler: String, _ id: String, _ url: String, tag: Int, replaces: Bool) {
-        if replaces {
-            _ = removeAll(by: session, isSliced: false) { $0.handler == handler }
-            let waiting = withdraw(from: session) { $0.handler == handler }
-            for tag in waiting { sessions[session]?.due[tag] = nil }
-        }
+    /// The first step of a FETCH with `replace`. The request itself follows when the removed ones are gone.
+    mutating func replace(_ session: Int, _ handler: String) {
+        _ = removeAll(by: session, isSliced: false) { $0.handler == handler }
+        let waiting = withdraw(from: session) { $0.handler == handler }
+        for tag in waiting { sessions[session]?.due[tag] = nil }
+    }
+
+    mutating func fetch(_ session: Int, _ handler: String, _ id: String, _ url: String, tag: Int) {
         var request = Request(handler: handler, id: id, url: url, owner: session)
         if let old = named[request.name], requests[old]?.url != url {
             sessions[session]?.questions.append(Question(refused: request.name))
@@ -255,7 +257,10 @@ struct DeliveryModel {
                 question.most += 1
                 adjust(request.handler, except: session, least: -1)
             case .ended: free(tag, as: request.phase)
-            case .held: free(tag, as: .removed)
+            case .held(_, _, let isCertain):
+                question.most += 1
+                if isCertain { question.least += 1 }
+                free(tag, as: .removed)
             case .removed: break
             }
         }
@@ -389,9 +394,13 @@ struct DeliveryModel {
         (unsettled, late, hasDeparting) = ([], [:], false)
         let open = requests.values.filter { $0.phase == .open }
         for url in running where !open.contains(where: { $0.url == url }) { fault(4, "\(url) runs for nobody") }
-        let certain = open.count { $0.doubt.isEmpty }
-        if pending < certain || pending > open.count {
-            fault(10, "pending: \(pending), not \(certain) to \(open.count)")
+        // Results that wait for a first subscriber have not ended.
+        let held = requests.values.compactMap { request in
+            if case .held(_, _, let isCertain) = request.phase { isCertain } else { nil }
+        }
+        let certain = open.count { $0.doubt.isEmpty } + held.count { $0 }
+        if pending < certain || pending > open.count + held.count {
+            fault(10, "pending: \(pending), not \(certain) to \(open.count + held.count)")
         }
         let waiting = sessions.values.flatMap { Array($0.due.keys) + $0.unacknowledged.map(\.tag) }
         let kept = Set(waiting).union(named.values)

@@ -6,10 +6,12 @@ import Testing
 
 /// A core under random requests and removals, against `DeliveryModel`.
 ///
-/// With EARSHOT_LONG=1 it is 200 seeds of 5,000 steps.
+/// With EARSHOT_LONG=1 it is 200 seeds of 5,000 steps; EARSHOT_SEED names one of them.
 struct RemovalWalkTests {
     private static let isLong = ProcessInfo.processInfo.environment["EARSHOT_LONG"] != nil
-    static let seeds: [UInt64] = Array(1...(isLong ? 200 : 3))
+    static let seeds: [UInt64] =
+        ProcessInfo.processInfo.environment["EARSHOT_SEED"].flatMap { UInt64($0) }.map { [$0] }
+        ?? Array(1...(isLong ? 200 : 3))
     static let steps = isLong ? 5_000 : 300
 
     /// Faults of a broker, each of which the model detects.
@@ -59,6 +61,8 @@ struct RemovalWalkTests {
         var tokens: [Int: String] = [:]
         /// Messages that the broker has not read.
         var unread: [ClientID: [Message]] = [:]
+        /// Requests that replace others and wait until those are gone.
+        var entering: [ClientID: (handler: String, id: String, url: String, tag: Int)] = [:]
         var running: [AttemptID: (worker: WorkerID, job: Job)] = [:]
         var cancelling: [AttemptID: (worker: WorkerID, job: Job)] = [:]
         var nextConnection: UInt64 = 1
@@ -106,7 +110,7 @@ struct RemovalWalkTests {
         mutating func step() {
             switch pick(100) {
             case 0..<4 where connections.count < 6: connect()
-            case 4..<6: if let client = someClient() { lose(client) }
+            case 4..<6: if let client = someClient(), !isHeld(client) { lose(client) }
             case 6..<9 where !away.isEmpty: resume()
             case 9..<40:
                 let (handler, url) = (oneOf(Self.handlers), self.url())
@@ -177,8 +181,13 @@ struct RemovalWalkTests {
                 // A repetition has the same fields.
                 if !replaces, let old = model.named["\(handler) \(id)"], model.requests[old]?.url == url { tag = old }
                 nextTag += 1
-                model.fetch(session, handler, id, url, tag: tag, replaces: replaces)
-                if replaces { removed[session] = nil }
+                if replaces {
+                    model.replace(session, handler)
+                    removed[session] = nil
+                    entering[client] = (handler, id, url, tag)
+                } else {
+                    model.fetch(session, handler, id, url, tag: tag)
+                }
             case .remove(let pattern): model.remove(session, pattern, id: nil)
             case .removeRequest(let handler, let id): model.remove(session, handler, id: id)
             case .subscribe(let pattern): model.subscribe(session, to: pattern)
@@ -267,9 +276,19 @@ struct RemovalWalkTests {
 
         private mutating func take() {
             var actions = rig.takeActions()
+            takeEntering()
             while !actions.isEmpty {
                 for action in actions { take(action) }
                 actions = rig.takeActions()
+            }
+        }
+
+        /// The broker has carried out each FETCH with `replace` whose sender it reads again.
+        private mutating func takeEntering() {
+            for (client, fetch) in entering.sorted(by: { $0.key.rawValue < $1.key.rawValue }) where !isHeld(client) {
+                entering[client] = nil
+                guard let session = connections[client] else { continue }
+                model.fetch(session, fetch.handler, fetch.id, fetch.url, tag: fetch.tag)
             }
         }
 
