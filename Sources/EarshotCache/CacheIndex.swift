@@ -7,7 +7,7 @@ struct CacheIndex {
     static let variants = 8
     /// Maximum number of rows of any size, because the broker keeps their keys in memory.
     static let rows = 1 << 20
-    private static let version = 3
+    private static let version = 4
 
     /// Connection, for transactions and for statements that only one caller needs.
     let database: Database
@@ -47,7 +47,6 @@ struct CacheIndex {
             cost INTEGER NOT NULL,
             used INTEGER NOT NULL,
             UNIQUE (key, variant));
-        CREATE INDEX response_url ON response (url);
         CREATE INDEX response_used ON response (owner, used);
         CREATE INDEX response_sha256 ON response (sha256) WHERE body IS NULL AND length > 0;
         """
@@ -186,8 +185,11 @@ struct CacheIndex {
         }
     }
 
-    func invalidate(_ url: String) throws {
-        try database.run("UPDATE response SET invalid = 1 WHERE url = ?", [.text(url)])
+    /// Marks the responses for the URL of a key, in all scopes.
+    func invalidate(_ key: CacheDigest) throws {
+        let (first, last) = key.boundsOfURL
+        try database.run(
+            "UPDATE response SET invalid = 1 WHERE key BETWEEN ? AND ?", [.bytes(first), .bytes(last)])
     }
 
     func used(_ entry: UInt64, turn: Int64) throws {
