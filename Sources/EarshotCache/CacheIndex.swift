@@ -129,14 +129,6 @@ struct CacheIndex {
         return try database.all(sql, [.bytes(key), .integer(limit)]) { row in row.bytes(0) ?? [] }
     }
 
-    /// Returns the least recently used rows of an owner, at most 16.
-    func oldest(of owner: String) throws -> [(entry: UInt64, cost: Int)] {
-        let sql = "SELECT entry, cost FROM response WHERE owner = ? ORDER BY used LIMIT 16"
-        return try database.all(sql, [.text(owner)]) { row in
-            (UInt64(bitPattern: row.integer(0)), row.number(1))
-        }
-    }
-
     // MARK: Writing
 
     /// Inserts a response, unless another one has its identifier.
@@ -206,6 +198,12 @@ struct CacheIndex {
     }
 
     func remove(_ entry: UInt64) throws -> [Removed] { try remove(where: "entry = ?", [.entry(entry)]) }
+
+    /// Removes the least recently used response of an owner.
+    func removeOldest(of owner: String) throws -> [Removed] {
+        try remove(
+            where: "entry = (SELECT entry FROM response WHERE owner = ? ORDER BY used LIMIT 1)", [.text(owner)])
+    }
 
     /// Removes the response of a key and a variant.
     func remove(_ key: CacheDigest, _ variant: [UInt8]) throws -> [Removed] {

@@ -19,6 +19,8 @@ final class CacheKeeper: StoreKeeper {
     static let transactionMilliseconds = 50
     /// Number of changed rows that ends a transaction.
     private static let transactionRows = 256
+    /// Maximum number of rows that a step of the eviction removes, before it looks for the largest owner again.
+    private static let evictedAtOnce = 16
     /// Maximum number of rejected invalidations that wait for the disk. One more empties the cache.
     private static let mostOwed = 4_096
     /// Minimum interval between two reports of a failure, in seconds.
@@ -403,8 +405,10 @@ final class CacheKeeper: StoreKeeper {
             let removed = attempt { index in
                 var removed: [CacheIndex.Removed] = []
                 var sum = 0
-                for row in try index.oldest(of: heaviest.owner) where removed.isEmpty || sum < most {
-                    removed += try index.remove(row.entry)
+                while removed.isEmpty || sum < most, removed.count < Self.evictedAtOnce,
+                    let row = try index.removeOldest(of: heaviest.owner).first
+                {
+                    removed.append(row)
                     sum += row.cost
                 }
                 return removed
