@@ -7,7 +7,7 @@ struct CacheIndex {
     static let variants = 8
     /// Maximum number of rows of any size, because the broker keeps their keys in memory.
     static let rows = 1 << 20
-    private static let version = 3
+    private static let version = 4
 
     /// Connection, for transactions and for statements that only one caller needs.
     let database: Database
@@ -47,7 +47,6 @@ struct CacheIndex {
             cost INTEGER NOT NULL,
             used INTEGER NOT NULL,
             UNIQUE (key, variant));
-        CREATE INDEX response_url ON response (url);
         CREATE INDEX response_used ON response (owner, used);
         CREATE INDEX response_sha256 ON response (sha256) WHERE body IS NULL AND length > 0;
         """
@@ -130,14 +129,6 @@ struct CacheIndex {
         return try database.all(sql, [.bytes(key), .integer(limit)]) { row in row.bytes(0) ?? [] }
     }
 
-    /// Returns the least recently used rows of an owner, at most 16.
-    func oldest(of owner: String) throws -> [(entry: UInt64, cost: Int)] {
-        let sql = "SELECT entry, cost FROM response WHERE owner = ? ORDER BY used LIMIT 16"
-        return try database.all(sql, [.text(owner)]) { row in
-            (UInt64(bitPattern: row.integer(0)), row.number(1))
-        }
-    }
-
     // MARK: Writing
 
     /// Inserts a response, unless another one has its identifier.
@@ -186,8 +177,11 @@ struct CacheIndex {
         }
     }
 
-    func invalidate(_ url: String) throws {
-        try database.run("UPDATE response SET invalid = 1 WHERE url = ?", [.text(url)])
+    /// Marks the responses for the URL of a key, in all scopes.
+    func invalidate(_ key: CacheDigest) throws {
+        let (first, last) = key.boundsOfURL
+        try database.run(
+            "UPDATE response SET invalid = 1 WHERE key BETWEEN ? AND ?", [.bytes(first), .bytes(last)])
     }
 
     func used(_ entry: UInt64, turn: Int64) throws {
@@ -204,6 +198,12 @@ struct CacheIndex {
     }
 
     func remove(_ entry: UInt64) throws -> [Removed] { try remove(where: "entry = ?", [.entry(entry)]) }
+
+    /// Removes the least recently used response of an owner.
+    func removeOldest(of owner: String) throws -> [Removed] {
+        try remove(
+            where: "entry = (SELECT entry FROM response WHERE owner = ? ORDER BY used LIMIT 1)", [.text(owner)])
+    }
 
     /// Removes the response of a key and a variant.
     func remove(_ key: CacheDigest, _ variant: [UInt8]) throws -> [Removed] {

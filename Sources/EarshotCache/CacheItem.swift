@@ -5,7 +5,7 @@ public struct CacheItem: Sendable {
     /// Identifier, 0 to 2^63 - 1.
     public var entry: UInt64
     public var key: CacheDigest
-    /// URL of the cache key, for reports and invalidation.
+    /// URL of the cache key, for reports.
     public var url: String
     /// Whether the request had credentials.
     public var isPrivate: Bool

@@ -19,6 +19,8 @@ final class CacheKeeper: StoreKeeper {
     static let transactionMilliseconds = 50
     /// Number of changed rows that ends a transaction.
     private static let transactionRows = 256
+    /// Maximum number of rows that a step of the eviction removes, before it looks for the largest owner again.
+    private static let evictedAtOnce = 16
     /// Maximum number of rejected invalidations that wait for the disk. One more empties the cache.
     private static let mostOwed = 4_096
     /// Minimum interval between two reports of a failure, in seconds.
@@ -31,8 +33,8 @@ final class CacheKeeper: StoreKeeper {
 
     /// Reading of all keys after the start.
     private struct KeyReading {
-        /// Prefixes of the keys up to `last`, and of those stored since the start.
-        var prefixes: Set<UInt64> = []
+        /// Suffixes of the keys up to `last`, and of those stored since the start.
+        var suffixes: Set<UInt64> = []
         /// The last key that was read; empty before the first.
         var last: [UInt8] = []
     }
@@ -114,11 +116,11 @@ final class CacheKeeper: StoreKeeper {
     private func readKeys() {
         guard let last = reading?.last else { return }
         guard let keys = attempt({ try $0.keys(after: last, limit: Self.keysAtOnce) }) else { return }
-        for key in keys { reading?.prefixes.insert(CacheDigest(bytes: key).prefix) }
+        for key in keys { reading?.suffixes.insert(CacheDigest(bytes: key).suffix) }
         if let last = keys.last { reading?.last = last }
-        guard keys.count < Self.keysAtOnce, let prefixes = reading?.prefixes else { return }
+        guard keys.count < Self.keysAtOnce, let suffixes = reading?.suffixes else { return }
         reading = nil
-        answers.put(.opened(prefixes))
+        answers.put(.opened(suffixes))
         checkFiles()
     }
 
@@ -212,8 +214,8 @@ final class CacheKeeper: StoreKeeper {
         case .discard(let entry):
             let removed = attempt { try $0.remove(entry) }
             finishUrgent(request, removed)
-        case .invalidate(let urls):
-            let isDone: Void? = attempt { for url in urls { try $0.invalidate(url) } }
+        case .invalidate(let keys):
+            let isDone: Void? = attempt { for key in keys { try $0.invalidate(key) } }
             finishUrgent(request, isDone.map { [] })
         case .used(let entries):
             attempt { index in
@@ -364,7 +366,7 @@ final class CacheKeeper: StoreKeeper {
         let isKept = attempt { try $0.insert(item, turn: turn) } ?? false
         if isKept {
             totals.add(CacheTotals.Part(rows: 1, cost: item.cost), to: item.owner)
-            reading?.prefixes.insert(item.key.prefix)
+            reading?.suffixes.insert(item.key.suffix)
         }
         changed()
         forget(removed)
@@ -381,7 +383,7 @@ final class CacheKeeper: StoreKeeper {
         transaction?.released += removed.compactMap(\.file)
         let gone = attempt { index in try Set(removed.map(\.key)).filter { try !index.has($0) } }
         guard let gone, !gone.isEmpty else { return }
-        for key in gone { reading?.prefixes.remove(key.prefix) }
+        for key in gone { reading?.suffixes.remove(key.suffix) }
         answers.put(.gone(Array(gone)))
     }
 
@@ -403,8 +405,10 @@ final class CacheKeeper: StoreKeeper {
             let removed = attempt { index in
                 var removed: [CacheIndex.Removed] = []
                 var sum = 0
-                for row in try index.oldest(of: heaviest.owner) where removed.isEmpty || sum < most {
-                    removed += try index.remove(row.entry)
+                while removed.isEmpty || sum < most, removed.count < Self.evictedAtOnce,
+                    let row = try index.removeOldest(of: heaviest.owner).first
+                {
+                    removed.append(row)
                     sum += row.cost
                 }
                 return removed

@@ -12,8 +12,8 @@ public enum CacheRequest: Sendable {
     /// Updates a revalidated response.
     case refresh(entry: UInt64, StoredResponse, variant: [UInt8])
     case discard(entry: UInt64)
-    /// Marks responses for these URLs for revalidation before use.
-    case invalidate([String])
+    /// Marks responses for the URLs of these keys, in all scopes, for revalidation before use.
+    case invalidate([CacheDigest])
     /// Records uses of responses, in this order.
     case used([UInt64])
     /// Sets the maximum total size.
@@ -22,7 +22,7 @@ public enum CacheRequest: Sendable {
 
 /// Results from the cache's thread.
 public enum CacheAnswer: Sendable {
-    /// The index is open; contains the prefixes of all its keys.
+    /// The index is open; contains the suffixes of all its keys.
     case opened(Set<UInt64>)
     /// The index was corrupt and has been replaced, or no index is available any more.
     case emptied

@@ -44,7 +44,7 @@ final class CacheCrashTests {
                 step.gone.insert(number - 3)
             }
             if number % 11 == 0 {
-                step.requests.append(.invalidate([url(number - 5)]))
+                step.requests.append(.invalidate([CacheDigest(url: url(number - 5), salt: salt)]))
                 step.invalid.insert(number - 5)
             }
             return step
@@ -130,7 +130,8 @@ final class CacheCrashTests {
         let other = try CacheIndex(folder.database)
         // A write transaction of another connection makes writes fail, like a disk error.
         try other.database.transaction {
-            let answers = try found([.invalidate([url(1)]), .discard(entry: 2)] + lookUps)
+            let key = CacheDigest(url: url(1), salt: salt)
+            let answers = try found([.invalidate([key]), .discard(entry: 2)] + lookUps)
             #expect(answers.map(\.count) == [0, 0, 0])
         }
         let answers = try found(lookUps)
@@ -160,21 +161,21 @@ final class CacheCrashTests {
         store.ask(.store(new, file: nil))
         store.ask(.discard(entry: 7))
         let loop = try EventLoop()
-        var prefixes: Set<UInt64>?
+        var suffixes: Set<UInt64>?
         var gone: Set<UInt64> = []
         _ = try loop.add(store.answers.descriptor, .readable) { _ in
             for answer in store.answers.takeAll() {
                 switch answer {
-                case .opened(let found): prefixes = found
-                case .gone(let keys): gone.formUnion(keys.map(\.prefix))
+                case .opened(let found): suffixes = found
+                case .gone(let keys): gone.formUnion(keys.map(\.suffix))
                 default: break
                 }
             }
         }
-        try loop.run { prefixes != nil }
+        try loop.run { suffixes != nil }
         items.remove(at: 6)
-        #expect(prefixes == Set((items + [new]).map(\.key.prefix)))
-        #expect(try gone == [item(7).key.prefix])
+        #expect(suffixes == Set((items + [new]).map(\.key.suffix)))
+        #expect(try gone == [item(7).key.suffix])
         store.finish()
         #expect(try CacheReport(folder).faults() == [])
     }

@@ -17,7 +17,7 @@ import Testing
         let salt = Array("salt".utf8)
         #expect(
             Self.hex(CacheDigest(CacheKey(request, partition: "own"), salt: salt).bytes)
-                == "1b3b9c0c312a8397bd31307e0b8f1f5d7f93e3edd495b27479d948ea75ae9748")
+                == "8810cd095bf4bd25a25c99eb68627bc57f93e3edd495b27479d948ea75ae9748")
         #expect(
             Self.hex(CacheDigest(CacheKey(HTTPRequest(url: try FetchURL("http://h/"))), salt: []).bytes)
                 == "137b9dfb420d86d0bf15ebfebd94b6a03eed3928e7c3e92cde66c50940653714")

@@ -82,6 +82,21 @@ final class CacheStoreTests {
         #expect(written.range(of: Data("one".utf8)) == nil)
     }
 
+    @Test func `an invalidation marks the responses for its URL in all scopes, and no others`() throws {
+        let responses: [(path: String, credential: String?)] = [("a", nil), ("a", "one"), ("a?b", nil), ("", nil)]
+        let stores = try responses.enumerated().map { number, response in
+            CacheRequest.store(
+                try item(response.path, entry: UInt64(number), body: [1], credential: response.credential), file: nil)
+        }
+        let url = CacheDigest(url: try key("a").url.description, salt: salt)
+        let lookUps = try responses.map { try lookUp($0.path, credential: $0.credential) }
+        let marked = try life(stores + [.invalidate([url])] + lookUps).flatMap { answer -> [Bool] in
+            guard case .found(_, let items) = answer else { return [] }
+            return items.map(\.response.isInvalidated)
+        }
+        #expect(marked == [true, true, false, false])
+    }
+
     @Test func `the same key and variant is kept once, and of more variants than eight the last`() throws {
         var requests: [CacheRequest] = []
         for number in 1...20 {

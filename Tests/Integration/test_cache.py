@@ -5,12 +5,13 @@ import hashlib
 import json
 import os
 import pathlib
+import random
 import signal
 import threading
 import unittest.mock
 import urllib.parse
 
-from support.harness import Bus, TestCase, temporary_folder
+from support.harness import Bus, TestCase, remove_folder, temporary_folder
 from support.origin import Origin, body, kept_seed
 from support.processes import eventually
 
@@ -419,6 +420,57 @@ class LifeTests(CacheTestCase):
 
     def verify(self):
         return self.bus.run("cache", "verify", "--runtime", self.bus.runtime).status
+
+
+class DamagedLogTests(TestCase):
+    """The service is killed while it stores responses, and SQLite's log of the last changes is damaged as by a power failure."""
+
+    COUNT = 60
+
+    def fetch(self, origin, bus, **fields):
+        """Requests all URLs, a sixth of them with a body in a file."""
+        client = bus.client()
+        for number in range(self.COUNT):
+            size = 100_000 if number % 6 == 0 else 900
+            client.fetch("all", number, f"{origin.url}/kept/{number}?cc=max-age%3D1000&bytes={size}", **fields)
+        return client
+
+    def check(self, message):
+        """Asserts that the body is the one that the origin published with this ETag."""
+        tags = [value.strip(' "') for name, value in message.headers if name.lower() == "etag"]
+        self.assertResult(message, body(int(message.fields["length"]), kept_seed(message.operands[1], tags[0])))
+
+    def damage(self, log, generator, is_flipped):
+        content = bytearray(log.read_bytes())
+        place = generator.randrange(len(content))
+        if is_flipped:
+            content[place] ^= 1 << generator.randrange(8)
+        else:
+            del content[place:]
+        log.write_bytes(content)
+
+    def test_no_body_is_wrong_and_a_url_is_fetched_once_more_at_most(self):
+        for turn in range(10):
+            folder = temporary_folder()
+            self.addCleanup(remove_folder, folder)
+            generator = random.Random(turn)
+            with self.subTest(turn), Origin() as origin:
+                with Bus(workers=1, folder=folder) as bus:
+                    for message in self.fetch(origin, bus).terminals(self.COUNT):
+                        self.check(message)
+                    origin.versions.update({str(number): 1 for number in range(0, self.COUNT, 2)})
+                    for message in self.fetch(origin, bus, cache="reload").terminals(generator.randrange(self.COUNT)):
+                        self.check(message)
+                    bus.kill()
+                self.damage(folder / "run" / "cache" / "index.sqlite-wal", generator, turn % 2 == 0)
+                with Bus(workers=1, folder=folder) as bus:
+                    before = origin.total
+                    for _ in range(2):
+                        for message in self.fetch(origin, bus).terminals(self.COUNT):
+                            self.check(message)
+                    paths = [request.path for request in origin.log()[before:]]
+                    self.assertEqual(len(paths), len(set(paths)))
+                    self.assertEqual(bus.run("cache", "verify", "--runtime", bus.runtime).status, 0)
 
 
 class PrivateBusTests(TestCase):

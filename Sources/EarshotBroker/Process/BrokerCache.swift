@@ -46,7 +46,7 @@ final class BrokerCache {
     private var hot = HotAnswers(limit: hotBytes)
     /// Maximum size of the cache in bytes. Larger responses are not sent to the thread.
     private var limit = Int.max
-    /// Prefixes of the index's keys; nil until the index is open.
+    /// Suffixes of the index's keys; nil until the index is open.
     private var known: Set<UInt64>?
     private var lookups: [UInt64: Lookup] = [:]
     private var looked: [CacheDigest: PendingLookups] = [:]
@@ -83,7 +83,7 @@ final class BrokerCache {
     func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) -> [CacheVariant]? {
         let digest = CacheDigest(key, salt: salt)
         if let answers = hot.answers(digest) { return answers.map { resolved($0, for: request.fields).variant } }
-        if let known, !known.contains(digest.prefix), storing[digest] == nil { return [] }
+        if let known, !known.contains(digest.suffix), storing[digest] == nil { return [] }
         lastTicket += 1
         lookups[lastTicket] = Lookup(
             flight: flight, key: digest, url: key.url.description, request: request.fields)
@@ -133,7 +133,7 @@ final class BrokerCache {
                 answers.removeAll { $0.digest == answer.digest }
                 answers.append(answer)
             }
-        } else if let known, !known.contains(digest.prefix), storing[digest] == nil {
+        } else if let known, !known.contains(digest.suffix), storing[digest] == nil {
             hot.put([answer], digest, url: key.url.description)
         }
         changed(digest)
@@ -169,7 +169,7 @@ final class BrokerCache {
     func invalidate(_ urls: [String]) {
         for url in urls { hot.remove(url: url) }
         for key in looked.keys { changed(key) }
-        store.ask(.invalidate(urls))
+        store.ask(.invalidate(urls.map { CacheDigest(url: $0, salt: salt) }))
     }
 
     func limit(bytes: Int) {
@@ -197,7 +197,7 @@ final class BrokerCache {
             case .stored(let key, let isKept): stored(key, isKept: isKept)
             case .gone(let keys):
                 for key in keys {
-                    known?.remove(key.prefix)
+                    known?.remove(key.suffix)
                     if storing[key] == nil { hot.remove(key) }
                 }
             case .trouble(let trouble): take(.trouble(trouble))
@@ -244,6 +244,6 @@ final class BrokerCache {
             pending.files -= item.isFile ? 1 : 0
         }
         if storing[key]?.isEmpty == true { storing[key] = nil }
-        if isKept { known?.insert(key.prefix) } else { hot.remove(key) }
+        if isKept { known?.insert(key.suffix) } else { hot.remove(key) }
     }
 }
