@@ -104,11 +104,13 @@ public enum Canary: String, CaseIterable, Sendable {
         // A class below `high` gets its share of an additional slot.
         case .unboundedWorker: [7, 11]
         case .removedBeforeLease, .splicedBody: [12]
-        case .foreignScheme, .foreignPool, .killedOwnWorker, .desertedScheme: [14]
+        case .foreignScheme, .foreignPool, .killedOwnWorker: [14]
+        // A request waits for the user's workers although those of all users are free.
+        case .desertedScheme: [1, 14]
         case .sharedTake, .lostTake: [15]
         case .foreignTerminal: [16]
         // Another principal's request counts as one's own: its ID is in use, or its file is given away.
-        case .sharedNamespace: [1, 2, 10, 15, 16]
+        case .sharedNamespace: [1, 2, 10, 11, 15, 16]
         }
     }
 }
