@@ -47,7 +47,12 @@ def _cut(process, number, name):
         if error in (1, 38):  # EPERM, ENOSYS
             raise NotPermitted(os.strerror(error))
         return 0
-    with socket.socket(fileno=copy) as connection:
+    try:
+        connection = socket.socket(fileno=copy)
+    except OSError:  # The process has reused the number since.
+        os.close(copy)
+        return 0
+    with connection:
         if connection.family != socket.AF_UNIX:
             return 0
         try:

@@ -199,13 +199,14 @@ extension BrokerCore {
         var budget = limit
         let slice = handlers.matching(
             removal.requests.pattern, of: clients[client].principal, from: removal.next, limit: limit + 1)
-        for handler in slice {
+        for key in slice.map({ handlers[$0].key }) {
             guard budget > 0 else {
-                removal.next = handlers[handler].id.description
+                removal.next = key.id.description
                 return
             }
-            let key = handlers[handler].key
             budget -= 1
+            // Nil if it held only doomed requests, which shared a flight with one that was removed just now.
+            guard let handler = handlers.number(of: key) else { continue }
             removal.count += removeAll(of: handler, by: client, &budget)
             // `removeAll` may have freed the handler's record, or given its name to another.
             if !removal.isReplacing, let handler = handlers.number(of: key) {
@@ -229,10 +230,13 @@ extension BrokerCore {
             removeRunning { core, interest in core.interests[interest].handler == handler }
             return count
         }
-        let members = handlers.requests(of: handler)
+        let members = handlers.requests(of: handler).map { interests.reference(to: $0) }
         budget -= members.count
         handlers.retain(handler)
-        for interest in members { removeRequest(interest, by: client) }
+        // The removal of one request removes doomed ones from its flight.
+        for member in members {
+            if let interest = interests.resolve(member) { removeRequest(interest, by: client) }
+        }
         handlers.release(handler)
         if members.isEmpty || handlers[handler].references == 0 { dropHandlerIfIdle(handler) }
         return count

@@ -322,6 +322,28 @@ struct RemovalTests {
         #expect(rig.terminals(for: a) == ["h 2 malformed-url"])
     }
 
+    /// The removal of the first request removes the other one, whose owner has ended, from their flight.
+    @Test(arguments: ["h", "h/"])
+    mutating func `REMOVE meets a request that has gone with an earlier one, and with its handler`(pattern: String) {
+        var limits = CoreLimits()
+        limits.departuresPerPass = 1
+        rig = CoreRig(limits: limits)
+        let (a, b) = (rig.client(1), rig.client(2))
+        let handlers = pattern == "h" ? ["h", "h"] : ["h/1", "h/2"]
+        rig.pass { rig in
+            rig.fetch(handlers[0], "1", "http://shared/", by: a)
+            rig.fetch(handlers[1], "2", "http://shared/", by: b)
+            rig.core.clientLost(b, now: rig.now)
+            #expect(rig.core.ledger.requests.pending == 2)
+            rig.remove(pattern, by: a)
+            #expect(rig.core.ledger.requests.pending == 0)
+        }
+        #expect(rig.replies(to: a) == [.removed(HandlerPattern(pattern)!, count: pattern == "h" ? 2 : 1)])
+        // From the end of its owner.
+        #expect(rig.terminals(for: a) == (pattern == "h" ? ["h 2 removed"] : []))
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `the owner's death ends its requests, a watcher's does not`() {
         let worker = rig.worker()
         let (a, b) = (rig.client(1), rig.client(2))
