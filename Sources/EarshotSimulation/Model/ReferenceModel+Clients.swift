@@ -78,7 +78,8 @@ extension ReferenceModel {
     // MARK: Removal
 
     private func removalAsked(_ pattern: HandlerPattern, by client: SessionRecord) {
-        let meant = handlers(pattern, Array(listedByHandler.keys))
+        // In the order of their names: the last request of a flight decides whether it is cancelled at once.
+        let meant = handlers(pattern, Array(listedByHandler.keys)).sorted { $0.description < $1.description }
         var count = 0
         for handler in meant {
             count += requests(of: handler).count { $0.phase != .ended }
