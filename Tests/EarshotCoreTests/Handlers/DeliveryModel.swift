@@ -16,6 +16,9 @@ struct DeliveryModel {
         var awaited: Int?
 
         var name: String { "\(handler) \(id)" }
+
+        /// Whether it is certain that the request waits for its first subscriber; nil if it does not.
+        var isHeldCertainly: Bool? { if case .held(_, _, let isCertain) = phase { isCertain } else { nil } }
     }
 
     /// open → ended, or held for the first subscriber; open → leaving, for some passes → removed
@@ -52,6 +55,8 @@ struct DeliveryModel {
         var again: [Sent] = []
         var lastSequence: UInt64 = 0
         var questions: [Question] = []
+        /// Handler and ID of a FETCH that replaces and is not carried out yet.
+        var replacing: String?
         var messages = 0
         var replies = 0
         /// End of the lease of a session that is away.
@@ -125,9 +130,8 @@ struct DeliveryModel {
                 refuse(tag, by: nil)
                 requests[tag]?.phase = .leaving
             case .leaving: adjust(request.handler, except: nil, least: -1)
-            case .held(let outcome, let until, _):
-                requests[tag]?.phase = .held(outcome, until: until, isCertain: false)
-            case .ended, .removed: break
+            case .held(_, _, isCertain: true): free(tag, as: .leaving)
+            case .held, .ended, .removed: break
             }
         }
         for tag in Set(state.due.keys).union(state.unacknowledged.map(\.tag)) {
@@ -151,17 +155,22 @@ struct DeliveryModel {
         let isReached = !sessions.values.contains { session in
             session.questions.contains { $0.pattern.hasSuffix("/") && Self.matches(handler, $0.pattern) }
         }
-        return isReached && !unsettled.contains(name) && named[name].flatMap { requests[$0] }?.doubt.isEmpty != false
+        let isAwaited = sessions.values.contains { $0.replacing == name }
+        guard isReached, !isAwaited, !unsettled.contains(name) else { return false }
+        guard let tag = named[name], let request = requests[tag] else { return true }
+        return request.doubt.isEmpty && request.isHeldCertainly != false
     }
 
-    /// The first step of a FETCH with `replace`. The request itself follows when the removed ones are gone.
-    mutating func replace(_ session: Int, _ handler: String) {
+    /// A FETCH that replaces has come. It counts as carried out when the requests that it replaces are gone.
+    mutating func replace(_ session: Int, _ handler: String, _ id: String) {
         _ = removeAll(by: session, isSliced: false) { $0.handler == handler }
-        let waiting = withdraw(from: session) { $0.handler == handler }
-        for tag in waiting { sessions[session]?.due[tag] = nil }
+        for tag in withdraw(from: session, where: { $0.handler == handler }) { sessions[session]?.due[tag] = nil }
+        sessions[session]?.replacing = "\(handler) \(id)"
     }
 
+    /// A FETCH is carried out.
     mutating func fetch(_ session: Int, _ handler: String, _ id: String, _ url: String, tag: Int) {
+        sessions[session]?.replacing = nil
         var request = Request(handler: handler, id: id, url: url, owner: session)
         if let old = named[request.name], requests[old]?.url != url {
             sessions[session]?.questions.append(Question(refused: request.name))
@@ -197,7 +206,7 @@ struct DeliveryModel {
                 sessions[session]?.due[tag] = (outcomes: [outcome], isRequired: isCertain)
                 if !isCertain { unsettled.insert(request.name) }
             case .leaving where sessions[session]?.due[tag] == nil:
-                sessions[session]?.due[tag] = (outcomes: ["removed"], isRequired: false)
+                sessions[session]?.due[tag] = (outcomes: request.doubt.union(["removed"]), isRequired: false)
             case .open where !request.doubt.isEmpty && sessions[session]?.due[tag] == nil:
                 sessions[session]?.due[tag] = (request.doubt, isRequired: false)
             default: break
@@ -257,10 +266,12 @@ struct DeliveryModel {
                 question.most += 1
                 adjust(request.handler, except: session, least: -1)
             case .ended: free(tag, as: request.phase)
-            case .held(_, _, let isCertain):
+            case .held(let outcome, _, let isCertain):
                 question.most += 1
-                if isCertain { question.least += 1 }
-                free(tag, as: .removed)
+                // A removal in slices may come to it after a first subscriber.
+                if isCertain, !isSliced { question.least += 1 }
+                if isSliced { requests[tag]?.doubt.insert(outcome) }
+                free(tag, as: isSliced ? .leaving : .removed)
             case .removed: break
             }
         }
@@ -394,14 +405,11 @@ struct DeliveryModel {
         (unsettled, late, hasDeparting) = ([], [:], false)
         let open = requests.values.filter { $0.phase == .open }
         for url in running where !open.contains(where: { $0.url == url }) { fault(4, "\(url) runs for nobody") }
-        // Results that wait for a first subscriber have not ended.
-        let held = requests.values.compactMap { request in
-            if case .held(_, _, let isCertain) = request.phase { isCertain } else { nil }
-        }
-        let certain = open.count { $0.doubt.isEmpty } + held.count { $0 }
-        if pending < certain || pending > open.count + held.count {
-            fault(10, "pending: \(pending), not \(certain) to \(open.count + held.count)")
-        }
+        // A request whose outcome waits for a first subscriber has not ended.
+        let held = requests.values.compactMap(\.isHeldCertainly)
+        let least = open.count { $0.doubt.isEmpty } + held.count { $0 }
+        let most = open.count + held.count
+        if pending < least || pending > most { fault(10, "pending: \(pending), not \(least) to \(most)") }
         let waiting = sessions.values.flatMap { Array($0.due.keys) + $0.unacknowledged.map(\.tag) }
         let kept = Set(waiting).union(named.values)
         requests = requests.filter { tag, request in request.phase == .open || kept.contains(tag) }

@@ -59,10 +59,12 @@ struct RemovalWalkTests {
         /// Token of each session with a lease that is away.
         var away: [Int: String] = [:]
         var tokens: [Int: String] = [:]
+        /// FETCH of each client that the broker has read and not carried out.
+        var fetches: [ClientID: (handler: String, id: String, url: String, tag: Int)] = [:]
+        /// Clients whose loss the broker hears after their removal.
+        var lost: Set<ClientID> = []
         /// Messages that the broker has not read.
         var unread: [ClientID: [Message]] = [:]
-        /// Requests that replace others and wait until those are gone.
-        var entering: [ClientID: (handler: String, id: String, url: String, tag: Int)] = [:]
         var running: [AttemptID: (worker: WorkerID, job: Job)] = [:]
         var cancelling: [AttemptID: (worker: WorkerID, job: Job)] = [:]
         var nextConnection: UInt64 = 1
@@ -74,8 +76,13 @@ struct RemovalWalkTests {
         static let handlers = ["a", "a/b", "a/b/c", "a/d", "e"]
         static let patterns = handlers + ["a/", "a/b/"]
 
+        /// Numbers of different IDs of a handler, and of URLs of an origin.
+        let ids: Int
+        let paths: Int
+
         init(seed: UInt64, canary: Canary? = nil) {
             random = SplitMix(seed: seed)
+            (ids, paths) = seed % 3 == 0 ? (5, 3) : (30, 8)
             self.canary = canary
             rig = CoreRig(limits: Self.limits(seed))
             for number in 1...2 { _ = rig.worker(UInt64(1_000_000 + number), slots: 2 + Int(seed % 6)) }
@@ -91,7 +98,7 @@ struct RemovalWalkTests {
             return limits
         }
 
-        /// Whether the broker reads no message of a client because of its removal.
+        /// Whether the broker passes no event of a client, because of its removal.
         private func isHeld(_ client: ClientID) -> Bool { rig.core.isRemoving(client) }
 
         var now: Int { Int(rig.now.nanoseconds / 1_000_000) }
@@ -110,19 +117,19 @@ struct RemovalWalkTests {
         mutating func step() {
             switch pick(100) {
             case 0..<4 where connections.count < 6: connect()
-            case 4..<6: if let client = someClient(), !isHeld(client) { lose(client) }
+            case 4..<6: if let client = someClient() { lose(client) }
             case 6..<9 where !away.isEmpty: resume()
             case 9..<40:
                 let (handler, url) = (oneOf(Self.handlers), self.url())
-                write(.fetch(handler, id: "\(pick(30))", url: url, replaces: false))
+                write(.fetch(handler, id: "\(pick(ids))", url: url, replaces: false))
             case 40..<42: writeMany()
             case 42..<45:
                 let (handler, url) = (oneOf(Self.handlers), self.url())
-                write(.fetch(handler, id: "\(pick(30))", url: url, replaces: true))
+                write(.fetch(handler, id: "\(pick(ids))", url: url, replaces: true))
             case 45..<49: write(.remove(oneOf(Self.patterns)))
             case 49..<54:
                 let handler = oneOf(Self.handlers)
-                write(.removeRequest(handler, id: "\(pick(30))"))
+                write(.removeRequest(handler, id: "\(pick(ids))"))
             case 54..<57: write(.subscribe(oneOf(Self.patterns)))
             case 57..<59: write(.unsubscribe(oneOf(Self.patterns)))
             case 59..<68: write(.acknowledge)
@@ -134,7 +141,7 @@ struct RemovalWalkTests {
             pass()
         }
 
-        private mutating func url() -> String { "http://h\(pick(3))/\(pick(8))" }
+        private mutating func url() -> String { "http://h\(pick(3))/\(pick(paths))" }
 
         private mutating func write(_ message: Message) {
             guard let client = someClient() else { return }
@@ -156,6 +163,7 @@ struct RemovalWalkTests {
             model.passed(to: now)
             rig.core.timePassed(now: rig.now)
             take()
+            for client in lost.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
             for client in unread.keys.sorted(by: { $0.rawValue < $1.rawValue }) where readsAll || pick(4) > 0 {
                 for _ in 0..<(readsAll ? 1_000 : 1 + pick(100)) {
                     guard connections[client] != nil, !isHeld(client), unread[client]?.isEmpty == false,
@@ -167,6 +175,7 @@ struct RemovalWalkTests {
             if pick(3) == 0 { finish() }
             let behind = Set(unread.filter { !$0.value.isEmpty }.keys)
             rig.core.dispatch(now: rig.now) { behind.contains($0) }
+            fetchesCarriedOut()
             take()
         }
 
@@ -181,12 +190,10 @@ struct RemovalWalkTests {
                 // A repetition has the same fields.
                 if !replaces, let old = model.named["\(handler) \(id)"], model.requests[old]?.url == url { tag = old }
                 nextTag += 1
+                fetches[client] = (handler, id, url, tag)
                 if replaces {
-                    model.replace(session, handler)
+                    model.replace(session, handler, id)
                     removed[session] = nil
-                    entering[client] = (handler, id, url, tag)
-                } else {
-                    model.fetch(session, handler, id, url, tag: tag)
                 }
             case .remove(let pattern): model.remove(session, pattern, id: nil)
             case .removeRequest(let handler, let id): model.remove(session, handler, id: id)
@@ -197,8 +204,18 @@ struct RemovalWalkTests {
             }
             model.sessions[session]?.messages += 1
             say(message.text(tag: tag, sequence: sequence), by: client)
+            fetchesCarriedOut()
             take()
             if case .bye = message { lose(client) }
+        }
+
+        /// Reports each FETCH to the model whose removal, if it replaces, is over.
+        private mutating func fetchesCarriedOut() {
+            for (client, fetch) in fetches where !isHeld(client) {
+                fetches[client] = nil
+                guard let session = connections[client] else { continue }
+                model.fetch(session, fetch.handler, fetch.id, fetch.url, tag: fetch.tag)
+            }
         }
 
         private mutating func say(_ head: String, by client: ClientID) {
@@ -232,6 +249,11 @@ struct RemovalWalkTests {
         }
 
         private mutating func lose(_ client: ClientID) {
+            guard !isHeld(client) else {
+                lost.insert(client)
+                return
+            }
+            lost.remove(client)
             guard let session = connections.removeValue(forKey: client) else { return }
             unread[client] = nil
             model.lost(session, now: now)
@@ -276,19 +298,9 @@ struct RemovalWalkTests {
 
         private mutating func take() {
             var actions = rig.takeActions()
-            takeEntering()
             while !actions.isEmpty {
                 for action in actions { take(action) }
                 actions = rig.takeActions()
-            }
-        }
-
-        /// The broker has carried out each FETCH with `replace` whose sender it reads again.
-        private mutating func takeEntering() {
-            for (client, fetch) in entering.sorted(by: { $0.key.rawValue < $1.key.rawValue }) where !isHeld(client) {
-                entering[client] = nil
-                guard let session = connections[client] else { continue }
-                model.fetch(session, fetch.handler, fetch.id, fetch.url, tag: fetch.tag)
             }
         }
 
@@ -363,14 +375,18 @@ struct RemovalWalkTests {
 
         // MARK: Quiet moments
 
+        /// Whether something is left to do before another event.
+        private var isBusy: Bool {
+            !lost.isEmpty || unread.values.contains { !$0.isEmpty } || rig.core.nextTimer.map { $0 <= rig.now } == true
+        }
+
         /// Runs passes until nothing is left to do before another event, and checks.
         mutating func settle() {
             var passes = 0
             repeat {
                 pass(readsAll: true)
                 passes += 1
-            } while passes < 20_000
-                && (unread.values.contains { !$0.isEmpty } || rig.core.nextTimer.map { $0 <= rig.now } == true)
+            } while passes < 20_000 && isBusy
             if passes == 20_000 { Issue.record("the broker is never quiet") }
             model.settle(running: running.values.map(\.job.url), pending: rig.core.ledger.requests.pending)
             for fault in rig.core.audit() { Issue.record("\(fault)") }
