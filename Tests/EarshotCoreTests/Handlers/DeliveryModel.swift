@@ -380,8 +380,10 @@ struct DeliveryModel {
         }
         guard first.pattern.hasSuffix("/") else { return }
         for (tag, request) in requests where Self.matches(request.handler, first.pattern) {
-            if request.phase == .leaving { requests[tag]?.phase = .removed }
-            if request.phase == .open, request.doubt.contains("removed") { sessions[session]?.due[tag] = nil }
+            // One made meanwhile belongs to the removal if that had not reached its name yet.
+            let mayBeOther = request.doubt.contains("removed")
+            if request.phase == .leaving, !mayBeOther { requests[tag]?.phase = .removed }
+            if request.phase == .open, mayBeOther { sessions[session]?.due[tag] = nil }
         }
     }
 
