@@ -30,6 +30,8 @@ public enum SettingName: String, CaseIterable, Sendable {
     case pageBytes = "page-bytes"
     case drainSeconds = "drain-seconds"
     case cacheSize = "cache-size"
+    case partsSize = "parts-size"
+    case partsDays = "parts-days"
     case durableSize = "durable-size"
     case durableTime = "durable-time"
     case cookieTime = "cookie-time"
@@ -138,6 +140,14 @@ public enum SettingName: String, CaseIterable, Sendable {
                 help: "grace period of running transfers after SIGTERM, in seconds")
         case .cacheSize:
             .init(.size(0...1 << 50), .lookedUp(1 << 30), help: "maximum size of the cache, in bytes")
+        case .partsSize:
+            .init(
+                .size(0...1 << 50), .lookedUp(1 << 30),
+                help: "maximum size of partial bodies that outlive the bus, in bytes; 0 keeps none")
+        case .partsDays:
+            .init(
+                .number(1...3_650), .lookedUp(7),
+                help: "retention time of an unused partial body that outlives the bus, in days")
         case .durableSize:
             .init(
                 .size(0...1 << 50), .lookedUp(1 << 30),
