@@ -9,6 +9,8 @@ public struct BrokerOptions: Sendable {
     public var spoolFolder: String
     /// Folder of the cache, created with mode 0700 if missing; nil for a broker without a cache.
     public var cacheFolder: String?
+    /// Folder of partial bodies that outlive the broker; nil to keep none.
+    public var partsFolder: String?
     /// Folder of durable requests, created with mode 0700 if missing; nil for a broker that refuses them.
     public var durableFolder: String?
     /// Hexadecimal secret required of workers; nil to accept any worker of this user for http and https.

@@ -36,6 +36,11 @@ package enum Folder {
         return path
     }
 
+    /// Returns the path of `name` in the folder that contains the absolute `path`.
+    package static func beside(_ path: String, _ name: String) -> String {
+        "\(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])/\(name)"
+    }
+
     /// Creates a folder and its missing parents with `mode` and the umask.
     ///
     /// - Throws: `ClientError` if one cannot be created.

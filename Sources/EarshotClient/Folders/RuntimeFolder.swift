@@ -144,6 +144,15 @@ public struct RuntimeFolder: Equatable, Sendable {
     /// - Throws: `ClientError` if neither `XDG_CACHE_HOME` nor `HOME` is set.
     public static func usualCache() throws(ClientError) -> String { try usual("cache", option: "--cache-folder") }
 
+    /// Returns the folder of partial bodies: `parts` beside a cache.
+    ///
+    /// - Parameter cache: path of the cache; nil for the user's default.
+    /// - Returns: nil if the cache has no usable path.
+    public static func parts(besideCache cache: String?) -> String? {
+        let cache = try? cache.map { path throws(ClientError) in try Folder.named(path, "cache") } ?? usualCache()
+        return cache.map { Folder.beside($0, "parts") }
+    }
+
     /// Returns the default folder of durable requests: `earshot/durable` in `XDG_STATE_HOME`, else in `~/.local/state`.
     ///
     /// - Throws: `ClientError` if neither `XDG_STATE_HOME` nor `HOME` is set.

@@ -28,6 +28,9 @@ struct BrokerCommand: ParsableCommand {
     @OptionGroup var family: FamilyOptions
     @OptionGroup(title: "Output") var log: LogFormatOptions
 
+    @Option(help: ArgumentHelp("Directory of partial bodies that the supervisor chose.", visibility: .hidden))
+    var partsFolder: String?
+
     @Flag(help: ArgumentHelp("An earlier broker of the supervisor has ended.", visibility: .hidden))
     var followsBroker = false
 
@@ -59,6 +62,7 @@ struct BrokerCommand: ParsableCommand {
             var options = BrokerOptions(
                 runtimeFolder: folder.path, spoolFolder: try spool.folder(place, folder))
             options.cacheFolder = try cache.folder(place, folder)
+            options.partsFolder = supervisorFd == nil ? cache.parts(place, folder) : partsFolder
             options.durableFolder = try durable.folder(place, folder)
             options.secret = try family.secret()
             options.parentPid = family.parentPid
@@ -128,12 +132,24 @@ struct CacheOptions: ParsableArguments {
         }
     }
 
-    /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
-    /// service, or the user's default. Nil for no cache.
+    /// Returns the directory of the cache; nil for no cache.
     func folder(
         _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
-        guard !noCache else { return nil }
+        noCache ? nil : try location(place, folder, service)
+    }
+
+    /// Returns the directory of partial bodies, which is beside that of the cache, also without a cache. Nil without a
+    /// default directory.
+    func parts(_ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil) -> String? {
+        (try? location(place, folder, service)).flatMap { RuntimeFolder.parts(besideCache: $0) }
+    }
+
+    /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
+    /// service, or the user's default.
+    private func location(
+        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders?
+    ) throws(ClientError) -> String {
         if let cacheFolder { return try Folder.named(cacheFolder, "cache") }
         guard place.runtime == nil else { return folder.ownCache }
         if let cache = service?.cache { return try Folder.named(cache, "cache") }

@@ -57,6 +57,10 @@ struct ServeCommand: ParsableCommand {
             var broker = BrokerOptions(
                 runtimeFolder: folder.path, spoolFolder: try spool.folder(place, folder, service))
             broker.cacheFolder = try cache.folder(place, folder, service)
+            // The runtime directory of a private bus ends with it.
+            broker.partsFolder =
+                privateTo == nil
+                ? cache.parts(place, folder, service) : RuntimeFolder.parts(besideCache: cache.cacheFolder)
             broker.durableFolder = try durable.folder(place, folder, service)
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(

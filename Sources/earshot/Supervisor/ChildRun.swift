@@ -71,6 +71,7 @@ enum ChildRun {
         case .broker(let options, let cluster):
             return ["earshot", "broker"] + family + ["--spool", options.spoolFolder]
                 + (options.cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
+                + (options.partsFolder.map { ["--parts-folder", $0] } ?? [])
                 + (options.durableFolder.map { ["--durable-folder", $0] } ?? ["--no-durable"])
                 + (cluster.map { ["--cluster", $0] } ?? [])
                 + options.workerPids.map { "--worker-pid=\($0)" } + options.gatewayPids.map { "--gateway-pid=\($0)" }

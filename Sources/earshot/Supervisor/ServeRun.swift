@@ -60,6 +60,7 @@ struct ServeRun {
         var broker = broker
         broker.secret = secret
         broker.parentPid = getpid()
+        if owner != nil { broker.spoolFolder = folder.makePrivateSpool(besideParts: broker.partsFolder) }
         // The owner of a private bus ends it, and would wait for the end of the watch.
         broker.watchesPlaces = owner == nil
         var worker = worker
@@ -82,7 +83,7 @@ struct ServeRun {
             if let readyDescriptor { InheritedPipe.sayReady(readyDescriptor) }
         }
         try supervisor.run()
-        if owner != nil { Folder.remove(folder.path) }
+        if owner != nil { folder.removePrivate(besideParts: broker.partsFolder) }
         withExtendedLifetime(lock) {}
         return .done
     }
@@ -111,6 +112,7 @@ extension ServeRun {
         folder = start.folder
         var broker = BrokerOptions(runtimeFolder: start.folder.path, spoolFolder: start.folder.ownSpool)
         broker.cacheFolder = start.cacheFolder
+        broker.partsFolder = RuntimeFolder.parts(besideCache: start.cacheFolder)
         self.broker = broker
         let pool = ConfigurationOptions.pool
         worker = WorkerOptions(workPath: start.folder.workPath, slots: pool.slots)
