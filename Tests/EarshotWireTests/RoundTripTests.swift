@@ -64,6 +64,8 @@ struct RoundTripTests {
         error.verb = "FETCH"
         error.handler = handler
         error.request = request
+        var resumable = Progress(handler: handler, request: request, received: 1, total: 2)
+        resumable.isResumable = true
         func terminal(_ outcome: Terminal.Outcome) -> BrokerMessage {
             .terminal(Terminal(handler: handler, request: request, sequence: 9, tag: "t", outcome: outcome))
         }
@@ -74,7 +76,7 @@ struct RoundTripTests {
             terminal(.failed(Terminal.Failure(code: "removed"))),
             .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),
             .progress(Progress(handler: handler, request: request, received: 1, total: 2)),
-            .removed(.subtree(handler), count: 3), .requestRemoved(handler, request, wasOpen: true),
+            .progress(resumable), .removed(.subtree(handler), count: 3), .requestRemoved(handler, request, wasOpen: true),
             .accepted(handler, request), .answer(.why(handler, request)),
             .error(error), .goodbye(reason: "draining"), .answer(.settings),
             .changed(try #require(SettingWords(["slots", "3"]))),
@@ -97,6 +99,9 @@ struct RoundTripTests {
         let up: [WorkerMessage] = [
             .ready(ready), .done(completion), .failed(attempt, code: "reset", detail: "Gone.", receivedBytes: 3),
             .progress(attempt, received: 1, total: nil), .progress(attempt, received: 1, total: 2), .slots(3), .pong,
+            .progress(
+                attempt, received: 2, total: 2, part: BodyPart(file: "1-2.part", httpFields: Array("etag: \"x\"".utf8)),
+                checkpoint: Checkpoint(bytes: 2, sha256: String(repeating: "0f", count: 32))),
             .bye,
         ]
         for message in up {
@@ -114,6 +119,8 @@ struct RoundTripTests {
         job.connectMilliseconds = 10
         job.maxBytes = 0
         job.progressMilliseconds = 50
+        job.resume = Job.Resume(
+            bytes: 5, total: nil, validator: "\"x\"", sha256: String(repeating: "0f", count: 32))
         job.httpFields = Array("a: b".utf8)
         let down: [PoolMessage] = [
             .limits(limits), .job(job), .raise(attempt, maxBytes: 9), .raise(attempt, maxBytes: nil), .cancel(attempt),

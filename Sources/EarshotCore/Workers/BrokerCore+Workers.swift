@@ -108,7 +108,7 @@ extension BrokerCore {
                     attempt, code ?? .internalError, received, repeats: repeats, detail: words,
                     retryAfter: retryAfter.map { RetryAfter(seconds: Int64($0)) }, by: worker, now: now)
             }
-        case .progress(let attempt, let received, let total, let part):
+        case .progress(let attempt, let received, let total, let part, _):
             partTold(part, of: attempt, at: worker)
             attemptProgressed(attempt, received, total, by: worker, now: now)
         case .slots(let slots): workers.offered(slots, by: worker)

@@ -12,7 +12,7 @@ extension ReferenceModel {
         switch message {
         case .pong: ponged(worker)
         case .ready: break
-        case .progress(let attempt, _, _, let part): partTold(part, of: attempt, at: worker)
+        case .progress(let attempt, _, _, let part, _): partTold(part, of: attempt, at: worker)
         case .slots(let slots): worker.slots = slots
         case .sandbox: break
         case .bye: workerGone(id, isDeath: false)

@@ -86,7 +86,7 @@ struct Replay {
         guard case .workerSaid(_, let message, _) = event else { return nil }
         switch message {
         case .done(let completion): return completion.attempt
-        case .failed(let attempt, _, _, _, _, _, _, _), .progress(let attempt, _, _, _): return attempt
+        case .failed(let attempt, _, _, _, _, _, _, _), .progress(let attempt, _, _, _, _): return attempt
         case .ready, .slots, .sandbox, .pong, .bye: return nil
         }
     }
@@ -102,8 +102,10 @@ struct Replay {
                 attempt, code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted, part: part,
                 repeats: repeats, retryAfterSeconds: retryAfter)
             return .workerSaid(worker, said, body)
-        case .progress(_, let received, let total, let part):
-            return .workerSaid(worker, .progress(attempt, received: received, total: total, part: part), body)
+        case .progress(_, let received, let total, let part, let checkpoint):
+            let said = WorkerMessage.progress(
+                attempt, received: received, total: total, part: part, checkpoint: checkpoint)
+            return .workerSaid(worker, said, body)
         case .ready, .slots, .sandbox, .pong, .bye: return event
         }
     }

@@ -202,6 +202,8 @@ public struct Progress: Equatable, Sendable {
     public var status: Int?
     /// Fields of that response, separated by LF.
     public var httpFields: [UInt8] = []
+    /// Whether a later request can resume the body after these bytes, also of another bus.
+    public var isResumable = false
     /// The tag of the request.
     public var tag: String?
 
@@ -223,6 +225,7 @@ public struct Progress: Equatable, Sendable {
             case "file": file = value.string
             case "generation": generation = try HeadReader.generation(value)
             case "status": status = try HeadReader.status(value)
+            case "resumable": isResumable = try HeadReader.flag(value, "resumable")
             case "tag": tag = try HeadReader.identifier(value, "tag")
             default: break
             }
@@ -238,6 +241,7 @@ public struct Progress: Equatable, Sendable {
         writer.field("file", file)
         writer.field("generation", generation?.description)
         writer.field("status", status)
+        writer.field("resumable", if: isResumable, "yes")
         writer.field("tag", tag)
         return writer.finished(httpFields: httpFields)
     }

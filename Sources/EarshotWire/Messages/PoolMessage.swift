@@ -228,11 +228,14 @@ public struct Job: Equatable, Sendable {
         public var total: Int?
         /// Strong validator of the partial body, in the form of `If-Range`; ASCII.
         public var validator: String
+        /// SHA-256 that the available bytes must have; nil if they need no check.
+        public var sha256: String?
 
-        public init(bytes: Int, total: Int?, validator: String) {
+        public init(bytes: Int, total: Int?, validator: String, sha256: String? = nil) {
             self.bytes = bytes
             self.total = total
             self.validator = validator
+            self.sha256 = sha256
         }
     }
 
@@ -252,6 +255,7 @@ public struct Job: Equatable, Sendable {
     private mutating func setFields(_ reader: HeadReader) throws(WireError) {
         var begun: (received: Int, total: Int?)?
         var validator: String?
+        var digest: String?
         for (name, value) in reader.fields {
             switch name {
             case "priority": priority = try HeadReader.priorityClass(value)
@@ -263,6 +267,7 @@ public struct Job: Equatable, Sendable {
                 redirect = mode
             case "resume": begun = try HeadReader.progress(value)
             case "if-range": validator = value.string
+            case "resume-sha256": digest = try HeadReader.sha256(value, "resume-sha256")
             case "method": method = try HeadReader.identifier(value, "method")
             case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
             case "total": totalMilliseconds = try HeadReader.milliseconds(value, "total")
@@ -280,7 +285,7 @@ public struct Job: Equatable, Sendable {
         guard let validator, begun.received > 0, begun.received <= begun.total ?? .max else {
             throw WireError(.badMessage, "resume must have the form bytes/total and needs if-range")
         }
-        resume = Resume(bytes: begun.received, total: begun.total, validator: validator)
+        resume = Resume(bytes: begun.received, total: begun.total, validator: validator, sha256: digest)
     }
 
     func encoded() -> [UInt8] {
@@ -299,6 +304,7 @@ public struct Job: Equatable, Sendable {
         writer.field("redirect", if: redirect != .follow, redirect.rawValue)
         writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })
         writer.field("if-range", resume?.validator)
+        writer.field("resume-sha256", resume?.sha256)
         route.write(to: &writer)
         writer.field("http2", if: !allowsHTTP2, "no")
         writer.field("address-policy", if: !addressPolicy.isEmpty, addressPolicy)

@@ -11,7 +11,9 @@ public enum WorkerMessage: Equatable, Sendable {
     case failed(
         AttemptID, code: String, detail: String?, receivedBytes: Int, unwantedBytes: Int = 0, part: BodyPart? = nil,
         repeats: Int = 0, retryAfterSeconds: Int? = nil)
-    case progress(AttemptID, received: Int, total: Int?, part: BodyPart? = nil)
+    /// - Parameter checkpoint: Bytes of `part` that a power failure cannot destroy; nil if there are no more than the
+    ///   last PROGRESS reported.
+    case progress(AttemptID, received: Int, total: Int?, part: BodyPart? = nil, checkpoint: Checkpoint? = nil)
     /// The new number of slots, 1 to 10,000, in response to the number that the broker requested.
     case slots(Int)
     /// Parts of the sandbox that took effect, after a LIMITS that requires one.
@@ -87,7 +89,9 @@ public enum WorkerMessage: Equatable, Sendable {
         case "PROGRESS":
             try reader.expectOperands(2)
             let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
-            return .progress(try reader.attempt(0), received: received, total: total, part: try BodyPart(reader))
+            return .progress(
+                try reader.attempt(0), received: received, total: total, part: try BodyPart(reader),
+                checkpoint: try Checkpoint(reader, received: received))
         case "SLOTS":
             try reader.expectOperands(1)
             let slots = try reader.operand(0, "number")
@@ -116,7 +120,7 @@ public enum WorkerMessage: Equatable, Sendable {
             writer.field("retry-after", retryAfter)
             writer.field("file", part?.file)
             return writer.finished(httpFields: part?.httpFields ?? [])
-        case .progress(let attempt, let received, let total, let part):
+        case .progress(let attempt, let received, let total, let part, let checkpoint):
             var writer = HeadWriter("PROGRESS")
             writer.operand(attempt)
             writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
@@ -124,6 +128,7 @@ public enum WorkerMessage: Equatable, Sendable {
             guard let part else { return writer.finished() }
             writer.field("file", part.file)
             writer.field("status", part.status)
+            writer.field("checkpoint", checkpoint?.description)
             return writer.finished(httpFields: part.httpFields)
         case .slots(let slots):
             var writer = HeadWriter("SLOTS")
@@ -332,5 +337,17 @@ public struct BodyPart: Equatable, Sendable {
         file = try Completion.baseName(name.string)
         status = try reader.fields["status"].map(HeadReader.status)
         httpFields = reader.httpFields
+    }
+}
+
+extension Checkpoint {
+    /// - Parameter received: Number of bytes of the whole body so far.
+    fileprivate init?(_ reader: HeadReader, received: Int) throws(WireError) {
+        guard let text = reader.fields["checkpoint"]?.string else { return nil }
+        guard reader.fields["file"] != nil else { throw WireError(.badMessage, "a checkpoint needs its file") }
+        guard let checkpoint = Checkpoint(text), checkpoint.bytes <= received else {
+            throw WireError(.badMessage, "checkpoint must be a number of received bytes, a space and their SHA-256")
+        }
+        self = checkpoint
     }
 }
