@@ -31,6 +31,14 @@ internal import CLibCrypto
         precondition(added == 1, "EVP_DigestUpdate failed")
     }
 
+    /// Returns another hash of the same bytes.
+    public func copy() -> SHA256 {
+        let copy = SHA256()
+        let copied = unsafe EVP_MD_CTX_copy_ex(copy.context, context)
+        precondition(copied == 1, "EVP_MD_CTX_copy_ex failed")
+        return copy
+    }
+
     /// Returns the digest of all bytes added, and consumes the hash.
     public consuming func finalize() -> Digest {
         var bytes: [UInt8] = []

@@ -30,6 +30,16 @@ import Testing
         #expect(digest.hex == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0")
     }
 
+    @Test func `a copy has the bytes so far, and neither has those of the other`() {
+        var hash = SHA256()
+        hash.update(Array("a".utf8).span)
+        var copy = hash.copy()
+        hash.update(Array("b".utf8).span)
+        copy.update(Array("c".utf8).span)
+        let digests = [hash.finalize(), copy.finalize()]
+        #expect(digests == [SHA256.digest(of: Array("ab".utf8).span), SHA256.digest(of: Array("ac".utf8).span)])
+    }
+
     @Test func `a digest is read back from its text in either case`() throws {
         let bytes = Array("abc".utf8)
         let digest = SHA256.digest(of: bytes.span)

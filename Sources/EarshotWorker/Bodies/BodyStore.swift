@@ -73,9 +73,13 @@ struct BodyStore: ~Copyable {
     /// Starts a thread on the unhashed bytes. The caller passes the result to `hashed(_:upTo:)`.
     ///
     /// The body must be in a file and no thread may own the hash.
-    mutating func hashRest(on hasher: PartHasher, for attempt: AttemptID) throws(SystemError) -> PartHasher.Task {
+    ///
+    /// - Parameter syncs: Whether the thread makes a checkpoint.
+    mutating func hashRest(on hasher: PartHasher, for attempt: AttemptID, syncs: Bool = false) throws(SystemError)
+        -> PartHasher.Task
+    {
         guard let file, let hash = hash.take() else { preconditionFailure("\(attempt) has nothing to hash") }
-        return try hasher.hash(file.descriptor, hashedCount..<count, continuing: hash, for: attempt)
+        return try hasher.hash(file.descriptor, hashedCount..<count, continuing: hash, for: attempt, syncs: syncs)
     }
 
     /// Takes back the hash after `hashRest`, which now covers `count` bytes.

@@ -18,6 +18,10 @@ struct IncomingBody: ~Copyable {
     private var decoder: BodyDecoder?
     /// The running task of a hash thread; nil without one.
     private var hashing: PartHasher.Task?
+    /// Checkpoint that no PROGRESS has reported; nil without one.
+    var checkpoint: Checkpoint?
+    /// Length and time of the last checkpoint, at first 0 and the time of the first hash thread; nil before it.
+    private var lastCheckpoint: (bytes: Int, time: LoopTime)?
     /// Maximum body size of the request, in bytes.
     private(set) var maxBytes: Int
     /// Maximum size of the body of an error page or a followed redirect, in bytes; nil for a result.
@@ -148,22 +152,35 @@ struct IncomingBody: ~Copyable {
         }
     }
 
+    /// Returns whether the next hash thread should make a checkpoint. Must be called for the first one, too.
+    mutating func needsCheckpoint(now: LoopTime) -> Bool {
+        let last = lastCheckpoint ?? (0, now)
+        lastCheckpoint = last
+        return count - last.bytes >= Limits.checkpointBytes && now.since(last.time) >= Limits.checkpointInterval
+    }
+
     /// Starts a thread on the next range of the hash, unless one is running.
     ///
-    /// - Parameter isLast: Whether the body is complete, so that a small rest is hashed too.
-    mutating func hash(on hasher: PartHasher, for attempt: AttemptID, isLast: Bool) throws(SystemError) {
+    /// - Parameters:
+    ///   - isLast: Whether the body is complete, so that a small rest is hashed too.
+    ///   - syncs: Whether the thread makes a checkpoint.
+    mutating func hash(on hasher: PartHasher, for attempt: AttemptID, isLast: Bool, syncs: Bool) throws(SystemError) {
         guard hashing == nil, store != nil, isLast ? !isHashed : hasHashWork else { return }
-        hashing = try store?.hashRest(on: hasher, for: attempt)
+        hashing = try store?.hashRest(on: hasher, for: attempt, syncs: syncs)
     }
 
     /// Takes the result of a hash thread. The result of another task is ignored.
     ///
     /// - Returns: false if the thread could not read the file.
-    mutating func hashed(_ task: PartHasher.Task) -> Bool {
+    mutating func hashed(_ task: PartHasher.Task, now: LoopTime) -> Bool {
         guard task === hashing else { return true }
         hashing = nil
         guard let hash = task.takeHash() else { return false }
         store?.hashed(hash, upTo: task.range.upperBound)
+        if let checkpoint = task.checkpoint {
+            self.checkpoint = checkpoint
+            lastCheckpoint = (checkpoint.bytes, now)
+        }
         return true
     }
 

@@ -11,6 +11,8 @@ internal import LibCrypto
 final class LentPart {
     let file: SpoolFile
     let kept: PartialBody
+    /// SHA-256 that the part must have; nil if it needs no check.
+    private let sha256: String?
     /// Nil until all bytes of the part are hashed.
     private var hash: SHA256?
 
@@ -21,12 +23,18 @@ final class LentPart {
             let file = try? SpoolFile(SpoolName.part(of: job.attempt, pid: getpid()), in: spool, behind: resume.bytes)
         else { return nil }
         self.file = file
+        sha256 = resume.sha256
         kept = PartialBody(
             keptBytes: Int64(resume.bytes), totalBytes: resume.total.map { Int64($0) }, validator: validator)
     }
 
-    func hashed(_ hash: consuming SHA256) {
+    /// Takes the hash of all bytes of the part.
+    ///
+    /// - Returns: false if the bytes are not those of the broker's description.
+    func hashed(_ hash: consuming SHA256) -> Bool {
+        if let sha256, hash.copy().finalize().hex != sha256 { return false }
         self.hash = consume hash
+        return true
     }
 
     /// Returns the body so far, to be continued; nil if it is not hashed. Can be called once.

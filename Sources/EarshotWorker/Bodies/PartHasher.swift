@@ -15,12 +15,17 @@ final class PartHasher {
         /// A duplicate that belongs to the task and is closed by its thread.
         fileprivate let descriptor: Int32
         private let isCancelled = Atomic(false)
+        /// Whether the thread makes a checkpoint.
+        private let syncs: Bool
+        private let made = Mutex<Checkpoint?>(nil)
         /// Covers all bytes before the range until the thread takes it, and the range as well once the thread is done.
         private let hash: Mutex<SHA256?>
 
         fileprivate init(
-            _ attempt: AttemptID, _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256
+            _ attempt: AttemptID, _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256,
+            syncs: Bool
         ) {
+            self.syncs = syncs
             self.attempt = attempt
             self.descriptor = descriptor
             self.range = range
@@ -32,6 +37,9 @@ final class PartHasher {
 
         /// Returns the hash including the range, once; nil if the range could not be read.
         func takeHash() -> SHA256? { hash.withLock { $0.take() } }
+
+        /// The checkpoint at the end of the range; nil if none was requested, or the file could not be synchronized.
+        var checkpoint: Checkpoint? { made.withLock { $0 } }
 
         /// Hashes the range, on a background thread.
         fileprivate func work() {
@@ -48,8 +56,20 @@ final class PartHasher {
                 hash?.update(buffer.span.extracting(0..<count))
                 done += count
             }
+            if done == range.upperBound {
+                if syncs, !isCancelled.load(ordering: .relaxed), fdatasync(descriptor) == 0 { makeCheckpoint(hash) }
+                self.hash.withLock { $0 = hash.take() }
+            }
             close(descriptor)
-            if done == range.upperBound { self.hash.withLock { $0 = hash.take() } }
+        }
+
+        private func makeCheckpoint(_ hash: borrowing SHA256?) {
+            switch hash {
+            case .some(let hash):
+                let digest = hash.copy().finalize()
+                made.withLock { $0 = Checkpoint(bytes: range.upperBound, sha256: digest.hex) }
+            case nil: break
+            }
         }
     }
 
@@ -85,12 +105,16 @@ final class PartHasher {
     }
 
     /// Starts hashing a range of an open file on a thread. The task keeps a duplicate of the descriptor.
+    ///
+    /// - Parameter syncs: Whether the thread synchronizes the file after that, for a checkpoint. The hash must cover all
+    ///   bytes before the range.
     func hash(
-        _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256, for attempt: AttemptID
+        _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256, for attempt: AttemptID,
+        syncs: Bool = false
     ) throws(SystemError) -> Task {
         let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
         guard copy >= 0 else { throw SystemError("dup spool file", number: errno) }
-        let task = Task(attempt, copy, range, continuing: hash)
+        let task = Task(attempt, copy, range, continuing: hash, syncs: syncs)
         waiting.append(task)
         start()
         return task

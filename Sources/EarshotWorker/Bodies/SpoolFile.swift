@@ -2,7 +2,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// The spool file of a body while it is written. Deleted together with this object unless it is kept.
+/// The spool file of a body while it is written, locked by this process. Deleted together with this object unless it is kept.
 final class SpoolFile {
     /// Base name.
     let name: String
@@ -49,9 +49,13 @@ final class SpoolFile {
         }
     }
 
-    /// Closes the file and leaves it to the broker.
+    /// Unlocks and closes the file and leaves it to the broker.
     func leave() {
-        if descriptor >= 0 { close(descriptor) }
+        if descriptor >= 0 {
+            // Hash threads may have duplicates, which share the lock.
+            flock(descriptor, LOCK_UN)
+            close(descriptor)
+        }
         descriptor = -1
         isKept = true
     }

@@ -26,22 +26,29 @@ final class SpoolFolder {
 
     deinit { close(descriptor) }
 
-    /// Creates a new file for reading and writing with mode 0600. Throws if the name exists.
+    /// Creates and locks a new file for reading and writing with mode 0600. Throws if the name exists.
     func create(_ name: String) throws(SystemError) -> Int32 {
         while true {
             let file = unsafe openat(
                 descriptor, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-            if file >= 0 { return file }
+            guard file < 0 else {
+                do throws(SystemError) { try lock(file) } catch {
+                    delete(name)
+                    throw error
+                }
+                return file
+            }
             let number = errno
             guard number == EINTR else { throw SystemError("create spool file", number: number) }
         }
     }
 
-    /// Opens a lent file and truncates it to `bytes`. It must be a regular file of this user with one link, and no
+    /// Opens and locks a lent file and truncates it to `bytes`. It must be a regular file of this user with one link, and no
     /// shorter.
     func reopen(_ name: String, bytes: Int) throws(SystemError) -> Int32 {
         let file = unsafe openat(descriptor, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC)
         guard file >= 0 else { throw SystemError("open spool file", number: errno) }
+        try lock(file)
         var status = stat()
         guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
             status.st_nlink == 1, status.st_size >= bytes
@@ -55,6 +62,14 @@ final class SpoolFolder {
             throw SystemError("truncate spool file", number: number)
         }
         return file
+    }
+
+    /// Locks a file, because a broker takes one without a lock. Closes it if another process has locked it.
+    private func lock(_ file: Int32) throws(SystemError) {
+        guard flock(file, LOCK_EX | LOCK_NB) != 0 else { return }
+        let number = errno
+        close(file)
+        throw SystemError("lock spool file", number: number)
     }
 
     /// Returns the number of bytes that can be written before the next check, at most `Limits.roomBytes` or `bytes`.

@@ -109,10 +109,13 @@ struct IncomingResponse: ~Copyable {
         if case .offered(let part) = continuation { part } else { nil }
     }
 
-    /// Adds the hash to the part of earlier attempts, or drops the part if it could not be read.
+    /// Adds the hash to the part of earlier attempts, or drops the part if it could not be read or has another hash.
     mutating func partHashed(_ task: PartHasher.Task) {
         guard case .offered(let part) = continuation else { return }
-        if let hash = task.takeHash() { part.hashed(hash) } else { continuation = .none }
+        guard let hash = task.takeHash(), part.hashed(hash) else {
+            continuation = .none
+            return
+        }
     }
 
     // MARK: The head
@@ -293,14 +296,17 @@ struct IncomingResponse: ~Copyable {
     mutating func raise(to maximum: Int?) { body.raise(to: maximum) }
 
     /// Starts a thread on the next range of the hash of a large body. The last range includes all remaining bytes.
-    mutating func hash(on hasher: PartHasher, isLast: Bool) throws(SystemError) {
-        try body.hash(on: hasher, for: expectation.attempt, isLast: isLast)
+    ///
+    /// - Parameter reports: Whether a PROGRESS can report a checkpoint.
+    mutating func hash(on hasher: PartHasher, isLast: Bool, reports: Bool, now: LoopTime) throws(SystemError) {
+        let syncs = reports && body.needsCheckpoint(now: now) && isKeepable()
+        try body.hash(on: hasher, for: expectation.attempt, isLast: isLast, syncs: syncs)
     }
 
     /// Takes the result of a hash thread.
     ///
     /// - Returns: false if the thread could not read the file.
-    mutating func hashed(_ task: PartHasher.Task) -> Bool { body.hashed(task) }
+    mutating func hashed(_ task: PartHasher.Task, now: LoopTime) -> Bool { body.hashed(task, now: now) }
 
     // MARK: Reports to the broker
 
@@ -337,12 +343,14 @@ struct IncomingResponse: ~Copyable {
                 if isForClients, streams { part?.status = head.status }
             }
         }
-        return .progress(expectation.attempt, received: body.count, total: announcedBytes, part: part)
+        return .progress(
+            expectation.attempt, received: body.count, total: announcedBytes, part: part, checkpoint: body.checkpoint)
     }
 
     /// Records that the broker has received the last PROGRESS.
     mutating func progressTaken() {
         if body.fileName != nil { areFieldsTold = true }
+        body.checkpoint = nil
     }
 
     /// Returns the complete response. The receiver owns the file of its body, if there is one, and must delete it.

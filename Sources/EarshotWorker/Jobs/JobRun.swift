@@ -231,10 +231,7 @@ final class JobRun: TransferSink {
     /// Notes newly stored bytes of the body.
     private func noteNews() {
         if job.progressMilliseconds != nil {
-            if !isProgressNoted {
-                isProgressNoted = true
-                notes.progressed.append(self)
-            }
+            noteProgress()
             if !isGrowthNoted, receivedBytes - reportedBytes >= Limits.unreportedBytes {
                 isGrowthNoted = true
                 notes.grown.append(self)
@@ -252,13 +249,18 @@ final class JobRun: TransferSink {
         isHashWorkNoted = false
         var isLast = false
         if case .sealing = phase { isLast = true }
-        try response.hash(on: hasher, isLast: isLast)
+        try response.hash(
+            on: hasher, isLast: isLast, reports: !isLast && job.progressMilliseconds != nil, now: loop.now)
     }
 
     /// Takes the result of a hash thread.
     ///
     /// - Returns: false if the thread could not read the file.
-    func hashed(_ task: PartHasher.Task) -> Bool { response.hashed(task) }
+    func hashed(_ task: PartHasher.Task) -> Bool {
+        guard response.hashed(task, now: loop.now) else { return false }
+        if response.body.checkpoint != nil { noteProgress() }
+        return true
+    }
 
     /// Omits the body of a followed redirect from the completion.
     ///
@@ -327,8 +329,8 @@ final class JobRun: TransferSink {
     /// Records that the broker has received the last PROGRESS.
     func progressTaken() { response.progressTaken() }
 
-    /// Notes the run again, because the connection did not take the last PROGRESS.
-    func progressRefused() {
+    /// Notes the run for a PROGRESS, also again if the connection did not take the last one.
+    func noteProgress() {
         guard !isProgressNoted else { return }
         isProgressNoted = true
         notes.progressed.append(self)

@@ -46,6 +46,13 @@ enum Limits {
     static let unreportedBytes = 1 << 20
     /// Time for the body of a redirect to end, so that its connection can be reused.
     static let redirectGrace = Duration.milliseconds(100)
+    /// Minimum length of a body that a worker leaves to the next broker, in bytes. Less is sooner received again.
+    static let leastPartBytes = 1 << 20
+    /// Minimum distance of checkpoints in bytes: at most so many are received again after a power failure, and one more
+    /// step of the hash.
+    static let checkpointBytes = 16 << 20
+    /// Minimum time between checkpoints, which wait for the disk. A fast transfer makes few, and a short one none.
+    static let checkpointInterval = Duration.seconds(1)
     /// Minimum number of unhashed bytes for which a thread is started.
     static let hashStepBytes = 4 << 20
     /// Number of hash threads: one reads while the other computes.

@@ -151,9 +151,11 @@ final class Worker {
 
     /// Closes all transfers. Leaves the files of bodies that a later attempt may continue: the broker looks for them when
     /// it reads BYE, or a later one does.
-    private func abandonRuns() {
+    ///
+    /// - Parameter leastBytes: Minimum length of such a body.
+    private func abandonRuns(leastBytes: Int = 1) {
         for run in runs.values {
-            _ = run.leave()
+            if run.receivedBytes >= leastBytes { _ = run.leave() }
             forget(run)
         }
     }
@@ -198,7 +200,7 @@ final class Worker {
         try sendProgress()
         if owesSandbox, let sandbox, link.sendNow(.sandbox(sandbox)) { owesSandbox = false }
         if owesSlots, link.sendNow(.slots(slots)) { owesSlots = false }
-        let isPending = link.settle(lost: { abandonRuns() }, ready: { ready() })
+        let isPending = link.settle(lost: { abandonRuns(leastBytes: Limits.leastPartBytes) }, ready: { ready() })
         if phase == .draining, runs.isEmpty, link.waitingCount == 0 { stop() }
         return isPending || !notes.decodable.isEmpty || !notes.paced.isEmpty
     }
@@ -222,7 +224,7 @@ final class Worker {
         notes.progressed.removeAll(keepingCapacity: true)
         for run in noted where !run.isOver {
             if run.progressDue <= loop.now {
-                if link.sendNow(run.takeProgress()) { run.progressTaken() } else { run.progressRefused() }
+                if link.sendNow(run.takeProgress()) { run.progressTaken() } else { run.noteProgress() }
             } else {
                 loop.setTimer(at: run.progressDue) { [weak self, attempt = run.job.attempt] in
                     if let self, let run = runs[attempt] { notes.progressed.append(run) }

@@ -1,3 +1,4 @@
+import EarshotLoop
 import EarshotWire
 import Foundation
 import LibCrypto
@@ -51,6 +52,36 @@ import Testing
         let digests = ended.sorted { $0.range.upperBound < $1.range.upperBound }.map { $0.takeHash()?.finalize() }
         let half = Array(content[500...])
         #expect(digests == [SHA256.digest(of: half.span), nil])
+    }
+
+    @Test(arguments: [true, false])
+    func `a slow body that can be resumed has a checkpoint, which one PROGRESS reports`(isResumable: Bool) throws {
+        let body = Self.body(24_000_000)
+        let validator = isResumable ? "ETag: \"a\"\r\n" : ""
+        let bed = try Bed { _ in
+            .init("HTTP/1.1 200 OK\r\n\(validator)Content-Length: 30000000\r\n\r\n", body: Array(body[..<18_000_000]))
+        }
+        var job = bed.job()
+        job.progressMilliseconds = 10
+        let attempt = job.attempt
+        #expect(try bed.meet())
+        try bed.broker.tell(.job(job))
+        #expect(try bed.run { bed.worker.runs[attempt]?.receivedBytes == 18_000_000 })
+        #expect(try !bed.loop.run(for: Limits.checkpointInterval) { false })
+        bed.origin.send(Array(body[18_000_000...]))
+        #expect(try bed.run { bed.worker.runs[attempt]?.receivedBytes == 24_000_000 })
+        var checkpoints: [Checkpoint] {
+            bed.broker.said.compactMap { said in
+                if case .progress(attempt, _, _, _, let checkpoint) = said.message { checkpoint } else { nil }
+            }
+        }
+        if isResumable { #expect(try bed.run { !checkpoints.isEmpty }) }
+        for _ in 0..<3 { #expect(try bed.barrier()) }
+        #expect(checkpoints.count == (isResumable ? 1 : 0))
+        for checkpoint in checkpoints {
+            #expect(checkpoint.bytes >= Limits.checkpointBytes)
+            #expect(checkpoint.sha256 == SHA256.digest(of: body.span.extracting(..<checkpoint.bytes)).hex)
+        }
     }
 
     @Test func `a job is cancelled while a thread hashes its body`() throws {

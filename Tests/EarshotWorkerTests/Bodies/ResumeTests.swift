@@ -46,6 +46,29 @@ import Testing
         #expect(bed.spool == [done.file])
     }
 
+    @Test func `a part with the hash that the broker names is continued`() throws {
+        let bed = try bed(
+            "HTTP/1.1 206 Partial\r\nETag: \"a\"\r\nContent-Range: bytes 150000-199999/200000\r\nContent-Length: 50000")
+        var job = try job(bed)
+        job.resume?.sha256 = SHA256.digest(of: body.span.extracting(..<150_000)).hex
+        #expect(try bed.fetch(job))
+        let done = try #require(bed.broker.completion(job.attempt)?.completion)
+        #expect(done.isResumed && done.sha256 == SHA256.digest(of: body.span).hex)
+    }
+
+    @Test func `a part with another hash is deleted, and the whole requested`() throws {
+        let bed = try bed("")
+        var job = try job(bed, content: [UInt8](repeating: 9, count: 150_000))
+        job.resume?.sha256 = SHA256.digest(of: body.span.extracting(..<150_000)).hex
+        #expect(try bed.fetch(job))
+        let done = try #require(bed.broker.completion(job.attempt)?.completion)
+        #expect(!done.isResumed)
+        #expect(done.file == SpoolName.part(of: job.attempt, pid: getpid(), isAnew: true))
+        #expect(try content(done, bed) == body)
+        #expect(bed.spool == [done.file])
+        #expect(bed.origin.requests.allSatisfy { !$0.lowercased().contains("range:") })
+    }
+
     @Test func `bytes behind those that are to be gone on with are cut off`() throws {
         let bed = try bed(
             "HTTP/1.1 206 Partial\r\nETag: \"a\"\r\nContent-Range: bytes 150000-199999/200000\r\nContent-Length: 50000")

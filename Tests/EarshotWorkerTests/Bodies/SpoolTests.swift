@@ -32,6 +32,22 @@ import Testing
         #expect(names.isEmpty)
     }
 
+    @Test func `a file is locked until it is left, even if a thread still reads it`() throws {
+        let spool = try SpoolFolder(folder.path)
+        let file = try SpoolFile("one.part", in: spool)
+        try file.write([1, 2].span)
+        let error = #expect(throws: SystemError.self) { try SpoolFile("one.part", in: spool, behind: 1) }
+        #expect(error?.number == EWOULDBLOCK)
+        let reader = dup(file.descriptor)
+        defer { close(reader) }
+        file.leave()
+        #expect(try Data(contentsOf: folder.appending(path: "one.part")).count == 2, "the second one truncated nothing")
+        let next = try SpoolFile("one.part", in: spool, behind: 1)
+        #expect(flock(reader, LOCK_EX | LOCK_NB) != 0)
+        next.leave()
+        #expect(flock(reader, LOCK_EX | LOCK_NB) == 0)
+    }
+
     @Test func `a name that is taken, be it by a link, is refused`() throws {
         let spool = try SpoolFolder(folder.path)
         try FileManager.default.createSymbolicLink(

@@ -94,7 +94,7 @@ struct IncomingResponseTests {
             let part = LentPart(job, in: try SpoolFolder(spool.path))
             var hash = SHA256()
             hash.update(Array("hello ".utf8).span)
-            part?.hashed(hash)
+            #expect(part?.hashed(hash) == true)
             return try response(job, part: part)
         }
     }

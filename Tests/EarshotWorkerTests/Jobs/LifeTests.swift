@@ -96,7 +96,7 @@ import Testing
         job.progressMilliseconds = 600_000
         #expect(try bed.fetch(job))
         let told = bed.broker.said.compactMap { said in
-            if case .progress(job.attempt, let received, _, _) = said.message { received } else { nil }
+            if case .progress(job.attempt, let received, _, _, _) = said.message { received } else { nil }
         }
         // In one piece or in several: the interval alone would have allowed none.
         #expect(told.first ?? 0 >= Limits.unreportedBytes, "\(told)")
@@ -121,27 +121,28 @@ import Testing
         #expect(bed.broker.count(of: .progress(job.attempt, received: 0, total: nil)) == 0)
     }
 
-    @Test(arguments: [true, false])
+    @Test(arguments: [(true, 5000, 0), (true, Limits.leastPartBytes, 2), (false, Limits.leastPartBytes, 0)])
     func `a worker that loses its broker ends its transfers before it says READY to the next one`(
-        isResumable: Bool
+        isResumable: Bool, count: Int, left: Int
     ) throws {
         let validator = isResumable ? "ETag: \"a\"\r\n" : ""
         let bed = try Bed(inlineBytes: 100) { _ in
             Origin.Reply(
-                "HTTP/1.1 200 OK\r\nContent-Length: 6000\r\n\(validator)\r\n",
-                body: [UInt8](repeating: 1, count: 5000))
+                "HTTP/1.1 200 OK\r\nContent-Length: \(count + 1)\r\n\(validator)\r\n",
+                body: [UInt8](repeating: 1, count: count))
         }
         #expect(try bed.meet())
         try bed.broker.tell(.job(bed.job()))
         try bed.broker.tell(.job(bed.job(bed.origin.url("/other"))))
-        #expect(try bed.run { bed.spool.count == 2 })
+        #expect(try bed.run { bed.worker.runs.values.count { $0.receivedBytes == count } == 2 })
+        #expect(bed.spool.count == 2)
         try bed.endBroker()
         #expect(try bed.run { !bed.worker.link.isUp })
         #expect(bed.worker.runs.isEmpty)
         try bed.startBroker(instance: 2)
         #expect(try bed.run { bed.broker.readies.count == 1 && bed.origin.closedByPeer == 2 })
         // A broker may let a later attempt continue these files.
-        #expect(bed.spool.count == (isResumable ? 2 : 0))
+        #expect(bed.spool.count == left)
         #expect(bed.worker.link.waitingCount == 0)
     }
 
