@@ -2,7 +2,8 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// The spool file of a body while it is written, locked by this process. Deleted together with this object unless it is kept.
+/// The spool file of a body while it is written, locked by this process. Deleted together with this object unless it is
+/// kept.
 final class SpoolFile {
     /// Base name.
     let name: String

@@ -43,8 +43,8 @@ final class SpoolFolder {
         }
     }
 
-    /// Opens and locks a lent file and truncates it to `bytes`. It must be a regular file of this user with one link, and no
-    /// shorter.
+    /// Opens and locks a lent file and truncates it to `bytes`. It must be a regular file of this user with one link,
+    /// and no shorter.
     func reopen(_ name: String, bytes: Int) throws(SystemError) -> Int32 {
         let file = unsafe openat(descriptor, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC)
         guard file >= 0 else { throw SystemError("open spool file", number: errno) }
