@@ -85,6 +85,35 @@ import Testing
         #expect(try RuntimeFolder(named: "/" + String(repeating: "x", count: 101)).path.count == 102)
     }
 
+    @Test func `partial bodies lie beside the cache`() throws {
+        #expect(RuntimeFolder.parts(besideCache: "/a/cache/") == "/a/parts")
+        #expect(RuntimeFolder.parts(besideCache: "/cache") == "/parts")
+        #expect(RuntimeFolder.parts(besideCache: "") == nil)
+        let cache = try RuntimeFolder.usualCache()
+        #expect(RuntimeFolder.parts(besideCache: nil) == cache.dropLast("cache".count) + "parts")
+    }
+
+    @Test func `the spool of a private bus lies beside the partial bodies, and ends with the bus`() throws {
+        let base = Endpoint().path
+        defer { Folder.remove(base) }
+        let folder = try RuntimeFolder(named: "\(base)/tmp/earshot-abc")
+        try folder.prepare()
+        let spool = folder.makePrivateSpool(besideParts: "\(base)/cache/parts")
+        #expect(spool == "\(base)/cache/private-abc/spool")
+        #expect(unsafe access(spool, F_OK) == 0)
+        folder.removePrivate(besideParts: "\(base)/cache/parts")
+        #expect(unsafe access("\(base)/cache/private-abc", F_OK) != 0 && access(folder.path, F_OK) != 0)
+        #expect(unsafe access("\(base)/cache", F_OK) == 0)
+    }
+
+    @Test func `without a usable folder the spool of a private bus is in its runtime folder`() throws {
+        let folder = try RuntimeFolder(named: Endpoint().path)
+        // The kernel permits nobody to create folders in the second one, not even root.
+        for parts in [nil, "/proc/earshot/parts"] {
+            #expect(folder.makePrivateSpool(besideParts: parts) == folder.ownSpool)
+        }
+    }
+
     @Test func `a relative path becomes absolute`() throws {
         let current = unsafe getcwd(nil, 0)
         defer { unsafe free(current) }

@@ -456,7 +456,7 @@ class CacheClearTests(TestCase):
                 client.terminals(2)
                 eventually(lambda: stored() == 2, "both are stored")
                 clear = bus.run("cache", "clear", "--runtime", bus.runtime)
-                self.assertEqual((clear.status, clear.stderr), (0, "earshot: removed 2 responses\n"))
+                self.assertEqual((clear.status, clear.stderr), (0, "earshot: removed 2 responses and 0 parts\n"))
                 self.assertEqual(stored(), 0)
                 self.assertEqual(client.settings()["cache-size"][0], size)
                 client.fetch("cache", 3, f"{origin.url}/kept/0?cc=max-age=1000")

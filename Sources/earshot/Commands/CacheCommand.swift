@@ -35,11 +35,14 @@ struct CacheCommand: ParsableCommand {
             if place.runtime != nil { return CacheFolder(runtime.ownCache) }
             return CacheFolder(try RuntimeFolder.usualCache())
         }
+
+        /// Returns the directory of partial bodies, which is beside the cache.
+        static func parts(_ cache: CacheFolder) -> String { Folder.beside(cache.path, "parts") }
     }
 
     struct Stat: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show number and size of the stored responses.")
+            abstract: "Show number and size of the stored responses and partial bodies.")
 
         @OptionGroup(title: "Output") var format: FormatOptions
         @OptionGroup(title: "Bus") var place: Place
@@ -48,6 +51,7 @@ struct CacheCommand: ParsableCommand {
             try conclude {
                 let folder = try place.folder()
                 let numbers = try CacheCommand.reading { try CacheReport(folder).numbers() }
+                let parts = try CacheCommand.reading { try PartFolder.totals(of: Place.parts(folder)) }
                 var line = JSONLine()
                 line.member("folder", folder.path)
                 line.member("answers", numbers.answers)
@@ -55,11 +59,14 @@ struct CacheCommand: ParsableCommand {
                 line.member("files", numbers.files)
                 line.member("body-bytes", numbers.bodyBytes)
                 line.member("bytes", numbers.costBytes)
+                line.member("parts", parts.parts)
+                line.member("part-bytes", parts.bytes)
                 let text = """
                     directory  \(folder.path)
                     responses  \(numbers.answers), \(numbers.privateAnswers) of them private (requested with credentials)
                     bodies     \(numbers.bodyBytes) bytes, in \(numbers.files) files and in the index
                     size       \(numbers.costBytes) bytes, compared with the setting cache-size
+                    parts      \(parts.parts), \(parts.bytes) bytes, compared with the setting parts-size
 
                     """
                 try StandardOutput().write(format.json ? line.finished() : Array(text.utf8))
@@ -138,10 +145,11 @@ struct CacheCommand: ParsableCommand {
 
     struct Clear: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Remove all stored responses.",
+            abstract: "Remove all stored responses and partial bodies.",
             discussion: """
                 A running bus empties its cache itself: the command sets cache-size to 0, and then to its present value \
-                again. With --cache-folder, the directory must not be in use.
+                again. With --cache-folder, the directory must not be in use. Partial bodies are in the directory `parts` \
+                beside the cache.
                 """)
 
         @OptionGroup(title: "Bus") var place: Place
@@ -156,7 +164,8 @@ struct CacheCommand: ParsableCommand {
                 } else {
                     count = try CacheCommand.reading { try CacheReport.clear(folder) }
                 }
-                Complaint.say("removed \(count) responses")
+                let parts = try CacheCommand.reading { try PartFolder.clear(Place.parts(folder)) }
+                Complaint.say("removed \(count) responses and \(parts) parts")
                 return .done
             }
         }
