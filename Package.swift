@@ -197,6 +197,7 @@ let package = Package(
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
         tests(
             "EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto", "SQLite"]),
+        tests("EarshotDiskTests", ["EarshotDisk", "EarshotLoop", "EarshotWire", "LibCrypto"]),
         tests("EarshotDurableTests", ["EarshotDurable", "EarshotDisk", "EarshotLoop", "LibCrypto", "SQLite"]),
         tests("EarshotLoopTests", ["EarshotLoop"]),
         tests(

@@ -61,6 +61,9 @@ public enum Action: Equatable, Sendable {
         case send(WorkerID, PoolMessage)
         /// A JOB with the body of its request.
         case sendJob(WorkerID, Job, BodyID)
+        /// A JOB that resumes a part of the folder of parts, if that has one. The shell moves it to the name of the
+        /// attempt's file, and reports it by `BrokerCore.partFound` before it sends the JOB with `resume`.
+        case resumeJob(WorkerID, Job, PartKeys)
         /// Kills the process of a silent worker. The shell reports its death by `BrokerCore.workerLost`.
         case kill(WorkerID)
         /// Closes the connection, once the last message has had time to leave.
@@ -81,6 +84,10 @@ public enum Action: Equatable, Sendable {
         /// Renames a kept part to the name under which the worker of the following JOB continues it.
         case lendPart(String, as: String)
         case removePart(String)
+        /// Stores the description of an unfinished body, for a broker after this one. A later action replaces it.
+        case recordPart(String, PartKeys, PartDescription)
+        /// Moves the part of an ended flight, which was recorded, to the folder of parts.
+        case storePart(String)
         /// Removes all other files of earlier brokers' attempts: those that no worker holds, by `BrokerCore.isHeld`.
         case sweep
     }

@@ -29,7 +29,6 @@ extension BrokerCore {
             case .lease(let client, let absence): leaseEnded(client, absence, now: now)
             case .stalled(let client, _): if isLive(timer.subject) { stallEnded(client) }
             case .lonely(let pool, _): if isLive(timer.subject) { close(pool: pool) }
-            case .aside(let serial): asideEnded(serial)
             case .jars: if isLive(timer.subject) { expireJars(now: now) }
             case .isolation(let id): isolationEnded(of: id, now: now)
             case .suspicion(let name, let deaths): suspicionEnded(name, deaths: deaths)
@@ -44,7 +43,7 @@ extension BrokerCore {
         let before = self.limits
         self.limits = limits
         outcomes.limits = OutcomeStore.Limits(limits)
-        parts.limits = PartStore.Limits(limits)
+        parts.limit = limits.keptParts
         governor.limits = OriginGovernor.Limits(limits)
         workers.limits = WorkerFleet.Limits(limits)
         pools.limits = WorkerPools.Limits(limits)
@@ -77,7 +76,7 @@ extension BrokerCore {
         timers.insert(Timer(at: at, subject: subject))
         let subjects =
             interests.count + handlers.count + flights.count + workers.count + governor.origins.count
-            + governor.scopes.count + parts.aside.count + clients.count + pools.count
+            + governor.scopes.count + clients.count + pools.count
         guard timers.count > 1_024 + 4 * subjects else { return }
         timers = Heap(timers.unordered.filter { isLive($0.subject) })
     }
@@ -102,7 +101,6 @@ extension BrokerCore {
         case .lent, .opening, .spoolRetry: true
         case .slowStart(let origin, let serial): governor.isInSlowStart(origin, serial: serial)
         case .jars(let serial): cookieJars.isAwaited(serial)
-        case .aside(let serial): parts.isAside(serial)
         case .isolation(let id): workers.number(of: id).map { workers[$0].isolation != nil } ?? false
         case .heartbeat(let id): workers.number(of: id) != nil
         case .rates(let due): rates.due == due

@@ -27,6 +27,10 @@ public struct BrokerCore {
     /// Seconds since 1970, set by the shell in each pass. Compared with dates in `Retry-After` and with ages in the
     /// cache.
     public var calendarSeconds: Int64 = 0
+    /// Whether the folder of parts may have one. The shell knows what other brokers do there.
+    public var hasStoredParts = false
+    /// Number and bytes of the parts in the folder, as the shell last counted them.
+    public var storedParts = (parts: 0, bytes: 0)
     /// Proof required of workers for http and https; nil if none is required.
     let secret: String?
     /// Limits that LIMITS announces to workers.
@@ -129,7 +133,7 @@ public struct BrokerCore {
         workers = WorkerFleet(limits: WorkerFleet.Limits(limits))
         pools = WorkerPools(limits: WorkerPools.Limits(limits))
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
-        parts = PartStore(limits: PartStore.Limits(limits))
+        parts = PartStore(limit: limits.keptParts)
         outcomes = OutcomeStore(limits: OutcomeStore.Limits(limits))
         durables = DurableBook(limits: DurableBook.Limits(limits))
         quotas = QuotaBook(limits: limits.userQuotas)

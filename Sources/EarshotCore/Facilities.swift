@@ -13,6 +13,8 @@ public struct Facilities: Sendable {
     public var isCaching = false
     /// Whether durable requests are stored.
     public var isKeeping = false
+    /// Whether there is a folder of parts.
+    public var isKeepingParts = false
     /// Encoder of internationalized host names in requests and redirects; without one they are malformed.
     public var hosts: HostNameEncoder?
     /// Proof expected of the gateway; nil without a gateway: HELLO is refused if it has `proof`.

@@ -20,8 +20,6 @@ struct Timer: Comparable {
         case lease(client: Handle<ClientSession>, absence: UInt64)
         /// End of a watch over a client with many bytes due.
         case stalled(client: Handle<ClientSession>, stall: UInt64)
-        /// Expiry of a part set aside.
-        case aside(serial: UInt64)
         /// Expiry of the oldest idle cookie jar.
         case jars(serial: UInt64)
         /// Expiry of a durable request.

@@ -27,7 +27,7 @@ import Testing
     @Test func `one that holds the lock and does not answer is not waited for without end`() async throws {
         let folder = try RuntimeFolder(named: Endpoint().path)
         try folder.prepare()
-        defer { Folder.remove(folder.path) }
+        defer { PrivateFolder.remove(folder.path) }
         let lock = try LockFile.take(folder.brokerLock)
         let error = await #expect(throws: BusError.self) {
             try await Bus.connect(to: .running(in: folder.path), patience: .milliseconds(20))

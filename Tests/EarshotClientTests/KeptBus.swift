@@ -44,6 +44,6 @@ final class KeptBus {
 
     deinit {
         kill()
-        Folder.remove(folder.path)
+        PrivateFolder.remove(folder.path)
     }
 }

@@ -14,25 +14,25 @@ import Testing
         #expect(unsafe stat(folder.path, &status) == 0)
         #expect(status.st_mode & 0o777 == 0o700)
         #expect(folder.busEndpoint == "ipc://\(folder.path)/bus")
-        Folder.remove(String(folder.path.dropLast("/deep/run".count)))
+        PrivateFolder.remove(String(folder.path.dropLast("/deep/run".count)))
         #expect(try !folder.isServed())
     }
 
     @Test func `the removal of a link leaves the folder that it names`() throws {
         let folder = Endpoint().path
-        defer { Folder.remove(folder) }
+        defer { PrivateFolder.remove(folder) }
         try Folder.make("\(folder)/inner", mode: 0o700)
         let link = Endpoint().path
         defer { unsafe unlink(link) }
         try #require(unsafe symlink(folder, link) == 0)
-        Folder.remove(link)
+        PrivateFolder.remove(link)
         #expect(unsafe access("\(folder)/inner", F_OK) == 0)
     }
 
     @Test func `a folder is served while one of its locks is held`() throws {
         let folder = try RuntimeFolder(named: Endpoint().path)
         try folder.prepare()
-        defer { Folder.remove(folder.path) }
+        defer { PrivateFolder.remove(folder.path) }
         #expect(try !folder.isServed())
         for path in [folder.brokerLock, folder.supervisorLock] {
             let lock = try LockFile.take(path)
@@ -44,7 +44,7 @@ import Testing
 
     @Test func `the folder of a session is used if no other user can change it`() throws {
         let base = Endpoint().path
-        defer { Folder.remove(base) }
+        defer { PrivateFolder.remove(base) }
         try Folder.make(base, mode: 0o755)
         #expect(try RuntimeFolder.ofSession(in: base) == nil)
         try Folder.make("\(base)/\(geteuid())", mode: 0o700)
@@ -60,7 +60,7 @@ import Testing
         let folder = try RuntimeFolder(named: Endpoint().path)
         unsafe mkdir(folder.path, 0o750)
         unsafe chmod(folder.path, 0o750)
-        defer { Folder.remove(folder.path) }
+        defer { PrivateFolder.remove(folder.path) }
         let error = #expect(throws: ClientError.self) { try folder.prepare() }
         #expect(error?.code == .folder)
         #expect(throws: ClientError.self) { try folder.isServed() }
@@ -70,7 +70,7 @@ import Testing
         let folder = try RuntimeFolder(named: Endpoint().path)
         unsafe mkdir(folder.path, 0o755)
         unsafe chmod(folder.path, 0o755)
-        defer { Folder.remove(folder.path) }
+        defer { PrivateFolder.remove(folder.path) }
         try folder.prepare(isShared: true)
         #expect(throws: ClientError.self) { try folder.prepare() }
         #expect(try folder.check() && !folder.isForeign && !folder.isServed())
@@ -95,7 +95,7 @@ import Testing
 
     @Test func `the spool of a private bus lies beside the partial bodies, and ends with the bus`() throws {
         let base = Endpoint().path
-        defer { Folder.remove(base) }
+        defer { PrivateFolder.remove(base) }
         let folder = try RuntimeFolder(named: "\(base)/tmp/earshot-abc")
         try folder.prepare()
         let spool = folder.makePrivateSpool(besideParts: "\(base)/cache/parts")

@@ -13,7 +13,7 @@ final class Home: Sendable {
         folder = try RuntimeFolder(named: Endpoint().path)
     }
 
-    deinit { Folder.remove(folder.path) }
+    deinit { PrivateFolder.remove(folder.path) }
 }
 
 /// Scripted broker in its own runtime folder and thread, for asynchronous tests. It answers HELLO, removals,

@@ -38,13 +38,16 @@ final class Spool {
 
     /// Opens the folder, creates it if necessary, and removes files of an earlier broker.
     ///
-    /// - Parameter kept: Names of content files that durable results still use.
+    /// - Parameters:
+    ///   - kept: Names of content files that durable results still use.
+    ///   - recover: Moves partial bodies of an earlier broker out of the folder, before they are removed.
     /// - Throws: `BrokerError` if another broker uses the folder, `FolderError` if others can write to it, or
     ///   `SystemError`.
-    init(_ path: String, keeping kept: Set<String> = []) throws {
+    init(_ path: String, keeping kept: Set<String> = [], recover: () -> Void = {}) throws {
         self.path = path
         (folder, lock) = try Self.open(path)
         hadUnfinishedFiles = parts().contains { $0.attempt != nil }
+        recover()
         try sweep(keeping: kept)
     }
 

@@ -47,6 +47,9 @@ extension BrokerProcess {
         case .worker(.sendJob(let worker, let job, let body)):
             sendFiles(of: job.route, to: worker)
             send(PoolMessage.job(job).encoded(), bodies[body], to: worker)
+        case .worker(.resumeJob(let worker, let job, let keys)):
+            sendFiles(of: job.route, to: worker)
+            send(PoolMessage.job(resumed(job, keys, by: worker)).encoded(), nil, to: worker)
         case .worker(.kill(let worker)): kill(worker)
         case .worker(.close(let worker)): disconnect(worker)
         case .spool(.spill(let body, let file)): spill(body, file)
@@ -54,9 +57,17 @@ extension BrokerProcess {
         case .spool(.releaseBody(let body)): bodies[body] = nil
         case .spool(.releaseFile(let file)): release(file)
         // If the file is missing, the worker does not find it either and starts from the beginning.
-        case .spool(.lendPart(let kept, let name)): spool.rename(kept, to: name)
-        case .spool(.removePart(let name)): spool.remove(name)
-        case .spool(.sweep): spool.sweepParts { core.isHeld($0) }
+        case .spool(.lendPart(let kept, let name)):
+            spool.rename(kept, to: name)
+            parts?.renamed(kept, to: name)
+        case .spool(.removePart(let name)):
+            spool.remove(name)
+            parts?.forget(name)
+        case .spool(.recordPart(let file, let keys, let part)): parts?.record(file, keys, part)
+        case .spool(.storePart(let file)): if parts?.store(file) != true { spool.remove(file) }
+        case .spool(.sweep):
+            parts?.recover()
+            spool.sweepParts { core.isHeld($0) }
         case .cache(.lookUp(let flight, let key, let request)): lookUp(flight, key, request)
         case .cache(.read(let flight, let entry, let range)): read(flight, entry, range)
         case .cache(.store(let key, let variant, let body, let file, let owner)):

@@ -65,9 +65,11 @@ extension BrokerProcess {
         guard SpoolName.isPart(part.file, of: part.attempt, pid: pid) else { return }
         guard let name = part.keptName else {
             spool.remove(part.file)
+            parts?.forget(part.file)
             return
         }
         guard let bytes = spool.keep(part.file, as: name) else { return }
+        parts?.renamed(part.file, to: name)
         core.partKept(of: part.attempt, bytes: bytes, by: worker)
     }
 
@@ -77,6 +79,7 @@ extension BrokerProcess {
     ///
     /// - Returns: whether the file was as the completion says, which now has its name.
     private func finish(_ body: FileWork.Body, _ file: String, _ completion: inout Completion) -> Bool {
+        parts?.forget(file)
         switch body {
         case .none, .foreign, .received, .finished(name: nil): return false
         case .unwanted:

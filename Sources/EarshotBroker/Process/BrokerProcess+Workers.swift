@@ -79,7 +79,7 @@ extension BrokerProcess {
                 if let registration { loop.remove(registration) }
                 loop.cancelTimer(timer)
                 workerEnded(worker, pid: pid)
-                spool.sweepEndedParts { core.isHeld($0) }
+                sweepEndedParts()
                 withExtendedLifetime(process) {}
             }
         } catch {

@@ -37,6 +37,8 @@ public final class BrokerProcess {
     let work: StreamPort
     let gateways = GatewayProcesses()
     let spool: Spool
+    /// Nil for a broker whose partial bodies end with it.
+    let parts: BodyParts?
     var core: BrokerCore
     /// Inline bodies that the core still needs.
     var bodies: [BodyID: [UInt8]] = [:]
@@ -135,7 +137,9 @@ public final class BrokerProcess {
         self.lock = lock
         let opening = try Self.openDurable(options, logger)
         durable = opening?.store
-        spool = try Spool(options.spoolFolder, keeping: opening?.files ?? [])
+        let parts = Self.openParts(options, logger)
+        self.parts = parts
+        spool = try Spool(options.spoolFolder, keeping: opening?.files ?? []) { parts?.recover() }
         spilled = SpilledBodies(in: SpillFile(in: spool))
         loop = try EventLoop()
         bus = try StreamPort(
@@ -155,6 +159,7 @@ public final class BrokerProcess {
         facilities.isSupervised = options.supervisorDescriptor != nil
         facilities.isCaching = cache != nil
         facilities.isKeeping = durable != nil
+        facilities.isKeepingParts = parts != nil
         facilities.hosts = .international
         facilities.publicSuffixes = .installed
         let start = Tick(nanoseconds: loop.now.nanoseconds)
@@ -170,6 +175,7 @@ public final class BrokerProcess {
         describeSettings()
         try applyUsers()
         if let cache { try listen(to: cache) }
+        if let parts { try listen(to: parts) }
         work.barredConnections = 1
         for pid in options.gatewayPids { gateways.insert(pid) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
@@ -214,6 +220,7 @@ public final class BrokerProcess {
         engine?.stop()
         cache?.finish()
         durable?.finish()
+        parts?.finish()
     }
 
     // MARK: The pass
@@ -259,6 +266,7 @@ public final class BrokerProcess {
         guard loop.now >= nextMemoryCheck else { return }
         nextMemoryCheck = loop.now.advanced(by: .milliseconds(Self.memoryMilliseconds))
         core.memoryChecked(room: MemoryPressure.room())
+        boundParts()
     }
 
     /// Clients that refused a message and accept messages again.
@@ -358,7 +366,7 @@ public final class BrokerProcess {
                 disconnected[WorkerID(rawValue: peer)] = process
                 core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: true, now: now)
             }
-            spool.sweepEndedParts { core.isHeld($0) }
+            sweepEndedParts()
         }
     }
 

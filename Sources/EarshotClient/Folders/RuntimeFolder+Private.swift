@@ -15,8 +15,8 @@ extension RuntimeFolder {
 
     /// Removes both folders of a private bus, as far as they exist.
     public func removePrivate(besideParts parts: String?) {
-        Folder.remove(path)
-        if let parts { Folder.remove(privateFolder(besideParts: parts)) }
+        PrivateFolder.remove(path)
+        if let parts { PrivateFolder.remove(privateFolder(besideParts: parts)) }
     }
 
     /// Returns the folder of the spool's folder: its name has the random part of this folder's name.

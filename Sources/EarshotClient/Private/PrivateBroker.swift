@@ -48,7 +48,6 @@ public final class PrivateBroker {
 
     /// Runtime folder of the broker.
     public let folder: RuntimeFolder
-    private let partsFolder: String?
     private let child: ChildProcess
     private let loop: EventLoop
     private let onEvent: (Event) -> Void
@@ -75,21 +74,16 @@ public final class PrivateBroker {
                     folder: folder, owner: getpid(), readyDescriptor: readyDescriptor, mostWorkers: mostWorkers,
                     cacheFolder: cacheFolder))
         }
-        return try PrivateBroker(supervisor, cacheFolder: cacheFolder, loop: loop, onEvent: onEvent)
+        return try PrivateBroker(supervisor, loop: loop, onEvent: onEvent)
     }
 
     /// Watches a supervisor that was started. Events come from the loop.
     ///
-    /// - Parameters:
-    ///   - cacheFolder: folder of the cache with which it was started; nil for none.
-    ///   - loop: event loop for the events.
-    ///   - onEvent: closure called for each event.
     /// - Throws: `SystemError` if the loop cannot watch it; the supervisor has ended then.
-    public init(
-        _ supervisor: StartedSupervisor, cacheFolder: String?, loop: EventLoop, onEvent: @escaping (Event) -> Void
-    ) throws(SystemError) {
+    public init(_ supervisor: StartedSupervisor, loop: EventLoop, onEvent: @escaping (Event) -> Void)
+        throws(SystemError)
+    {
         folder = supervisor.folder
-        partsFolder = RuntimeFolder.parts(besideCache: cacheFolder)
         child = supervisor.child
         reader = supervisor.reader
         self.loop = loop
@@ -103,7 +97,7 @@ public final class PrivateBroker {
         }
     }
 
-    /// Ends all processes, waits for them and removes their folders. No event follows. Blocks for up to 10 s.
+    /// Ends all processes, waits for them and removes the folder. No event follows. Blocks for up to 10 s.
     ///
     /// - Returns: exit status of the supervisor; nil if it does not end.
     @discardableResult
@@ -115,7 +109,7 @@ public final class PrivateBroker {
             _ = awaitDeath()
         }
         let exit = child.reap()
-        folder.removePrivate(besideParts: partsFolder)
+        PrivateFolder.remove(folder.path)
         return exit
     }
 

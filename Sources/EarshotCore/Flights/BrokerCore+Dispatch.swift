@@ -203,6 +203,10 @@ extension BrokerCore {
         if facilities.isLoggingAttempts { logAssignment(job, of: flight, to: id) }
         if let body = record.body {
             actions.append(.worker(.sendJob(id, job, body)))
+        } else if hasStoredParts, lent == nil, !isPulling, !workers[worker].isRemote, !workers[worker].isOwn,
+            cachePlans[flight]?.adding.isEmpty ?? true, let keys = partKeys(of: flight)
+        {
+            actions.append(.worker(.resumeJob(id, job, keys)))
         } else {
             actions.append(.worker(.send(id, .job(job))))
         }

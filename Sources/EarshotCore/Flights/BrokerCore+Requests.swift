@@ -321,7 +321,6 @@ extension BrokerCore {
             request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body)
         if let body { requestBodies.retain(body) }
         ledger.flights.started += 1
-        delete(parts.reclaim(key, for: flight))
         return flight
     }
 
@@ -457,7 +456,7 @@ extension BrokerCore {
     /// Frees a flight's record, its key, and everything that it holds.
     mutating func forget(_ flight: Handle<Flight>) {
         if let response = flights.endDeferral(of: flight)?.outcome?.response { drop(response) }
-        putPartAside(of: flight)
+        storePart(of: flight)
         dropCachePlan(of: flight)
         if cluster != nil { leaveCluster(flight) }
         probeEnded(flight, isAnswered: false)

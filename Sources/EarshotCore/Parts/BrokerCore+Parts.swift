@@ -1,11 +1,13 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// Partial bodies of interrupted transfers: their path from the lease of an attempt to `PartStore`, and from there to
-/// the next attempt.
+/// Partial bodies of interrupted transfers: their path from the lease of an attempt to `PartStore` or the shell's folder of
+/// parts, and from there to the next attempt.
 ///
 /// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell takes the file
-/// back under `SpoolName.kept` and reports it with `partKept`, before it reports the end.
+/// back under `SpoolName.kept` and reports it with `partKept`, before it reports the end. If the flight has ended too, the
+/// shell moves the file to the folder of parts, where later flights and brokers find it by `PartKeys`. The shell has the
+/// description of each body that is large enough while it grows, so it can do that also after a crash.
 extension BrokerCore {
     // MARK: Events
 
@@ -15,8 +17,18 @@ extension BrokerCore {
         actions.append(.spool(.removePart(SpoolName.kept(of: attempt))))
     }
 
-    /// Handles the expiry of a part that was set aside.
-    mutating func asideEnded(_ serial: UInt64) { delete(parts.expire(serial)) }
+    /// Handles the move of a part from the folder of parts to the file of an attempt whose JOB follows.
+    public mutating func partFound(_ part: PartDescription, bytes: Int, for attempt: AttemptID, by id: WorkerID) {
+        guard let worker = workers.number(of: id), let lease = workers[worker].leases[attempt] else { return }
+        let growing = GrowingPart(
+            file: SpoolName.part(of: attempt, pid: Int32(clamping: workers[worker].pid)),
+            fields: HeaderFields(lines: part.httpFields), generation: part.generation, isRecorded: true)
+        workers.partFound(growing, bytes: bytes, of: attempt, at: worker)
+        outcomes.filesGrew(by: bytes)
+        if lease.principal != PrincipalTable.administrator { quotas.spoolBytes(bytes, of: lease.principal) }
+        ledger.parts.resumed += 1
+        ledger.parts.resumedBytes += bytes
+    }
 
     // MARK: Queries
 
@@ -50,7 +62,7 @@ extension BrokerCore {
         let part = GrowingPart(
             file: told.file, fields: HeaderFields(lines: lines), status: told.status,
             generation: isNew ? attempt : lease.part?.generation ?? attempt,
-            audience: lease.part?.audience ?? .noSession)
+            audience: lease.part?.audience ?? .noSession, isRecorded: !isNew && lease.part?.isRecorded ?? false)
         workers.partTold(part, of: attempt, at: worker)
     }
 
@@ -67,30 +79,94 @@ extension BrokerCore {
             return
         }
         let part = KeptPart(
-            file: file, body: body, fields: growing.fields, generation: growing.generation, audience: growing.audience)
+            file: file, body: body, fields: growing.fields, generation: growing.generation, audience: growing.audience,
+            isRecorded: growing.isRecorded)
         if let flight = lease.flight {
             delete(parts.keep(part, for: flight))
-        } else if let key = lease.abandoned?.key {
-            if let successor = flights.number(of: key), !flights[successor].isRunning, !parts.hasPart(of: successor) {
+        } else if let abandoned = lease.abandoned {
+            if let successor = flights.number(of: abandoned.key), !flights[successor].isRunning,
+                !parts.hasPart(of: successor)
+            {
                 delete(parts.keep(part, for: successor))
             } else {
-                putAside(part, key)
+                store(part, abandoned.partKeys)
             }
         }
     }
 
-    /// Sets the part of an ending flight aside.
-    mutating func putPartAside(of flight: Handle<Flight>) {
+    // MARK: Parts that outlive their flights
+
+    /// Has the shell keep the part of an ending flight.
+    mutating func storePart(of flight: Handle<Flight>) {
         guard let part = parts.take(flight) else { return }
-        putAside(part, flights[flight].key)
+        store(part, partKeys(of: flight))
     }
 
-    private mutating func putAside(_ part: KeptPart, _ key: FlightKey) {
-        let (serial, deleted) = parts.setAside(part, under: key)
-        for part in deleted { delete(part) }
-        guard let serial else { return }
-        setTimer(clock.advanced(byMilliseconds: limits.asideMilliseconds), .aside(serial: serial))
+    private mutating func store(_ part: KeptPart, _ keys: PartKeys?) {
+        guard let keys, mayOutlive(bytes: part.bytes), let description = description(of: part) else { return delete(part) }
+        if !part.isRecorded { actions.append(.spool(.recordPart(part.file, keys, description))) }
+        actions.append(.spool(.storePart(part.file)))
+        hasStoredParts = true
+        ledger.parts.stored += 1
+        ledger.parts.storedBytes += part.bytes
     }
+
+    private func description(of part: KeptPart) -> PartDescription? {
+        part.body.validator.ifRange.map {
+            PartDescription(
+                validator: $0, totalBytes: part.body.totalBytes.map { Int($0) }, httpFields: part.fields.bytes,
+                generation: part.generation)
+        }
+    }
+
+    private func mayOutlive(bytes: Int) -> Bool {
+        facilities.isKeepingParts && bytes >= limits.leastPartBytes && bytes <= limits.partsBytes
+    }
+
+    /// Has the shell store the description of a growing body, once it is large enough, and again at each checkpoint.
+    mutating func recordPart(
+        of attempt: AttemptID, _ flight: Handle<Flight>, _ checkpoint: Checkpoint? = nil,
+        at worker: Handle<WorkerSession>
+    ) {
+        guard facilities.isKeepingParts, let lease = workers[worker].leases[attempt], let part = lease.part,
+            part.isResumable, !part.isRecorded || checkpoint != nil, mayOutlive(bytes: lease.receivedBytes),
+            !isPulling(flight), let keys = partKeys(of: flight),
+            let body = ResumeRule().beginning(
+                Int64(lease.receivedBytes), status: 200, response: part.fields, of: flights[flight].request,
+                now: calendarSeconds),
+            let validator = body.validator.ifRange
+        else { return }
+        let description = PartDescription(
+            validator: validator, totalBytes: body.totalBytes.map { Int($0) }, httpFields: part.fields.bytes,
+            generation: part.generation, checkpoint: checkpoint)
+        actions.append(.spool(.recordPart(part.file, keys, description)))
+        workers.partRecorded(attempt, at: worker)
+    }
+
+    /// Keys of the part of a flight; nil if it may not outlive the flight. A request with a jar sends cookies that the key
+    /// does not contain.
+    func partKeys(of flight: Handle<Flight>) -> PartKeys? {
+        guard facilities.isKeepingParts, limits.partsBytes > 0 else { return nil }
+        let record = flights[flight]
+        guard record.method == .get, !record.isAlone, record.jar == nil, record.mode != .noStore,
+            record.url.scheme == "http" || record.url.scheme == "https",
+            record.fields.isEmpty
+                || !record.request.choosesItsAnswer && !CacheControl(request: record.fields).noStore
+        else { return nil }
+        var texts = [Self.text(record.key)]
+        var first = flight
+        while let parent = flights[first].parents.first { first = parent }
+        if first != flight { texts.append(Self.text(flights[first].key)) }
+        let principal = firstPrincipal(of: flight)
+        return PartKeys(
+            texts: texts, files: record.route.files,
+            owner: principal == PrincipalTable.administrator ? nil : principals.name(of: principal))
+    }
+
+    // A URL contains no LF.
+    private static func text(_ key: FlightKey) -> String { "\(key.url)\n\(key.variant)" }
+
+    // MARK: The next attempt of a flight
 
     /// Renames the part of a flight for a worker that resumes it. Deletes a part that the flight may not resume.
     ///
@@ -109,7 +185,9 @@ extension BrokerCore {
         let total = part.body.totalBytes.map { Int($0) }
         return (
             Job.Resume(bytes: part.bytes, total: total, validator: validator),
-            GrowingPart(file: file, fields: part.fields, generation: part.generation, audience: part.audience)
+            GrowingPart(
+                file: file, fields: part.fields, generation: part.generation, audience: part.audience,
+                isRecorded: part.isRecorded)
         )
     }
 

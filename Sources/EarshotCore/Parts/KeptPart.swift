@@ -11,6 +11,8 @@ struct KeptPart {
     let generation: AttemptID
     /// Sessions that have read the body while it grew.
     var audience = FileAudience.noSession
+    /// Whether the shell has its description.
+    var isRecorded = false
 
     var bytes: Int { Int(body.keptBytes) }
 }
@@ -27,25 +29,23 @@ struct GrowingPart {
     let generation: AttemptID
     /// Sessions that have read the body.
     var audience = FileAudience.noSession
+    /// Whether the shell has its description, so that the part outlives this broker.
+    var isRecorded = false
 
     /// Whether a later attempt can resume the body.
     var isResumable: Bool { status == nil && !fields.isEmpty }
-}
-
-/// Part of an ended flight, kept for a later request.
-struct PartAside {
-    let part: KeptPart
-    /// Identifies the part's expiry timer, and orders parts by age.
-    let serial: UInt64
 }
 
 /// Key and request of an ended flight whose attempt is being cancelled.
 final class AbandonedFlight: Sendable {
     let key: FlightKey
     let request: HTTPRequest
+    /// Keys of its part; nil if that may not outlive it.
+    let partKeys: PartKeys?
 
-    init(key: FlightKey, request: HTTPRequest) {
+    init(key: FlightKey, request: HTTPRequest, partKeys: PartKeys?) {
         self.key = key
         self.request = request
+        self.partKeys = partKeys
     }
 }

@@ -96,10 +96,23 @@ public struct Ledger: Equatable, Sendable {
         public init() {}
     }
 
+    /// Counters of parts that outlived their flights.
+    public struct Parts: Equatable, Sendable {
+        /// Parts passed to the folder of parts, and their bytes.
+        public var stored = 0
+        public var storedBytes = 0
+        /// Parts taken from it for an attempt, and their bytes.
+        public var resumed = 0
+        public var resumedBytes = 0
+
+        public init() {}
+    }
+
     public var requests = Requests()
     public var deliveries = Deliveries()
     public var flights = Flights()
     public var cache = Cache()
+    public var parts = Parts()
 
     public init() {}
 

@@ -114,11 +114,10 @@ public struct CoreLimits: Equatable, Sendable {
     public var spoolBytes = 10 << 30
     /// Maximum number of interrupted bodies kept for the next attempts of their flights: as many as may fail at once.
     public var keptParts = 1_000
-    /// Maximum number of parts kept after the end of their flights, their bytes, and how long they are kept. Users who
-    /// return to a page or list return soon.
-    public var partsAside = 16
-    public var partsAsideBytes = 1 << 30
-    public var asideMilliseconds = 300_000
+    /// Least and maximum bytes of a partial body that outlives its flight. Enough for most files; smaller ones are as quick
+    /// to fetch again.
+    public var leastPartBytes = 1 << 20
+    public var partsBytes = 1 << 30
     /// Time after the opening of a broker that follows a dead one in which a new origin has a slow start. Clients
     /// repeat their requests when they are connected, which takes a busy program some seconds.
     public var slowStartMilliseconds = 10_000

@@ -142,7 +142,7 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(.size(0...1 << 50), .lookedUp(1 << 30), help: "maximum size of the cache, in bytes")
         case .partsSize:
             .init(
-                .size(0...1 << 50), .lookedUp(1 << 30),
+                .size(0...1 << 50), .core(\.partsBytes),
                 help: "maximum size of partial bodies that outlive the bus, in bytes; 0 keeps none")
         case .partsDays:
             .init(

@@ -20,9 +20,8 @@ extension BrokerCore {
     /// Bytes in the spool, with kept parts.
     var spooledBytes: Int { outcomes.spooledBytes &+ parts.bytes }
 
-    /// Evicts parts set aside until the spool is within its limit. Returns whether it is.
+    /// Releases bodies for other nodes until the spool is within its limit. Returns whether it is.
     mutating func hasRoomInSpool() -> Bool {
-        while spooledBytes > limits.spoolBytes, let oldest = parts.evictOldest() { delete(oldest) }
         while cluster != nil, spooledBytes > limits.spoolBytes, releaseHeldBody() {}
         return spooledBytes <= limits.spoolBytes
     }

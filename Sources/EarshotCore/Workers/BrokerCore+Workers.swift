@@ -108,9 +108,9 @@ extension BrokerCore {
                     attempt, code ?? .internalError, received, repeats: repeats, detail: words,
                     retryAfter: retryAfter.map { RetryAfter(seconds: Int64($0)) }, by: worker, now: now)
             }
-        case .progress(let attempt, let received, let total, let part, _):
+        case .progress(let attempt, let received, let total, let part, let checkpoint):
             partTold(part, of: attempt, at: worker)
-            attemptProgressed(attempt, received, total, by: worker, now: now)
+            attemptProgressed(attempt, received, total, checkpoint, by: worker, now: now)
         case .slots(let slots): workers.offered(slots, by: worker)
         case .sandbox(let parts): workers.sandboxed(parts, worker)
         case .bye: workerGone(id, isDeath: false, now: now)
@@ -311,7 +311,8 @@ extension BrokerCore {
     }
 
     private mutating func attemptProgressed(
-        _ attempt: AttemptID, _ received: Int, _ total: Int?, by worker: Handle<WorkerSession>, now: Tick
+        _ attempt: AttemptID, _ received: Int, _ total: Int?, _ checkpoint: Checkpoint?,
+        by worker: Handle<WorkerSession>, now: Tick
     ) {
         guard let lease = workers[worker].leases[attempt], !lease.isCancelling else { return }
         workers.progressed(attempt, received: received, total: total, at: worker)
@@ -323,6 +324,7 @@ extension BrokerCore {
             fail(flight, hasRoom ? .quota : .spoolFull, detail: hasRoom ? Self.spoolQuotaDetail : nil, now: now)
             return
         }
+        recordPart(of: attempt, flight, checkpoint, at: worker)
         guard let present = workers[worker].leases[attempt] else { return }
         forEachInterest(of: flight) { core, interest in
             guard !core.isDoomed(interest) else { return }
@@ -383,6 +385,7 @@ extension BrokerCore {
                 progress.httpFields = part.fields.bytes
             }
         }
+        progress.isResumable = lease.part?.isRecorded ?? false
         return progress
     }
 
@@ -448,7 +451,10 @@ extension BrokerCore {
         if cluster != nil { clusterCancels(flight, attempt) }
         // Only GET is resumed.
         let isResumable = isPartKept && flights[flight].method == .get && !isPulling(flight)
-        let abandoned = isResumable ? AbandonedFlight(key: flights[flight].key, request: flights[flight].request) : nil
+        let abandoned =
+            isResumable
+            ? AbandonedFlight(
+                key: flights[flight].key, request: flights[flight].request, partKeys: partKeys(of: flight)) : nil
         workers.cancel(attempt, abandoned: abandoned, at: worker)
         ledger.flights.cancelled += 1
         actions.append(.worker(.send(workers[worker].id, .cancel(attempt))))

@@ -329,6 +329,20 @@ struct WorkerFleet {
         workers[worker].leases[attempt]?.part = part
     }
 
+    /// Records that the shell has the description of that file.
+    mutating func partRecorded(_ attempt: AttemptID, at worker: Handle<WorkerSession>) {
+        workers[worker].leases[attempt]?.part?.isRecorded = true
+    }
+
+    /// Records the part, of `bytes` bytes, that the JOB of an attempt names.
+    mutating func partFound(
+        _ part: GrowingPart, bytes: Int, of attempt: AttemptID, at worker: Handle<WorkerSession>
+    ) {
+        workers[worker].leases[attempt]?.part = part
+        workers[worker].leases[attempt]?.isResuming = true
+        workers[worker].leases[attempt]?.growingBytes = bytes
+    }
+
     /// Records how many bytes of that file count towards the spool.
     mutating func partGrew(_ attempt: AttemptID, to bytes: Int, at worker: Handle<WorkerSession>) {
         workers[worker].leases[attempt]?.growingBytes = bytes

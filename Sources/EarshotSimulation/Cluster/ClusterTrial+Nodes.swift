@@ -103,7 +103,8 @@ extension ClusterTrial {
             }
         case .client(.send): break
         case .worker(.send(let worker, let message)): hears(message, worker, node)
-        case .worker(.sendJob(let worker, let job, _)): hears(.job(job), worker, node)
+        case .worker(.sendJob(let worker, let job, _)), .worker(.resumeJob(let worker, let job, _)):
+            hears(.job(job), worker, node)
         case .worker(.kill(let worker)), .worker(.close(let worker)):
             throw Violation(12, "node \(node) ends worker \(worker.rawValue), which works")
         case .spool(.releaseBody(let body)):

@@ -12,7 +12,7 @@ final class PoolRecord {
         /// Requested content. `flight` is nil once no request waits for it.
         let content: FlightContent
         /// Whether it was given the beginning of the body.
-        let isResuming: Bool
+        var isResuming: Bool
         /// Principal whose quota of transfers it uses; nil for the administrator.
         var principal: PrincipalName?
         var flight: FlightRecord?

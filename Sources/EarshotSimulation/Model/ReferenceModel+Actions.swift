@@ -24,7 +24,9 @@ extension ReferenceModel {
                     || client.waitingTextBytes >= limits.dueBytes || client.unsentReplies > limits.keptReplies
                     || isSpoolFull && hasNoRoom(for: client), 11,
                 "client \(id.rawValue) is closed with \(client.waiting) terminals waiting")
-        case .worker(.send(let id, .job(let job))), .worker(.sendJob(let id, let job, _)): started(job, at: id)
+        case .worker(.send(let id, .job(let job))), .worker(.sendJob(let id, let job, _)),
+            .worker(.resumeJob(let id, let job, _)):
+            started(job, at: id)
         case .worker(.send(let id, .cancel(let attempt))):
             guard owedCancellations.remove(attempt) == nil else { return }
             object(4, "\(attempt) of worker \(id.rawValue) is cancelled although it is wanted")
@@ -48,6 +50,9 @@ extension ReferenceModel {
             lent = (name, part)
         case .spool(.removePart(let file)):
             expect(keptParts.removeValue(forKey: file) != nil, 12, "\(file) is removed and was not kept")
+        case .spool(.recordPart): break
+        case .spool(.storePart(let file)):
+            expect(keptParts.removeValue(forKey: file) != nil, 12, "\(file) is stored and was not kept")
         case .spool(.spill(let body, let file)):
             expect(!isSpoolFull, 11, "a body is to be written while the spool is full")
             expect(bodies.remove(body) != nil, 12, "body \(body.rawValue) is spilled after its release")

@@ -50,6 +50,14 @@ extension ReferenceModel {
         keptParts[SpoolName.kept(of: attempt)]?.fields = part.httpFields
     }
 
+    /// Handles a part that outlived its flight. The world checks that the JOB resumes the body of its own request.
+    func partFound(_ part: PartDescription, of attempt: AttemptID, at id: WorkerID) {
+        guard let worker = pool[id], worker.leases[attempt] != nil else { return }
+        worker.leases[attempt]?.isResuming = true
+        worker.leases[attempt]?.file = "\(worker.pid)-\(attempt).part"
+        worker.leases[attempt]?.fields = part.httpFields
+    }
+
     /// An invalid message about an attempt is a fault of the worker, and ends the attempt.
     func workerSaidNonsense(_ error: WireError, by id: WorkerID, hasRetried: Bool) {
         guard let worker = pool[id] else { return }

@@ -240,7 +240,7 @@ final class ReferenceModel {
             // The part belongs to its attempt until the event that ends the attempt, which follows.
         } else {
             expect(
-                keptParts.count <= limits.partsAside + openFlights.count, 11,
+                keptParts.count <= openFlights.count, 11,
                 "\(keptParts.count) parts are kept for \(openFlights.count) flights")
         }
         if let (attempt, _) = owedRaise { object(8, "\(attempt) is not raised for one who allows more") }
@@ -298,6 +298,7 @@ final class ReferenceModel {
             let lease = pool[id]?.leases[attempt]
             keptParts[SpoolName.kept(of: attempt)] = KeptRecord(
                 content: lease?.content, bytes: bytes, fields: lease?.fields ?? [], readers: lease?.readers ?? [])
+        case .partFound(let id, let attempt, let part, _): partFound(part, of: attempt, at: id)
         case .timePassed: timePassed()
         case .dispatch(let unread):
             settleLeft(unread: unread)

@@ -26,6 +26,8 @@ public enum BrokerEvent: Sendable {
     case workerBlocked(WorkerID)
     /// Passed just before the end of an attempt.
     case partKept(WorkerID, AttemptID, bytes: Int)
+    /// The JOB of an attempt names a part that outlived its flight.
+    case partFound(WorkerID, AttemptID, PartDescription, bytes: Int)
     case timePassed
     /// End of a pass, with the clients whose input is not completely read.
     case dispatch(unread: [ClientID])
@@ -63,6 +65,8 @@ extension BrokerEvent: CustomStringConvertible {
         case .workerBlocked(let id): "the socket refuses a message to worker \(id.rawValue)"
         case .partKept(let id, let attempt, let bytes):
             "\(bytes) bytes of \(attempt) are taken back from worker \(id.rawValue)"
+        case .partFound(let id, let attempt, _, let bytes):
+            "\(attempt) of worker \(id.rawValue) resumes \(bytes) bytes"
         case .timePassed: "time passes"
         case .dispatch(let unread):
             unread.isEmpty ? "dispatch" : "dispatch, with unread messages of clients \(unread.map(\.rawValue))"
@@ -113,7 +117,7 @@ extension BrokerEvent {
             id
         case .spillFailed, .workerConnected, .workerSaid, .workerSaidNonsense, .workerDisconnected,
             .workerLost, .workerKilled, .workerBlocked, .processEnded,
-            .partKept, .timePassed, .dispatch, .limitsChanged, .drain,
+            .partKept, .partFound, .timePassed, .dispatch, .limitsChanged, .drain,
             .brokerReplaced:
             nil
         }

@@ -28,9 +28,11 @@ struct BrokerUnderTest {
         let workerLimits = WorkerLimits(broker: instance, spool: "/spool")
         var facilities = Facilities()
         facilities.isSupervised = true
+        facilities.isKeepingParts = true
         core = BrokerCore(
             workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), facilities: facilities,
             seed: instance.rawValue)
+        core.hasStoredParts = true
         core.expectGateway(Trial.proof)
         self.canary = canary
     }
@@ -109,6 +111,8 @@ struct BrokerUnderTest {
         case .workerKilled(let id): core.workerLost(id, end: .fromOutside, now: now)
         case .workerBlocked(let id): core.workerBlocked(id, now: now)
         case .partKept(let id, let attempt, let bytes): core.partKept(of: attempt, bytes: bytes, by: id)
+        case .partFound(let id, let attempt, let part, let bytes):
+            core.partFound(part, bytes: bytes, for: attempt, by: id)
         case .timePassed: core.timePassed(now: now)
         case .dispatch(let unread): core.dispatch(now: now) { unread.contains($0) }
         case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)

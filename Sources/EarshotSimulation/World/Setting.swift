@@ -54,6 +54,7 @@ struct Setting {
         limits.requests = [200, 1_000, 10_000][random.below(3)]
         limits.subscriptionsPerClient = [6, 40, 1_000][random.below(3)]
         limits.dueDeliveries = [60, 300, 2_000][random.below(3)]
+        limits.leastPartBytes = 1
         limits.awayClients = [1, 3, 256][random.below(3)]
         limits.outageURLs = min(limits.awayClients, CoreLimits().outageURLs)
         drains = random.perMille(200)

@@ -10,6 +10,12 @@ struct SimulatedFile {
     var bytes: Int
 }
 
+/// Partial body that outlived its flight.
+struct StoredPart {
+    var file: SimulatedFile
+    var part: PartDescription
+}
+
 /// Spool as seen by workers and the broker's shell: partial bodies by name.
 extension World {
     private func tag(of key: Int) -> String { "\"\(key).\(versions[key, default: 1])\"" }
@@ -101,9 +107,38 @@ extension World {
             guard let attempt = AttemptID(words.prefix(3).joined(separator: ".")),
                 !trial.broker.core.isHeld(attempt)
             else { continue }
-            spool[name] = nil
+            storePart(name)
         }
     }
 
-    mutating func rename(_ file: String, to other: String) { spool[other] = spool.removeValue(forKey: file) }
+    mutating func rename(_ file: String, to other: String) {
+        spool[other] = spool.removeValue(forKey: file)
+        recordedParts[other] = recordedParts.removeValue(forKey: file)
+    }
+
+    /// Moves a recorded body to the folder of parts, and removes another one.
+    mutating func storePart(_ file: String) {
+        guard let body = spool.removeValue(forKey: file), let (keys, part) = recordedParts.removeValue(forKey: file)
+        else { return }
+        storedParts[keys.texts[0]] = StoredPart(file: body, part: part)
+    }
+
+    /// Sends a JOB with the part that its attempt resumes, if there is one.
+    mutating func resume(_ job: Job, _ keys: PartKeys, at id: WorkerID) -> BrokerEvent? {
+        var job = job
+        var event: BrokerEvent?
+        if let peer = links[id.rawValue]?.peer, let stored = storedParts[keys.texts[0]],
+            stored.file.bytes <= job.maxBytes ?? .max
+        {
+            storedParts[keys.texts[0]] = nil
+            let file = name(job.attempt, peer)
+            spool[file] = stored.file
+            recordedParts[file] = (keys, stored.part)
+            job.resume = Job.Resume(
+                bytes: stored.file.bytes, total: stored.part.totalBytes, validator: stored.part.validator)
+            event = .partFound(id, job.attempt, stored.part, bytes: stored.file.bytes)
+        }
+        send(down: id.rawValue, .toWorker(link: id.rawValue, .job(job)))
+        return event
+    }
 }

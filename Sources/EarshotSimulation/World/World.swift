@@ -43,6 +43,10 @@ struct World {
     var lastBody: UInt64 = 0
     /// Partial bodies by name.
     var spool: [String: SimulatedFile] = [:]
+    /// Descriptions of partial bodies by name, as the shell stores them.
+    var recordedParts: [String: (PartKeys, PartDescription)] = [:]
+    /// Parts that outlived their flights, by key.
+    var storedParts: [String: StoredPart] = [:]
     /// Files whose ownership clients received, by client.
     var taken: [String: Int] = [:]
     /// Names of waiting bodies in the spool.
@@ -265,8 +269,12 @@ struct World {
         case .supervisor(.killWorker(let process)): workerDies(Int(process) - 1)
         case .spool(.releaseBody), .supervisor(.settingChanged), .supervisor(.ended): break
         case .spool(.sweep): sweepSpool()
+        case .worker(.resumeJob(let id, _, _)) where isWorkerFull(): return .workerBlocked(id)
+        case .worker(.resumeJob(let id, let job, let keys)): return resume(job, keys, at: id)
         case .spool(.lendPart(let file, let other)): rename(file, to: other)
         case .spool(.removePart(let file)): spool[file] = nil
+        case .spool(.recordPart(let file, let keys, let part)): recordedParts[file] = (keys, part)
+        case .spool(.storePart(let file)): storePart(file)
         // This world has no cache and no disk for durable requests; the model reports their use.
         case .cache, .durable: break
         // Its log has no attempts.

@@ -32,6 +32,17 @@ public enum SpoolName {
         return "\(folder(of: writer.pid))/\(name)"
     }
 
+    /// Returns the spool of a partial body at an absolute path: an unfinished one in the folder of its worker, or one for the
+    /// next attempt; nil for other paths.
+    public static func spool(ofPart path: String) -> String? {
+        let words = path.split(separator: "/", omittingEmptySubsequences: false)
+        guard words.count > 2, let name = words.last.map(String.init) else { return nil }
+        guard !isKept(name) else { return words.dropLast().joined(separator: "/") }
+        let folder = String(words[words.count - 2])
+        guard let pid = worker(ofFolder: folder), writer(of: name)?.pid == pid else { return nil }
+        return words.dropLast(2).joined(separator: "/")
+    }
+
     /// Returns the name of a body while a process writes it.
     ///
     /// - Parameter isAnew: Whether the worker was given a part, and writes another body.

@@ -41,7 +41,7 @@ final class PrivateBus {
             }
             if let standby = standby ?? StandbyBus.start() {
                 let supervisor = standby.begin(mostWorkers: workers, cacheFolder: cache)
-                broker = try PrivateBroker(supervisor, cacheFolder: cache, loop: loop, onEvent: onEvent)
+                broker = try PrivateBroker(supervisor, loop: loop, onEvent: onEvent)
             } else {
                 broker = try PrivateBroker.start(
                     mostWorkers: workers, cacheFolder: cache, loop: loop, launch: launch, onEvent: onEvent)

@@ -1,6 +1,7 @@
 internal import EarshotBroker
 internal import EarshotClient
 internal import EarshotCore
+internal import EarshotDisk
 internal import EarshotLoop
 internal import EarshotWire
 internal import EarshotWorker
@@ -83,7 +84,11 @@ struct ServeRun {
             if let readyDescriptor { InheritedPipe.sayReady(readyDescriptor) }
         }
         try supervisor.run()
-        if owner != nil { folder.removePrivate(besideParts: broker.partsFolder) }
+        if owner != nil {
+            // Its workers, which had the bodies, have ended.
+            if let parts = broker.partsFolder { _ = try? PartFolder(parts).recover(spool: nil) }
+            folder.removePrivate(besideParts: broker.partsFolder)
+        }
         withExtendedLifetime(lock) {}
         return .done
     }

@@ -310,7 +310,7 @@ final class Supervisor {
             if post.role == .broker {
                 stopWorkers()
                 // Runs while killed workers exit. The end of the run removes files that they add meanwhile.
-                if plan.isPrivate { plan.folder.removePrivate(besideParts: plan.broker.partsFolder) }
+                if plan.isPrivate { PrivateFolder.remove(plan.folder.path) }
             }
             endIfAlone()
         case .serving:

@@ -102,57 +102,125 @@ import Testing
         #expect(rig.jobs.first?.resume == nil)
     }
 
-    @Test func `a cancelled flight's part waits aside for the same key, for a while`() throws {
+    // MARK: Parts that outlive their flights
+
+    /// A rig whose shell has a folder of parts.
+    private static func keeping() -> (rig: CoreRig, client: ClientID, worker: WorkerID) {
         var rig = CoreRig()
-        let client = rig.client(1)
-        let worker = rig.worker(3)
-        func abandon(_ request: String, _ rig: inout CoreRig) throws {
-            rig.pass { $0.fetch("h", request, "http://a.example/x", by: client) }
-            let job = try #require(rig.jobs.first)
-            rig.pass { $0.remove("h", request, by: client) }
-            rig.pass { $0.leave(job, "cancelled", bytes: 400, fields: Self.fields, by: worker) }
-            #expect(rig.removedParts.isEmpty)
-        }
-        try abandon("1", &rig)
-        // Another trust scope has another key.
-        rig.pass {
-            $0.fetch("h", "2", "http://a.example/x", by: client) { $0.httpFields = Array("authorization: me".utf8) }
-        }
-        #expect(rig.jobs.first?.resume == nil)
-        rig.pass { $0.fetch("h", "3", "http://a.example/x", by: client) }
-        let job = try #require(rig.jobs.first)
-        #expect(job.resume?.bytes == 400)
-        rig.pass { $0.remove("h", "3", by: client) }
-        rig.pass { $0.leave(job, "cancelled", bytes: 500, fields: "", by: worker) }
-        rig.wait(milliseconds: 299_999)
-        #expect(rig.removedParts.isEmpty)
-        rig.wait(milliseconds: 1)
-        #expect(rig.removedParts == ["\(job.attempt).kept"])
+        rig.core.facilities.isKeepingParts = true
+        return (rig, rig.client(1), rig.worker(3))
     }
 
-    @Test func `what is kept aside is bounded by number and bytes, and the oldest goes first`() throws {
-        var limits = CoreLimits()
-        limits.partsAside = 2
-        limits.partsAsideBytes = 900
-        var rig = CoreRig(limits: limits)
-        let client = rig.client(1)
-        let worker = rig.worker(3)
-        for (index, bytes) in [400, 400, 300, 700, 901].enumerated() {
-            rig.pass { $0.fetch("h", "\(index)", "http://a.example/\(index)", by: client) }
-            let job = try #require(rig.jobs.first)
-            rig.pass { $0.remove("h", "\(index)", by: client) }
-            rig.pass { $0.leave(job, "cancelled", bytes: bytes, fields: "etag: \"a\"", by: worker) }
-            #expect(
-                rig.core.parts.aside.values.map(\.part.bytes).sorted()
-                    == [[400], [400, 400], [300, 400], [700], [700]][index])
-            #expect(rig.removedParts.count == [0, 0, 1, 2, 1][index])
+    private static let mebibyte = 1 << 20
+
+    /// Interrupts a request by its removal after so many bytes.
+    private func interrupt(
+        _ rig: inout CoreRig, bytes: Int, by client: ClientID, _ worker: WorkerID, request: String = "1",
+        _ change: (inout Fetch) -> Void = { _ in }
+    ) throws -> Job {
+        rig.pass { $0.fetch("h", request, "http://a.example/x", by: client, change) }
+        let job = try #require(rig.jobs.first)
+        rig.pass { $0.remove("h", request, by: client) }
+        rig.pass { $0.leave(job, "cancelled", bytes: bytes, fields: "etag: \"a\"\nset-cookie: s", by: worker) }
+        return job
+    }
+
+    @Test func `the part of a cancelled flight is recorded and stored, and the next flight of its key asks for it`() throws {
+        var (rig, client, worker) = Self.keeping()
+        let job = try interrupt(&rig, bytes: Self.mebibyte, by: client, worker)
+        let file = SpoolName.kept(of: job.attempt)
+        let keys = PartKeys(texts: ["http://a.example/x\n"], files: [], owner: nil)
+        #expect(rig.stored == [file] && rig.removedParts.isEmpty)
+        #expect(rig.recorded.map(\.keys) == [keys] && rig.recorded.map(\.part.validator) == ["\"a\""])
+        rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) }
+        let (next, asked) = try #require(rig.resumeJobs.first)
+        #expect(asked == keys)
+        // The shell has found it.
+        rig.pass {
+            $0.core.partFound(Self.description(job), bytes: Self.mebibyte, for: next.attempt, by: worker)
+            $0.resumed(next, by: worker, length: Self.mebibyte + 1, fields: "content-range: x")
         }
+        let terminal = try #require(rig.result(for: client))
+        #expect(terminal.source == .resumed && rig.core.ledger.parts.resumed == 1)
+        #expect(rig.core.audit() == [])
+    }
+
+    private static func description(_ job: Job) -> PartDescription {
+        PartDescription(
+            validator: "\"a\"", totalBytes: nil, httpFields: Array("etag: \"a\"".utf8), generation: job.attempt)
+    }
+
+    @Test func `a small part, and one larger than the setting, are removed`() throws {
+        var (rig, client, worker) = Self.keeping()
+        for bytes in [Self.mebibyte - 1, (1 << 30) + 1] {
+            let job = try interrupt(&rig, bytes: bytes, by: client, worker, request: "\(bytes)")
+            #expect(rig.stored.isEmpty && rig.removedParts == [SpoolName.kept(of: job.attempt)])
+        }
+    }
+
+    @Test(arguments: ["jar", "alone", "no-store", "range", "directive"])
+    func `a request whose part may not outlive it has no keys`(kind: String) throws {
+        var (rig, client, worker) = Self.keeping()
+        let job = try interrupt(&rig, bytes: Self.mebibyte, by: client, worker) { fetch in
+            switch kind {
+            case "jar": fetch.options.usesCookies = true
+            case "alone": fetch.options.coalesces = false
+            case "no-store": fetch.options.cache = .noStore
+            case "range": fetch.httpFields = Array("range: bytes=0-9".utf8)
+            default: fetch.httpFields = Array("cache-control: no-store".utf8)
+            }
+        }
+        #expect(rig.stored.isEmpty && rig.removedParts == [SpoolName.kept(of: job.attempt)])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test func `credentials, routes and principals are in the keys`() throws {
+        var (rig, client, _) = Self.keeping()
+        rig.core.hasStoredParts = true
+        rig.pass {
+            $0.fetch("h", "1", "http://a.example/x", by: client)
+            $0.fetch("h", "2", "http://u:p@a.example/x", by: client)
+            $0.fetch("h", "3", "http://a.example/x", by: client) { $0.httpFields = Array("authorization: me".utf8) }
+            $0.fetch("h", "4", "http://a.example/x", by: client) { $0.httpFields = Array("cookie: a=b".utf8) }
+            $0.fetch("h", "5", "http://a.example/x", by: client) { $0.options.route.proxy = "http://p.example:1" }
+            $0.fetch("h", "6", "http://a.example/x", by: client) { $0.options.key = "k" }
+        }
+        let texts = rig.resumeJobs.map { $0.1.texts }
+        #expect(texts.count == 6 && Set(texts).count == 6)
+    }
+
+    @Test func `a growing body is recorded once it is large enough, and again at each checkpoint`() throws {
+        var (rig, client, worker) = Self.keeping()
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
+        let job = try #require(rig.jobs.first)
+        let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+        let checkpoint = Checkpoint(bytes: Self.mebibyte, sha256: String(repeating: "ab", count: 32))
+        let counts = [(Self.mebibyte - 1, nil), (Self.mebibyte, nil), (Self.mebibyte + 1, nil), (2 << 20, checkpoint)]
+            .map { received, checkpoint in
+                rig.pass {
+                    $0.core.workerSaid(
+                        .progress(job.attempt, received: received, total: nil, part: part, checkpoint: checkpoint),
+                        body: nil, by: worker, now: $0.now)
+                }
+                return rig.recorded.map { $0.part.checkpoint?.bytes ?? 0 }
+            }
+        #expect(counts == [[], [0], [], [Self.mebibyte]])
+    }
+
+    @Test func `a redirected request asks also by the key of its first URL`() throws {
+        var (rig, client, worker) = Self.keeping()
+        rig.core.hasStoredParts = true
+        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
+        let first = try #require(rig.resumeJobs.first?.0)
+        rig.pass { $0.done(first, by: worker, status: 302, fields: "location: http://b.example/signed?a=1") }
+        #expect(rig.resumeJobs.map { $0.1.texts } == [["http://b.example/signed?a=1\n", "http://a.example/x\n"]])
     }
 
     @Test func `a part beyond what a request allows is not gone on with`() throws {
         var (rig, client, _) = try broken { $0.options.maxBytes = 2_000 }
-        rig.pass { $0.remove("h", "1", by: client) }
         rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) { $0.options.maxBytes = 399 } }
+        rig.pass { $0.remove("h", "1", by: client) }
+        rig.wait(milliseconds: 1_000)
         #expect(rig.jobs.first?.resume == nil)
         #expect(rig.removedParts.count == 1)
     }
@@ -209,6 +277,20 @@ extension CoreRig {
     /// Parts removed in the last pass.
     fileprivate var removedParts: [String] {
         actions.compactMap { if case .spool(.removePart(let file)) = $0 { file } else { nil } }
+    }
+
+    /// Descriptions of parts that the shell has to store after the last pass.
+    fileprivate var recorded: [(keys: PartKeys, part: PartDescription)] {
+        actions.compactMap { if case .spool(.recordPart(_, let keys, let part)) = $0 { (keys, part) } else { nil } }
+    }
+
+    /// Parts that outlive their flights since the last pass.
+    fileprivate var stored: [String] {
+        actions.compactMap { if case .spool(.storePart(let file)) = $0 { file } else { nil } }
+    }
+
+    fileprivate var resumeJobs: [(Job, PartKeys)] {
+        actions.compactMap { if case .worker(.resumeJob(_, let job, let keys)) = $0 { (job, keys) } else { nil } }
     }
 
     fileprivate func result(for client: ClientID) -> Terminal.Response? {

@@ -98,22 +98,4 @@ import Testing
         #expect(rig.terminals(for: client).isEmpty)
         #expect(rig.core.audit() == [])
     }
-
-    @Test func `what is kept aside makes room first`() throws {
-        var rig = CoreRig(limits: limits)
-        let client = rig.client(1)
-        let worker = rig.worker(3)
-        let first = try fetch("1", by: client, &rig)
-        grow(first, 600, by: worker, &rig)
-        rig.pass { $0.remove("h", "1", by: client) }
-        rig.pass {
-            $0.core.partKept(of: first.attempt, bytes: 600, by: worker)
-            $0.failed(first, "cancelled", by: worker)
-        }
-        #expect(rig.core.parts.aside.count == 1)
-        done(try fetch("2", by: client, &rig), "two", length: 500, by: worker, &rig)
-        #expect(rig.terminals(for: client) == ["h 2 200"])
-        #expect(rig.actions.contains(.spool(.removePart(SpoolName.kept(of: first.attempt)))))
-        #expect(rig.core.audit() == [])
-    }
 }

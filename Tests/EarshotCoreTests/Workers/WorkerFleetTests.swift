@@ -138,7 +138,7 @@ struct WorkerFleetTests {
         let url = try FetchURL("http://a.example/")
         let request = HTTPRequest(method: .get, url: url, fields: HeaderFields())
         let key = FlightKey(request, redirect: .follow, partition: nil, alone: nil)
-        fleet.cancel(attempt, abandoned: AbandonedFlight(key: key, request: request), at: worker)
+        fleet.cancel(attempt, abandoned: AbandonedFlight(key: key, request: request, partKeys: nil), at: worker)
         #expect(fleet[worker].leases[attempt]?.abandoned?.key == key)
         #expect(fleet[worker].leases[attempt]?.flight == nil && fleet[worker].cancelling == 1)
         #expect(fleet.checkInvariants() == [])

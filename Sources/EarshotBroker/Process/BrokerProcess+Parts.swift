@@ -1,0 +1,62 @@
+internal import EarshotCore
+internal import EarshotDisk
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+internal import Logging
+
+/// Partial bodies that outlive their flights and this broker.
+extension BrokerProcess {
+    /// Opens the folder of parts. If that fails the broker keeps no parts, and the log has the reason.
+    static func openParts(_ options: BrokerOptions, _ logger: Logger) -> BodyParts? {
+        guard let path = options.partsFolder else { return nil }
+        do {
+            let parts = try BodyParts(path, spool: options.spoolFolder)
+            try PrivateFolder.makeStore(options.spoolFolder)
+            if FileIdentity.areOnOneDevice(path, options.spoolFolder) { return parts }
+            logger.notice(
+                "the spool is on another file system than the folder of partial bodies; they end with this broker",
+                metadata: ["path": "\(path)", "spool": "\(options.spoolFolder)"])
+        } catch {
+            logger.error(
+                "cannot open the folder of partial bodies; they end with this broker", metadata: ["error": "\(error)"])
+        }
+        return nil
+    }
+
+    /// Reports the totals that the thread counts to the core.
+    func listen(to parts: BodyParts) throws {
+        _ = try loop.add(parts.descriptor, .readable) { [unowned self] _ in
+            parts.takeTotals()
+            core.storedParts = (parts.totals.parts, parts.totals.bytes)
+            if parts.isEmpty { core.hasStoredParts = false }
+        }
+        boundParts()
+    }
+
+    /// Applies the settings, and notices parts of other brokers.
+    func boundParts() {
+        guard let parts else { return }
+        let hasChanged = parts.bound(
+            bytes: core.settings[.partsSize] ?? 0, seconds: (core.settings[.partsDays] ?? 0) * 86_400)
+        if hasChanged { core.hasStoredParts = true }
+    }
+
+    /// Returns the JOB with the part that its attempt resumes, if there is one.
+    func resumed(_ job: Job, _ keys: PartKeys, by worker: WorkerID) -> Job {
+        let file = SpoolName.part(of: job.attempt, pid: work.pid(of: worker.rawValue))
+        guard let lent = parts?.lend(keys, maxBytes: job.maxBytes, as: file) else { return job }
+        core.partFound(lent.head.part, bytes: lent.bytes, for: job.attempt, by: worker)
+        var job = job
+        job.resume = Job.Resume(
+            bytes: lent.bytes, total: lent.head.part.totalBytes, validator: lent.head.part.validator,
+            sha256: lent.sha256)
+        return job
+    }
+
+    /// Removes the files of ended workers, except parts.
+    func sweepEndedParts() {
+        parts?.recover()
+        spool.sweepEndedParts { core.isHeld($0) }
+    }
+}

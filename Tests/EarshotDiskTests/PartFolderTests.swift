@@ -1,0 +1,314 @@
+import EarshotLoop
+import EarshotWire
+import Foundation
+import Glibc
+import LibCrypto
+import Testing
+
+@testable import EarshotDisk
+
+/// The folder of partial bodies: moves, descriptions, what a crash leaves, bounds, and files that do not belong there.
+@Suite final class PartFolderTests {
+    private let base = FileManager.default.temporaryDirectory.path + "/parts-\(UUID().uuidString)"
+    private let parts: PartFolder
+    private let spool: String
+    private let attempt = AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1)
+    private static let mebibyte = 1 << 20
+
+    init() throws {
+        spool = base + "/spool"
+        try FileManager.default.createDirectory(
+            atPath: spool + "/worker-7", withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        parts = try PartFolder(base + "/parts")
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: base) }
+
+    private func keys(_ text: String = "http://a.example/x\n") -> PartKeys {
+        PartKeys(texts: [text], files: [], owner: nil)
+    }
+
+    private func description(_ checkpoint: Checkpoint? = nil) -> PartDescription {
+        PartDescription(
+            validator: "\"a\"", totalBytes: 5 << 20, httpFields: Array("etag: \"a\"\nset-cookie: secret".utf8),
+            generation: attempt, checkpoint: checkpoint)
+    }
+
+    /// Writes a body where a worker would, and returns its path.
+    private func body(_ count: Int = mebibyte, attempt number: Int = 1, byte: UInt8 = 1) throws -> String {
+        let id = AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: UInt32(number))
+        let path = "\(spool)/worker-7/\(SpoolName.part(of: id, pid: 7))"
+        let data = Data(repeating: byte, count: count)
+        #expect(
+            FileManager.default.createFile(atPath: path, contents: data, attributes: [.posixPermissions: 0o600]))
+        return path
+    }
+
+    private func head(_ path: String, _ keys: PartKeys? = nil, _ checkpoint: Checkpoint? = nil) throws -> PartHead {
+        try #require(parts.head(of: description(checkpoint), keys ?? self.keys(), at: path))
+    }
+
+    private func stored(_ text: String = "http://a.example/x\n", _ checkpoint: Checkpoint? = nil) throws {
+        #expect(parts.store(try head(try body(), keys(text), checkpoint)))
+    }
+
+    private func lend(_ text: String = "http://a.example/x\n", maxBytes: Int? = nil) throws -> PartFolder.Lent? {
+        let names = try #require(parts.names(of: keys(text)))
+        return parts.lend(names, maxBytes: maxBytes, to: "\(spool)/worker-7/next", as: "next")
+    }
+
+    private var files: Set<String> {
+        Set((try? FileManager.default.subpathsOfDirectory(atPath: parts.path)) ?? []).subtracting(["growing", "salt"])
+    }
+
+    /// Replaces a text in all descriptions.
+    private func rewrite(_ text: String, _ other: String) throws {
+        for name in files where name.hasSuffix(".head") || name.hasPrefix("growing/") {
+            let path = "\(parts.path)/\(name)"
+            let content = try String(contentsOfFile: path, encoding: .utf8)
+            try content.replacingOccurrences(of: text, with: other).write(
+                toFile: path, atomically: false, encoding: .utf8)
+        }
+    }
+
+    // MARK: Moves
+
+    @Test func `a part is lent once, with its description and without secrets`() throws {
+        try stored()
+        #expect(files.count == 2)
+        let lent = try #require(try lend())
+        #expect(lent.bytes == Self.mebibyte && lent.sha256 == nil)
+        #expect(lent.head.part.validator == "\"a\"" && lent.head.part.generation == attempt)
+        #expect(String(decoding: lent.head.part.httpFields, as: UTF8.self) == "etag: \"a\"")
+        #expect(FileManager.default.fileExists(atPath: "\(spool)/worker-7/next"))
+        #expect(files == ["growing/next"])
+        #expect(try lend() == nil)
+    }
+
+    @Test func `another key, and another secret, find nothing`() throws {
+        try stored()
+        #expect(try lend("http://a.example/x\nauthorization: me") == nil)
+        let other = try PartFolder(base + "/other")
+        #expect(other.names(of: keys()) != parts.names(of: keys()))
+        #expect(try PartFolder(base + "/parts").names(of: keys()) == parts.names(of: keys()))
+    }
+
+    @Test func `a part has two names after a redirect`() throws {
+        let both = PartKeys(texts: ["http://b.example/signed?1\n", "http://a.example/x\n"], files: [], owner: nil)
+        #expect(parts.store(try head(try body(), both)))
+        #expect(files.count == 3)
+        #expect(try lend()?.bytes == Self.mebibyte)
+        #expect(files == ["growing/next"])
+    }
+
+    @Test func `the content of a certificate file belongs to the name`() throws {
+        let path = base + "/cert"
+        let keys = PartKeys(texts: ["x"], files: [path], owner: nil)
+        #expect(parts.names(of: keys) == nil)
+        try Data("one".utf8).write(to: URL(filePath: path))
+        let first = try #require(parts.names(of: keys))
+        try Data("two".utf8).write(to: URL(filePath: path))
+        #expect(parts.names(of: keys) != first)
+    }
+
+    @Test func `a small body is not stored, and a large one not lent to an attempt that accepts less`() throws {
+        #expect(!parts.store(try head(try body(Self.mebibyte - 1))))
+        try stored()
+        #expect(try lend(maxBytes: Self.mebibyte - 1) == nil)
+        #expect(try lend(maxBytes: Self.mebibyte) != nil)
+    }
+
+    @Test func `of two brokers with one folder only one gets a part`() throws {
+        for _ in 0..<50 {
+            try stored()
+            let names = try #require(parts.names(of: keys()))
+            let (parts, spool) = (parts, spool)
+            let winners = Mutex(0)
+            DispatchQueue.concurrentPerform(iterations: 4) { index in
+                let path = "\(spool)/worker-7/\(index)"
+                if parts.lend(names, maxBytes: nil, to: path, as: "\(index)") != nil { winners.add() }
+            }
+            #expect(winners.count == 1)
+        }
+    }
+
+    /// A counter of several threads.
+    private final class Mutex: @unchecked Sendable {
+        private let lock = NSLock()
+        private(set) var count: Int
+
+        init(_ count: Int) { self.count = count }
+
+        func add() { lock.withLock { count += 1 } }
+    }
+
+    // MARK: Another boot
+
+    @Test func `after a boot only the bytes of the checkpoint count, with their hash`() throws {
+        let hash = SHA256.digest(of: [UInt8](repeating: 1, count: Self.mebibyte).span).hex
+        let path = try body(2 * Self.mebibyte)
+        #expect(parts.store(try head(path, nil, Checkpoint(bytes: Self.mebibyte, sha256: hash))))
+        try rewrite(parts.boot, "another-boot")
+        let lent = try #require(try lend())
+        #expect(lent.bytes == Self.mebibyte && lent.sha256 == hash)
+    }
+
+    @Test(arguments: [true, false])
+    func `after a boot a part without a checkpoint, or shorter than it, is dropped`(hasCheckpoint: Bool) throws {
+        let checkpoint = Checkpoint(bytes: 2 * Self.mebibyte, sha256: String(repeating: "ab", count: 32))
+        try stored("http://a.example/x\n", hasCheckpoint ? checkpoint : nil)
+        try rewrite(parts.boot, "another-boot")
+        #expect(try lend() == nil)
+        #expect(files.isEmpty)
+    }
+
+    // MARK: Files that do not belong there
+
+    @Test(arguments: ["replaced", "linked", "readable", "symbolic", "missing", "directory"])
+    func `a body that is not as its description says is dropped`(kind: String) throws {
+        try stored()
+        let name = try #require(files.first { $0.hasSuffix(".body") })
+        let path = "\(parts.path)/\(name)"
+        switch kind {
+        case "replaced":
+            try Data(count: Self.mebibyte).write(to: URL(filePath: base + "/new"))
+            chmod(base + "/new", 0o600)
+            rename(base + "/new", path)
+        case "linked": link(path, base + "/second")
+        case "readable": chmod(path, 0o644)
+        case "symbolic":
+            unlink(path)
+            symlink("/etc/passwd", path)
+        case "missing": unlink(path)
+        default:
+            unlink(path)
+            mkdir(path, 0o700)
+        }
+        #expect(try lend() == nil)
+        #expect(!files.contains { $0.hasSuffix(".head") })
+    }
+
+    @Test(arguments: ["PART 1", "PART 2", "path: /", "names: ", "generation: "])
+    func `a damaged description, or one of a newer version, is not used`(word: String) throws {
+        try stored()
+        try rewrite(word, word == "PART 1" ? "PART 9" : "x")
+        if word != "PART 2" { #expect(try lend() == nil) }
+    }
+
+    // MARK: After a crash
+
+    private func recorded(_ path: String, as id: String = "one") throws { #expect(parts.record(try head(path), as: id)) }
+
+    @Test func `a body that an ended broker left is recovered, but not while a worker has it`() throws {
+        let path = try body()
+        try recorded(path)
+        let file = open(path, O_RDONLY)
+        #expect(flock(file, LOCK_EX | LOCK_NB) == 0)
+        #expect(parts.recover(spool: spool) == 1)
+        #expect(files == ["growing/one"])
+        close(file)
+        #expect(parts.recover(spool: spool) == 0)
+        #expect(!FileManager.default.fileExists(atPath: path))
+        #expect(try lend()?.bytes == Self.mebibyte)
+    }
+
+    @Test func `bodies of another broker are recovered once its spool is unlocked`() throws {
+        try recorded(try body())
+        var lock = try LockFile.take(spool + "/broker.lock")
+        #expect(lock != nil)
+        #expect(parts.recover(spool: nil) == 0)
+        #expect(files == ["growing/one"])
+        lock = nil
+        #expect(parts.recover(spool: nil) == 0)
+        #expect(files.count == 2)
+    }
+
+    @Test func `descriptions of this broker stay, and those of bodies that are gone are removed`() throws {
+        let path = try body()
+        try recorded(path, as: "own")
+        #expect(parts.recover(spool: spool, except: ["own"]) == 0)
+        #expect(files == ["growing/own"])
+        try recorded(path, as: "gone")
+        unlink(path)
+        #expect(parts.recover(spool: spool, except: ["own"]) == 0)
+        #expect(files == ["growing/own"])
+    }
+
+    @Test func `the spool of a private bus whose processes were killed becomes parts and goes`() throws {
+        let folder = base + "/private-x"
+        try FileManager.default.createDirectory(
+            atPath: folder + "/spool/worker-7", withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700])
+        let path = "\(folder)/spool/worker-7/\(SpoolName.part(of: attempt, pid: 7))"
+        try FileManager.default.moveItem(atPath: try body(), toPath: path)
+        try recorded(path)
+        parts.removePrivateSpools()
+        #expect(FileManager.default.fileExists(atPath: folder), "it may be that of a bus that starts")
+        let old = [timespec(tv_sec: 0, tv_nsec: 0), timespec(tv_sec: 0, tv_nsec: 0)]
+        utimensat(AT_FDCWD, folder, old, 0)
+        parts.removePrivateSpools()
+        #expect(!FileManager.default.fileExists(atPath: folder))
+        #expect(try lend()?.bytes == Self.mebibyte)
+    }
+
+    // MARK: Bounds
+
+    @Test func `the oldest parts go first, of the principal that has most bytes`() throws {
+        for (number, owner) in [nil, "a", "a", "b"].enumerated() {
+            let keys = PartKeys(
+                texts: ["\(number)"], files: [], owner: owner.flatMap { PrincipalName("key:\($0)") })
+            let path = try body(attempt: number + 1)
+            #expect(parts.store(try head(path, keys)))
+            let name = try #require(parts.names(of: keys)?.first)
+            let times = [timespec(tv_sec: time(nil) - 100 + number, tv_nsec: 0)]
+            utimensat(AT_FDCWD, "\(parts.path)/\(name).body", [times[0], times[0]], 0)
+        }
+        var totals = parts.sweep(limit: 3 * Self.mebibyte, seconds: 1_000)
+        #expect(totals.parts == 3 && totals.bytes == 3 * Self.mebibyte)
+        #expect(try lend("1") == nil, "the older one of a")
+        totals = parts.sweep(limit: 1 << 40, seconds: 98)
+        #expect(totals.parts == 2)
+        #expect(try lend("0") == nil && lend("3") != nil)
+    }
+
+    @Test func `remainders go once they are old`() throws {
+        for name in ["a.body", "b.head", "c.1.new", "growing/d"] {
+            try Data(count: 3).write(to: URL(filePath: "\(parts.path)/\(name)"))
+        }
+        try stored()
+        _ = parts.sweep(limit: 1 << 40, seconds: 1_000)
+        _ = parts.recover(spool: nil)
+        #expect(files.count == 6)
+        let old = timespec(tv_sec: time(nil) - 700, tv_nsec: 0)
+        for name in files { utimensat(AT_FDCWD, "\(parts.path)/\(name)", [old, old], 0) }
+        #expect(parts.sweep(limit: 1 << 40, seconds: 1_000).parts == 2)
+        _ = parts.recover(spool: nil)
+        #expect(files.count == 2)
+        #expect(try lend() != nil)
+    }
+
+    // MARK: Without a broker
+
+    @Test func `a missing folder has no parts`() throws {
+        let folder = base + "/none"
+        #expect(try PartFolder.totals(of: folder).parts == 0)
+        #expect(try PartFolder.clear(folder) == 0)
+        #expect(!FileManager.default.fileExists(atPath: folder))
+    }
+
+    @Test func `parts are counted, and removed with their descriptions`() throws {
+        try stored()
+        try recorded(try body(attempt: 2))
+        #expect(try PartFolder.totals(of: parts.path).bytes == Self.mebibyte)
+        #expect(try PartFolder.clear(parts.path) == 1)
+        #expect(try PartFolder.totals(of: parts.path).parts == 0)
+        #expect(files == ["growing/one"])
+    }
+
+    @Test func `a folder to which others can write is refused`() throws {
+        chmod(parts.path, 0o777)
+        #expect(throws: StoreError.self) { try PartFolder.totals(of: parts.path) }
+        #expect(throws: StoreError.self) { try PartFolder.clear(parts.path) }
+        #expect(throws: StoreError.self) { try PartFolder(parts.path) }
+    }
+}
