@@ -268,7 +268,14 @@ class PrivateBrokerTests(TestCase):
 
     def check_that_nothing_is_left(self):
         self.commands.await_no_survivors()
-        self.assertEqual([p for p in self.folder.rglob("*") if not p.is_dir()], [], "files left behind")
+        kept = [self.commands.user_cache / name for name in ("cache", "parts")]
+        self.assertEqual([p for p in self.folder.rglob("*") if not p.is_dir() and not any(map(p.is_relative_to, kept))], [],
+                         "files left behind")
+        self.assertEqual(self.private_folders(), [])
+
+    def private_folders(self):
+        """Returns the folders of the spools of private buses."""
+        return list(self.commands.user_cache.glob("private-*"))
 
     def test_get_starts_a_broker_of_its_own_and_ends_it(self):
         for size in (1000, 200_000):
@@ -276,6 +283,35 @@ class PrivateBrokerTests(TestCase):
             self.assertEqual((got.status, got.stderr), (0, ""), got.describe())
             self.assertTrue(got.stdout == body(size))
             self.check_that_nothing_is_left()
+
+    def test_its_spool_is_in_the_users_cache_and_ends_with_it(self):
+        for arguments in ([], ["--no-cache"]):
+            with self.subTest(arguments=arguments):
+                before = self.origin.count("/hang")
+                program = self.commands.start("get", *arguments, f"{self.origin.url}/hang")
+                self.origin.await_count("/hang", before + 1)
+                [folder] = self.private_folders()
+                [runtime] = [path.parent for path in self.folder.glob("earshot-*/bus")]
+                self.assertEqual(folder.name.removeprefix("private-"), runtime.name.removeprefix("earshot-"))
+                self.assertTrue((folder / "spool" / "broker.lock").is_file())
+                self.assertFalse((runtime / "spool").exists())
+                program.signal(signal.SIGINT)
+                self.assertEqual(program.wait(10), 130, program.describe())
+                self.check_that_nothing_is_left()
+
+    def test_its_spool_is_in_its_runtime_folder_if_the_users_cache_is_unusable(self):
+        (self.folder / "file").touch()
+        for variables in ({"XDG_CACHE_HOME": str(self.folder / "file")}, {"XDG_CACHE_HOME": "", "HOME": ""}):
+            with self.subTest(**variables):
+                self.commands.environment.update(variables)
+                before = self.origin.count("/hang")
+                program = self.commands.start("get", "--no-cache", f"{self.origin.url}/hang")
+                self.origin.await_count("/hang", before + 1)
+                [lock] = self.folder.glob("earshot-*/spool/broker.lock")
+                program.signal(signal.SIGINT)
+                self.assertEqual(program.wait(10), 130, program.describe())
+                self.commands.await_no_survivors()
+                self.assertFalse(lock.parents[1].exists())
 
     def test_its_processes_die_with_a_killed_get(self):
         program = self.commands.start("get", f"{self.origin.url}/hang")
@@ -304,7 +340,7 @@ class PrivateBrokerTests(TestCase):
                 eventually(lambda: has_come(program.pid), moment)
                 program.kill()
                 self.commands.await_no_survivors()
-                self.assertEqual(list(temporary.rglob("*")), [])
+                self.assertEqual(list(temporary.rglob("*")) + self.private_folders(), [])
 
     def test_its_processes_are_copies_and_after_a_death_they_are_not(self):
         program = self.commands.start("get", f"{self.origin.url}/hang")

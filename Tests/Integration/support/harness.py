@@ -85,13 +85,16 @@ class Commands:
     def __init__(self, runtime, folder):
         self.runtime = runtime
         self.folder = folder
+        # The user's folder for the cache, partial bodies, and the spools of private buses.
+        self.user_cache = folder / "caches" / "earshot"
         self.mark = f"BUS_UNDER_TEST={uuid.uuid4()}"
         # The program reports variables EARSHOT_… that it does not know.
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.lower().endswith("_proxy") and name not in OF_TESTS}
         name, _, value = self.mark.partition("=")
         self.environment.update({name: value, "EARSHOT_RUNTIME": str(runtime), "TMPDIR": str(folder),
-                                 "XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")})
+                                 "XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state"),
+                                 "XDG_CACHE_HOME": str(self.user_cache.parent)})
         if library := os.environ.get("INTERPOSER_LIBRARY"):
             self.environment["LD_PRELOAD"] = library
 

@@ -191,7 +191,9 @@ class PrivateTests(unittest.TestCase):
               "sys.stdin.read()\n")
 
     def start(self, **variables):
-        program = Program([PYTHON, "-c", self.SCRIPT], environment(EARSHOT_BINARY=binary(), **variables))
+        cache = self.enterContext(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        program = Program([PYTHON, "-c", self.SCRIPT],
+                          environment(EARSHOT_BINARY=binary(), XDG_CACHE_HOME=cache, **variables))
         folder = pathlib.Path(program.await_line("earshot", "stdout", timeout=20))
         [supervisor] = children(program.pid)
         self.assertTrue(_place.is_served(folder))
