@@ -6,6 +6,8 @@ public struct PrivateBrokerOptions: Sendable {
     public var mostWorkers: Int?
     /// Folder of the cache, created if missing; nil for no cache. A folder in use by another broker is not used, and
     /// then the private broker has no cache.
+    ///
+    /// Partial bodies and the spool of the broker are beside it, or beside the user's default cache without one.
     public var cacheFolder: String?
 
     /// Creates options for ``BrokerChoice/privateBroker(_:)``.

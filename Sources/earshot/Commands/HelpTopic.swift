@@ -55,7 +55,7 @@ struct HelpTopic {
             ),
             ("XDG_RUNTIME_DIR", "Base of the default runtime directory."),
             ("XDG_CONFIG_HOME", "Base of the user's configuration file; default: ~/.config."),
-            ("XDG_CACHE_HOME", "Base of the default spool and cache; default: ~/.cache."),
+            ("XDG_CACHE_HOME", "Base of the default spool, cache and partial bodies; default: ~/.cache."),
             ("XDG_STATE_HOME", "Base of the default directory of durable requests; default: ~/.local/state."),
             ("NETRC", "File of credentials for --netrc; default: ~/.netrc."),
             ("TMPDIR", "Place of the runtime directory of a private broker; default: /tmp."),
@@ -77,8 +77,8 @@ struct HelpTopic {
         name: "files", title: "Files and directories of earshot",
         paragraphs: [
             """
-            All directories are private to their user. With --runtime DIR the spool, the cache and the durable requests \
-            are in DIR as well, unless their own options name another place.
+            All directories are private to their user. With --runtime DIR the spool, the cache, partial bodies and \
+            durable requests are in DIR as well, unless their own options name another place.
             """
         ],
         entries: [
@@ -93,6 +93,8 @@ struct HelpTopic {
             ),
             ("~/.cache/earshot/spool", "Spool: large bodies until they are acknowledged."),
             ("~/.cache/earshot/cache", "Cache: stored responses."),
+            ("~/.cache/earshot/parts", "Partial bodies that outlive the bus, beside the cache."),
+            ("~/.cache/earshot/private-RANDOM", "Spool of a private bus, removed at its end."),
             ("~/.local/state/earshot/durable", "Durable requests and their results."),
         ])
 
