@@ -108,10 +108,15 @@ import Testing
 
     @Test func `without a usable folder the spool of a private bus is in its runtime folder`() throws {
         let folder = try RuntimeFolder(named: Endpoint().path)
-        // The kernel permits nobody to create folders in the second one, not even root.
-        for parts in [nil, "/proc/earshot/parts"] {
+        let open = Endpoint().path
+        defer { PrivateFolder.remove(open) }
+        try Folder.make(open, mode: 0o700)
+        unsafe chmod(open, 0o777)
+        // No user can create folders in the second one, not even root.
+        for parts in [nil, "/proc/earshot/parts", "\(open)/earshot/parts"] {
             #expect(folder.makePrivateSpool(besideParts: parts) == folder.ownSpool)
         }
+        #expect(unsafe access("\(open)/earshot", F_OK) != 0)
     }
 
     @Test func `a relative path becomes absolute`() throws {

@@ -59,6 +59,8 @@ class ServiceTests(TestCase):
                 self.assertResult(answer, body(100_000))
                 self.assertEqual(pathlib.Path(answer.fields["file"]).parent, service.cache / "spool")
                 self.assertTrue((service.cache / "cache").is_dir())
+                broker = command(self.child(service, "broker"))
+                self.assertEqual(broker[broker.index("--parts-folder") + 1], str(service.cache / "parts"))
 
     def test_an_argument_and_the_programs_own_variable_are_stronger_than_the_services_folder(self):
         for variables, arguments in (({"EARSHOT_RUNTIME": "own"}, []), ({}, ["--runtime", "own"])):

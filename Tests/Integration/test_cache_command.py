@@ -1,0 +1,29 @@
+"""`earshot cache` without a bus."""
+
+import json
+import unittest
+
+from support.harness import Commands, TestCase, remove_folder, temporary_folder
+
+
+class CacheCommandTests(TestCase):
+    def test_stat_counts_the_partial_bodies_beside_the_cache_and_clear_removes_them(self):
+        folder = temporary_folder()
+        self.addCleanup(remove_folder, folder)
+        commands = Commands(folder / "run", folder)
+        place = ["--cache-folder", folder / "cache"]
+        self.assertEqual(json.loads(commands.run("cache", "stat", "--json", *place).stdout)["parts"], 0)
+        parts = folder / "parts"
+        parts.mkdir(mode=0o700)
+        for name, size in (("a.body", 10), ("a.head", 3)):
+            (parts / name).write_bytes(bytes(size))
+        shown = json.loads(commands.run("cache", "stat", "--json", *place).stdout)
+        self.assertEqual((shown["parts"], shown["part-bytes"]), (1, 10))
+        self.assertIn(b"parts      1, 10 bytes,", commands.run("cache", "stat", *place).stdout)
+        clear = commands.run("cache", "clear", *place)
+        self.assertEqual((clear.status, clear.stderr), (0, "earshot: removed 0 responses and 1 parts\n"))
+        self.assertEqual(list(parts.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
