@@ -172,6 +172,15 @@ extension BrokerCore {
                 json.member("stored", ledger.cache.stored)
             }
         }
+        json.member("parts") { json in
+            json.object { json in
+                json.member("count", storedParts.parts)
+                json.member("bytes", storedParts.bytes)
+                json.member("stored", ledger.parts.stored)
+                json.member("resumed", ledger.parts.resumed)
+                json.member("bytes-resumed", ledger.parts.resumedBytes)
+            }
+        }
     }
 
     func writeCounts(of requests: Ledger.Requests, to json: inout JSONText) {

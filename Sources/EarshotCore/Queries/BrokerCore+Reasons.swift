@@ -65,7 +65,8 @@ extension BrokerCore {
         case .queued: writeReason(ofQueued: interest, leaf, to: &json, now: now)
         case .claiming: writeReason(ofClaiming: leaf, to: &json)
         case .running(let worker):
-            json.member("reason", "a worker transfers it")
+            let isResuming = workers[worker].leases[attempt(of: leaf)]?.isResuming ?? false
+            json.member("reason", isResuming ? "a worker resumes its partial body" : "a worker transfers it")
             json.member("worker", workers[worker].pid)
             json.member("received", workers[worker].leases[attempt(of: leaf)]?.receivedBytes ?? 0)
         case .backingOff:

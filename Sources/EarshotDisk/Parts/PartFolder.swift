@@ -33,6 +33,8 @@ public final class PartFolder: Sendable {
     public init(_ path: String) throws(StoreError) {
         self.path = path
         do throws(FolderError) {
+            // Before anything is created below a folder that others can change.
+            _ = try PrivateFolder.isStore(path)
             try PrivateFolder.makeStore(path)
             try PrivateFolder.makeStore(path + "/growing")
             try PrivateFolder.checkFiles(["salt"], in: path)

@@ -49,6 +49,9 @@ struct MetricsText {
         ("cache", "used", "cache_hits", "Responses used without a request to the server."),
         ("cache", "validated", "cache_validations", "Stored responses that a server confirmed."),
         ("cache", "stored", "cache_stores", "Responses passed to the cache."),
+        ("parts", "stored", "parts_stored", "Partial bodies kept for later requests."),
+        ("parts", "resumed", "parts_resumed", "Partial bodies of earlier requests that attempts resumed."),
+        ("parts", "bytes-resumed", "parts_resumed_bytes", "Bytes of these bodies, which were not transferred again."),
     ]
 
     private static let histograms = [
@@ -97,6 +100,8 @@ struct MetricsText {
         add(
             "earshot_deliveries_outstanding", "gauge", "Deliveries without an acknowledgement.",
             state["deliveries"]?.member("outstanding"))
+        add("earshot_parts", "gauge", "Partial bodies in the folder of parts.", state["parts"]?.member("count"))
+        add("earshot_parts_bytes", "gauge", "Bytes of these bodies.", state["parts"]?.member("bytes"))
         add("earshot_clients", "gauge", "Connected clients.", state["clients"])
         add("earshot_clients_away", "gauge", "Disconnected clients with a lease.", state["clients-away"])
         add("earshot_handlers", "gauge", "Handlers with requests or subscribers.", state["handlers"])
