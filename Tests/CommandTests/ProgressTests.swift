@@ -158,14 +158,31 @@ import Testing
                 == "interrupted: 1 of 9 files, 1 failed, 0 B in 1.0 s, 1 skipped; repeat it")
         #expect(
             RunSummary(
-                known: 2, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_072, lostBytes: 1_024
+                known: 2, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_072, keptFiles: 1,
+                lostBytes: 1_024
             ).text
-                == "interrupted: 0 of 2 files, 0 B in 1.0 s, 3.0 KiB of unfinished files kept, "
+                == "interrupted: 0 of 2 files, 0 B in 1.0 s, 3.0 KiB of 1 file kept, "
                 + "1.0 KiB of unfinished files not kept (no strong validator)")
         tally = Tally()
         #expect(
             RunSummary(known: nil, tally: tally, seconds: 1, isInterrupted: true).text
                 == "interrupted: 0 of an unfinished list, 0 B in 1.0 s")
+    }
+
+    @Test func `kept bytes are all that an interruption before the first outcome has`() {
+        var summary = RunSummary(
+            known: 9, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_250_586, keptFiles: 8,
+            nextStep: "repeat it")
+        #expect(summary.text == "interrupted: 3.1 MiB of 8 files kept; repeat it")
+        summary.keptFiles = 1
+        #expect(summary.text == "interrupted: 3.1 MiB of 1 file kept; repeat it")
+        summary.tally.countSkip()
+        #expect(
+            summary.text == "interrupted: 0 of 9 files, 0 B in 1.0 s, 1 skipped, 3.1 MiB of 1 file kept; repeat it")
+        summary.isInterrupted = false
+        summary.tally.count(FetchOutcome(url: "u", code: "timeout", detail: ""))
+        summary.nextStep = nil
+        #expect(summary.text == "0 files, 1 failed, 0 B in 1.0 s, 1 skipped, 3.1 MiB of 1 file kept")
     }
 }
 

@@ -60,7 +60,7 @@ class ContinueTests(TestCase):
         lengths = []
         for _ in range(2):
             said = self.interrupt("-o", out, self.url("grown"))
-            self.assertRegex(said, r"interrupted: 0 of 1 files, 0 B in .*, [0-9.]+ KiB of unfinished files kept; repeat the command to continue\n")
+            self.assertRegex(said, r"interrupted: [0-9.]+ KiB of 1 file kept; repeat the command to continue\n")
             lengths.append(out.stat().st_size)
             self.assertTrue(out.read_bytes() == first[:lengths[-1]])
         self.assertTrue(0 < lengths[0] < lengths[1] <= 400_000, lengths)
@@ -121,7 +121,7 @@ class ContinueTests(TestCase):
         eventually(lambda: self.reads(get.pid) == 1, "the body arrives")
         get.signal(signal.SIGINT)
         self.assertEqual(get.wait(), 130, get.describe())
-        self.assertRegex(get.stderr, r"KiB of unfinished files kept; repeat the command to continue")
+        self.assertRegex(get.stderr, r"KiB of 1 file kept; repeat the command to continue")
         part = (folder / "kept").read_bytes()
         self.assertTrue(part and published.version.content.startswith(part))
         self.assertEqual(commands.run("get", "--no-cache", "--continue", "-o", "kept", self.url("private")).status, 0)

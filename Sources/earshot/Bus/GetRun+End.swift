@@ -22,7 +22,7 @@ extension GetRun {
 
     /// Keeps the bytes of the bodies that have not ended.
     func keepParts() {
-        for (request, item) in underWay { arriving?.keep(request, item, in: &destination) }
+        for (request, item) in underWay { arriving.keep(request, item, in: &destination) }
     }
 
     /// Writes the list of failures. It includes the URLs without a result, after an early end.
@@ -44,24 +44,23 @@ extension GetRun {
     func summarize(seconds: Double) {
         let isList = known > 1 || readsInput
         let isCached = tally.cached > 0 && !tellsJSON
-        let hasParts = isInterrupted && (arriving?.keptBytes ?? 0) + (arriving?.lostBytes ?? 0) > 0
+        let hasParts = isInterrupted && arriving.keptBytes + arriving.lostBytes > 0
         guard isList || isVerbose || isCached || hasParts || ErrorStream().isTerminal && !destination.isTerminal else {
             return
         }
         // A single failure has its own message.
         guard isList || isInterrupted || tally.failed == 0 else { return }
-        let repeats = isInterrupted && !readsInput && (isList && destination.isFolder || files.resumes)
-        let nextStep =
-            hasParts && arriving?.keptBytes ?? 0 > 0
-            ? "repeat the command to continue"
-            : files.noClobber || files.resumes
-                ? "repeat the command to fetch the rest" : "repeat it with --no-clobber to fetch the rest"
+        let isKept = arriving.keptBytes > 0
+        let repeats = isInterrupted && !readsInput && (isKept || isList && destination.isFolder || files.resumes)
+        let isRepeatable = files.regardsExisting || isKept && (tally.succeeded == 0 || !destination.isFolder)
+        let command = isRepeatable ? "the command" : "it with --no-clobber"
+        let nextStep = "repeat \(command) to \(isKept ? "continue" : "fetch the rest")"
         view?.clear()
         Complaint.say(
             RunSummary(
                 known: isListing ? nil : known, tally: tally, replaced: destination.replaced, seconds: seconds,
-                isInterrupted: isInterrupted, keptBytes: arriving?.keptBytes ?? 0,
-                lostBytes: arriving?.lostBytes ?? 0, nextStep: repeats ? nextStep : nil
+                isInterrupted: isInterrupted, keptBytes: arriving.keptBytes, keptFiles: arriving.keptFiles,
+                lostBytes: arriving.lostBytes, nextStep: repeats ? nextStep : nil
             ).text)
     }
 }

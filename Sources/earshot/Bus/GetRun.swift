@@ -56,8 +56,8 @@ final class GetRun {
     let failures: FailureList?
     /// Writer of a single body that is streamed; nil if its file is moved.
     private var stream: StreamedBody?
-    /// Bodies whose bytes an interruption keeps; nil without --continue.
-    var arriving: ArrivingBodies?
+    /// Bodies whose bytes an interruption keeps.
+    var arriving: ArrivingBodies
     var tally = Tally()
     /// Progress on standard error; nil for none.
     var view: ProgressView?
@@ -89,6 +89,7 @@ final class GetRun {
     ) {
         self.files = files
         self.failures = failures
+        arriving = ArrivingBodies(start: files.resumes ? Int64(time(nil)) : nil)
         self.urls = urls
         self.readsInput = readsInput
         isListing = readsInput
@@ -120,7 +121,6 @@ final class GetRun {
         session.onSignal = { [unowned self] in interrupted() }
         session.beforeMessage = { [unowned self] in view?.clear() }
         let started = session.loop.now
-        if files.resumes { arriving = ArrivingBodies(start: Int64(time(nil))) }
         if !isQuiet { view = progressView(session) }
         if tellsJSON { lines = LineOutput(interrupt: session.signalDescriptor) }
         hooks = hook.map { program in
@@ -240,7 +240,7 @@ final class GetRun {
         // An error page, which is no body.
         if let status = progress.status, status >= 400, !files.failBody { return }
         view?.progressed(progress, index: item.index, url: item.entry.url)
-        arriving?.progressed(progress)
+        arriving.progressed(progress)
         do throws(Destination.Failure) {
             if destination.isTerminal { view?.clear() }
             try stream?.progressed(progress)
@@ -327,7 +327,7 @@ final class GetRun {
         session.connection.finish(delivery)
         // The part that arrived belongs to an error page.
         if outcome.code == "http-status" { stream = nil }
-        if let code = outcome.code { arriving?.failed(delivery.key.request, item, code, in: &destination) }
+        if let code = outcome.code { arriving.failed(delivery.key.request, item, code, in: &destination) }
         settle(delivery.key.request, item, outcome)
         submit()
     }
@@ -336,7 +336,7 @@ final class GetRun {
     private func keepExisting(_ delivery: Delivery, _ item: OutputItem, _ reason: String, _ path: String?) {
         session?.connection.finish(delivery)
         underWay[delivery.key.request] = nil
-        arriving?.ended(delivery.key.request)
+        arriving.ended(delivery.key.request)
         view?.settled(delivery.key.request)
         skip(item, reason, path)
         submit()
@@ -465,7 +465,7 @@ final class GetRun {
 
     private func settle(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
         underWay[request] = nil
-        arriving?.ended(request)
+        arriving.ended(request)
         view?.settled(request)
         lanes?.ended(item.entry.url)
         tally.count(outcome)

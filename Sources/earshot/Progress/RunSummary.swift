@@ -8,8 +8,10 @@ struct RunSummary {
     var seconds: Double
     /// Whether a signal ended the run.
     var isInterrupted = false
-    /// Number of bytes of unfinished bodies in partial files.
+    /// Number of bytes of unfinished bodies that a later run can continue.
     var keptBytes = 0
+    /// Number of bodies with these bytes.
+    var keptFiles = 0
     /// Number of bytes of unfinished bodies that no later run could continue.
     var lostBytes = 0
     /// Next step after an interrupted run; nil for none.
@@ -17,7 +19,10 @@ struct RunSummary {
 
     var text: String {
         let count = tally.succeeded
-        var files = count == 1 ? "1 file" : "\(count) files"
+        let kept = keptBytes > 0 ? "\(ByteSize.text(Double(keptBytes))) of \(Self.files(keptFiles)) kept" : nil
+        let end = nextStep.map { "; \($0)" } ?? ""
+        if isInterrupted, tally.total == 0, lostBytes == 0, let kept { return "interrupted: \(kept)\(end)" }
+        var files = Self.files(count)
         if isInterrupted { files = "\(count) of \(known.map { "\($0) files" } ?? "an unfinished list")" }
         var parts = [isInterrupted ? "interrupted: \(files)" : files]
         if tally.failed > 0 { parts.append("\(tally.failed) failed") }
@@ -28,10 +33,12 @@ struct RunSummary {
         if tally.shared > 0 { parts.append("\(tally.shared) shared") }
         if tally.skipped > 0 { parts.append("\(tally.skipped) skipped") }
         if replaced > 0 { parts.append("\(replaced) replaced") }
-        if keptBytes > 0 { parts.append("\(ByteSize.text(Double(keptBytes))) of unfinished files kept") }
+        if let kept { parts.append(kept) }
         if lostBytes > 0 {
             parts.append("\(ByteSize.text(Double(lostBytes))) of unfinished files not kept (no strong validator)")
         }
-        return parts.joined(separator: ", ") + (nextStep.map { "; \($0)" } ?? "")
+        return parts.joined(separator: ", ") + end
     }
+
+    private static func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
 }
