@@ -51,10 +51,20 @@ import Testing
 
     @Test func `it counts bodies, bytes and answers of the cache`() throws {
         let tally = try tally([
-            success(3), success(4, .cache), success(5, .revalidated), success(6, .shared), failure("tls"),
+            success(3), success(4, .cache), success(5, .revalidated), success(6, .shared), success(7, .resumed),
+            failure("tls"),
         ])
-        #expect((tally.succeeded, tally.failed, tally.total) == (4, 1, 5))
-        #expect((tally.bytes, tally.cached) == (18, 2))
+        #expect((tally.succeeded, tally.failed, tally.total) == (5, 1, 6))
+        #expect((tally.bytes, tally.cached, tally.shared, tally.resumed) == (25, 2, 1, 1))
+        #expect(RunSummary(known: 6, tally: tally, seconds: 0).text.hasSuffix("2 from the cache, 1 shared, 1 resumed"))
+    }
+
+    @Test(arguments: [
+        (Terminal.Source.network, nil), (.shared, nil), (.node, nil), (.cache, "from the cache, fresh"),
+        (.revalidated, "from the cache, revalidated"), (.resumed, "resumed from a partial body"),
+    ])
+    func `a body that was stored before the request has a message`(source: Terminal.Source, text: String?) throws {
+        #expect(try success(1, source).sourceSentence == text.map { "http://h/: \($0)" })
     }
 
     @Test func `lengths whose sum is too large for a number end at the largest`() throws {

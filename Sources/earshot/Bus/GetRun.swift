@@ -473,7 +473,7 @@ final class GetRun {
             failures?.add(item.entry, name: item.name, cause: outcome.cause)
             view?.clear()
             Complaint.say(outcome.sentence(verbosely: isVerbose))
-        } else if isVerbose, let sentence = outcome.cacheSentence {
+        } else if isVerbose, let sentence = outcome.sourceSentence {
             view?.clear()
             Complaint.say(sentence)
         }

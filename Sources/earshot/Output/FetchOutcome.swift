@@ -30,13 +30,15 @@ struct FetchOutcome {
     /// Whether the body came from the cache.
     var isCached: Bool { response?.source == .cache || response?.source == .revalidated }
 
-    /// Message that the body came from the cache, without secrets of the URL. Nil for a body from a server.
-    var cacheSentence: String? {
+    /// Message that all or the beginning of the body was stored before, without secrets of the URL. Nil for a body from a
+    /// server.
+    var sourceSentence: String? {
         guard code == nil else { return nil }
         return switch response?.source {
         case .cache: "\(URLText.discreet(url)): from the cache, fresh"
         case .revalidated: "\(URLText.discreet(url)): from the cache, revalidated"
-        case .network, .shared, .resumed, .node, nil: nil
+        case .resumed: "\(URLText.discreet(url)): resumed from a partial body"
+        case .network, .shared, .node, nil: nil
         }
     }
 

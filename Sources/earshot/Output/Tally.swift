@@ -10,6 +10,8 @@ struct Tally {
     private(set) var cached = 0
     /// Number of bodies from transfers that other requests had started.
     private(set) var shared = 0
+    /// Number of bodies that begin with bytes of an earlier transfer.
+    private(set) var resumed = 0
     /// Number of requests without a new body, because the file exists or is unchanged.
     private(set) var skipped = 0
     var total: Int { succeeded + failed + skipped }
@@ -25,6 +27,7 @@ struct Tally {
             bytes = isOverflow ? .max : sum
             if outcome.isCached { cached += 1 }
             if outcome.response?.source == .shared { shared += 1 }
+            if outcome.response?.source == .resumed { resumed += 1 }
         }
     }
 

@@ -31,6 +31,7 @@ struct RunSummary {
         parts.append(size)
         if tally.cached > 0 { parts.append("\(tally.cached) from the cache") }
         if tally.shared > 0 { parts.append("\(tally.shared) shared") }
+        if tally.resumed > 0 { parts.append("\(tally.resumed) resumed") }
         if tally.skipped > 0 { parts.append("\(tally.skipped) skipped") }
         if replaced > 0 { parts.append("\(replaced) replaced") }
         if let kept { parts.append(kept) }
