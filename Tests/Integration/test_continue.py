@@ -1,4 +1,5 @@
-"""`get --continue`: interrupted bodies grow over several runs, and a file holds bytes of one version only."""
+"""`get --continue`: interrupted bodies grow over several runs, and a file holds bytes of one version only. The bus itself keeps
+large bodies, so any repeated command continues them."""
 
 import os
 import pathlib
@@ -126,3 +127,85 @@ class ContinueTests(TestCase):
         self.assertTrue(part and published.version.content.startswith(part))
         self.assertEqual(commands.run("get", "--no-cache", "--continue", "-o", "kept", self.url("private")).status, 0)
         self.assertTrue((folder / "kept").read_bytes() == published.version.content)
+
+
+class KeptBodiesTests(TestCase):
+    SIZE = 4 << 20
+    HELD = 3 << 20
+    """Above 1 MiB, from which on the bus keeps a partial body."""
+    REST = f"bytes={HELD}-{SIZE - 1}"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+
+    def publish(self, *names):
+        """Publishes files whose first response never ends."""
+        def planned(number, start):
+            return {} if number else {"held": self.HELD, "gate": "never"}
+
+        return [self.origin.publish(name, self.SIZE, name, plan=planned) for name in names]
+
+    def urls(self, names):
+        return [f"{self.origin.url}/parts/{name}" for name in names]
+
+    def interrupt(self, commands, cases, number=signal.SIGINT):
+        """Runs `get` for each list of arguments and number of files, and interrupts it once these files have HELD bytes."""
+        gets = [(commands.start("get", *arguments), files) for arguments, files in cases]
+        for get, files in gets:
+            get.await_line("3.0 MiB of 4.0 MiB" if files == 1 else f"0/{files} files, {3 * files}.0 MiB", timeout=20)
+            get.signal(number)
+        for get, files in gets:
+            self.assertEqual(get.wait(), 130, get.describe())
+            kept = "1 file" if files == 1 else f"{files} files"
+            self.assertIn(f"earshot: interrupted: {3 * files}.0 MiB of {kept} kept; repeat the command to continue\n", get.stderr)
+        return [get for get, _ in gets]
+
+    def check(self, published, paths):
+        for one, path in zip(published, paths, strict=True):
+            self.assertTrue(path.read_bytes() == one.version.content, path)
+            self.assertEqual(one.ranges, [None, self.REST])
+
+    def test_private_buses_keep_bodies_of_files_lists_and_pipes(self):
+        folder = temporary_folder()
+        self.addCleanup(remove_folder, folder)
+        commands = Commands(folder / "run", folder)
+        commands.environment["XDG_CACHE_HOME"] = str(folder / "cache")
+        self.addCleanup(commands.await_no_survivors)
+        names = ["file", "first", "second", "pipe"]
+        published = self.publish(*names)
+        file, first, second, pipe = self.urls(names)
+        cases = [(["-o", "file", file], 1), (["-d", "list", first, second], 2), (["--no-cache", pipe], 1)]
+        *_, piped = self.interrupt(commands, cases)
+        self.assertFalse((folder / "file").exists())
+        self.assertTrue(piped.stdout == published[3].version.content[:self.HELD], f"{len(piped.stdout)} bytes")
+        for arguments, _ in cases:
+            get = commands.run("get", *arguments)
+            self.assertEqual(get.status, 0, get.describe())
+        (folder / "pipe").write_bytes(get.stdout)
+        self.check(published, [folder / "file", folder / "list/first", folder / "list/second", folder / "pipe"])
+
+    def test_a_running_bus_keeps_bodies_in_place_of_the_destination(self):
+        with Bus(arguments=("--no-cache",)) as bus:
+            names = ["plain", "continued"]
+            published = self.publish(*names)
+            plain, continued = self.urls(names)
+            cases = [(["-o", "plain", plain], 1), (["--continue", "-o", "continued", continued], 1)]
+            self.interrupt(bus, cases, signal.SIGTERM)
+            self.assertFalse((bus.folder / "plain").exists() or (bus.folder / "continued").exists())
+            eventually(lambda: len(list((bus.runtime / "parts").glob("*.body"))) == 2, "the bus has both bodies")
+            for arguments, _ in cases:
+                get = bus.run("get", "-v", *arguments)
+                self.assertEqual(get.status, 0, get.describe())
+                self.assertIn(": resumed from a partial body\n", get.stderr)
+                self.assertRegex(get.stderr, r"earshot: 1 file, 4\.0 MiB in .*, 1 resumed\n$")
+            self.check(published, [bus.folder / "plain", bus.folder / "continued"])
+
+    def test_without_parts_nothing_is_kept(self):
+        with Bus(arguments=("--parts-size", "0")) as bus:
+            self.publish("none")
+            get = bus.start("get", "-o", "none", *self.urls(["none"]))
+            get.await_line("3.0 MiB of 4.0 MiB", timeout=20)
+            get.signal(signal.SIGINT)
+            self.assertEqual(get.wait(), 130, get.describe())
+            self.assertNotIn("kept", get.stderr)
