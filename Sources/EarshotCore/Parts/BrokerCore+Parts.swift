@@ -156,7 +156,8 @@ extension BrokerCore {
         var texts = [Self.text(record.key)]
         var first = flight
         while let parent = flights[first].parents.first { first = parent }
-        if first != flight { texts.append(Self.text(flights[first].key)) }
+        // Not the key of the first URL itself, whose own response has no part of this body.
+        if first != flight { texts.append("redirected\n" + Self.text(flights[first].key)) }
         let principal = firstPrincipal(of: flight)
         return PartKeys(
             texts: texts, files: record.route.files,

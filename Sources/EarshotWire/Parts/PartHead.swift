@@ -2,7 +2,7 @@
 ///
 /// The texts contain URLs and credentials, so they are hashed with a secret before they reach a disk.
 public struct PartKeys: Equatable, Sendable {
-    /// Key of the flight, and that of the first URL of its redirects if there is one.
+    /// Key of the flight, and one with the first URL of its redirects if there is one.
     public var texts: [String]
     /// Certificate files of the route, whose contents belong to the key.
     public var files: [String]

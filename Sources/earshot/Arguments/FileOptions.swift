@@ -23,7 +23,10 @@ struct FileOptions: ParsableArguments {
 
     @Flag(
         name: .customLong("continue"),
-        help: "Fetch only the rest of files that exist, and keep partial files after an interruption.")
+        help: """
+            Fetch only the rest of files that exist, and after an interruption keep partial files of bodies that the bus \
+            does not keep.
+            """)
     var resumes = false
 
     @Flag(help: "Write the body of an HTTP failure, such as 404, as that of a success. The exit code stays.")

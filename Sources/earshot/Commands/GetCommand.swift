@@ -16,7 +16,8 @@ struct GetCommand: ParsableCommand {
             a file named after the last part of its URL's path. name-2.ext resolves a collision, and an older file is \
             replaced. With --json alone the bodies are discarded.
 
-            It uses the running bus, or starts a private one for this command. Ctrl-C removes the pending requests.
+            It uses the running bus, or starts a private one for this command. Ctrl-C removes the pending requests. The \
+            bus keeps partial bodies of at least 1 MiB, and the same command continues them.
 
               earshot get -o page.html https://example.org/
               earshot get -i list.txt -d out

@@ -213,7 +213,7 @@ import Testing
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
         let first = try #require(rig.resumeJobs.first?.0)
         rig.pass { $0.done(first, by: worker, status: 302, fields: "location: http://b.example/signed?a=1") }
-        #expect(rig.resumeJobs.map { $0.1.texts } == [["http://b.example/signed?a=1\n", "http://a.example/x\n"]])
+        #expect(rig.resumeJobs.map { $0.1.texts } == [["http://b.example/signed?a=1\n", "redirected\nhttp://a.example/x\n"]])
     }
 
     @Test func `a part beyond what a request allows is not gone on with`() throws {
