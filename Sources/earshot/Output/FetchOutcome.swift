@@ -30,8 +30,8 @@ struct FetchOutcome {
     /// Whether the body came from the cache.
     var isCached: Bool { response?.source == .cache || response?.source == .revalidated }
 
-    /// Message that all or the beginning of the body was stored before, without secrets of the URL. Nil for a body from a
-    /// server.
+    /// Message that all or the beginning of the body was stored before, without secrets of the URL. Nil for a body from
+    /// a server.
     var sourceSentence: String? {
         guard code == nil else { return nil }
         return switch response?.source {
