@@ -30,8 +30,9 @@ class PartsTests(TestCase):
         self.parts = self.folder / "run" / "parts"
         self.origin = self.enterContext(Origin())
 
-    def bus(self, **options):
-        return Bus(folder=self.folder, **{"workers": 1, **options})
+    def bus(self, *arguments):
+        """A bus without a cache, which would answer repetitions."""
+        return Bus(folder=self.folder, workers=1, arguments=("--no-cache", *arguments))
 
     def publish(self, name="file", held=2 * MIB, plan=None, **options):
         """Publishes a file whose first response stops after `held` bytes."""
@@ -62,7 +63,7 @@ class PartsTests(TestCase):
 
     def test_a_request_goes_on_after_the_bus_was_stopped(self):
         published = self.publish()
-        with self.bus(arguments=("--drain-seconds", 0)) as bus:
+        with self.bus("--drain-seconds", 0) as bus:
             self.begin(bus, bus.client())
         self.assert_continued(published)
 
@@ -83,6 +84,8 @@ class PartsTests(TestCase):
                     client.fetch("file", 1, self.url())
                     eventually(lambda: growing(self.parts), "the body is recorded")
                     kill(bus.broker if process == "broker" else bus.workers[0])
+                    if process == "broker":
+                        client.await_next_broker()
                     message = client.terminal(30)
                     self.assertResult(message, published.version.content)
                     self.assertEqual(message.fields["source"], "resumed")
@@ -91,7 +94,7 @@ class PartsTests(TestCase):
     def test_a_body_goes_on_over_several_interruptions(self):
         published = self.publish(plan=lambda number, start: {"held": 3 * MIB // 2, "gate": "never"} if number < 3 else {})
         for ending in ("stop", "kill"):
-            with self.bus(arguments=("--drain-seconds", 0)) as bus:
+            with self.bus("--drain-seconds", 0) as bus:
                 client = bus.client()
                 seen = published.sent
                 client.fetch("file", 1, self.url(), progress=50)
@@ -118,7 +121,8 @@ class PartsTests(TestCase):
             self.begin(bus, client)
             client.remove("file")
             eventually(lambda: bodies(self.parts), "the part is stored")
-            other = Bus(workers=1, arguments=("--cache-folder", self.folder / "run" / "cache", "--no-durable"))
+            # Its cache is beside the same folder of parts.
+            other = Bus(workers=1, arguments=("--cache-folder", self.folder / "run" / "other", "--no-durable"))
             with other:
                 clients = [bus.client(), other.client()]
                 for client in clients:
@@ -173,7 +177,7 @@ class PartsTests(TestCase):
         newer = Version(SIZE, "newer")
         published = self.publish(plan=lambda number, start: [
             {"held": 2 * MIB, "gate": "never"}, {"version": newer}][min(number, 1)])
-        with self.bus(arguments=("--drain-seconds", 0)) as bus:
+        with self.bus("--drain-seconds", 0) as bus:
             self.begin(bus, bus.client())
         with self.bus() as bus:
             client = bus.client()
@@ -189,7 +193,7 @@ class PartsTests(TestCase):
         for place in ("behind", "before", "truncated", "without"):
             with self.subTest(place):
                 published = self.publish()
-                with self.bus(arguments=("--drain-seconds", 0)) as bus:
+                with self.bus("--drain-seconds", 0) as bus:
                     client = bus.client()
                     self.begin(bus, client)
                     client.remove("file")
@@ -242,6 +246,7 @@ class PartsTests(TestCase):
                         shutil.rmtree(self.parts)
                     else:
                         self.assertIn("cannot open the folder of partial bodies", bus.program.stderr)
+                        eventually(lambda: published.sent == 2 * MIB, "the origin has sent its bytes")
                     client.remove("file")
                     client.fetch("again", 1, self.url())
                     self.assertResult(client.terminal(), published.version.content)
@@ -250,7 +255,7 @@ class PartsTests(TestCase):
         for size, kept in ((0, 0), (2 * MIB - 1, 0), (3 * MIB, 1)):
             with self.subTest(size):
                 self.publish()
-                with self.bus(arguments=("--drain-seconds", 0)) as bus:
+                with self.bus("--drain-seconds", 0) as bus:
                     bus.run("set", "parts-size", str(size))
                     client = bus.client()
                     client.fetch("file", 1, self.url(), progress=50)
