@@ -83,6 +83,8 @@ final class BodyParts {
         if let latest = mailbox.takeAll().last { totals = latest }
     }
 
+    func accepts(spool: String) -> Bool { folder.accepts(spool: spool) }
+
     /// Completes all writes.
     func finish() { thread.finish() }
 
@@ -98,16 +100,22 @@ final class BodyParts {
         guard hasChanged || bounds != (bytes, seconds) else { return false }
         changes = now
         bounds = (bytes, seconds)
-        thread.ask(.sweep(limit: bytes, seconds: seconds))
+        // Other brokers may use the folder although this one does not.
+        if bytes > 0 { thread.ask(.sweep(limit: bytes, seconds: seconds)) }
         return hasChanged
     }
+
+    /// Removes all parts, because the disk is full.
+    func makeRoom() { thread.ask(.sweep(limit: 0, seconds: bounds.seconds)) }
 
     // MARK: Bodies of this broker
 
     /// Stores the description of a body in the spool.
     func record(_ file: String, _ keys: PartKeys, _ part: PartDescription) {
-        guard let head = folder.head(of: part, keys, at: path(of: file)) else { return }
-        let id = growing[file]?.id ?? file
+        guard var head = folder.head(of: part, keys, at: path(of: file)) else { return }
+        let known = growing[file]
+        if head.part.checkpoint == nil { head.part.checkpoint = known?.head.part.checkpoint }
+        let id = known?.id ?? file
         growing[file] = Growing(id: id, head: head)
         thread.ask(.record(head, id: id))
     }
@@ -137,9 +145,9 @@ final class BodyParts {
 
     /// Moves a part to the file of an attempt.
     func lend(_ keys: PartKeys, maxBytes: Int?, as file: String) -> PartFolder.Lent? {
-        guard let names = folder.names(of: keys),
-            let lent = folder.lend(names, maxBytes: maxBytes, to: path(of: file), as: file)
-        else { return nil }
+        guard let lent = folder.lend(folder.names(of: keys), maxBytes: maxBytes, to: path(of: file), as: file) else {
+            return nil
+        }
         growing[file] = Growing(id: file, head: lent.head)
         return lent
     }

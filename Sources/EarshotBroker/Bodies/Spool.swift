@@ -24,6 +24,8 @@ final class Spool {
     private static let aheadBytes = WireLimits.openReads * WireLimits.dataBytes
 
     private static let lockName = "broker.lock"
+    /// Number of times that the lock is tried, 50 ms apart.
+    private static let lockTries = 10
 
     let path: String
     private var folder: Int32
@@ -110,12 +112,21 @@ final class Spool {
     private static func open(_ path: String) throws -> (folder: Int32, lock: LockFile) {
         try PrivateFolder.makeStore(path)
         try PrivateFolder.checkFiles([lockName], in: path)
-        guard let lock = try LockFile.take("\(path)/\(lockName)") else {
+        guard let lock = try takeLock(path) else {
             throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool")
         }
         let folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard folder >= 0 else { throw SystemError("open the spool \(path)", number: errno) }
         return (folder, lock)
+    }
+
+    /// Takes the lock. Another bus of the user may have it for some milliseconds, to take over partial bodies.
+    private static func takeLock(_ path: String) throws(SystemError) -> LockFile? {
+        for _ in 0..<lockTries {
+            if let lock = try LockFile.take("\(path)/\(lockName)") { return lock }
+            usleep(50_000)
+        }
+        return nil
     }
 
     private func sweep(keeping kept: Set<String>) throws {

@@ -68,7 +68,10 @@ extension BrokerProcess {
             parts?.forget(part.file)
             return
         }
-        guard let bytes = spool.keep(part.file, as: name) else { return }
+        guard let bytes = spool.keep(part.file, as: name) else {
+            parts?.forget(part.file)
+            return
+        }
         parts?.renamed(part.file, to: name)
         core.partKept(of: part.attempt, bytes: bytes, by: worker)
     }

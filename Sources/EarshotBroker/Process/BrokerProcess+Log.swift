@@ -46,6 +46,7 @@ extension BrokerProcess {
             hasLoggedFreeSpace = false
             return
         }
+        parts?.makeRoom()
         guard !hasLoggedFreeSpace else { return }
         hasLoggedFreeSpace = true
         logger.warning(

@@ -13,9 +13,9 @@ extension BrokerProcess {
         do {
             let parts = try BodyParts(path, spool: options.spoolFolder)
             try PrivateFolder.makeStore(options.spoolFolder)
-            if FileIdentity.areOnOneDevice(path, options.spoolFolder) { return parts }
+            if parts.accepts(spool: options.spoolFolder) { return parts }
             logger.notice(
-                "the spool is on another file system than the folder of partial bodies; they end with this broker",
+                "files of the spool cannot be renamed to the folder of partial bodies; they end with this broker",
                 metadata: ["path": "\(path)", "spool": "\(options.spoolFolder)"])
         } catch {
             logger.error(
@@ -46,7 +46,8 @@ extension BrokerProcess {
     func resumed(_ job: Job, _ keys: PartKeys, by worker: WorkerID) -> Job {
         let file = SpoolName.part(of: job.attempt, pid: work.pid(of: worker.rawValue))
         guard let lent = parts?.lend(keys, maxBytes: job.maxBytes, as: file) else { return job }
-        core.partFound(lent.head.part, bytes: lent.bytes, for: job.attempt, by: worker)
+        core.partFound(
+            lent.head.part, bytes: lent.bytes, isVerified: lent.sha256 == nil, for: job.attempt, by: worker)
         var job = job
         job.resume = Job.Resume(
             bytes: lent.bytes, total: lent.head.part.totalBytes, validator: lent.head.part.validator,

@@ -204,7 +204,7 @@ extension BrokerCore {
         if let body = record.body {
             actions.append(.worker(.sendJob(id, job, body)))
         } else if hasStoredParts, lent == nil, !isPulling, !workers[worker].isRemote, !workers[worker].isOwn,
-            cachePlans[flight]?.adding.isEmpty ?? true, let keys = partKeys(of: flight)
+            cachePlans[flight]?.adding.isEmpty ?? true, let keys = partKeys(of: flight, chargedTo: principal)
         {
             actions.append(.worker(.resumeJob(id, job, keys)))
         } else {

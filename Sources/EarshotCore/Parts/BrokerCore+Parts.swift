@@ -18,11 +18,16 @@ extension BrokerCore {
     }
 
     /// Handles the move of a part from the folder of parts to the file of an attempt whose JOB follows.
-    public mutating func partFound(_ part: PartDescription, bytes: Int, for attempt: AttemptID, by id: WorkerID) {
+    ///
+    /// - Parameter isVerified: whether all bytes count. Otherwise the worker compares their hash before it uses them.
+    public mutating func partFound(
+        _ part: PartDescription, bytes: Int, isVerified: Bool = true, for attempt: AttemptID, by id: WorkerID
+    ) {
         guard let worker = workers.number(of: id), let lease = workers[worker].leases[attempt] else { return }
         let growing = GrowingPart(
             file: SpoolName.part(of: attempt, pid: Int32(clamping: workers[worker].pid)),
-            fields: HeaderFields(lines: part.httpFields), generation: part.generation, isRecorded: true)
+            fields: HeaderFields(lines: part.httpFields), generation: part.generation,
+            isRecorded: isVerified, isVerified: isVerified, checkpointBytes: part.checkpoint?.bytes ?? 0)
         workers.partFound(growing, bytes: bytes, of: attempt, at: worker)
         outcomes.filesGrew(by: bytes)
         if lease.principal != PrincipalTable.administrator { quotas.spoolBytes(bytes, of: lease.principal) }
@@ -58,7 +63,13 @@ extension BrokerCore {
         // RESULT cannot carry longer fields, so no later attempt resumes this body.
         let lines = told.httpFields.count <= WireLimits.responseFieldBytes ? told.httpFields : []
         let isNew = lease.part?.file != told.file
-        guard isNew || !lines.isEmpty else { return }
+        if isNew, let earlier = lease.part, earlier.isRecorded || !earlier.isVerified {
+            actions.append(.spool(.removePart(earlier.file)))
+        }
+        guard isNew || !lines.isEmpty else {
+            workers.partVerified(attempt, at: worker)
+            return
+        }
         let part = GrowingPart(
             file: told.file, fields: HeaderFields(lines: lines), status: told.status,
             generation: isNew ? attempt : lease.part?.generation ?? attempt,
@@ -70,6 +81,11 @@ extension BrokerCore {
     mutating func keepPart(of lease: WorkerLease, _ attempt: AttemptID) {
         guard let bytes = lease.keptBytes else { return }
         let file = SpoolName.kept(of: attempt)
+        guard lease.part?.isVerified ?? true else {
+            // The file may have more bytes than those of its checkpoint, so it goes back to the folder of parts.
+            actions.append(.spool(.storePart(file)))
+            return
+        }
         let request = lease.flight.map { flights[$0].request } ?? lease.abandoned?.request
         guard let growing = lease.part, growing.isResumable, let request, lease.flight.map({ !isPulling($0) }) ?? true,
             let body = ResumeRule().beginning(
@@ -99,16 +115,22 @@ extension BrokerCore {
     /// Has the shell keep the part of an ending flight.
     mutating func storePart(of flight: Handle<Flight>) {
         guard let part = parts.take(flight) else { return }
-        store(part, partKeys(of: flight))
+        store(part, partKeys(of: flight, chargedTo: firstPrincipal(of: flight)))
     }
 
     private mutating func store(_ part: KeptPart, _ keys: PartKeys?) {
         guard let keys, mayOutlive(bytes: part.bytes), let description = description(of: part) else { return delete(part) }
-        if !part.isRecorded { actions.append(.spool(.recordPart(part.file, keys, description))) }
+        if !part.isRecorded { record(part.file, keys, description) }
         actions.append(.spool(.storePart(part.file)))
         hasStoredParts = true
         ledger.parts.stored += 1
-        ledger.parts.storedBytes += part.bytes
+    }
+
+    /// - Parameter keys: the second of them is dropped unless tag and length identify the body at another URL.
+    private mutating func record(_ file: String, _ keys: PartKeys, _ part: PartDescription) {
+        var keys = keys
+        if part.totalBytes == nil || !part.validator.hasPrefix("\"") { keys.texts.removeLast(keys.texts.count - 1) }
+        actions.append(.spool(.recordPart(file, keys, part)))
     }
 
     private func description(of part: KeptPart) -> PartDescription? {
@@ -128,9 +150,14 @@ extension BrokerCore {
         of attempt: AttemptID, _ flight: Handle<Flight>, _ checkpoint: Checkpoint? = nil,
         at worker: Handle<WorkerSession>
     ) {
-        guard facilities.isKeepingParts, let lease = workers[worker].leases[attempt], let part = lease.part,
+        guard facilities.isKeepingParts, let lease = workers[worker].leases[attempt], let part = lease.part else { return }
+        // A worker that reports more of them than it may costs nothing.
+        let checkpoint = checkpoint.flatMap {
+            $0.bytes >= part.checkpointBytes + limits.leastCheckpointBytes ? $0 : nil
+        }
+        guard
             part.isResumable, !part.isRecorded || checkpoint != nil, mayOutlive(bytes: lease.receivedBytes),
-            !isPulling(flight), let keys = partKeys(of: flight),
+            !isPulling(flight), let keys = partKeys(of: flight, chargedTo: lease.principal),
             let body = ResumeRule().beginning(
                 Int64(lease.receivedBytes), status: 200, response: part.fields, of: flights[flight].request,
                 now: calendarSeconds),
@@ -139,16 +166,21 @@ extension BrokerCore {
         let description = PartDescription(
             validator: validator, totalBytes: body.totalBytes.map { Int($0) }, httpFields: part.fields.bytes,
             generation: part.generation, checkpoint: checkpoint)
-        actions.append(.spool(.recordPart(part.file, keys, description)))
-        workers.partRecorded(attempt, at: worker)
+        record(part.file, keys, description)
+        workers.partRecorded(attempt, checkpoint: checkpoint?.bytes, at: worker)
     }
 
     /// Keys of the part of a flight; nil if it may not outlive the flight. A request with a jar sends cookies that the key
     /// does not contain.
-    func partKeys(of flight: Handle<Flight>) -> PartKeys? {
+    ///
+    /// - Parameter principal: the one that the part is charged to.
+    func partKeys(of flight: Handle<Flight>, chargedTo principal: Handle<Principal>) -> PartKeys? {
         guard facilities.isKeepingParts, limits.partsBytes > 0 else { return nil }
         let record = flights[flight]
+        // A flight that principals share would give the part of one to another, whose response may be private. The contents
+        // of certificate files may change.
         guard record.method == .get, !record.isAlone, record.jar == nil, record.mode != .noStore,
+            record.route.files.isEmpty, record.partition != nil || settings[.shareBetweenUsers] != 1,
             record.url.scheme == "http" || record.url.scheme == "https",
             record.fields.isEmpty
                 || !record.request.choosesItsAnswer && !CacheControl(request: record.fields).noStore
@@ -158,10 +190,8 @@ extension BrokerCore {
         while let parent = flights[first].parents.first { first = parent }
         // Not the key of the first URL itself, whose own response has no part of this body.
         if first != flight { texts.append("redirected\n" + Self.text(flights[first].key)) }
-        let principal = firstPrincipal(of: flight)
         return PartKeys(
-            texts: texts, files: record.route.files,
-            owner: principal == PrincipalTable.administrator ? nil : principals.name(of: principal))
+            texts: texts, owner: principal == PrincipalTable.administrator ? nil : principals.name(of: principal))
     }
 
     // A URL contains no LF.

@@ -31,6 +31,10 @@ struct GrowingPart {
     var audience = FileAudience.noSession
     /// Whether the shell has its description, so that the part outlives this broker.
     var isRecorded = false
+    /// Whether all bytes of the file count. False for a part from before the last boot until the worker has compared its hash.
+    var isVerified = true
+    /// Bytes of the last checkpoint.
+    var checkpointBytes = 0
 
     /// Whether a later attempt can resume the body.
     var isResumable: Bool { status == nil && !fields.isEmpty }

@@ -98,9 +98,8 @@ public struct Ledger: Equatable, Sendable {
 
     /// Counters of parts that outlived their flights.
     public struct Parts: Equatable, Sendable {
-        /// Parts passed to the folder of parts, and their bytes.
+        /// Parts passed to the folder of parts.
         public var stored = 0
-        public var storedBytes = 0
         /// Parts taken from it for an attempt, and their bytes.
         public var resumed = 0
         public var resumedBytes = 0

@@ -117,6 +117,8 @@ public struct CoreLimits: Equatable, Sendable {
     /// Least and maximum bytes of a partial body that outlives its flight. Enough for most files; smaller ones are as quick
     /// to fetch again.
     public var leastPartBytes = 1 << 20
+    /// Least distance of two checkpoints in bytes, as workers make them.
+    public var leastCheckpointBytes = 16 << 20
     public var partsBytes = 1 << 30
     /// Time after the opening of a broker that follows a dead one in which a new origin has a slow start. Clients
     /// repeat their requests when they are connected, which takes a busy program some seconds.

@@ -451,10 +451,12 @@ extension BrokerCore {
         if cluster != nil { clusterCancels(flight, attempt) }
         // Only GET is resumed.
         let isResumable = isPartKept && flights[flight].method == .get && !isPulling(flight)
+        let principal = workers[worker].leases[attempt]?.principal ?? PrincipalTable.administrator
         let abandoned =
             isResumable
             ? AbandonedFlight(
-                key: flights[flight].key, request: flights[flight].request, partKeys: partKeys(of: flight)) : nil
+                key: flights[flight].key, request: flights[flight].request,
+                partKeys: partKeys(of: flight, chargedTo: principal)) : nil
         workers.cancel(attempt, abandoned: abandoned, at: worker)
         ledger.flights.cancelled += 1
         actions.append(.worker(.send(workers[worker].id, .cancel(attempt))))

@@ -330,8 +330,16 @@ struct WorkerFleet {
     }
 
     /// Records that the shell has the description of that file.
-    mutating func partRecorded(_ attempt: AttemptID, at worker: Handle<WorkerSession>) {
+    ///
+    /// - Parameter checkpoint: bytes of the checkpoint in it; nil for no new one.
+    mutating func partRecorded(_ attempt: AttemptID, checkpoint: Int?, at worker: Handle<WorkerSession>) {
         workers[worker].leases[attempt]?.part?.isRecorded = true
+        if let checkpoint { workers[worker].leases[attempt]?.part?.checkpointBytes = checkpoint }
+    }
+
+    /// Records that the worker uses the part of its JOB.
+    mutating func partVerified(_ attempt: AttemptID, at worker: Handle<WorkerSession>) {
+        workers[worker].leases[attempt]?.part?.isVerified = true
     }
 
     /// Records the part, of `bytes` bytes, that the JOB of an attempt names.

@@ -29,12 +29,9 @@ extension PartFolder {
     ///   - own: Descriptions that this broker has stored.
     /// - Returns: Number of other descriptions in the own spool that remain, since a worker has their bodies.
     public func recover(spool: String?, except own: Set<String> = []) -> Int {
-        var remaining = 0
-        // Locks of the spools of ended brokers, and the spools of brokers that run.
-        var locks: [String: LockFile] = [:]
-        var taken: Set<String> = []
+        var heads: [String: [(id: String, head: PartHead)]] = [:]
         for id in names(in: growing) where !own.contains(id) {
-            guard let head = readHead(id, in: growing) else {
+            guard !id.hasSuffix(".new"), let head = readHead(id, in: growing) else {
                 removeRemainder(id, in: growing)
                 continue
             }
@@ -43,20 +40,29 @@ extension PartFolder {
                 forget(id)
                 continue
             }
-            if root != spool, locks[root] == nil {
-                guard !taken.contains(root), let lock = try? LockFile.take("\(root)/broker.lock") else {
-                    taken.insert(root)
-                    continue
-                }
-                locks[root] = lock
+            heads[root, default: []].append((id, head))
+        }
+        var remaining = 0
+        for (root, found) in heads {
+            let lock = root == spool ? nil : (try? LockFile.take("\(root)/broker.lock")) ?? nil
+            guard root == spool || lock != nil else { continue }
+            for (id, head) in found {
+                if recover(head, in: root) { forget(id) } else if root == spool { remaining += 1 }
             }
-            if recover(head) { forget(id) } else { remaining += root == spool ? 1 : 0 }
+            withExtendedLifetime(lock) {}
         }
         return remaining
     }
 
     /// - Returns: false if a worker has the body.
-    private func recover(_ head: PartHead) -> Bool {
+    private func recover(_ head: PartHead, in root: String) -> Bool {
+        var head = head
+        // The broker may have ended between the rename of the body and the change of its description.
+        if Body(path: head.path) == nil, let name = head.path.split(separator: "/").last.map(String.init),
+            let attempt = SpoolName.writer(of: name)?.attempt
+        {
+            head.path = "\(root)/\(SpoolName.kept(of: attempt))"
+        }
         let file = unsafe Glibc.open(head.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
         guard file >= 0 else { return true }
         defer { close(file) }
@@ -69,22 +75,32 @@ extension PartFolder {
     }
 
     /// Removes the spools of private buses whose processes were all killed, after their bodies are moved here.
+    ///
+    /// The supervisor of such a bus holds the lock beside the spool as long as it lives, and its broker ends with it.
     public func removePrivateSpools() {
         guard let slash = path.lastIndex(of: "/") else { return }
         let base = String(path[..<slash])
         let opened = unsafe Glibc.open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard opened >= 0 else { return }
         defer { close(opened) }
-        for name in names(in: opened) where name.hasPrefix("private-") {
-            var status = stat()
-            // A bus that starts has its folder before its lock.
-            guard unsafe fstatat(opened, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFDIR,
-                status.st_uid == geteuid(), status.st_mtim.tv_sec < Int(time(nil)) - Self.remainderSeconds,
-                (try? LockFile.isHeld("\(base)/\(name)/spool/broker.lock")) == false
-            else { continue }
+        for name in names(in: opened) where Self.isPrivate(name) {
+            let lockPath = "\(base)/\(name)/lock"
+            guard FileIdentity(path: lockPath) != nil, let lock = try? LockFile.take(lockPath) else { continue }
             _ = recover(spool: nil)
-            PrivateFolder.remove("\(base)/\(name)")
+            PrivateFolder.remove("\(base)/\(name)/spool")
+            unsafe unlink(lockPath)
+            unsafe rmdir("\(base)/\(name)")
+            withExtendedLifetime(lock) {}
         }
+    }
+
+    /// Whether a folder has the name of that of a private bus: a random number in base 36.
+    private static func isPrivate(_ name: String) -> Bool {
+        let digits = name.utf8.dropFirst("private-".utf8.count)
+        return name.hasPrefix("private-") && (1...13).contains(digits.count)
+            && digits.allSatisfy {
+                (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0)
+            }
     }
 
     // MARK: Bounds
@@ -103,20 +119,21 @@ extension PartFolder {
         var totals = Totals()
         totals.changes = changes
         for entry in names(in: folder) {
-            if entry.hasSuffix(".head") {
-                heads.insert(String(entry.dropLast(5)))
-            } else if entry.hasSuffix(".body") {
+            if let name = Self.name(of: entry, ".head") {
+                heads.insert(name)
+            } else if let name = Self.name(of: entry, ".body") {
                 var status = stat()
                 guard unsafe fstatat(folder, entry, &status, AT_SYMLINK_NOFOLLOW) == 0 else { continue }
-                bodies.append((String(entry.dropLast(5)), Int(status.st_size), status.st_mtim.tv_sec))
-            } else if entry.hasSuffix(".new") {
+                bodies.append((name, Int(status.st_size), status.st_mtim.tv_sec))
+            } else if entry.hasSuffix(".new"), SpoolName.isContent(String(entry.prefix(64))) {
                 removeRemainder(entry, in: folder)
             }
         }
         totals.parts = bodies.count
         totals.bytes = bodies.reduce(0) { $0 + $1.bytes }
         func remove(_ body: (name: String, bytes: Int, changed: Int)) {
-            unsafe unlinkat(folder, "\(body.name).head", 0)
+            let names = readHead("\(body.name).head", in: folder)?.names ?? [body.name]
+            for name in names { unsafe unlinkat(folder, "\(name).head", 0) }
             unsafe unlinkat(folder, "\(body.name).body", 0)
             totals.parts -= 1
             totals.bytes -= body.bytes
@@ -167,9 +184,9 @@ extension PartFolder {
         guard let opened = try open(path) else { return Totals() }
         defer { close(opened) }
         var totals = Totals()
-        for name in names(in: opened) where name.hasSuffix(".body") {
+        for entry in names(in: opened) where name(of: entry, ".body") != nil {
             var status = stat()
-            guard unsafe fstatat(opened, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { continue }
+            guard unsafe fstatat(opened, entry, &status, AT_SYMLINK_NOFOLLOW) == 0 else { continue }
             totals.parts += 1
             totals.bytes += Int(status.st_size)
         }
@@ -184,8 +201,10 @@ extension PartFolder {
         guard let opened = try open(path) else { return 0 }
         defer { close(opened) }
         var count = 0
-        for name in names(in: opened) where name.hasSuffix(".body") || name.hasSuffix(".head") {
-            if unsafe unlinkat(opened, name, 0) == 0, name.hasSuffix(".body") { count += 1 }
+        for entry in names(in: opened) {
+            let isBody = name(of: entry, ".body") != nil
+            guard isBody || name(of: entry, ".head") != nil, unsafe unlinkat(opened, entry, 0) == 0 else { continue }
+            if isBody { count += 1 }
         }
         return count
     }
@@ -201,9 +220,16 @@ extension PartFolder {
         return opened
     }
 
-    private func names(in folder: Int32) -> [String] { Self.names(in: folder) }
+    /// Returns the name of the part to which a file belongs; nil for a file of another kind.
+    private static func name(of entry: String, _ suffix: String) -> String? {
+        guard entry.hasSuffix(suffix), case let name = String(entry.dropLast(suffix.utf8.count)), SpoolName.isContent(name)
+        else { return nil }
+        return name
+    }
 
-    private static func names(in folder: Int32) -> [String] {
+    func names(in folder: Int32) -> [String] { Self.names(in: folder) }
+
+    static func names(in folder: Int32) -> [String] {
         let copy = unsafe openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0, let stream = unsafe fdopendir(copy) else { return [] }
         defer { unsafe closedir(stream) }

@@ -32,14 +32,18 @@ public final class PartFolder: Sendable {
     /// - Throws: `StoreError`; of kind `distrusted` if others can write to the folder.
     public init(_ path: String) throws(StoreError) {
         self.path = path
-        do throws(FolderError) {
-            // Before anything is created below a folder that others can change.
-            _ = try PrivateFolder.isStore(path)
+        do {
+            // Before anything is created below a folder that others can change, and in a folder of somebody else.
+            if try PrivateFolder.isStore(path), try !Self.isOwn(path) {
+                throw StoreError("\(path) has other files than partial bodies; choose another place with --cache-folder", .foreign)
+            }
             try PrivateFolder.makeStore(path)
             try PrivateFolder.makeStore(path + "/growing")
             try PrivateFolder.checkFiles(["salt"], in: path)
-        } catch {
+        } catch let error as FolderError {
             throw StoreError(error)
+        } catch {
+            throw error as? StoreError ?? StoreError("\(error)")
         }
         salt = HMAC(key: try Salt.read(path + "/salt"))
         boot = Self.readBoot()
@@ -69,22 +73,38 @@ public final class PartFolder: Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Returns the names of a part; nil if a certificate file cannot be read.
-    public func names(of keys: PartKeys) -> [String]? {
-        var files = ""
-        for path in keys.files {
-            guard let file = try? SmallFile.read(path, most: WireLimits.fileBytes) else { return nil }
-            files += "\n" + SHA256.digest(of: file.bytes.span).hex
-        }
-        // The version of the texts. It changes with their meaning.
-        return keys.texts.map { salt.code(of: Array("1\n\($0)\(files)".utf8)).hex }
+    /// Whether an existing folder is one of parts, or empty.
+    private static func isOwn(_ path: String) throws(StoreError) -> Bool {
+        let opened = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard opened >= 0 else { throw StoreError("cannot open \(path): \(SystemError("open", number: errno))") }
+        defer { close(opened) }
+        let entries = Self.names(in: opened)
+        return entries.contains("salt") || entries.allSatisfy { $0 == "growing" || $0.hasPrefix("salt.") }
+    }
+
+    /// Returns the names of a part.
+    public func names(of keys: PartKeys) -> [String] {
+        // The version of the texts changes with their meaning.
+        keys.texts.map { salt.code(of: Array("1\n\($0)".utf8)).hex }
+    }
+
+    /// Whether bodies of a spool can be renamed to this folder. Two mounts of one file system have the same device.
+    public func accepts(spool: String) -> Bool {
+        let draft = "probe.\(getpid()).new"
+        let file = unsafe open("\(spool)/\(draft)", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        guard file >= 0 else { return false }
+        close(file)
+        let isMoved = unsafe renameat(AT_FDCWD, "\(spool)/\(draft)", growing, draft) == 0
+        unsafe unlink("\(spool)/\(draft)")
+        unsafe unlinkat(growing, draft, 0)
+        return isMoved
     }
 
     /// Returns the description of a body that an attempt has.
     public func head(of part: PartDescription, _ keys: PartKeys, at path: String) -> PartHead? {
-        guard let names = names(of: keys), let body = Body(path: path) else { return nil }
+        guard let body = Body(path: path) else { return nil }
         return PartHead(
-            part, names: names, owner: keys.owner?.description ?? "", path: path, device: body.device,
+            part, names: names(of: keys), owner: keys.owner?.description ?? "", path: path, device: body.device,
             inode: body.inode, boot: boot)
     }
 
@@ -123,6 +143,8 @@ public final class PartFolder: Sendable {
         for name in head.names.reversed() {
             guard write(bytes, as: "\(name).head", in: folder) else { return false }
         }
+        // A sweep removes the former body: to free its blocks takes long.
+        unsafe renameat(folder, "\(name).body", folder, "\(name).\(getpid()).new")
         guard unsafe renameat(AT_FDCWD, head.path, folder, "\(name).body") == 0 else { return false }
         unsafe utimensat(folder, "\(name).body", nil, AT_SYMLINK_NOFOLLOW)
         return true
@@ -148,8 +170,15 @@ public final class PartFolder: Sendable {
     public func lend(_ names: [String], maxBytes: Int?, to path: String, as id: String) -> Lent? {
         for name in names {
             guard var head = readHead("\(name).head", in: folder), head.names.contains(name) else { continue }
+            // A description under a second name may be older than the body.
+            guard name == head.names[0] || readHead("\(head.names[0]).head", in: folder) == head else {
+                unsafe unlinkat(folder, "\(name).head", 0)
+                continue
+            }
             let place = "\(head.names[0]).body"
-            guard let body = Body(place, in: folder), body.matches(head), let count = count(body, head) else {
+            // Another broker may be storing the body of this description.
+            guard let body = Body(place, in: folder), body.matches(head) else { continue }
+            guard let count = count(body, head) else {
                 drop(head)
                 continue
             }
@@ -162,6 +191,8 @@ public final class PartFolder: Sendable {
                 continue
             }
             for name in head.names { unsafe unlinkat(folder, "\(name).head", 0) }
+            // A complete body, whose DONE was lost, is read-only.
+            unsafe fchmodat(AT_FDCWD, path, 0o600, 0)
             // Another broker may have replaced the body since it was looked at.
             guard Body(path: path)?.matches(head) == true else {
                 unsafe unlink(path)

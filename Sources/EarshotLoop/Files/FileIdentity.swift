@@ -26,12 +26,6 @@ public struct FileIdentity: Equatable, Sendable {
         self.init(status)
     }
 
-    /// Returns whether two files are on one file system, so that one can be renamed to the other's folder.
-    public static func areOnOneDevice(_ path: String, _ other: String) -> Bool {
-        guard let first = FileIdentity(path: path), let second = FileIdentity(path: other) else { return false }
-        return first.device == second.device
-    }
-
     private init(_ status: stat) {
         device = UInt(status.st_dev)
         inode = UInt(status.st_ino)

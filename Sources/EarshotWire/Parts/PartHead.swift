@@ -4,14 +4,11 @@
 public struct PartKeys: Equatable, Sendable {
     /// Key of the flight, and one with the first URL of its redirects if there is one.
     public var texts: [String]
-    /// Certificate files of the route, whose contents belong to the key.
-    public var files: [String]
     /// Principal that the part is charged to; nil for the administrator.
     public var owner: PrincipalName?
 
-    public init(texts: [String], files: [String], owner: PrincipalName?) {
+    public init(texts: [String], owner: PrincipalName?) {
         self.texts = texts
-        self.files = files
         self.owner = owner
     }
 }

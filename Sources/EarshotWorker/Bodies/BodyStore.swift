@@ -92,8 +92,7 @@ struct BodyStore: ~Copyable {
     ///
     /// - Returns: Whether there is a file.
     consuming func leave() -> Bool {
-        file?.leave()
-        return file != nil
+        file?.leave() ?? false
     }
 
     /// Moves the body from memory to a file, so that other processes can read it. Does nothing for an empty body.

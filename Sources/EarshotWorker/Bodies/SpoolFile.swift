@@ -51,14 +51,17 @@ final class SpoolFile {
     }
 
     /// Unlocks and closes the file and leaves it to the broker.
-    func leave() {
+    ///
+    /// - Returns: Whether its bytes are there. Some file systems report a full disk only on close. Such a file is deleted.
+    @discardableResult
+    func leave() -> Bool {
         if descriptor >= 0 {
             // Hash threads may have duplicates, which share the lock.
             flock(descriptor, LOCK_UN)
-            close(descriptor)
+            isKept = close(descriptor) == 0 || errno == EINTR
         }
         descriptor = -1
-        isKept = true
+        return isKept
     }
 
     /// Completes the file: makes it read-only, closes it and prevents its deletion with this object.

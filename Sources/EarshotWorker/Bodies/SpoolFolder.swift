@@ -66,8 +66,8 @@ final class SpoolFolder {
 
     /// Locks a file, because a broker takes one without a lock. Closes it if another process has locked it.
     private func lock(_ file: Int32) throws(SystemError) {
-        guard flock(file, LOCK_EX | LOCK_NB) != 0 else { return }
-        let number = errno
+        // Without locks on its file system, a body ends with its broker.
+        guard flock(file, LOCK_EX | LOCK_NB) != 0, case let number = errno, number == EWOULDBLOCK else { return }
         close(file)
         throw SystemError("lock spool file", number: number)
     }

@@ -61,7 +61,14 @@ struct ServeRun {
         var broker = broker
         broker.secret = secret
         broker.parentPid = getpid()
-        if owner != nil { broker.spoolFolder = folder.makePrivateSpool(besideParts: broker.partsFolder) }
+        var spoolLock: LockFile?
+        if owner != nil {
+            broker.spoolFolder = folder.makePrivateSpool(besideParts: broker.partsFolder)
+            // While it is held, no other bus takes the bodies of this one or removes its spool.
+            if broker.spoolFolder != folder.ownSpool {
+                spoolLock = try? LockFile.take(String(broker.spoolFolder.dropLast("spool".count)) + "lock")
+            }
+        }
         // The owner of a private bus ends it, and would wait for the end of the watch.
         broker.watchesPlaces = owner == nil
         var worker = worker
@@ -89,7 +96,7 @@ struct ServeRun {
             if let parts = broker.partsFolder { _ = try? PartFolder(parts).recover(spool: nil) }
             folder.removePrivate(besideParts: broker.partsFolder)
         }
-        withExtendedLifetime(lock) {}
+        withExtendedLifetime((lock, spoolLock)) {}
         return .done
     }
 }
