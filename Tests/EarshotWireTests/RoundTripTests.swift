@@ -56,6 +56,9 @@ struct RoundTripTests {
         response.elapsedMilliseconds = 2
         response.attempts = 3
         response.httpFields = Array("etag: \"x\"".utf8)
+        var resumed = response
+        resumed.source = .resumed
+        resumed.resumedBytes = 12
         var failure = Terminal.Failure(code: "http-status", detail: "The server answered 404.")
         failure.status = 404
         failure.response = response
@@ -72,7 +75,7 @@ struct RoundTripTests {
         let messages: [BrokerMessage] = [
             .welcome(Welcome(broker: attempt.broker, window: 256)),
             .welcome(Welcome(broker: attempt.broker, window: nil)),
-            terminal(.result(status: 200, response)), terminal(.failed(failure)),
+            terminal(.result(status: 200, response)), terminal(.result(status: 200, resumed)), terminal(.failed(failure)),
             terminal(.failed(Terminal.Failure(code: "removed"))),
             .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),
             .progress(Progress(handler: handler, request: request, received: 1, total: 2)),

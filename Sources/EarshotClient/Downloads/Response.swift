@@ -46,6 +46,9 @@ public struct Response: Sendable {
     public let body: ResponseBody
     /// Origin of the response.
     public let source: Source
+    /// Number of bytes of an interrupted transfer with which the body begins, if the source is ``Source/resumed``; else
+    /// 0.
+    public let resumedBytes: Int
     /// SHA-256 of the decoded body, 64 lower-case hexadecimal digits; nil for a response without a body (HEAD, 204,
     /// 304).
     public let digest: String?
@@ -71,6 +74,7 @@ public struct Response: Sendable {
             case .cache: .cache
             case .revalidated: .revalidated
             }
+        resumedBytes = response.resumedBytes
         digest = response.sha256
         queued = .milliseconds(response.queuedMilliseconds)
         elapsed = .milliseconds(response.elapsedMilliseconds)

@@ -452,8 +452,10 @@ extension Terminal.Response {
         self.redirects = redirects
         source =
             response.source
-            ?? (request.isShared ? .shared : response.isOfNode ? .node : response.isResumed ? .resumed : .network)
+            ?? (request.isShared
+                ? .shared : response.isOfNode ? .node : response.resumedBytes > 0 ? .resumed : .network)
         length = response.length
+        if source == .resumed { resumedBytes = min(response.resumedBytes, length) }
         sha256 = response.sha256
         if let name = response.file, !request.isWarm {
             file = spool + "/" + name

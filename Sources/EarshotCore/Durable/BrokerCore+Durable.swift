@@ -341,7 +341,8 @@ extension BrokerCore {
             response = Outcome.Response(
                 status: 0, url: told.url, length: min(told.length, WireLimits.bodyBytes), sha256: told.sha256,
                 file: nil, body: nil,
-                fields: told.httpFields, startedAt: begun, endedAt: ended, source: told.source)
+                fields: told.httpFields, startedAt: begun, endedAt: ended, resumedBytes: told.resumedBytes,
+                source: told.source)
             switch content.body {
             case .missing: break
             case .inline(let body): response?.body = body

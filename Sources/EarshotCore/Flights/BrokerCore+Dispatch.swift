@@ -157,8 +157,8 @@ extension BrokerCore {
         var lease = WorkerLease(
             origin: origin, isHigh: isHigh, use: .flight(flight), startedAt: now, maxBytes: maxBytes)
         lease.part = lent?.part
-        lease.isResuming = lent != nil
-        lease.growingBytes = lent?.resume.bytes ?? 0
+        lease.resumedBytes = lent?.resume.bytes ?? 0
+        lease.growingBytes = lease.resumedBytes
         lease.principal = principal
         outcomes.filesGrew(by: lease.growingBytes)
         if principal != PrincipalTable.administrator {

@@ -16,8 +16,8 @@ struct Outcome {
         var fields: [UInt8]
         var startedAt: Tick
         var endedAt: Tick
-        /// Whether the transfer resumed an earlier one.
-        var isResumed = false
+        /// Number of bytes of an earlier attempt with which the last one began; 0 if it began with the first byte.
+        var resumedBytes = 0
         /// Whether another node of the cluster received it.
         var isOfNode = false
         /// Whether the worker left out the body, that of a redirect or an error page.

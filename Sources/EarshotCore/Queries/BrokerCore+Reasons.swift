@@ -65,7 +65,7 @@ extension BrokerCore {
         case .queued: writeReason(ofQueued: interest, leaf, to: &json, now: now)
         case .claiming: writeReason(ofClaiming: leaf, to: &json)
         case .running(let worker):
-            let isResuming = workers[worker].leases[attempt(of: leaf)]?.isResuming ?? false
+            let isResuming = workers[worker].leases[attempt(of: leaf)]?.resumedBytes ?? 0 > 0
             json.member("reason", isResuming ? "a worker resumes its partial body" : "a worker transfers it")
             json.member("worker", workers[worker].pid)
             json.member("received", workers[worker].leases[attempt(of: leaf)]?.receivedBytes ?? 0)

@@ -231,10 +231,10 @@ extension BrokerCore {
         flights[flight].attempts += UInt32(completion.repeats)
         response.url = flights[flight].url.description
         if flights[flight].method == .head { dropBody(of: &response) }
-        if completion.isResumed, lease.isResuming, let first = lease.part?.fields {
+        if completion.isResumed, lease.resumedBytes > 0, let first = lease.part?.fields {
             let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
             response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
-            response.isResumed = true
+            response.resumedBytes = lease.resumedBytes
         }
         guard response.file == nil || hasRoomInSpool() else {
             drop(response)

@@ -347,7 +347,7 @@ struct WorkerFleet {
         _ part: GrowingPart, bytes: Int, of attempt: AttemptID, at worker: Handle<WorkerSession>
     ) {
         workers[worker].leases[attempt]?.part = part
-        workers[worker].leases[attempt]?.isResuming = true
+        workers[worker].leases[attempt]?.resumedBytes = bytes
         workers[worker].leases[attempt]?.growingBytes = bytes
     }
 

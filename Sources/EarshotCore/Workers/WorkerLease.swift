@@ -38,8 +38,8 @@ struct WorkerLease {
     var part: GrowingPart?
     /// Bytes of that file that count towards the spool.
     var growingBytes = 0
-    /// Whether its JOB named a part to resume.
-    var isResuming = false
+    /// Number of bytes of the part that its JOB named; 0 without one.
+    var resumedBytes = 0
     /// Size of the file when the shell renamed it; nil before.
     var keptBytes: Int?
     /// Request of the former flight, if a later flight may resume the part of this cancelled attempt.

@@ -11,8 +11,8 @@ final class PoolRecord {
         var maxBytes: Int?
         /// Requested content. `flight` is nil once no request waits for it.
         let content: FlightContent
-        /// Whether it was given the beginning of the body.
-        var isResuming: Bool
+        /// Number of bytes of the beginning of the body that it was given; 0 for none.
+        var resumedBytes: Int
         /// Principal whose quota of transfers it uses; nil for the administrator.
         var principal: PrincipalName?
         var flight: FlightRecord?

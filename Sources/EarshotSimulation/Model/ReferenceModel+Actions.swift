@@ -257,16 +257,16 @@ extension ReferenceModel {
             object(1, "\(request.name), \(told), comes without its response")
             return
         }
-        let source = request.isShared ? Terminal.Source.shared : ending.isResumed ? .resumed : .network
+        let source = request.isShared ? Terminal.Source.shared : ending.resumedBytes > 0 ? .resumed : .network
         expect(
             response.url == ending.url && response.length == completion.length && response.sha256 == completion.sha256
-                && response.source == source && response.attempts == ending.attempts
-                && response.httpFields == completion.httpFields,
+                && response.source == source && response.resumedBytes == (source == .resumed ? ending.resumedBytes : 0)
+                && response.attempts == ending.attempts && response.httpFields == completion.httpFields,
             1, "\(request.name), \(told), comes with another's response: \(response)", kind: "another's response")
         // The generation is that of the resumed attempt, otherwise of the attempt that fetched the whole body.
         if let generation = response.generation, ending.code == nil {
             expect(
-                (generation == Generation(completion.attempt)) != ending.isResumed, 1,
+                (generation == Generation(completion.attempt)) != (ending.resumedBytes > 0), 1,
                 "\(request.name), \(told), is called bytes of \(generation), which \(completion.attempt) brought",
                 kind: "another's bytes")
         }
@@ -328,7 +328,7 @@ extension ReferenceModel {
         origins[origin]?.started(isHigh: isHigh, now: now)
         worker.leases[job.attempt] = PoolRecord.Lease(
             origin: origin, isHigh: isHigh, maxBytes: job.maxBytes,
-            content: flight.content, isResuming: job.resume != nil,
+            content: flight.content, resumedBytes: job.resume?.bytes ?? 0,
             principal: principal(of: flight), flight: flight)
         checkPart(of: job, flight, at: worker)
     }

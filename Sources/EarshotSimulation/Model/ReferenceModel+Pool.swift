@@ -22,12 +22,12 @@ extension ReferenceModel {
             }
             guard let (flight, lease) = leaseEnded(completion.attempt, at: worker) else { return }
             var answer = completion
-            answer.isResumed = completion.isResumed && lease.isResuming
+            let resumedBytes = completion.isResumed ? lease.resumedBytes : 0
             // The simulated 206 responses have no fields of their own.
-            if answer.isResumed {
+            if resumedBytes > 0 {
                 answer.httpFields = lease.fields + Array("\ncontent-length: \(completion.length)".utf8)
             }
-            answered(flight, answer, body, hasRetried: hasRetried)
+            answered(flight, answer, body, resumedBytes: resumedBytes, hasRetried: hasRetried)
         case .failed(let attempt, let code, _, _, let unwanted, let part, _, _):
             partTold(part, of: attempt, at: worker)
             if let lease = worker.leases[attempt], lease.flight == nil {
@@ -51,9 +51,9 @@ extension ReferenceModel {
     }
 
     /// Handles a part that outlived its flight. The world checks that the JOB resumes the body of its own request.
-    func partFound(_ part: PartDescription, of attempt: AttemptID, at id: WorkerID) {
+    func partFound(_ part: PartDescription, _ bytes: Int, of attempt: AttemptID, at id: WorkerID) {
         guard let worker = pool[id], worker.leases[attempt] != nil else { return }
-        worker.leases[attempt]?.isResuming = true
+        worker.leases[attempt]?.resumedBytes = bytes
         worker.leases[attempt]?.file = "\(worker.pid)-\(attempt).part"
         worker.leases[attempt]?.fields = part.httpFields
     }
@@ -176,7 +176,7 @@ extension ReferenceModel {
 
     /// Handles an origin's response: a redirect, a retry, or the end.
     func answered(
-        _ flight: FlightRecord, _ completion: Completion, _ body: BodyID?, hasRetried: Bool
+        _ flight: FlightRecord, _ completion: Completion, _ body: BodyID?, resumedBytes: Int, hasRetried: Bool
     ) {
         let job = flight.content.job
         if completion.status == 429 || completion.status == 503 {
@@ -199,7 +199,7 @@ extension ReferenceModel {
                 flight,
                 Ending(
                     completion: completion, body: body, url: job.url, attempts: Int(flight.attempts),
-                    isResumed: completion.isResumed))
+                    resumedBytes: resumedBytes))
         }
     }
 

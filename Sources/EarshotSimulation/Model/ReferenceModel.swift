@@ -298,7 +298,7 @@ final class ReferenceModel {
             let lease = pool[id]?.leases[attempt]
             keptParts[SpoolName.kept(of: attempt)] = KeptRecord(
                 content: lease?.content, bytes: bytes, fields: lease?.fields ?? [], readers: lease?.readers ?? [])
-        case .partFound(let id, let attempt, let part, _): partFound(part, of: attempt, at: id)
+        case .partFound(let id, let attempt, let part, let bytes): partFound(part, bytes, of: attempt, at: id)
         case .timePassed: timePassed()
         case .dispatch(let unread):
             settleLeft(unread: unread)

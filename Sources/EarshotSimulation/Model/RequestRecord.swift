@@ -19,8 +19,8 @@ struct Ending {
     /// URL of the final response.
     var url = ""
     var attempts = 0
-    /// Whether it resumed a body from an earlier attempt.
-    var isResumed = false
+    /// Number of bytes of an earlier attempt with which the last one began; 0 for none.
+    var resumedBytes = 0
     /// Whether it may be reported as `spool-full` instead. This is open if all subscribers' windows are full, and the
     /// core has not begun all notices of removals.
     var mayBeLost = false

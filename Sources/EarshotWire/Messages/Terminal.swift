@@ -27,6 +27,8 @@ public struct Terminal: Equatable, Sendable {
         /// Redirects that led to `url`, in their order, if the request asked for them.
         public var redirects: [Redirect] = []
         public var source = Source.network
+        /// Number of bytes with which the attempt began, if `source` is `resumed`; 0 if it is unknown.
+        public var resumedBytes = 0
         /// Decoded length of the body in bytes.
         public var length = 0
         /// SHA-256 of the decoded body, 64 hexadecimal digits.
@@ -147,7 +149,7 @@ extension Terminal {
             default: try response.set(name, value)
             }
         }
-        if response.isPulled { try response.expectNoFile() }
+        try response.expectConsistency()
         return (sequence, tag, isDurable)
     }
 
@@ -173,7 +175,7 @@ extension Terminal {
             default: try response.set(name, value)
             }
         }
-        if response.isPulled { try response.expectNoFile() }
+        try response.expectConsistency()
         failure.attempts = response.attempts
         if hasResponse, !response.url.isEmpty {
             failure.response = response
@@ -234,6 +236,7 @@ extension Terminal.Response {
                 throw WireError(.badMessage, "source must be network, shared, resumed, node, cache or revalidated")
             }
             source = named
+        case "resumed-bytes": resumedBytes = try HeadReader.integer(value, in: 1...Int.max, "resumed-bytes")
         case "length": length = try HeadReader.count(value, "length")
         case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
         case "file": file = value.string
@@ -246,15 +249,19 @@ extension Terminal.Response {
         }
     }
 
-    /// Refuses a terminal whose body would have both forms.
-    func expectNoFile() throws(WireError) {
-        guard file == nil else { throw WireError(.badMessage, "pull excludes file") }
+    /// Refuses contradictory fields.
+    func expectConsistency() throws(WireError) {
+        guard !isPulled || file == nil else { throw WireError(.badMessage, "pull excludes file") }
+        guard resumedBytes == 0 || source == .resumed && resumedBytes <= length else {
+            throw WireError(.badMessage, "resumed-bytes requires source: resumed, and must be at most length")
+        }
     }
 
     func write(to writer: inout HeadWriter) {
         writer.field("url", url)
         if !redirects.isEmpty { writer.field("redirects", redirects.text) }
         writer.field("source", source.rawValue)
+        if resumedBytes > 0 { writer.field("resumed-bytes", resumedBytes) }
         writer.field("length", length)
         writer.field("sha-256", sha256)
         if isPulled {

@@ -32,11 +32,24 @@ import Testing
         #expect(rig.actions.contains(.spool(.lendPart("\(kept).kept", as: "3-\(job.attempt).part"))))
         rig.pass { $0.resumed(job, by: worker, length: 1000, fields: "content-range: bytes 400-999/1000\nx-new: 1") }
         let terminal = try #require(rig.result(for: client))
-        #expect(terminal.source == .resumed)
+        #expect(terminal.source == .resumed && terminal.resumedBytes == 400)
         #expect(
             String(decoding: terminal.httpFields, as: UTF8.self)
                 == "etag: \"a\"\ncontent-type: image/png\nx-new: 1\ncontent-length: 1000")
         #expect(rig.core.audit() == [])
+    }
+
+    @Test func `only the request that started a resumed transfer is told where it began`() throws {
+        var (rig, client, worker) = try broken()
+        rig.wait(milliseconds: 1_000)
+        let job = try #require(rig.jobs.first)
+        let other = rig.client(2)
+        rig.pass { $0.fetch("other", "1", "http://a.example/x", by: other) }
+        // A faulty worker: the body is shorter than the part.
+        rig.pass { $0.resumed(job, by: worker, length: 300, fields: "x-new: 1") }
+        #expect(rig.result(for: client)?.resumedBytes == 300)
+        let shared = try #require(rig.result(for: other))
+        #expect(shared.source == .shared && shared.resumedBytes == 0)
     }
 
     @Test func `the fields of a resumed body are bounded together`() throws {
@@ -141,7 +154,8 @@ import Testing
             $0.resumed(next, by: worker, length: Self.mebibyte + 1, fields: "content-range: x")
         }
         let terminal = try #require(rig.result(for: client))
-        #expect(terminal.source == .resumed && rig.core.ledger.parts.resumed == 1)
+        #expect(terminal.source == .resumed && terminal.resumedBytes == Self.mebibyte)
+        #expect(rig.core.ledger.parts.resumed == 1)
         #expect(rig.core.audit() == [])
     }
 
@@ -402,6 +416,7 @@ extension CoreRig {
         let terminal = try #require(rig.result(for: client))
         #expect(terminal.file != nil)
         #expect(terminal.generation == (isResumed ? Generation(first.attempt) : nil))
+        #expect(terminal.resumedBytes == (isResumed ? 10 : 0))
     }
 
     @Test func `a file that is not the attempt's own is told to nobody`() throws {

@@ -144,8 +144,8 @@ class Result:
         self.path = path
 
     def __repr__(self) -> str:
-        names = ("handler", "request", "status", "headers", "url", "source", "length", "sha256", "queued_ms",
-                 "elapsed_ms", "attempts", "tag", "path")
+        names = ("handler", "request", "status", "headers", "url", "source", "resumed_bytes", "length", "sha256",
+                 "queued_ms", "elapsed_ms", "attempts", "tag", "path")
         return f"Result({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
@@ -181,6 +181,11 @@ class Result:
         another node of the cluster received it; `cache`; or `revalidated`, if the server confirmed the cached response.
         """
         return self._message.field("source") or "network"
+
+    @property
+    def resumed_bytes(self) -> int:
+        """Number of bytes of an earlier attempt with which the body begins; 0 unless `source` is `resumed`."""
+        return self._message.number("resumed-bytes") or 0
 
     @property
     def length(self) -> int:
