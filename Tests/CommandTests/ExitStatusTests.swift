@@ -31,10 +31,13 @@ import Testing
 
     private func failure(_ code: String) -> FetchOutcome { FetchOutcome(url: "http://h/", code: code, detail: "") }
 
-    private func success(_ length: Int, _ source: Terminal.Source = .network) throws -> FetchOutcome {
+    private func success(
+        _ length: Int, _ source: Terminal.Source = .network, resumed: Int = 0
+    ) throws -> FetchOutcome {
         var response = Terminal.Response(url: "http://h/")
         response.length = length
         response.source = source
+        response.resumedBytes = resumed
         let terminal = Terminal(
             handler: try #require(HandlerID("h")), request: try #require(RequestID("1")), sequence: 1,
             outcome: .result(status: 200, response))
@@ -51,23 +54,34 @@ import Testing
 
     @Test func `it counts bodies, bytes and answers of the cache`() throws {
         let tally = try tally([
-            success(3), success(4, .cache), success(5, .revalidated), success(6, .shared), success(7, .resumed),
-            failure("tls"),
+            success(3), success(4, .cache), success(5, .revalidated), success(6, .shared),
+            success(7, .resumed, resumed: 4), failure("tls"),
         ])
         #expect((tally.succeeded, tally.failed, tally.total) == (5, 1, 6))
         #expect((tally.bytes, tally.cached, tally.shared, tally.resumed) == (25, 2, 1, 1))
-        #expect(RunSummary(known: 6, tally: tally, seconds: 0).text.hasSuffix("2 from the cache, 1 shared, 1 resumed"))
+        #expect((tally.resumedBytes, tally.newBytes) == (4, 21))
+        #expect(
+            RunSummary(known: 6, tally: tally, seconds: 1).text
+                == "5 files, 1 failed, 25 B in 1.0 s (21 B/s), 2 from the cache, 1 shared, continued 1 file at 4 B")
+    }
+
+    @Test func `the summary of one URL says where it was continued`() throws {
+        let whole = try RunSummary(known: 1, tally: tally([success(7, .resumed, resumed: 7)]), seconds: 1)
+        #expect(whole.text == "1 file, 7 B in 1.0 s, continued at 7 B")
     }
 
     @Test(arguments: [
         (Terminal.Source.network, nil), (.shared, nil), (.node, nil), (.cache, "from the cache, fresh"),
-        (.revalidated, "from the cache, revalidated"), (.resumed, "resumed from a partial body"),
+        (.revalidated, "from the cache, revalidated"), (.resumed, "resumed at 1 B"),
     ])
     func `a body that was stored before the request has a message`(source: Terminal.Source, text: String?) throws {
-        #expect(try success(1, source).sourceSentence == text.map { "http://h/: \($0)" })
+        let resumed = source == .resumed ? 1 : 0
+        #expect(try success(2, source, resumed: resumed).sourceSentence == text.map { "http://h/: \($0)" })
     }
 
     @Test func `lengths whose sum is too large for a number end at the largest`() throws {
         #expect(try tally([success(.max), success(1)]).bytes == .max)
+        let largest = try success(.max, .resumed, resumed: .max)
+        #expect(tally([largest, largest]).newBytes == 0)
     }
 }

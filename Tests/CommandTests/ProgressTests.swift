@@ -103,6 +103,16 @@ import Testing
             "the color does not change the text")
     }
 
+    @Test func `bytes of an earlier attempt are not new`() {
+        var resumed = RunSnapshot.Transfer(name: "a", received: 3_000, isResumable: true)
+        resumed.progressed(3_500, of: 4_000)
+        #expect(RunSnapshot(transfers: [resumed, transfer("b", 10, nil)]).newBytes == 510)
+        // The server has another version.
+        resumed.progressed(200, of: 5_000)
+        resumed.progressed(300, of: 5_000)
+        #expect(RunSnapshot(transfers: [resumed]).newBytes == 100)
+    }
+
     @Test func `a list that is still read has no estimate`() {
         let snapshot = RunSnapshot(known: 10, isListing: true, tally: tally(5), seconds: 10)
         #expect(lines(snapshot) == ["5/10+ files  0 B"])

@@ -75,8 +75,8 @@ struct RoundTripTests {
         let messages: [BrokerMessage] = [
             .welcome(Welcome(broker: attempt.broker, window: 256)),
             .welcome(Welcome(broker: attempt.broker, window: nil)),
-            terminal(.result(status: 200, response)), terminal(.result(status: 200, resumed)), terminal(.failed(failure)),
-            terminal(.failed(Terminal.Failure(code: "removed"))),
+            terminal(.result(status: 200, response)), terminal(.result(status: 200, resumed)),
+            terminal(.failed(failure)), terminal(.failed(Terminal.Failure(code: "removed"))),
             .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),
             .progress(Progress(handler: handler, request: request, received: 1, total: 2)),
             .progress(resumable), .removed(.subtree(handler), count: 3),

@@ -179,9 +179,10 @@ class KeptBodiesTests(TestCase):
         *_, piped = self.interrupt(commands, cases)
         self.assertFalse((folder / "file").exists())
         self.assertTrue(piped.stdout == published[3].version.content[:self.HELD], f"{len(piped.stdout)} bytes")
-        for arguments, _ in cases:
+        for arguments, files in cases:
             get = commands.run("get", *arguments)
             self.assertEqual(get.status, 0, get.describe())
+            self.assertRegex(get.stderr, f"continued {'' if files == 1 else '2 files '}at {3 * files}\\.0 MiB\n$")
         (folder / "pipe").write_bytes(get.stdout)
         self.check(published, [folder / "file", folder / "list/first", folder / "list/second", folder / "pipe"])
 
@@ -197,8 +198,8 @@ class KeptBodiesTests(TestCase):
             for arguments, _ in cases:
                 get = bus.run("get", "-v", *arguments)
                 self.assertEqual(get.status, 0, get.describe())
-                self.assertIn(": resumed from a partial body\n", get.stderr)
-                self.assertRegex(get.stderr, r"earshot: 1 file, 4\.0 MiB in .*, 1 resumed\n$")
+                self.assertIn(": resumed at 3.0 MiB\n", get.stderr)
+                self.assertRegex(get.stderr, r"earshot: 1 file, 4\.0 MiB in .*, continued at 3\.0 MiB\n$")
             self.check(published, [bus.folder / "plain", bus.folder / "continued"])
 
     def test_without_parts_nothing_is_kept(self):

@@ -40,14 +40,14 @@ extension GetRun {
     }
 
     /// Prints the last line of a run with several URLs, and of any run on a terminal or with -v. A body from the cache
-    /// is always reported, because the server may have a newer one.
+    /// is always reported, because the server may have a newer one. So is a resumed body, because the interrupted run
+    /// announced that.
     func summarize(seconds: Double) {
         let isList = known > 1 || readsInput
-        let isCached = tally.cached > 0 && !tellsJSON
+        let hasStoredBytes = tally.cached + tally.resumed > 0 && !tellsJSON
         let hasParts = isInterrupted && arriving.keptBytes + arriving.lostBytes > 0
-        guard isList || isVerbose || isCached || hasParts || ErrorStream().isTerminal && !destination.isTerminal else {
-            return
-        }
+        guard isList || isVerbose || hasStoredBytes || hasParts || ErrorStream().isTerminal && !destination.isTerminal
+        else { return }
         // A single failure has its own message.
         guard isList || isInterrupted || tally.failed == 0 else { return }
         let isKept = arriving.keptBytes > 0

@@ -33,12 +33,13 @@ struct FetchOutcome {
     /// Message that all or the beginning of the body was stored before, without secrets of the URL. Nil for a body from
     /// a server.
     var sourceSentence: String? {
-        guard code == nil else { return nil }
-        return switch response?.source {
+        guard code == nil, let response else { return nil }
+        return switch response.source {
         case .cache: "\(URLText.discreet(url)): from the cache, fresh"
         case .revalidated: "\(URLText.discreet(url)): from the cache, revalidated"
-        case .resumed: "\(URLText.discreet(url)): resumed from a partial body"
-        case .network, .shared, .node, nil: nil
+        case .resumed where response.resumedBytes > 0:
+            "\(URLText.discreet(url)): resumed at \(ByteSize.text(Double(response.resumedBytes)))"
+        case .network, .shared, .node, .resumed: nil
         }
     }
 
@@ -104,6 +105,7 @@ struct FetchOutcome {
         line.member("length", response.length)
         line.member("sha256", response.sha256)
         line.member("source", response.source.rawValue)
+        line.member("resumed-bytes", response.resumedBytes > 0 ? response.resumedBytes : nil)
         line.member("attempts", response.attempts)
         line.member("queued-ms", response.queuedMilliseconds)
         line.member("elapsed-ms", response.elapsedMilliseconds)

@@ -10,8 +10,12 @@ struct Tally {
     private(set) var cached = 0
     /// Number of bodies from transfers that other requests had started.
     private(set) var shared = 0
-    /// Number of bodies that begin with bytes of an earlier transfer.
+    /// Number of bodies that begin with bytes of an earlier attempt.
     private(set) var resumed = 0
+    /// Sum of these bytes, at most `bytes`.
+    private(set) var resumedBytes = 0
+    /// Sum of the other bytes.
+    var newBytes: Int { bytes - resumedBytes }
     /// Number of requests without a new body, because the file exists or is unchanged.
     private(set) var skipped = 0
     var total: Int { succeeded + failed + skipped }
@@ -23,12 +27,19 @@ struct Tally {
             causes.insert(ExitStatus(code: code))
         } else {
             succeeded += 1
-            let (sum, isOverflow) = bytes.addingReportingOverflow(outcome.response?.length ?? 0)
-            bytes = isOverflow ? .max : sum
+            bytes = Self.sum(bytes, outcome.response?.length ?? 0)
             if outcome.isCached { cached += 1 }
             if outcome.response?.source == .shared { shared += 1 }
-            if outcome.response?.source == .resumed { resumed += 1 }
+            if let begun = outcome.response?.resumedBytes, begun > 0 {
+                resumed += 1
+                resumedBytes = Self.sum(resumedBytes, begun)
+            }
         }
+    }
+
+    private static func sum(_ left: Int, _ right: Int) -> Int {
+        let (sum, isOverflow) = left.addingReportingOverflow(right)
+        return isOverflow ? .max : sum
     }
 
     /// Counts requests that succeeded without a body.

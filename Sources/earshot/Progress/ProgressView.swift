@@ -67,9 +67,10 @@ final class ProgressView {
     // MARK: Events
 
     func progressed(_ progress: Progress, index: Int, url: String) {
-        running[progress.request, default: Running(index: index, transfer: Self.transfer(of: url))].transfer.received =
-            progress.received
-        running[progress.request]?.transfer.total = progress.total
+        let first = RunSnapshot.Transfer(
+            name: FileNames.name(of: url), received: progress.received, isResumable: progress.isResumable)
+        running[progress.request, default: Running(index: index, transfer: first)].transfer.progressed(
+            progress.received, of: progress.total)
     }
 
     func settled(_ request: RequestID) {
@@ -99,10 +100,6 @@ final class ProgressView {
         timer = nil
     }
 
-    private static func transfer(of url: String) -> RunSnapshot.Transfer {
-        RunSnapshot.Transfer(name: FileNames.name(of: url), received: 0)
-    }
-
     private var elapsed: Double { loop.now.since(started) / .seconds(1) }
 
     private func schedule() {
@@ -117,7 +114,9 @@ final class ProgressView {
         var snapshot = source.state()
         snapshot.transfers = running.values.sorted { $0.index < $1.index }.map(\.transfer)
         snapshot.seconds = elapsed
-        rate.add(snapshot.bytes, at: Int(snapshot.seconds * 1000))
+        // The rate starts at the first new byte.
+        if snapshot.newBytes == 0 { rate = TransferRate() }
+        rate.add(snapshot.newBytes, at: Int(snapshot.seconds * 1000))
         snapshot.bytesPerSecond = rate.perSecond
         if snapshot.done != lastChange.done || snapshot.bytes != lastChange.bytes {
             lastChange = (snapshot.done, snapshot.bytes, snapshot.seconds)

@@ -7,6 +7,22 @@ struct RunSnapshot {
         var received: Int
         /// Length of the body; nil if the origin did not announce it.
         var total: Int?
+        /// Received bytes that may be of an earlier attempt.
+        private(set) var base = 0
+
+        /// A transfer whose first PROGRESS has so many bytes.
+        init(name: String, received: Int, total: Int? = nil, isResumable: Bool = false) {
+            self.name = name
+            self.received = received
+            self.total = total
+            base = isResumable ? received : 0
+        }
+
+        mutating func progressed(_ received: Int, of total: Int?) {
+            self.received = received
+            self.total = total
+            base = min(base, received)
+        }
     }
 
     /// Number of URLs so far.
@@ -25,6 +41,10 @@ struct RunSnapshot {
 
     /// Bytes of finished and running transfers.
     var bytes: Double { transfers.reduce(Double(tally.bytes)) { $0 + Double($1.received) } }
+
+    /// Bytes that have arrived in this run. Until a transfer ends, those of its first PROGRESS do not count if they may
+    /// be of an earlier attempt.
+    var newBytes: Double { transfers.reduce(Double(tally.newBytes)) { $0 + Double($1.received - $1.base) } }
 
     /// Estimated time until the end; nil without an estimate.
     ///

@@ -27,11 +27,14 @@ struct RunSummary {
         var parts = [isInterrupted ? "interrupted: \(files)" : files]
         if tally.failed > 0 { parts.append("\(tally.failed) failed") }
         var size = "\(ByteSize.text(Double(tally.bytes))) in \(TimeText.elapsed(seconds))"
-        if tally.bytes > 0, seconds >= 0.1 { size += " (\(ByteSize.text(Double(tally.bytes) / seconds))/s)" }
+        if tally.newBytes > 0, seconds >= 0.1 { size += " (\(ByteSize.text(Double(tally.newBytes) / seconds))/s)" }
         parts.append(size)
         if tally.cached > 0 { parts.append("\(tally.cached) from the cache") }
         if tally.shared > 0 { parts.append("\(tally.shared) shared") }
-        if tally.resumed > 0 { parts.append("\(tally.resumed) resumed") }
+        if tally.resumed > 0 {
+            let resumed = known == 1 ? "" : "\(Self.files(tally.resumed)) "
+            parts.append("continued \(resumed)at \(ByteSize.text(Double(tally.resumedBytes)))")
+        }
         if tally.skipped > 0 { parts.append("\(tally.skipped) skipped") }
         if replaced > 0 { parts.append("\(replaced) replaced") }
         if let kept { parts.append(kept) }
