@@ -56,7 +56,9 @@ class PartsTests(TestCase):
             self.assertResult(message, content or published.version.content)
             self.assertEqual(message.fields["source"], source)
             self.assertLess(published.sent, 1.05 * SIZE)
-            self.assertRegex(published.ranges[-1], r"bytes=\d{7,}-")
+            begun = int(message.fields["resumed-bytes"])
+            self.assertGreaterEqual(begun, MIB)
+            self.assertRegex(published.ranges[-1], f"^bytes={begun}-")
             self.assertEqual((bodies(self.parts), bus.spooled(".kept", ".part")), ([], []))
 
     # MARK: Ends of processes
@@ -219,6 +221,8 @@ class PartsTests(TestCase):
                     self.assertResult(message, published.version.content)
                     expected = f"bytes={checkpoint}-{SIZE - 1}" if place == "behind" else None
                     self.assertEqual(published.ranges[-1], expected)
+                    begun = str(checkpoint) if place == "behind" else None
+                    self.assertEqual(message.fields.get("resumed-bytes"), begun)
                     self.assertEqual(bodies(self.parts), [])
 
     # MARK: The folder
