@@ -142,7 +142,7 @@ import Testing
         var (rig, client, worker) = Self.keeping()
         let job = try interrupt(&rig, bytes: Self.mebibyte, by: client, worker)
         let file = SpoolName.kept(of: job.attempt)
-        let keys = PartKeys(texts: ["http://a.example/x\n"], files: [], owner: nil)
+        let keys = PartKeys(texts: ["http://a.example/x\n"], owner: nil)
         #expect(rig.stored == [file] && rig.removedParts.isEmpty)
         #expect(rig.recorded.map(\.keys) == [keys] && rig.recorded.map(\.part.validator) == ["\"a\""])
         rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) }
@@ -197,6 +197,7 @@ import Testing
             $0.fetch("h", "3", "http://a.example/x", by: client) { $0.httpFields = Array("authorization: me".utf8) }
             $0.fetch("h", "4", "http://a.example/x", by: client) { $0.httpFields = Array("cookie: a=b".utf8) }
             $0.fetch("h", "5", "http://a.example/x", by: client) { $0.options.route.proxy = "http://p.example:1" }
+            $0.fetch("h", "7", "http://a.example/x", by: client) { $0.options.route.caFile = "/cert" }
             $0.fetch("h", "6", "http://a.example/x", by: client) { $0.options.key = "k" }
         }
         let texts = rig.resumeJobs.map { $0.1.texts }
@@ -208,8 +209,8 @@ import Testing
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
         let job = try #require(rig.jobs.first)
         let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
-        let checkpoint = Checkpoint(bytes: Self.mebibyte, sha256: String(repeating: "ab", count: 32))
-        let counts = [(Self.mebibyte - 1, nil), (Self.mebibyte, nil), (Self.mebibyte + 1, nil), (2 << 20, checkpoint)]
+        let checkpoint = Checkpoint(bytes: 16 << 20, sha256: String(repeating: "ab", count: 32))
+        let counts = [(Self.mebibyte - 1, nil), (Self.mebibyte, nil), (Self.mebibyte + 1, nil), (17 << 20, checkpoint), (18 << 20, checkpoint)]
             .map { received, checkpoint in
                 rig.pass {
                     $0.core.workerSaid(
@@ -218,7 +219,47 @@ import Testing
                 }
                 return rig.recorded.map { $0.part.checkpoint?.bytes ?? 0 }
             }
-        #expect(counts == [[], [0], [], [Self.mebibyte]])
+        #expect(counts == [[], [0], [], [16 << 20], []])
+    }
+
+    @Test func `a part from before a boot goes back to the folder unless the worker has verified it`() throws {
+        var (rig, client, worker) = Self.keeping()
+        rig.core.hasStoredParts = true
+        for isVerified in [false, true] {
+            rig.pass { $0.fetch("h", "\(isVerified)", "http://a.example/x", by: client) }
+            let job = try #require(rig.resumeJobs.first?.0)
+            let file = SpoolName.kept(of: job.attempt)
+            rig.pass {
+                $0.core.partFound(
+                    Self.description(job), bytes: Self.mebibyte, isVerified: false, for: job.attempt, by: worker)
+                $0.remove("h", "\(isVerified)", by: client)
+                $0.core.partKept(of: job.attempt, bytes: 3 * Self.mebibyte, by: worker)
+                let part = isVerified ? BodyPart(file: "3-\(job.attempt).part") : nil
+                $0.core.workerSaid(
+                    .failed(job.attempt, code: "cancelled", detail: nil, receivedBytes: 0, part: part), body: nil,
+                    by: worker, now: $0.now)
+            }
+            #expect(rig.stored == [file] && rig.removedParts.isEmpty)
+            #expect(rig.recorded.count == (isVerified ? 1 : 0))
+            #expect(rig.core.audit() == [])
+        }
+    }
+
+    @Test func `a date, or a body of unknown length, has no second key`() throws {
+        for (fields, count) in [("etag: \"a\"\ncontent-length: 3000000", 2), ("etag: \"a\"", 1)] {
+            var (rig, client, worker) = Self.keeping()
+            rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
+            let first = try #require(rig.jobs.first)
+            rig.pass { $0.done(first, by: worker, status: 302, fields: "location: http://b.example/y") }
+            let job = try #require(rig.jobs.first)
+            let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array(fields.utf8))
+            rig.pass {
+                $0.core.workerSaid(
+                    .progress(job.attempt, received: Self.mebibyte, total: nil, part: part), body: nil, by: worker,
+                    now: $0.now)
+            }
+            #expect(rig.recorded.map(\.keys.texts.count) == [count])
+        }
     }
 
     @Test func `a redirected request asks also by the key of its first URL`() throws {
