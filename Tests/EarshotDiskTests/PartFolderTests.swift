@@ -111,11 +111,11 @@ import Testing
 
     @Test func `a read-only body, which was complete in its worker, can be written again`() throws {
         let path = try body()
-        chmod(path, 0o400)
+        unsafe chmod(path, 0o400)
         #expect(parts.store(try head(path)))
         #expect(lend() != nil)
         var status = stat()
-        #expect(stat("\(spool)/worker-7/next", &status) == 0 && status.st_mode & 0o777 == 0o600)
+        unsafe #expect(stat("\(spool)/worker-7/next", &status) == 0 && status.st_mode & 0o777 == 0o600)
     }
 
     @Test func `a small body is not stored, and a large one not lent to an attempt that accepts less`() throws {
@@ -179,17 +179,17 @@ import Testing
         switch kind {
         case "replaced":
             try Data(count: Self.mebibyte).write(to: URL(filePath: base + "/new"))
-            chmod(base + "/new", 0o600)
-            rename(base + "/new", path)
-        case "linked": link(path, base + "/second")
-        case "readable": chmod(path, 0o644)
+            unsafe chmod(base + "/new", 0o600)
+            unsafe rename(base + "/new", path)
+        case "linked": unsafe link(path, base + "/second")
+        case "readable": unsafe chmod(path, 0o644)
         case "symbolic":
-            unlink(path)
-            symlink("/etc/passwd", path)
-        case "missing": unlink(path)
+            unsafe unlink(path)
+            unsafe symlink("/etc/passwd", path)
+        case "missing": unsafe unlink(path)
         default:
-            unlink(path)
-            mkdir(path, 0o700)
+            unsafe unlink(path)
+            unsafe mkdir(path, 0o700)
         }
         #expect(lend() == nil)
     }
@@ -208,7 +208,7 @@ import Testing
     @Test func `a body that an ended broker left is recovered, but not while a worker has it`() throws {
         let path = try body()
         try recorded(path)
-        let file = open(path, O_RDONLY)
+        let file = unsafe open(path, O_RDONLY)
         #expect(flock(file, LOCK_EX | LOCK_NB) == 0)
         #expect(parts.recover(spool: spool) == 1)
         #expect(files == ["growing/one"])
@@ -235,7 +235,7 @@ import Testing
         #expect(parts.recover(spool: spool, except: ["own"]) == 0)
         #expect(files == ["growing/own"])
         try recorded(path, as: "gone")
-        unlink(path)
+        unsafe unlink(path)
         #expect(parts.recover(spool: spool, except: ["own"]) == 0)
         #expect(files == ["growing/own"])
     }
@@ -273,7 +273,7 @@ import Testing
             #expect(parts.store(try head(path, keys)))
             let name = try #require(parts.names(of: keys).first)
             let times = [timespec(tv_sec: time(nil) - 100 + number, tv_nsec: 0)]
-            utimensat(AT_FDCWD, "\(parts.path)/\(name).body", [times[0], times[0]], 0)
+            unsafe utimensat(AT_FDCWD, "\(parts.path)/\(name).body", [times[0], times[0]], 0)
         }
         var totals = parts.sweep(limit: 3 * Self.mebibyte, seconds: 1_000)
         #expect(totals.parts == 3 && totals.bytes == 3 * Self.mebibyte)
@@ -293,7 +293,7 @@ import Testing
         _ = parts.recover(spool: nil)
         #expect(files.count == 7)
         let old = timespec(tv_sec: time(nil) - 700, tv_nsec: 0)
-        for name in files { utimensat(AT_FDCWD, "\(parts.path)/\(name)", [old, old], 0) }
+        for name in files { unsafe utimensat(AT_FDCWD, "\(parts.path)/\(name)", [old, old], 0) }
         #expect(parts.sweep(limit: 1 << 40, seconds: 1_000).parts == 2)
         _ = parts.recover(spool: nil)
         #expect(files.count == 3 && files.contains("letter.body"), "another program's file stays")
@@ -332,7 +332,7 @@ import Testing
     }
 
     @Test func `a folder to which others can write is refused`() throws {
-        chmod(parts.path, 0o777)
+        unsafe chmod(parts.path, 0o777)
         #expect(throws: StoreError.self) { try PartFolder.totals(of: parts.path) }
         #expect(throws: StoreError.self) { try PartFolder.clear(parts.path) }
         #expect(throws: StoreError.self) { try PartFolder(parts.path) }
