@@ -8,6 +8,17 @@ internal import Logging
 extension BrokerProcess {
     private var lockPath: String { options.runtimeFolder + "/broker.lock" }
 
+    /// Returns the path of a socket.
+    static func path(_ options: BrokerOptions, _ name: String) throws -> String {
+        let path = options.runtimeFolder + "/" + name
+        // sockaddr_un, unix(7): 108 bytes including the terminating NUL.
+        guard path.utf8.count <= 107 else {
+            throw BrokerError(
+                "\(path) is longer than the 107 bytes a socket's path may have; choose a shorter --runtime")
+        }
+        return path
+    }
+
     /// Creates the runtime folder or checks the existing one. A supervisor has checked it already, and an earlier broker
     /// may have opened it to other users.
     static func makeRuntimeFolder(_ options: BrokerOptions) throws(FolderError) {

@@ -487,16 +487,6 @@ public final class BrokerProcess {
         close(descriptor)
     }
 
-    private static func path(_ options: BrokerOptions, _ name: String) throws -> String {
-        let path = options.runtimeFolder + "/" + name
-        // sockaddr_un, unix(7): 108 bytes including the terminating NUL.
-        guard path.utf8.count <= 107 else {
-            throw BrokerError(
-                "\(path) is longer than the 107 bytes a socket's path may have; choose a shorter --runtime")
-        }
-        return path
-    }
-
     static func randomNumber() -> UInt64 {
         Secret.randomBytes(8).reduce(0) { $0 << 8 | UInt64($1) }
     }

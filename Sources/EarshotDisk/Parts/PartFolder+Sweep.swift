@@ -2,11 +2,13 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// What earlier brokers left, and the bounds of the folder.
+/// Bodies that earlier brokers left, and the bounds of the folder.
 extension PartFolder {
     /// Number of parts in a folder, and their bytes.
     public struct Totals: Equatable, Sendable {
+        /// Number of parts.
         public var parts = 0
+        /// Bytes of their bodies.
         public var bytes = 0
         /// Value of `changes` before they were counted; nil if unknown.
         public var changes: Int?
@@ -111,7 +113,7 @@ extension PartFolder {
     /// - Parameters:
     ///   - limit: Maximum bytes of all parts.
     ///   - seconds: Maximum age.
-    /// - Returns: What is left.
+    /// - Returns: The number and bytes of the others.
     public func sweep(limit: Int, seconds: Int) -> Totals {
         var bodies: [(name: String, bytes: Int, changed: Int)] = []
         var heads: Set<String> = []

@@ -193,7 +193,7 @@ public final class PartFolder: Sendable {
             for name in head.names { unsafe unlinkat(folder, "\(name).head", 0) }
             // A complete body, whose DONE was lost, is read-only.
             unsafe fchmodat(AT_FDCWD, path, 0o600, 0)
-            // Another broker may have replaced the body since it was looked at.
+            // Another broker may have replaced the body since the check.
             guard Body(path: path)?.matches(head) == true else {
                 unsafe unlink(path)
                 forget(id)

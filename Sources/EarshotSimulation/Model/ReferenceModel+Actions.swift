@@ -48,6 +48,8 @@ extension ReferenceModel {
                 return
             }
             lent = (name, part)
+        // The file of a running attempt that has begun another one.
+        case .spool(.removePart(let file)) where !SpoolName.isKept(file): break
         case .spool(.removePart(let file)):
             expect(keptParts.removeValue(forKey: file) != nil, 12, "\(file) is removed and was not kept")
         case .spool(.recordPart): break

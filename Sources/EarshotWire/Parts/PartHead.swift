@@ -56,8 +56,9 @@ public struct PartHead: Equatable, Sendable {
     public var owner: String
     /// Absolute path of the body while an attempt of a broker has it.
     public var path: String
-    /// Device and inode number of the body.
+    /// Device of the body.
     public var device: UInt64
+    /// Inode number of the body.
     public var inode: UInt64
     /// Boot of the machine in which all bytes of the body count.
     public var boot: String

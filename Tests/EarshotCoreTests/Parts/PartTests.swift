@@ -121,7 +121,8 @@ import Testing
     private static func keeping() -> (rig: CoreRig, client: ClientID, worker: WorkerID) {
         var rig = CoreRig()
         rig.core.facilities.isKeepingParts = true
-        return (rig, rig.client(1), rig.worker(3))
+        let (client, worker) = (rig.client(1), rig.worker(3))
+        return (rig, client, worker)
     }
 
     private static let mebibyte = 1 << 20
