@@ -18,7 +18,7 @@ class OwnWorker:
     def __init__(self, bus, scheme, *fields):
         self._socket = zmq.Context.instance().socket(zmq.DEALER)
         self._socket.linger = 0
-        self._socket.reconnect_ivl = -1
+        self._socket.reconnect_ivl = 3_600_000
         self._socket.connect(f"ipc://{bus.runtime}/work")
         self.say("READY EARW/1", "slots: 4", f"schemes: {scheme}", *fields)
         self.limits = self.hear()

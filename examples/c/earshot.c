@@ -10,10 +10,9 @@
 #include <unistd.h>
 
 enum { GREETING_MS = 3000, REMOTE_GREETING_MS = 8000, SILENCE_MS = 5000, LINGER_MS = 500 };
-enum { LOOK_MS = 1000 }; /* interval between two checks that the connection of a session with a lease stands */
 enum { PIECE_BYTES = 256 << 10, OPEN_READS = 4 };
 enum { REMOTE_LEASE_SECONDS = 60 }; /* over a network a lost connection does not mean a dead client */
-enum { LOST = -1 }; /* status: the connection of a session with a lease has ended */
+enum { LOST = -1 }; /* status: the connection has ended */
 
 struct earshot_sent {
     struct earshot_sent *next;
@@ -37,10 +36,10 @@ static int is_word(const char *text)
 /* Sends a message: its head, and the body if it is not NULL. */
 static int transmit(earshot_bus *bus, const char *head, const char *body)
 {
-    int sent = zmq_send(bus->socket, head, strlen(head), body ? ZMQ_SNDMORE : 0);
-    if (sent >= 0 && body) sent = zmq_send(bus->socket, body, strlen(body), 0);
+    int sent = zmq_send(bus->socket, head, strlen(head), ZMQ_DONTWAIT | (body ? ZMQ_SNDMORE : 0));
+    if (sent >= 0 && body) sent = zmq_send(bus->socket, body, strlen(body), ZMQ_DONTWAIT);
     if (sent >= 0) return 0;
-    return earshot_fail(bus, zmq_errno() == EAGAIN ? LOST : EARSHOT_FAILED, "cannot send: %s", zmq_strerror(zmq_errno()));
+    return earshot_fail(bus, EARSHOT_FAILED, "cannot send: %s", zmq_strerror(zmq_errno()));
 }
 
 /* Returns the head of a message, to be freed: the words as its first line, and the fields. NULL ends the words. */
@@ -75,10 +74,7 @@ static int say_with(earshot_bus *bus, const char *fields, const char *const word
     int result = note(bus, head);
     if (result == 0) result = transmit(bus, head, body);
     free(head);
-    if (result == 0 || bus->status != LOST) return result;
-    if (bus->token[0]) return resume(bus);
-    bus->status = EARSHOT_FAILED;
-    return -1;
+    return result;
 }
 
 static int say(earshot_bus *bus, const char *fields, const char *const words[])
@@ -93,28 +89,22 @@ static long long now_ms(void)
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
-static int events_of(earshot_bus *bus)
-{
-    int events = 0;
-    size_t size = sizeof events;
-    zmq_getsockopt(bus->socket, ZMQ_EVENTS, &events, &size);
-    return events;
-}
+static const char GONE[] = "the broker is gone: start one with `earshot serve`";
 
-/* Returns 1 if a message can be received, and 0 after a time-out. */
-static int await(earshot_bus *bus, long milliseconds)
+/* Waits for a message, also for `descriptor` unless it is -1, and at most for the time unless it is -1. Returns 1 if a
+   message can be received, and otherwise 0. The end of the connection is a failure after its last message. */
+static int await(earshot_bus *bus, int descriptor, long milliseconds)
 {
-    long long end = now_ms() + milliseconds;
-    for (;;) {
-        zmq_pollitem_t item = {.socket = bus->socket, .events = ZMQ_POLLIN};
-        int ready = zmq_poll(&item, 1, bus->token[0] ? LOOK_MS : milliseconds);
-        if (ready > 0) return 1;
-        if (ready < 0 && zmq_errno() != EINTR)
-            return earshot_fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
-        if (bus->token[0] && !(events_of(bus) & (ZMQ_POLLIN | ZMQ_POLLOUT)))
-            return earshot_fail(bus, LOST, "the broker is gone");
-        if (now_ms() >= end) return 0;
-    }
+    zmq_pollitem_t items[] = {{.socket = bus->socket, .events = ZMQ_POLLIN},
+                              {.socket = bus->monitor, .events = ZMQ_POLLIN},
+                              {.fd = descriptor, .events = ZMQ_POLLIN}};
+    if (zmq_poll(items, descriptor < 0 ? 2 : 3, milliseconds) < 0 && zmq_errno() != EINTR)
+        return earshot_fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
+    if (items[0].revents) return 1;
+    if (!items[1].revents) return 0;
+    /* Messages may have arrived between the checks of the two sockets. */
+    if (zmq_poll(items, 1, 0) > 0) return 1;
+    return earshot_fail(bus, LOST, "%s", GONE);
 }
 
 static int set(earshot_bus *bus, int option, int value)
@@ -128,19 +118,31 @@ static int greeting_ms(const earshot_bus *bus)
     return earshot_is_remote(bus) ? REMOTE_GREETING_MS : GREETING_MS;
 }
 
-/* Limits the socket to one connection, so that messages for it never reach the next one. Without it a send fails. */
-static int serve_one_connection(earshot_bus *bus)
+/* Closes the connection. */
+static void drop_socket(earshot_bus *bus)
 {
-    return set(bus, ZMQ_RECONNECT_IVL, -1) != 0 || set(bus, ZMQ_IMMEDIATE, 1) != 0
-        || set(bus, ZMQ_SNDTIMEO, greeting_ms(bus)) != 0 || set(bus, ZMQ_SNDHWM, 0) != 0;
+    if (bus->monitor) zmq_close(bus->monitor);
+    if (bus->socket) {
+        zmq_socket_monitor(bus->socket, NULL, 0);
+        zmq_close(bus->socket);
+    }
+    bus->socket = bus->monitor = NULL;
 }
 
-/* Creates the socket. */
+/* Creates the socket, for one connection: messages for a broker must never reach the next one. libzmq would connect
+   again in an hour. Without a reconnection, and with ZMQ_IMMEDIATE, it drops messages that have arrived. */
 static int make_socket(earshot_bus *bus)
 {
+    char end[40];
+    sprintf(end, "inproc://end-%u", ++bus->sockets); /* libzmq frees the name of an earlier one later */
     if (!bus->context) bus->context = zmq_ctx_new();
     bus->socket = bus->context ? zmq_socket(bus->context, ZMQ_DEALER) : NULL;
-    if (!bus->socket || set(bus, ZMQ_LINGER, LINGER_MS) != 0 || (bus->options.lease && serve_one_connection(bus) != 0))
+    bus->monitor = bus->context ? zmq_socket(bus->context, ZMQ_PAIR) : NULL;
+    /* libzmq reports that it will connect again after the last message of a connection, and after a failed attempt. */
+    if (!bus->socket || !bus->monitor || set(bus, ZMQ_LINGER, LINGER_MS) != 0
+        || set(bus, ZMQ_RECONNECT_IVL, 3600000) != 0 || set(bus, ZMQ_SNDHWM, 0) != 0
+        || zmq_socket_monitor(bus->socket, end, ZMQ_EVENT_CONNECT_RETRIED) != 0
+        || zmq_connect(bus->monitor, end) != 0)
         return earshot_fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
     return earshot_is_remote(bus) ? earshot_secure(bus) : 0;
 }
@@ -159,12 +161,9 @@ static int greet(earshot_bus *bus, const char *endpoint, const char *fields, con
     if (!head) return -1;
     int sent = transmit(bus, head, NULL);
     free(head);
-    if (sent != 0) return bus->status == LOST ? earshot_no_broker(bus) : -1;
+    if (sent != 0) return -1;
     int received = receive_within(bus, answer, greeting_ms(bus));
-    if (received == 0) return earshot_no_broker(bus);
-    /* From now on a send does not block. */
-    if (received > 0 && bus->options.lease) set(bus, ZMQ_SNDTIMEO, 0);
-    return received > 0 ? 0 : -1;
+    return received > 0 ? 0 : received == 0 || bus->status == LOST ? earshot_no_broker(bus) : -1;
 }
 
 /* Opens or resumes the session. */
@@ -206,8 +205,6 @@ int earshot_register(earshot_bus *bus, const char *scheme, int slots)
     memset(bus, 0, sizeof *bus);
     bus->is_local = 1;
     if (make_socket(bus) != 0) return -1;
-    if (serve_one_connection(bus) != 0) /* earshot_await detects its end */
-        return earshot_fail(bus, EARSHOT_FAILED, "no socket: %s", zmq_strerror(zmq_errno()));
     char fields[200];
     snprintf(fields, sizeof fields, "slots: %d\nschemes: %s\npid: %ld\ndrain: yes\n", slots, scheme, (long)getpid());
     earshot_message answer;
@@ -218,17 +215,9 @@ int earshot_register(earshot_bus *bus, const char *scheme, int slots)
 
 int earshot_await(earshot_bus *bus, int descriptor, int milliseconds)
 {
-    int events, own;
-    size_t size = sizeof events;
-    if (zmq_getsockopt(bus->socket, ZMQ_EVENTS, &events, &size) != 0
-        || zmq_getsockopt(bus->socket, ZMQ_FD, &own, &size) != 0)
-        return earshot_fail(bus, EARSHOT_FAILED, "cannot poll: %s", zmq_strerror(zmq_errno()));
-    if (events & ZMQ_POLLIN) return 1;
-    if (!(events & ZMQ_POLLOUT)) return earshot_fail(bus, EARSHOT_NO_BROKER, "the broker is gone");
-    struct pollfd items[] = {{.fd = own, .events = POLLIN}, {.fd = descriptor, .events = POLLIN}};
-    if (poll(items, 2, milliseconds) < 0 && errno != EINTR)
-        return earshot_fail(bus, EARSHOT_FAILED, "cannot poll: %s", strerror(errno));
-    return 0;
+    int ready = await(bus, descriptor, milliseconds);
+    if (ready < 0 && bus->status == LOST) bus->status = EARSHOT_NO_BROKER;
+    return ready;
 }
 
 int earshot_done(earshot_bus *bus, const char *attempt, const char *content_type, const char *text)
@@ -300,7 +289,7 @@ static void parse(earshot_message *message)
 /* Receives a message. Returns 1, 0 after a time-out, or -1 after a failure or if it is an ERROR. */
 static int receive_within(earshot_bus *bus, earshot_message *message, long milliseconds)
 {
-    int ready = await(bus, milliseconds);
+    int ready = await(bus, -1, milliseconds);
     if (ready <= 0) return ready;
     zmq_msg_t frame;
     zmq_msg_init(&frame);
@@ -333,8 +322,6 @@ static int receive_within(earshot_bus *bus, earshot_message *message, long milli
     return -1;
 }
 
-static const char GONE[] = "the broker is gone: start one with `earshot serve`";
-
 static void confirm(earshot_bus *bus, const earshot_message *message);
 
 /* Receives a message. A broker that ends sends none, so a QUERY checks that it is alive after some silence. */
@@ -345,7 +332,7 @@ static int receive(earshot_bus *bus, earshot_message *message)
         if (say(bus, "", (const char *[]){"QUERY", "ping", NULL}) != 0) return -1;
         received = receive_within(bus, message, SILENCE_MS);
     }
-    if (received == 0) return earshot_fail(bus, bus->token[0] ? LOST : EARSHOT_NO_BROKER, "%s", GONE);
+    if (received == 0) return earshot_fail(bus, LOST, "%s", GONE);
     if (received > 0) confirm(bus, message);
     return received > 0 ? 0 : -1;
 }
@@ -450,13 +437,14 @@ static int send_again(earshot_bus *bus, unsigned long long resumed)
     return 0;
 }
 
-/* Connects again and resumes the session. */
+/* Connects again and resumes the session, if it has a lease. */
 static int resume(earshot_bus *bus)
 {
+    if (!bus->token[0]) return earshot_fail(bus, EARSHOT_NO_BROKER, "%s", GONE);
     long long end = now_ms() + bus->options.lease * 1000LL;
     for (int pause = 10; now_ms() < end; pause = pause < 500 ? 2 * pause : 1000) {
         poll(NULL, 0, pause);
-        if (bus->socket) zmq_close(bus->socket);
+        drop_socket(bus);
         earshot_message answer;
         int result = hello(bus, &answer);
         if (result == 0) {
@@ -631,9 +619,9 @@ void earshot_close(earshot_bus *bus)
         earshot_free(&first->message);
         free(first);
     }
-    if (bus->socket) zmq_close(bus->socket);
+    drop_socket(bus);
     if (bus->context) zmq_ctx_term(bus->context);
-    bus->socket = bus->context = NULL;
+    bus->context = NULL;
 }
 
 int earshot_give_up(earshot_bus *bus)

@@ -20,7 +20,7 @@ typedef struct {
 /* Connection to a bus. Closing it removes its requests. */
 typedef struct {
     void *context;
-    void *socket;
+    void *socket, *monitor; /* the monitor is readable once the connection has ended */
     unsigned long long heard; /* `seq` of the last terminal */
     char error[512]; /* reason for the failure of the last call, as a sentence */
     int status;      /* exit code for that failure */
@@ -28,7 +28,7 @@ typedef struct {
     int is_local; /* whether it is on this machine in any case, as for workers */
     char client[40], token[40];                      /* name of a session with a lease */
     unsigned long long sent, replies, acknowledged;  /* its messages, and the `seq` of the last ACK */
-    unsigned connection;                             /* number of times it was resumed */
+    unsigned connection, sockets;                    /* number of times it was resumed, and of sockets so far */
     struct earshot_sent *log;                        /* messages that the broker may not have received, oldest first */
     struct earshot_waiting *waiting;                 /* messages received while a body was read, oldest first */
 } earshot_bus;

@@ -49,6 +49,8 @@ final class Earshot implements AutoCloseable {
         runtime = runtime.isEmpty() ? parent + "/earshot" : runtime;
         socket.setLinger(500);
         socket.setReceiveTimeOut(SILENCE_MS);
+        // One connection: the next broker would not know this session. With -1 libzmq drops messages that have arrived.
+        socket.setReconnectIVL(3_600_000);
         socket.connect("ipc://" + runtime + "/bus");
         send("HELLO", "EAR/1");
         understand(read("no broker answers in " + runtime + ": start one with `earshot serve`"));

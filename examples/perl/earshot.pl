@@ -9,7 +9,7 @@ use v5.30;
 use warnings;
 use Errno qw(EAGAIN EINTR);
 use ZMQ::FFI;
-use ZMQ::FFI::Constants qw(ZMQ_DEALER ZMQ_LINGER ZMQ_RCVTIMEO);
+use ZMQ::FFI::Constants qw(ZMQ_DEALER ZMQ_LINGER ZMQ_RCVTIMEO ZMQ_RECONNECT_IVL);
 
 use constant SILENCE_MS => 5000;
 
@@ -23,6 +23,8 @@ sub open {
     my $self = bless { context => $context, socket => $socket }, $class;
     $socket->set(ZMQ_LINGER, 'int', 500);
     $socket->set(ZMQ_RCVTIMEO, 'int', SILENCE_MS);
+    # One connection: the next broker would not know this session. With -1 libzmq drops messages that have arrived.
+    $socket->set(ZMQ_RECONNECT_IVL, 'int', 3_600_000);
     $socket->connect("ipc://$runtime/bus");
     $socket->die_on_error(0);
     $self->send('HELLO', 'EAR/1');

@@ -35,6 +35,8 @@ class Bus
     @socket = @context.socket(ZMQ::DEALER)
     check @socket.setsockopt(ZMQ::LINGER, 500)
     check @socket.setsockopt(ZMQ::RCVTIMEO, SILENCE_MS)
+    # One connection: the next broker would not know this session. With -1 libzmq drops messages that have arrived.
+    check @socket.setsockopt(ZMQ::RECONNECT_IVL, 3_600_000)
   end
 
   def connect

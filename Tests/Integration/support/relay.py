@@ -206,7 +206,7 @@ class _Connection:
     def __init__(self, context, path, descriptor):
         self.descriptor = descriptor
         self.socket = context.socket(zmq.DEALER)
-        for option, value in {zmq.LINGER: 100, zmq.SNDHWM: 0, zmq.RCVHWM: 8, zmq.RECONNECT_IVL: -1}.items():
+        for option, value in {zmq.LINGER: 100, zmq.SNDHWM: 0, zmq.RCVHWM: 8, zmq.RECONNECT_IVL: 3_600_000}.items():
             self.socket.setsockopt(option, value)
         self.monitor = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         self.socket.connect(f"ipc://{path}")
