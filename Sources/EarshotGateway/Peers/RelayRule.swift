@@ -55,8 +55,9 @@ struct RelayRule {
             hello.proof = proof
             return .forward(ClientMessage.hello(hello).encoded())
         } catch {
-            // A longer verb that begins like HELLO.
-            if error.code == .unknownVerb { return .forward(head) }
+            // A longer verb that begins like HELLO, or a version that the broker refuses: it welcomes no connection of the
+            // gateway's process without a proof.
+            if error.code == .unknownVerb || error.code == .version { return .forward(head) }
             return refusal(of: "HELLO", error.code.rawValue, error.detail)
         }
     }
