@@ -203,9 +203,8 @@ public struct Job: Equatable, Sendable {
     public var streams = false
     /// Redirect mode. With `manual` a redirect is the result including its body; otherwise its head suffices.
     public var redirect = RedirectMode.follow
-    /// Priority of the most urgent interest, for requests that the worker itself sends to the bus; nil for workers that
-    /// send none.
-    public var priority: PriorityClass?
+    /// Priority of the most urgent interest, for requests that an own worker itself sends to the bus.
+    public var priority = PriorityClass.normal
     /// Partial body of an earlier attempt, in the file named after this attempt; nil to start from the beginning.
     public var resume: Resume?
     /// Proxy and certificates for the connection.
@@ -299,7 +298,7 @@ public struct Job: Equatable, Sendable {
         writer.field("max-bytes", maxBytes)
         writer.field("rate", rate)
         writer.field("progress", progressMilliseconds)
-        writer.field("priority", priority?.name)
+        writer.field("priority", if: priority != .normal, priority.name)
         writer.field("stream", if: streams, "yes")
         writer.field("redirect", if: redirect != .follow, redirect.rawValue)
         writer.field("resume", resume.map { "\($0.bytes)/" + ($0.total.map { String($0) } ?? "-") })

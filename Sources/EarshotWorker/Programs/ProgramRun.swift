@@ -98,7 +98,7 @@ final class ProgramRun {
         var variables = options.variables
         variables["EARSHOT_URL"] = job.url
         variables["EARSHOT_METHOD"] = job.method
-        variables["EARSHOT_PRIORITY"] = (job.priority ?? .normal).name
+        variables["EARSHOT_PRIORITY"] = job.priority.name
         variables["EARSHOT_HEADERS"] = String(decoding: job.httpFields, as: UTF8.self)
         variables["EARSHOT_MAX_BYTES"] = job.maxBytes.map { String($0) } ?? ""
         return try ChildProcess.spawn(

@@ -26,7 +26,7 @@ public struct PullRequest: Hashable, Sendable {
         url = job.url
         self.node = node
         method = job.method
-        priority = job.priority ?? .normal
+        priority = job.priority
     }
 }
 
