@@ -7,6 +7,8 @@ enum Handshake {
 
     private static let mechanism = Array("NULL".utf8) + [UInt8](repeating: 0, count: 16)
     private static let socketType = Array("socket-type".utf8)
+    private static let identity = Array("identity".utf8)
+    private static let identityBytes = 255
 
     /// Relevant properties of a READY. Others are ignored, including `Identity`: a connection is identified by its
     /// descriptor, so two peers may choose the same routing ID.
@@ -48,7 +50,7 @@ enum Handshake {
             rest = rest.dropFirst(Int(nameBytes))
             let count = rest.prefix(4).reduce(0) { $0 << 8 | Int($1) }
             rest = rest.dropFirst(4)
-            guard rest.count >= count else { return nil }
+            guard rest.count >= count, name != identity || count <= identityBytes else { return nil }
             let value = rest.prefix(count)
             rest = rest.dropFirst(count)
             if name == socketType { ready.socketType = SocketType(rawValue: String(decoding: value, as: UTF8.self)) }

@@ -1,4 +1,5 @@
-/// Type of a socket, and the types it is compatible with: rfc.zeromq.org/spec/28.
+/// Type of a socket, and the types it is compatible with: rfc.zeromq.org/spec/28. A router here refuses other routers,
+/// because the broker only talks to clients and workers.
 public enum SocketType: String, Sendable {
     case dealer = "DEALER"
     case router = "ROUTER"
@@ -8,7 +9,7 @@ public enum SocketType: String, Sendable {
     func takes(_ other: SocketType) -> Bool {
         switch self {
         case .dealer: [.router, .dealer, .reply].contains(other)
-        case .router: [.dealer, .request, .router].contains(other)
+        case .router: [.dealer, .request].contains(other)
         case .request: [.router, .reply].contains(other)
         case .reply: [.dealer, .request].contains(other)
         }

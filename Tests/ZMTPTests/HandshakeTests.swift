@@ -46,6 +46,19 @@ import Testing
         #expect(Handshake.ready(ready[...]) == .init(socketType: .request))
     }
 
+    @Test func `an identity has at most 255 bytes`() {
+        func ready(identity count: UInt16) -> [UInt8] {
+            Array("\u{b}Socket-Type\0\0\0\u{6}DEALER\u{8}Identity\0\0".utf8)
+                + [UInt8(count >> 8), UInt8(count & 0xff)] + [UInt8](repeating: 0x78, count: Int(count))
+        }
+        #expect(Handshake.ready(ready(identity: 255)[...]) == .init(socketType: .dealer))
+        #expect(Handshake.ready(ready(identity: 256)[...]) == nil)
+    }
+
+    @Test func `a ROUTER talks to DEALER and REQ alone`() {
+        #expect([SocketType.dealer, .router, .request, .reply].filter(SocketType.router.takes) == [.dealer, .request])
+    }
+
     @Test(arguments: [[], [5], [0, 1], [200, 65]] as [[UInt8]])
     func `a command without a name is none`(bytes: [UInt8]) {
         #expect(Handshake.command(bytes) == nil)
