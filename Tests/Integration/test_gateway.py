@@ -138,6 +138,7 @@ class GatewayTests(TestCase):
     def test_a_wrong_server_key_ends_the_handshake(self):
         client = self.bus.remote(hello=False, server_key=zmq.curve_keypair()[0])
         client.await_event(FAILED)
+        self.assertIn("address=127.0.0.1", self.bus.program.await_line("another server key"))
         self.assertAnswers(self.bus.remote())
 
     def test_a_plaintext_client_gets_nothing(self):

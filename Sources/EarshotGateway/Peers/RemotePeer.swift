@@ -115,7 +115,12 @@ final class RemotePeer {
         settle()
         switch phase {
         case .handshaking:
-            if pump.isInnerEnded || pump.isRemoteEnded { close(nil) }
+            // A client that ends by itself, such as a health check, is no fault.
+            if pump.isRemoteEnded {
+                close(nil)
+            } else if pump.isInnerEnded {
+                close("a handshake with another server key, without CURVE, or not within the time")
+            }
             return false
         case .greeting, .relaying:
             return relay()
