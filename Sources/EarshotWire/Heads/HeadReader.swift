@@ -129,6 +129,8 @@ struct HeadReader {
     private mutating func readHTTPFields(_ bytes: Span<UInt8>, from start: Int) throws(WireError) {
         var end = bytes.count
         if end > start, bytes[end - 1] == Ascii.lineFeed { end -= 1 }
+        // The second LF of two after the last line.
+        if end > start + 1, bytes[end - 1] == Ascii.lineFeed, bytes[end - 2] != Ascii.lineFeed { end -= 1 }
         guard !Self.hasControls(bytes.extracting(start..<end)) else {
             throw WireError(
                 .badMessage, "an HTTP field must not contain control characters; lines end in LF without CR")
