@@ -55,8 +55,8 @@ struct RelayRule {
             hello.proof = proof
             return .forward(ClientMessage.hello(hello).encoded())
         } catch {
-            // A longer verb that begins like HELLO, or a version that the broker refuses: it welcomes no connection of the
-            // gateway's process without a proof.
+            // A longer verb that begins like HELLO, or another version. The broker opens no session without a proof to
+            // the gateway's process.
             if error.code == .unknownVerb || error.code == .version { return .forward(head) }
             return refusal(of: "HELLO", error.code.rawValue, error.detail)
         }
