@@ -15,7 +15,7 @@ class CacheCommandTests(TestCase):
         self.assertEqual(json.loads(commands.run("cache", "stat", "--json", *place).stdout)["parts"], 0)
         parts = folder / "parts"
         parts.mkdir(mode=0o700)
-        for name, size in (("a.body", 10), ("a.head", 3)):
+        for name, size in (("a" * 64 + ".body", 10), ("a" * 64 + ".head", 3)):
             (parts / name).write_bytes(bytes(size))
         shown = json.loads(commands.run("cache", "stat", "--json", *place).stdout)
         self.assertEqual((shown["parts"], shown["part-bytes"]), (1, 10))
