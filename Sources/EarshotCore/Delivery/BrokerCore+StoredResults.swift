@@ -182,7 +182,8 @@ extension BrokerCore {
             }
             if !isBlocked { faults.append("1: flight \(name) waits for no client's room") }
         }
-        for handler in handlers.indices where storedResults.claimCount(of: handler) > 0 {
+        for handler in handlers.indices
+        where storedResults.claimed(of: handler).contains(where: { claimable($0) != nil }) {
             let listeners = listeners(of: handler).map { clients.reference(to: $0) }
             guard !listeners.isEmpty, !storedResults.isWaiting(handler, for: listeners) else { continue }
             faults.append("1: the claims of handler \(handler) wait for no listener")
