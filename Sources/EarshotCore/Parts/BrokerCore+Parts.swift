@@ -70,11 +70,16 @@ extension BrokerCore {
             workers.partVerified(attempt, at: worker)
             return
         }
-        let part = GrowingPart(
-            file: told.file, fields: HeaderFields(lines: lines), status: told.status,
-            generation: isNew ? attempt : lease.part?.generation ?? attempt,
-            audience: lease.part?.audience ?? .noSession, isRecorded: !isNew && lease.part?.isRecorded ?? false)
-        workers.partTold(part, of: attempt, at: worker)
+        var part = isNew ? nil : lease.part
+        part?.fields = HeaderFields(lines: lines)
+        part?.status = told.status
+        part?.isVerified = true
+        workers.partTold(
+            part
+                ?? GrowingPart(
+                    file: told.file, fields: HeaderFields(lines: lines), status: told.status, generation: attempt,
+                    audience: lease.part?.audience ?? .noSession),
+            of: attempt, at: worker)
     }
 
     /// Keeps the part of an ended attempt for its flight or, if that has ended too, for a later flight.

@@ -119,7 +119,9 @@ import Testing
 
     /// A rig whose shell has a folder of parts.
     private static func keeping() -> (rig: CoreRig, client: ClientID, worker: WorkerID) {
-        var rig = CoreRig()
+        var limits = CoreLimits()
+        limits.origins.limit = 20
+        var rig = CoreRig(limits: limits)
         rig.core.facilities.isKeepingParts = true
         let (client, worker) = (rig.client(1), rig.worker(3))
         return (rig, client, worker)
