@@ -225,6 +225,11 @@ import Testing
         #expect(parts.recover(spool: nil) == 0)
         #expect(files == ["growing/one"])
         lock = nil
+        // The spool of a private bus has its supervisor's lock beside it.
+        lock = try LockFile.take(base + "/lock")
+        #expect(parts.recover(spool: nil) == 0)
+        #expect(files == ["growing/one"])
+        lock = nil
         #expect(parts.recover(spool: nil) == 0)
         #expect(files.count == 2)
     }

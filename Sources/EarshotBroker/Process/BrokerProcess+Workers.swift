@@ -109,5 +109,7 @@ extension BrokerProcess {
 
     private func lose(_ worker: WorkerID, _ report: WorkerEnd?) {
         core.workerLost(worker, end: report, now: Tick(nanoseconds: loop.now.nanoseconds))
+        // The core holds its attempts no more. Files that none resumes are left.
+        sweepEndedParts()
     }
 }

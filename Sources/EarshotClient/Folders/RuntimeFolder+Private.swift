@@ -10,7 +10,12 @@ extension RuntimeFolder {
     public func makePrivateSpool(besideParts parts: String?) -> String {
         guard let parts else { return ownSpool }
         let spool = "\(privateFolder(besideParts: parts))/spool"
-        return (try? PrivateFolder.makeStore(spool)) == nil ? ownSpool : spool
+        do throws(FolderError) {
+            // Nothing is created in a folder where others can replace it.
+            try PrivateFolder.checkFoldersAbove(spool)
+            try PrivateFolder.makeStore(spool)
+            return spool
+        } catch { return ownSpool }
     }
 
     /// Removes both folders of a private bus, as far as they exist.

@@ -27,7 +27,7 @@ extension PartFolder {
     /// A body whose worker still has it stays, as its lock shows; so do those of other brokers that run.
     ///
     /// - Parameters:
-    ///   - spool: Spool of this broker, which holds its lock; nil for none.
+    ///   - spool: Spool that no other process uses; nil for none.
     ///   - own: Descriptions that this broker has stored.
     /// - Returns: Number of other descriptions in the own spool that remain, since a worker has their bodies.
     public func recover(spool: String?, except own: Set<String> = []) -> Int {
@@ -46,7 +46,7 @@ extension PartFolder {
         }
         var remaining = 0
         for (root, found) in heads {
-            let lock = root == spool ? nil : (try? LockFile.take("\(root)/broker.lock")) ?? nil
+            let lock = root == spool ? nil : Self.takeLock(ofEnded: root)
             guard root == spool || lock != nil else { continue }
             for (id, head) in found {
                 if recover(head, in: root) { forget(id) } else if root == spool { remaining += 1 }
@@ -54,6 +54,14 @@ extension PartFolder {
             withExtendedLifetime(lock) {}
         }
         return remaining
+    }
+
+    /// Takes the lock of the spool of an ended broker; nil if it runs, or if its supervisor, which looks after the bodies of a
+    /// private bus, does.
+    private static func takeLock(ofEnded spool: String) -> LockFile? {
+        let supervisor = "\(spool[..<(spool.lastIndex(of: "/") ?? spool.startIndex)])/lock"
+        guard (try? LockFile.isHeld(supervisor)) != true else { return nil }
+        return (try? LockFile.take("\(spool)/broker.lock")) ?? nil
     }
 
     /// - Returns: false if a worker has the body.
@@ -88,7 +96,7 @@ extension PartFolder {
         for name in names(in: opened) where Self.isPrivate(name) {
             let lockPath = "\(base)/\(name)/lock"
             guard FileIdentity(path: lockPath) != nil, let lock = try? LockFile.take(lockPath) else { continue }
-            _ = recover(spool: nil)
+            _ = recover(spool: "\(base)/\(name)/spool")
             PrivateFolder.remove("\(base)/\(name)/spool")
             unsafe unlink(lockPath)
             unsafe rmdir("\(base)/\(name)")

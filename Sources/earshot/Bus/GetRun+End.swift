@@ -22,6 +22,7 @@ extension GetRun {
 
     /// Keeps the bytes of the bodies that have not ended.
     func keepParts() {
+        arriving.isPulling = session?.connection.isPulling ?? false
         for (request, item) in underWay { arriving.keep(request, item, in: &destination) }
     }
 

@@ -15,6 +15,8 @@ struct ArrivingBodies {
     private var bodies: [RequestID: ArrivingBody] = [:]
     /// Start of the run in seconds since 1970; nil without `--continue`.
     private let start: Int64?
+    /// Whether bodies come over the connection, so that bytes in a partial file are not sent again.
+    var isPulling = false
     /// Number of bytes that the bus keeps, and of new bytes in partial files.
     private(set) var keptBytes = 0
     /// Number of bodies with these bytes.
@@ -45,7 +47,7 @@ struct ArrivingBodies {
     /// Keeps the bytes of a request that ends without its body.
     mutating func keep(_ request: RequestID, _ item: OutputItem, in destination: inout Destination) {
         let body = bodies.removeValue(forKey: request)
-        if let bytes = partBytes.removeValue(forKey: request) {
+        if !isPulling || start == nil, let bytes = partBytes.removeValue(forKey: request) {
             keptBytes += bytes
             keptFiles += 1
         } else if let body, let start {

@@ -93,7 +93,7 @@ struct ServeRun {
         try supervisor.run()
         if owner != nil {
             // Its workers, which had the bodies, have ended.
-            if let parts = broker.partsFolder { _ = try? PartFolder(parts).recover(spool: nil) }
+            if let parts = broker.partsFolder { _ = try? PartFolder(parts).recover(spool: broker.spoolFolder) }
             folder.removePrivate(besideParts: broker.partsFolder)
         }
         withExtendedLifetime((lock, spoolLock)) {}

@@ -175,7 +175,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["jar", "alone", "no-store", "range", "directive"])
+    @Test(arguments: ["jar", "alone", "no-store", "range", "directive", "certificate"])
     func `a request whose part may not outlive it has no keys`(kind: String) throws {
         var (rig, client, worker) = Self.keeping()
         let job = try interrupt(&rig, bytes: Self.mebibyte, by: client, worker) { fetch in
@@ -183,6 +183,7 @@ import Testing
             case "jar": fetch.options.usesCookies = true
             case "alone": fetch.options.coalesces = false
             case "no-store": fetch.options.cache = .noStore
+            case "certificate": fetch.options.route.caFile = "/cert"
             case "range": fetch.httpFields = Array("range: bytes=0-9".utf8)
             default: fetch.httpFields = Array("cache-control: no-store".utf8)
             }
@@ -200,7 +201,6 @@ import Testing
             $0.fetch("h", "3", "http://a.example/x", by: client) { $0.httpFields = Array("authorization: me".utf8) }
             $0.fetch("h", "4", "http://a.example/x", by: client) { $0.httpFields = Array("cookie: a=b".utf8) }
             $0.fetch("h", "5", "http://a.example/x", by: client) { $0.options.route.proxy = "http://p.example:1" }
-            $0.fetch("h", "7", "http://a.example/x", by: client) { $0.options.route.caFile = "/cert" }
             $0.fetch("h", "6", "http://a.example/x", by: client) { $0.options.key = "k" }
         }
         let texts = rig.resumeJobs.map { $0.1.texts }
