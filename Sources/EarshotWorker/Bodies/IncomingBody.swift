@@ -156,7 +156,15 @@ struct IncomingBody: ~Copyable {
     mutating func needsCheckpoint(now: LoopTime) -> Bool {
         let last = lastCheckpoint ?? (0, now)
         lastCheckpoint = last
-        return count - last.bytes >= Limits.checkpointBytes && now.since(last.time) >= Limits.checkpointInterval
+        guard count - last.bytes >= Limits.checkpointBytes, now.since(last.time) >= Limits.checkpointInterval else {
+            return false
+        }
+        // To write so much takes the disk longer than the network takes to bring it.
+        guard count - last.bytes <= Limits.mostUnsyncedBytes else {
+            lastCheckpoint = (count, now)
+            return false
+        }
+        return true
     }
 
     /// Starts a thread on the next range of the hash, unless one is running.

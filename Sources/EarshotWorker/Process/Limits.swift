@@ -53,6 +53,9 @@ enum Limits {
     static let checkpointBytes = 16 << 20
     /// Minimum time between checkpoints, which wait for the disk. A fast transfer makes few, and a short one none.
     static let checkpointInterval = Duration.seconds(1)
+    /// Most bytes since the last checkpoint for which a thread waits until they are on the disk. A body that arrives faster
+    /// than this in each `checkpointInterval` has no checkpoints.
+    static let mostUnsyncedBytes = 64 << 20
     /// Minimum number of unhashed bytes for which a thread is started.
     static let hashStepBytes = 4 << 20
     /// Number of hash threads: one reads while the other computes.
