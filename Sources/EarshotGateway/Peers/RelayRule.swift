@@ -55,9 +55,8 @@ struct RelayRule {
             hello.proof = proof
             return .forward(ClientMessage.hello(hello).encoded())
         } catch {
-            // A longer verb that begins like HELLO, or another version. The broker opens no session without a proof to
-            // the gateway's process.
-            if error.code == .unknownVerb || error.code == .version { return .forward(head) }
+            // A longer verb that begins like HELLO.
+            if error.code == .unknownVerb { return .forward(head) }
             return refusal(of: "HELLO", error.code.rawValue, error.detail)
         }
     }
