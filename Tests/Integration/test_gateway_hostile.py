@@ -56,12 +56,6 @@ class HostileTests(TestCase):
         self.assertEqual(client.expect("ERROR").fields["verb"], "HELLO")
         self.assertCut(client)
 
-    def test_after_a_hello_of_another_version_the_connection_stands(self):
-        client = self.hostile()
-        client.say("HELLO EAR/2")
-        self.assertEqual(client.expect("ERROR").operands, ["version"])
-        self.assertEqual(client.greet(), "WELCOME")
-
     def test_nothing_is_served_before_hello(self):
         client = self.hostile()
         for line in ("SET origin-limit 1", "QUERY status", "SUBSCRIBE h", "HELLOX", "hello EAR/1"):
