@@ -47,7 +47,7 @@ final class Spool {
     ///   `SystemError`.
     init(_ path: String, keeping kept: Set<String> = [], recover: () -> Void = {}) throws {
         self.path = path
-        (folder, lock) = try Self.open(path)
+        (folder, lock) = try Self.open(path, lockTries: Self.lockTries)
         hadUnfinishedFiles = parts().contains { $0.attempt != nil }
         recover()
         try sweep(keeping: kept)
@@ -109,10 +109,10 @@ final class Spool {
     /// Returns whether a file is missing, possibly because its folder was removed.
     func mayHaveLost(_ name: String) -> Bool { (isReplaced || !isInPlace) && length(of: name) == nil }
 
-    private static func open(_ path: String) throws -> (folder: Int32, lock: LockFile) {
+    private static func open(_ path: String, lockTries: Int = 1) throws -> (folder: Int32, lock: LockFile) {
         try PrivateFolder.makeStore(path)
         try PrivateFolder.checkFiles([lockName], in: path)
-        guard let lock = try takeLock(path) else {
+        guard let lock = try takeLock(path, tries: lockTries) else {
             throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool")
         }
         let folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -120,11 +120,12 @@ final class Spool {
         return (folder, lock)
     }
 
-    /// Takes the lock. Another bus of the user may have it for some milliseconds, to take over partial bodies.
-    private static func takeLock(_ path: String) throws(SystemError) -> LockFile? {
-        for _ in 0..<lockTries {
+    /// Takes the lock. Another bus of the user may have it for some milliseconds, to take over partial bodies. Waits only at the
+    /// start, before there is a loop.
+    private static func takeLock(_ path: String, tries: Int) throws(SystemError) -> LockFile? {
+        for attempt in 1...tries {
             if let lock = try LockFile.take("\(path)/\(lockName)") { return lock }
-            usleep(50_000)
+            if attempt < tries { usleep(50_000) }
         }
         return nil
     }
