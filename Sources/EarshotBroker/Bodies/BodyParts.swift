@@ -34,7 +34,8 @@ final class BodyParts {
                 switch request {
                 case .record(let head, let id): folder.record(head, as: id)
                 case .forget(let id): folder.forget(id)
-                case .sweep(let limit, let seconds): sweep = (limit, seconds)
+                // A sweep that makes room is not replaced by a regular one.
+                case .sweep(let limit, let seconds): sweep = (min(limit, sweep?.limit ?? limit), seconds)
                 }
             }
             guard requests.isEmpty, let sweep else { return }

@@ -46,7 +46,6 @@ extension BrokerProcess {
             hasLoggedFreeSpace = false
             return
         }
-        parts?.makeRoom()
         guard !hasLoggedFreeSpace else { return }
         hasLoggedFreeSpace = true
         logger.warning(

@@ -79,7 +79,6 @@ extension BrokerProcess {
                 if let registration { loop.remove(registration) }
                 loop.cancelTimer(timer)
                 workerEnded(worker, pid: pid)
-                sweepEndedParts()
                 withExtendedLifetime(process) {}
             }
         } catch {

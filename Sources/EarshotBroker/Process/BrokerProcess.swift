@@ -332,7 +332,10 @@ public final class BrokerProcess {
                 let message = try WorkerMessage(head: head, body: body)
                 // Before the core retries the flight.
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _, _, _) = message { places?.look() }
-                if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _, _) = message { checkFreeSpace() }
+                if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _, _) = message {
+                    checkFreeSpace()
+                    if hasLoggedFreeSpace { parts?.makeRoom() }
+                }
                 if case .ready(let ready) = message {
                     guard isPermitted(ready, by: peer) else { return work.close(peer) }
                     hasWorkerNews = true
@@ -366,7 +369,6 @@ public final class BrokerProcess {
                 disconnected[WorkerID(rawValue: peer)] = process
                 core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: true, now: now)
             }
-            sweepEndedParts()
         }
     }
 
