@@ -158,7 +158,8 @@ extension BrokerCore {
         guard facilities.isKeepingParts, let lease = workers[worker].leases[attempt], let part = lease.part else { return }
         // A worker that reports more of them than it may costs nothing.
         let checkpoint = checkpoint.flatMap {
-            $0.bytes >= part.checkpointBytes + limits.leastCheckpointBytes ? $0 : nil
+            // No sum: the head of a part may name any number.
+            $0.bytes - part.checkpointBytes >= limits.leastCheckpointBytes ? $0 : nil
         }
         guard
             part.isResumable, !part.isRecorded || checkpoint != nil, mayOutlive(bytes: lease.receivedBytes),

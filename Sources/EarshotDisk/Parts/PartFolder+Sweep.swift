@@ -140,13 +140,14 @@ extension PartFolder {
             }
         }
         totals.parts = bodies.count
-        totals.bytes = bodies.reduce(0) { $0 + $1.bytes }
+        // Wrapping sums: a file that is not a part may claim any size.
+        totals.bytes = bodies.reduce(0) { $0 &+ $1.bytes }
         func remove(_ body: (name: String, bytes: Int, changed: Int)) {
             let names = readHead("\(body.name).head", in: folder)?.names ?? [body.name]
             for name in names { unsafe unlinkat(folder, "\(name).head", 0) }
             unsafe unlinkat(folder, "\(body.name).body", 0)
             totals.parts -= 1
-            totals.bytes -= body.bytes
+            totals.bytes &-= body.bytes
         }
         bodies.sort { $0.changed > $1.changed }
         while let oldest = bodies.last, oldest.changed < now - seconds { remove(bodies.removeLast()) }
@@ -155,12 +156,12 @@ extension PartFolder {
             for body in bodies {
                 let owner = readHead("\(body.name).head", in: folder)?.owner ?? ""
                 owners[owner, default: ([], 0)].bodies.append(body)
-                owners[owner]?.bytes += body.bytes
+                owners[owner, default: ([], 0)].bytes &+= body.bytes
             }
             while totals.bytes > limit, let largest = owners.max(by: { $0.value.bytes < $1.value.bytes })?.key,
                 let body = owners[largest]?.bodies.popLast()
             {
-                owners[largest]?.bytes -= body.bytes
+                owners[largest, default: ([], 0)].bytes &-= body.bytes
                 remove(body)
             }
         }
@@ -198,7 +199,7 @@ extension PartFolder {
             var status = stat()
             guard unsafe fstatat(opened, entry, &status, AT_SYMLINK_NOFOLLOW) == 0 else { continue }
             totals.parts += 1
-            totals.bytes += Int(status.st_size)
+            totals.bytes &+= Int(status.st_size)
         }
         return totals
     }

@@ -35,7 +35,8 @@ public final class PartFolder: Sendable {
         do {
             // Before anything is created below a folder that others can change, and in a folder of somebody else.
             if try PrivateFolder.isStore(path), try !Self.isOwn(path) {
-                throw StoreError("\(path) has other files than partial bodies; choose another place with --cache-folder", .foreign)
+                throw StoreError(
+                    "\(path) has other files than partial bodies; choose another place with --cache-folder", .foreign)
             }
             try PrivateFolder.makeStore(path)
             try PrivateFolder.makeStore(path + "/growing")
