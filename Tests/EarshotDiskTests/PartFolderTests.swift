@@ -3,6 +3,7 @@ import EarshotWire
 import Foundation
 import Glibc
 import LibCrypto
+import Synchronization
 import Testing
 
 @testable import EarshotDisk
@@ -130,23 +131,13 @@ import Testing
             try stored()
             let names = parts.names(of: keys())
             let (parts, spool) = (parts, spool)
-            let winners = Mutex(0)
+            let winners = Atomic(0)
             DispatchQueue.concurrentPerform(iterations: 4) { index in
                 let path = "\(spool)/worker-7/\(index)"
-                if parts.lend(names, maxBytes: nil, to: path, as: "\(index)") != nil { winners.add() }
+                if parts.lend(names, maxBytes: nil, to: path, as: "\(index)") != nil { winners.add(1, ordering: .relaxed) }
             }
-            #expect(winners.count == 1)
+            #expect(winners.load(ordering: .relaxed) == 1)
         }
-    }
-
-    /// A counter of several threads.
-    private final class Mutex: @unchecked Sendable {
-        private let lock = NSLock()
-        private(set) var count: Int
-
-        init(_ count: Int) { self.count = count }
-
-        func add() { lock.withLock { count += 1 } }
     }
 
     // MARK: Another boot

@@ -98,14 +98,14 @@ struct Replay {
             completion.attempt = attempt
             return .workerSaid(worker, .done(completion), body)
         case .failed(_, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
-            let said = WorkerMessage.failed(
+            let renumbered = WorkerMessage.failed(
                 attempt, code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted, part: part,
                 repeats: repeats, retryAfterSeconds: retryAfter)
-            return .workerSaid(worker, said, body)
+            return .workerSaid(worker, renumbered, body)
         case .progress(_, let received, let total, let part, let checkpoint):
-            let said = WorkerMessage.progress(
+            let renumbered = WorkerMessage.progress(
                 attempt, received: received, total: total, part: part, checkpoint: checkpoint)
-            return .workerSaid(worker, said, body)
+            return .workerSaid(worker, renumbered, body)
         case .ready, .slots, .sandbox, .pong, .bye: return event
         }
     }
