@@ -43,6 +43,12 @@ struct ScopeRecord {
     ///   - url: URL that answered 503 without a delay; nil for other refusals.
     ///   - outageURLs: number of such URLs in a row that are an outage.
     mutating func cool(seconds: Int?, url: String?, outageURLs: Int, now: Tick) {
+        if case .probing(_, isCertain: false) = state, let url {
+            // A core that has forgotten the cool-down counts this URL as the first one. Another core cools down again.
+            unavailable.insert(url)
+            state = .cooling
+            return
+        }
         if case .serving = state, let url {
             unavailable.insert(url)
             guard unavailable.count >= outageURLs else { return }
