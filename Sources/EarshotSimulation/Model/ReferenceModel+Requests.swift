@@ -81,17 +81,21 @@ extension ReferenceModel {
         if isDraining { return "stopping" }
         // Its subscription may have delivered held results.
         let ofHandler = requests(of: fetch.handler)
-        let delivered = ofHandler.count { $0.phase == .held && !isHeldInCore($0.name) }
+        let isDelivered = { [isHeldInCore] (request: RequestRecord) in
+            request.phase == .held && !isHeldInCore(request.name)
+        }
+        let delivered = ofHandler.count(where: isDelivered)
         let pending = ledger.requests.pending - delivered
         if pending > limits.requests { return "queue-full" }
-        if isOwned, client.owned.count > limits.requestsPerClient { return "queue-full" }
+        let owned = client.owned.count - ofHandler.count { client.owned[$0.serial] != nil && isDelivered($0) }
+        if isOwned, owned > limits.requestsPerClient { return "queue-full" }
         let kept = ofHandler.count { $0.phase != .ended } - delivered
         if kept > limits.requestsPerHandler { return "queue-full" }
         let code = invalidity(of: fetch)
         // Requests that are being removed count, too, but not how many of them are this client's.
         let isCrowded =
             pending + mostDoomed > limits.requests
-            || isOwned && client.owned.count + mostDoomed > limits.requestsPerClient
+            || isOwned && owned + mostDoomed > limits.requestsPerClient
         if mostDoomed > 0, isCrowded, !isOpenInCore(RequestName(handler: fetch.handler, request: fetch.request)) {
             let refused = "queue-full"
             let (counted, own) = (coreLedger.requests.failed, ledger.requests.failed)
