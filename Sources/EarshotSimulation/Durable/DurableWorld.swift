@@ -161,8 +161,10 @@ struct DurableWorld {
         }
         // The removals of files are the second part.
         for action in core.takeActions() + core.takeActions() { try carryOut(action) }
-        for client in closed.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
-        closed = []
+        for client in closed.sorted(by: { $0.rawValue < $1.rawValue }) where !isHeld(client) {
+            closed.remove(client)
+            lose(client)
+        }
         for (name, id) in disk.forgotten { promises.forgotten(name, id) }
         disk.forgotten = []
         if let fault = core.audit().first { throw Violation(audit: fault) }
@@ -408,8 +410,11 @@ struct DurableWorld {
     private mutating func someClient() -> ClientID? {
         guard !clients.isEmpty else { return nil }
         let id = someID(random.below(clients.count))
-        return core.isRemoving(id) || core.awaitsDurableRows(id) ? nil : id
+        return isHeld(id) ? nil : id
     }
+
+    /// Whether the last message of a client is still to be carried out. The shell reports a loss after that.
+    private func isHeld(_ id: ClientID) -> Bool { core.isRemoving(id) || core.awaitsDurableRows(id) }
 
     private mutating func connectWorker() {
         worker = WorkerID(rawValue: number())
