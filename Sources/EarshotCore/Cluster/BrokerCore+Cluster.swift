@@ -95,14 +95,8 @@ extension BrokerCore {
         while cluster?.value.book.hasRoom == true,
             let flight = nextToStart(in: WorkerPool.web, isForHigh: false, isClaiming: true, &refusals, now: now)
         {
-            if isDraining {
-                // One that has lost its worker goes to another node.
-                let local = local(flight)
-                cluster?.value.book.drop(local)
-                flights[flight].isHosted = false
-            }
             guard !hasClaim(flight) else {
-                // It has lost its worker. It starts when a slot is free, before other flights.
+                // It starts when a slot is free, before other flights.
                 guard freeClusterSlots() > 0 else {
                     forEachInterest(of: flight) { core, interest in
                         core.queue.remove(interest)
@@ -146,7 +140,7 @@ extension BrokerCore {
         while !pools[WorkerPool.web].returned.isEmpty {
             let name = pools.takeReturned(of: WorkerPool.web)
             guard let flight = liveFlight(name), flights[flight].phase == .queued else { continue }
-            releaseHosted(flight)
+            returnClaim(of: flight)
         }
         if isCoordinated(WorkerPool.web) { claimQueued(now: now) }
         guard let pool = nodePool else { return }
@@ -158,11 +152,18 @@ extension BrokerCore {
         cluster == nil ? nil : pools.number(of: BodyPlace.scheme, of: PrincipalTable.administrator)
     }
 
-    /// Ends a flight that only other nodes want and that cannot start here now.
-    mutating func releaseHosted(_ flight: Handle<Flight>) {
-        guard !flights[flight].isAwaited else { return }
+    /// Returns the claim of a queued flight that cannot start here now. In the queue it could wait for claims at its
+    /// origin that wait for this one. A flight that only other nodes want ends.
+    mutating func returnClaim(of flight: Handle<Flight>) {
+        let isHosted = flights[flight].isHosted
         flights[flight].isHosted = false
-        forget(flight)
+        let local = local(flight)
+        cluster?.value.book.drop(local)
+        if isHosted, !flights[flight].isAwaited { forget(flight) }
+    }
+
+    func holdsClaim(_ flight: Handle<Flight>) -> Bool {
+        cluster.map { $0.value.book.claims[local(flight)] != nil } ?? false
     }
 
     /// Class and size limit that other nodes have asked for.

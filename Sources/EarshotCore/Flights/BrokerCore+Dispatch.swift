@@ -83,16 +83,17 @@ extension BrokerCore {
         return nil
     }
 
-    /// Starts flights whose worker was lost, before the queue. Those without a slot at their origin wait in the queue.
-    /// One whose cancellation is deferred starts only if a request rejoins it, which the queue then holds.
+    /// Starts flights that lost their worker or have a claim, before the queue. Those without a slot at their origin
+    /// wait in the queue, without the claim. One whose cancellation is deferred starts only if a request rejoins it,
+    /// which the queue then holds.
     private mutating func startReturned(in pool: Handle<WorkerPool>, now: Tick) {
         while !pools[pool].returned.isEmpty, workers.slotCount(of: pool).free > 0 {
             let name = pools.takeReturned(of: pool)
-            guard let flight = liveFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect,
-                flights[flight].isWanted
-            else { continue }
-            guard governor.admits(flights[flight].scope, .high) else {
-                if flights[flight].isHosted { releaseHosted(flight) }
+            guard let flight = liveFlight(name), flights[flight].phase == .queued, !flights[flight].isSuspect else {
+                continue
+            }
+            guard flights[flight].isWanted, governor.admits(flights[flight].scope, .high) else {
+                if cluster != nil { returnClaim(of: flight) }
                 continue
             }
             if !mustClaim(flight, now: now) { start(flight, now: now) }

@@ -426,7 +426,9 @@ extension BrokerCore {
         if flights[flight].isRevalidation {
             revalidations.append(flights.name(of: flight))
         }
-        if flights[flight].isHosted { pools.returned(flights.name(of: flight), to: pool(of: flight)) }
+        if flights[flight].isHosted || holdsClaim(flight) {
+            pools.returned(flights.name(of: flight), to: pool(of: flight))
+        }
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
     }
 

@@ -309,6 +309,50 @@ import Testing
         #expect(node.rig.core.audit() == [])
     }
 
+    /// A node with a held body, and with an attempt at an origin whose only place its other claims await.
+    private func full(spacingMilliseconds: Int = 0) -> (ClusterRig, WorkerID, Job) {
+        var limits = CoreLimits()
+        limits.origins.limit = 1
+        limits.origins.spacingMilliseconds = spacingMilliseconds
+        var node = ClusterRig(limits: limits)
+        var worker = WorkerID(rawValue: 0)
+        node.pass { rig in
+            worker = rig.worker()
+            let client = rig.client(1)
+            for number in 0..<6 { rig.fetch("h", "\(number)", "http://example.com/\(number)", by: client) }
+        }
+        let wants = node.wants
+        #expect(wants.count == 2)
+        node.grant([wants[0]])
+        let first = node.rig.jobs[0]
+        node.pass { $0.done(first, by: worker) }
+        node.grant([wants[1]])
+        return (node, worker, node.rig.jobs[0])
+    }
+
+    @Test(arguments: ["worker-lost", "spool-full"])
+    func `an attempt is repeated although claims await its place`(code: String) {
+        var (node, worker, job) = full()
+        node.pass { rig in
+            _ = rig.worker(2)
+            rig.failed(job, code, by: worker)
+        }
+        #expect(node.rig.jobs.map(\.url) == [job.url])
+        #expect(node.ends.isEmpty)
+        #expect(node.rig.core.audit() == [])
+    }
+
+    @Test func `an attempt that cannot be repeated at once leaves its place to the claims that await it`() {
+        var (node, worker, _) = full(spacingMilliseconds: 1_000)
+        node.pass { rig in
+            _ = rig.worker(2)
+            rig.core.workerLost(worker, now: rig.now)
+        }
+        #expect(node.rig.jobs.isEmpty)
+        #expect(node.ends.map(\.outcome) == [.released])
+        #expect(node.rig.core.audit() == [])
+    }
+
     /// - Parameter deaths: Earlier deaths of its workers. After the second one it is a suspect.
     @Test(arguments: [0, 1] as [UInt64])
     func `a flight whose attempt lost it claims again when its worker dies`(deaths: UInt64) {
