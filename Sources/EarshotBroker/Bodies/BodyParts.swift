@@ -11,46 +11,85 @@ internal import Logging
 /// the core's actions: each is a rename(2) and a small file.
 final class BodyParts {
     private enum Request: Sendable {
-        case record(PartHead, id: String)
+        case record(Growing)
         case forget(id: String)
         case sweep(limit: Int, seconds: Int)
+        case replace(PartFolder)
     }
 
     /// Carries out the requests on the thread. Sweeps wait for a second, since each reads the whole folder.
     private final class Keeper: StoreKeeper {
-        private let folder: PartFolder
+        private var folder: PartFolder
         private let totals: Mailbox<PartFolder.Totals>
         private var sweep: (limit: Int, seconds: Int)?
+        /// Bodies whose description the disk refused.
+        private var refused: [String: Growing] = [:]
 
         init(_ folder: PartFolder, _ totals: Mailbox<PartFolder.Totals>) {
             self.folder = folder
             self.totals = totals
         }
 
-        var isBehind: Bool { sweep != nil }
+        var isBehind: Bool { sweep != nil || !refused.isEmpty }
 
         func carryOut(_ requests: [Request]) {
             for request in requests {
                 switch request {
-                case .record(let head, let id): folder.record(head, as: id)
-                case .forget(let id): folder.forget(id)
+                case .record(let body): record(body)
+                case .forget(let id):
+                    refused[id] = nil
+                    folder.forget(id)
+                case .replace(let folder): self.folder = folder
                 // A sweep that makes room is not replaced by a regular one.
                 case .sweep(let limit, let seconds): sweep = (min(limit, sweep?.limit ?? limit), seconds)
                 }
             }
-            guard requests.isEmpty, let sweep else { return }
+            guard requests.isEmpty else { return }
+            for body in refused.values { record(body) }
+            guard let sweep else { return }
             self.sweep = nil
             folder.removePrivateSpools()
             totals.put(folder.sweep(limit: sweep.limit, seconds: sweep.seconds))
         }
+
+        private func record(_ body: Growing) {
+            let isRefused = body.head(in: folder).map { !folder.record($0, as: body.id) } ?? false
+            refused[body.id] = isRefused ? body : nil
+        }
     }
 
-    private struct Growing {
+    /// Body in the spool. Its description is made where it is needed, usually on the thread.
+    private struct Growing: Sendable {
+        enum Source: Sendable {
+            case transfer(PartKeys, PartDescription)
+            /// Of a lent part: names and boot stay.
+            case lent(PartHead)
+        }
+
+        /// Name of the description.
         let id: String
-        var head: PartHead
+        var path: String
+        var source: Source
+
+        var checkpoint: Checkpoint? {
+            switch source {
+            case .transfer(_, let part): part.checkpoint
+            case .lent(let head): head.part.checkpoint
+            }
+        }
+
+        /// Nil if the body is not at its path.
+        func head(in folder: PartFolder) -> PartHead? {
+            switch source {
+            case .transfer(let keys, let part): return folder.head(of: part, keys, at: path)
+            case .lent(var head):
+                head.path = path
+                return head
+            }
+        }
     }
 
-    private let folder: PartFolder
+    private var folder: PartFolder
     /// Path of the spool.
     private let spool: String
     private let thread: StoreThread<Keeper>
@@ -89,6 +128,18 @@ final class BodyParts {
     /// Completes all writes.
     func finish() { thread.finish() }
 
+    /// Whether the folder was removed.
+    var isRemoved: Bool { folder.isRemoved }
+
+    /// Creates the folder again, with the descriptions of the bodies that grow.
+    ///
+    /// - Throws: `StoreError`.
+    func openAgain() throws(StoreError) {
+        folder = try PartFolder(folder.path)
+        thread.ask(.replace(folder))
+        for body in growing.values { thread.ask(.record(body)) }
+    }
+
     /// Whether the folder has no parts, as far as is known.
     var isEmpty: Bool { totals.parts == 0 && totals.changes != nil && totals.changes == folder.changes }
 
@@ -113,20 +164,21 @@ final class BodyParts {
 
     /// Stores the description of a body in the spool.
     func record(_ file: String, _ keys: PartKeys, _ part: PartDescription) {
-        guard var head = folder.head(of: part, keys, at: path(of: file)) else { return }
         let known = growing[file]
-        if head.part.checkpoint == nil { head.part.checkpoint = known?.head.part.checkpoint }
-        let id = known?.id ?? file
-        growing[file] = Growing(id: id, head: head)
-        thread.ask(.record(head, id: id))
+        var part = part
+        if part.checkpoint == nil { part.checkpoint = known?.checkpoint }
+        let body = Growing(
+            id: known?.id ?? file, path: known?.path ?? path(of: file), source: .transfer(keys, part))
+        growing[file] = body
+        thread.ask(.record(body))
     }
 
     /// Follows the rename of a body in the spool.
     func renamed(_ file: String, to other: String) {
-        guard var entry = growing.removeValue(forKey: file) else { return }
-        entry.head.path = path(of: other)
-        growing[other] = entry
-        thread.ask(.record(entry.head, id: entry.id))
+        guard var body = growing.removeValue(forKey: file) else { return }
+        body.path = path(of: other)
+        growing[other] = body
+        thread.ask(.record(body))
     }
 
     /// Forgets a body that has ended.
@@ -139,9 +191,9 @@ final class BodyParts {
     ///
     /// - Returns: Whether it has moved.
     func store(_ file: String) -> Bool {
-        guard let entry = growing[file] else { return false }
+        guard let body = growing[file] else { return false }
         defer { forget(file) }
-        return folder.store(entry.head)
+        return body.head(in: folder).map(folder.store) ?? false
     }
 
     /// Moves a part to the file of an attempt.
@@ -149,7 +201,7 @@ final class BodyParts {
         guard let lent = folder.lend(folder.names(of: keys), maxBytes: maxBytes, to: path(of: file), as: file) else {
             return nil
         }
-        growing[file] = Growing(id: file, head: lent.head)
+        growing[file] = Growing(id: file, path: lent.head.path, source: .lent(lent.head))
         return lent
     }
 

@@ -37,6 +37,9 @@ extension BrokerProcess {
     /// Applies the settings, and notices parts of other brokers.
     func boundParts() {
         guard let parts else { return }
+        if parts.isRemoved, (try? parts.openAgain()) != nil {
+            logger.warning("the folder of partial bodies was removed, and is created again")
+        }
         let hasChanged = parts.bound(
             bytes: core.settings[.partsSize] ?? 0, seconds: (core.settings[.partsDays] ?? 0) * 86_400)
         if hasChanged { core.hasStoredParts = true }

@@ -1,6 +1,7 @@
 internal import EarshotCache
 internal import EarshotCluster
 internal import EarshotCore
+internal import EarshotDisk
 internal import EarshotDurable
 internal import EarshotHTTP
 internal import EarshotLoop
@@ -334,7 +335,8 @@ public final class BrokerProcess {
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _, _, _) = message { places?.look() }
                 if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _, _) = message {
                     checkFreeSpace()
-                    if hasLoggedFreeSpace { parts?.makeRoom() }
+                    // The setting spool-free may be 0.
+                    if hasLoggedFreeSpace || spool.freeBytes ?? .max < PartFolder.leastBytes { parts?.makeRoom() }
                 }
                 if case .ready(let ready) = message {
                     guard isPermitted(ready, by: peer) else { return work.close(peer) }
