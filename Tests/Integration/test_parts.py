@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 
+from support.disks import SmallDisk
 from support.harness import Bus, Commands, TestCase, remove_folder, temporary_folder
 from support.origin import Origin, body
 from support.parts import Version
@@ -254,6 +255,38 @@ class PartsTests(TestCase):
                     client.remove("file")
                     client.fetch("again", 1, self.url())
                     self.assertResult(client.terminal(), published.version.content)
+
+    def test_a_folder_that_is_removed_is_created_again_with_the_descriptions(self):
+        published = self.publish()
+        with self.bus("--drain-seconds", 0) as bus:
+            client = bus.client()
+            self.begin(bus, client)
+            shutil.rmtree(self.parts)
+            # The broker checks the folder while it has something to do.
+            eventually(lambda: client.query("settings") and growing(self.parts), "the body is recorded again")
+            self.assertIn("the folder of partial bodies was removed, and is created again", bus.program.stderr)
+        self.assert_continued(published)
+
+    def test_a_description_that_a_full_disk_refused_is_written_when_there_is_room(self):
+        self.folder = self.folder / "disk"
+        disk = SmallDisk(self, self.folder, 32)
+        self.parts = self.folder / "run" / "parts"
+        published = self.publish()
+        with self.bus() as bus:
+            client = bus.client()
+            client.fetch("warm", 1, f"{self.origin.url}/bytes/300000")
+            client.terminal()
+            eventually(lambda: not bus.spooled(), "the spool is empty")
+            status = os.statvfs(self.folder)
+            disk.limit_files(status.f_files - status.f_ffree + 1)
+            client.fetch("file", 1, self.url(), progress=50)
+            while int(client.expect("PROGRESS").operands[2].split("/")[0]) < 2 * MIB:
+                pass
+            self.assertEqual(growing(self.parts), [])
+            disk.limit_files(1_000)
+            eventually(lambda: growing(self.parts), "the body is recorded")
+            bus.kill()
+        self.assert_continued(published)
 
     def test_parts_have_a_maximum_size_and_can_be_switched_off(self):
         for size, kept in ((0, 0), (2 * MIB - 1, 0), (3 * MIB, 1)):

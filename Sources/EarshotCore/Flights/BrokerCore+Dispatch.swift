@@ -205,7 +205,8 @@ extension BrokerCore {
         if let body = record.body {
             actions.append(.worker(.sendJob(id, job, body)))
         } else if hasStoredParts, lent == nil, !isPulling, !workers[worker].isRemote, !workers[worker].isOwn,
-            cachePlans[flight]?.adding.isEmpty ?? true, let keys = partKeys(of: flight, chargedTo: principal)
+            !record.request.adding(cachePlans[flight]?.adding ?? HeaderFields()).choosesItsAnswer,
+            let keys = partKeys(of: flight, chargedTo: principal)
         {
             actions.append(.worker(.resumeJob(id, job, keys)))
         } else {

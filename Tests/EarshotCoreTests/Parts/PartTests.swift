@@ -207,6 +207,16 @@ import Testing
         #expect(texts.count == 6 && Set(texts).count == 6)
     }
 
+    @Test func `a request that bypasses caches asks for a part`() {
+        var (rig, client, _) = Self.keeping()
+        rig.core.hasStoredParts = true
+        rig.pass {
+            $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.cache = .noCache }
+            $0.fetch("h", "2", "http://a.example/y", by: client) { $0.options.cache = .reload }
+        }
+        #expect(rig.resumeJobs.count == 2)
+    }
+
     @Test func `a growing body is recorded once it is large enough, and again at each checkpoint`() throws {
         var (rig, client, worker) = Self.keeping()
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }

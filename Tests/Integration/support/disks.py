@@ -25,3 +25,7 @@ class SmallDisk:
     def grow(self, mebibytes):
         """Enlarges the file system."""
         subprocess.run(["mount", "-o", f"remount,size={mebibytes}m", self.path], check=True)
+
+    def limit_files(self, count):
+        """Sets the maximum number of files and folders."""
+        subprocess.run(["mount", "-o", f"remount,nr_inodes={count}", self.path], check=True)
