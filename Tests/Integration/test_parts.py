@@ -269,7 +269,8 @@ class PartsTests(TestCase):
 
     def test_a_description_that_a_full_disk_refused_is_written_when_there_is_room(self):
         self.folder = self.folder / "disk"
-        disk = SmallDisk(self, self.folder, 32)
+        # Larger than the setting spool-free.
+        disk = SmallDisk(self, self.folder, 1_024)
         self.parts = self.folder / "run" / "parts"
         published = self.publish()
         with self.bus() as bus:
