@@ -85,6 +85,13 @@ import Testing
         #expect(reason { _ = try PrivateFolder.listeners(in: link) } == .symbolicLink)
     }
 
+    @Test func `others trust a folder below a sticky one only if root owns it`() throws {
+        let path = "\(make("sticky", 0o1777))/run"
+        try PrivateFolder.makeClosed(path)
+        #expect(throws: Never.self) { try PrivateFolder.checkPlace(of: path, owner: 0) }
+        #expect(throws: FolderError.self) { try PrivateFolder.checkPlace(of: path, owner: 1234) }
+    }
+
     @Test(arguments: [0o720, 0o702, 0o777, 0o770] as [mode_t])
     func `a store is written by nobody else`(mode: mode_t) {
         let path = make("store", mode)

@@ -2,6 +2,7 @@ internal import EarshotCore
 internal import EarshotDisk
 internal import EarshotDurable
 internal import EarshotLoop
+internal import Glibc
 internal import Logging
 
 /// The runtime folder, and the places that the broker creates again after their removal.
@@ -35,7 +36,7 @@ extension BrokerProcess {
         let runtime = options.runtimeFolder
         if !users.isEmpty {
             do throws(FolderError) {
-                try PrivateFolder.checkFoldersAbove(runtime, allowsSticky: false)
+                try PrivateFolder.checkPlace(of: runtime, owner: geteuid())
             } catch {
                 logger.warning(
                     "programs of other users do not trust this runtime folder; use one below /run",

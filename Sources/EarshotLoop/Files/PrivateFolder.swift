@@ -93,19 +93,30 @@ public enum PrivateFolder {
     ///
     /// - Throws: `FolderError` for a folder of which none of this holds.
     public static func listeners(in path: String) throws(FolderError) -> Set<UInt32>? {
-        guard let status = try status(of: path), let root = try PrivateFolder.status(of: "/") else { return nil }
+        guard let status = try status(of: path) else { return nil }
         guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid != geteuid() else {
             return try isOwn(path) ? [geteuid()] : nil
         }
         guard status.st_mode & 0o022 == 0 else { throw FolderError(path, .writable(mode: status.st_mode & 0o777)) }
-        let administrators: Set = [0, root.st_uid]
         do throws(FolderError) {
-            try checkFoldersAbove(path, allowsSticky: administrators.contains(status.st_uid))
+            try checkPlace(of: path, owner: status.st_uid)
         } catch {
             throw FolderError(path, .owner(status.st_uid))
         }
         // A service manager that holds the socket is root.
-        return administrators.union([status.st_uid])
+        return try administrators().union([status.st_uid])
+    }
+
+    /// Root, also as seen in a user namespace.
+    private static func administrators() throws(FolderError) -> Set<UInt32> {
+        try [0, status(of: "/")?.st_uid ?? 0]
+    }
+
+    /// Checks that root decided whose runtime folder this is, as the programs of other users demand.
+    ///
+    /// - Throws: `FolderError` if somebody else could have created it.
+    public static func checkPlace(of path: String, owner: UInt32) throws(FolderError) {
+        try checkFoldersAbove(path, allowsSticky: administrators().contains(owner))
     }
 
     /// Returns the users whose listener at this path deserves trust: this user if the folder is missing or unfit.
