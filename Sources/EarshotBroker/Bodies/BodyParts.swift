@@ -17,11 +17,14 @@ final class BodyParts {
         case replace(PartFolder)
     }
 
-    /// Carries out the requests on the thread. Sweeps wait for a second, since each reads the whole folder.
+    /// Carries out the requests on the thread. A sweep waits for a second and for ten times the time of the last one, since
+    /// each reads the whole folder.
     private final class Keeper: StoreKeeper {
         private var folder: PartFolder
         private let totals: Mailbox<PartFolder.Totals>
         private var sweep: (limit: Int, seconds: Int)?
+        /// Seconds until the next sweep, unless the disk is full.
+        private var pause = 0
         /// Bodies whose description the disk refused.
         private var refused: [String: Growing] = [:]
 
@@ -47,9 +50,16 @@ final class BodyParts {
             guard requests.isEmpty else { return }
             for body in refused.values { record(body) }
             guard let sweep else { return }
+            guard pause == 0 || sweep.limit == 0 else {
+                pause -= 1
+                return
+            }
             self.sweep = nil
-            folder.removePrivateSpools()
-            totals.put(folder.sweep(limit: sweep.limit, seconds: sweep.seconds))
+            let duration = ContinuousClock().measure {
+                folder.removePrivateSpools()
+                totals.put(folder.sweep(limit: sweep.limit, seconds: sweep.seconds))
+            }
+            pause = Int((duration * 10).components.seconds)
         }
 
         private func record(_ body: Growing) {
@@ -131,11 +141,16 @@ final class BodyParts {
     /// Whether the folder was removed.
     var isRemoved: Bool { folder.isRemoved }
 
+    /// Whether the folder was removed, and the last attempt to create it failed.
+    private(set) var isLost = false
+
     /// Creates the folder again, with the descriptions of the bodies that grow.
     ///
     /// - Throws: `StoreError`.
     func openAgain() throws(StoreError) {
+        isLost = true
         folder = try PartFolder(folder.path)
+        isLost = false
         thread.ask(.replace(folder))
         for body in growing.values { thread.ask(.record(body)) }
     }

@@ -37,12 +37,24 @@ extension BrokerProcess {
     /// Applies the settings, and notices parts of other brokers.
     func boundParts() {
         guard let parts else { return }
-        if parts.isRemoved, (try? parts.openAgain()) != nil {
-            logger.warning("the folder of partial bodies was removed, and is created again")
-        }
+        if parts.isRemoved { openAgain(parts) }
         let hasChanged = parts.bound(
             bytes: core.settings[.partsSize] ?? 0, seconds: (core.settings[.partsDays] ?? 0) * 86_400)
         if hasChanged { core.hasStoredParts = true }
+    }
+
+    /// Creates the folder again after somebody removed it, and logs the first failure.
+    private func openAgain(_ parts: BodyParts) {
+        let wasLost = parts.isLost
+        do throws(StoreError) {
+            try parts.openAgain()
+            logger.warning("the folder of partial bodies was removed, and is created again")
+        } catch {
+            guard !wasLost else { return }
+            logger.error(
+                "the folder of partial bodies was removed and cannot be created again; they end with this broker",
+                metadata: ["error": "\(error)"])
+        }
     }
 
     /// Returns the JOB with the part that its attempt resumes, if there is one.

@@ -162,6 +162,7 @@ extension BrokerCore {
         if isHosted, !flights[flight].isAwaited { forget(flight) }
     }
 
+    /// Whether a flight has a claim, even one that another node has overtaken.
     func holdsClaim(_ flight: Handle<Flight>) -> Bool {
         cluster.map { $0.value.book.claims[local(flight)] != nil } ?? false
     }
