@@ -21,7 +21,8 @@ POSITIONS = 4
 of them, not all: some messages may come in any order."""
 
 FORM = (SCENARIOS / "README.md").read_text()
-CLIENT = (places.ROOT / "protocols" / "1-CLIENT.md").read_text()
+CLIENT = "".join((places.ROOT / "protocols" / f"{name}.md").read_text()
+                 for name in ("1-core", "1-requests", "2-sessions", "3-bodies", "5-durable", "7-reference"))
 
 
 def play_all(adapter):

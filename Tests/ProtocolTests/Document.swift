@@ -1,13 +1,20 @@
 import Foundation
 
-/// Parser of the machine-readable parts of a document of `protocols/`: grammars, commands, tables and examples.
+/// Parser of the machine-readable parts of documents of `protocols/`: grammars, commands, tables and examples.
 ///
-/// Headings of grammars and commands end in the direction, such as `client to broker`.
+/// Headings of grammars and commands end in the direction, such as `client to broker`. Several documents may have the
+/// same heading; its section consists of all of theirs.
 struct Document {
-    /// Document and direction of the messages of each side.
-    static let places: [(side: Side, file: String, direction: String)] = [
-        (.client, "1-CLIENT.md", "client to broker"), (.broker, "1-CLIENT.md", "broker to client"),
-        (.worker, "2-WORKER.md", "worker to broker"), (.pool, "2-WORKER.md", "broker to worker"),
+    /// Documents with messages of EAR/1.
+    static let client = [
+        "1-core.md", "1-requests.md", "2-sessions.md", "3-bodies.md", "5-durable.md", "7-reference.md",
+    ]
+    /// Documents with messages of EARW/1.
+    static let worker = ["6-workers.md", "private.md"]
+    /// Documents and direction of the messages of each side.
+    static let places: [(side: Side, files: [String], direction: String)] = [
+        (.client, client, "client to broker"), (.broker, client, "broker to client"),
+        (.worker, worker, "worker to broker"), (.pool, worker, "broker to worker"),
     ]
 
     /// One message of an example.
@@ -19,17 +26,27 @@ struct Document {
         var verb: String { String(decoding: head.prefix { $0 > 0x20 }, as: UTF8.self) }
     }
 
-    private let lines: [Substring]
+    /// Lines of each document.
+    private let documents: [[Substring]]
 
     init(_ name: String, in folder: String = "protocols") throws {
-        lines = try Checkout.text("\(folder)/\(name)").split(separator: "\n", omittingEmptySubsequences: false)
+        try self.init([name], in: folder)
     }
 
-    /// Returns the lines below a heading, up to the next heading of its level or above; empty without such a heading.
+    init(_ names: [String], in folder: String = "protocols") throws {
+        documents = try names.map {
+            try Checkout.text("\(folder)/\($0)").split(separator: "\n", omittingEmptySubsequences: false)
+        }
+    }
+
+    /// Returns the lines below a heading in each document, up to the next heading of its level or above; empty without
+    /// such a heading.
     func section(_ heading: String) -> [Substring] {
-        guard let start = lines.firstIndex(of: Substring(heading)) else { return [] }
         let level = heading.prefix { $0 == "#" }.count
-        return Array(lines[(start + 1)...].prefix { !$0.hasPrefix("#") || $0.prefix { $0 == "#" }.count > level })
+        return documents.flatMap { lines in
+            guard let start = lines.firstIndex(of: Substring(heading)) else { return [Substring]() }
+            return Array(lines[(start + 1)...].prefix { !$0.hasPrefix("#") || $0.prefix { $0 == "#" }.count > level })
+        }
     }
 
     /// Returns the verbs in the grammar of one direction: rules that begin with a word in capitals.
@@ -98,7 +115,7 @@ struct Document {
         var examples: [(speaker: Character, lines: [Substring])] = []
         var isInside = false
         var isInBody = false
-        for line in lines {
+        for line in documents.joined() {
             if line.hasPrefix("```") {
                 isInside = line == "```ear"
             } else if isInside, let speaker = line.first, speaker != " " {

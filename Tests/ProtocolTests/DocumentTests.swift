@@ -9,14 +9,14 @@ struct DocumentTests {
     @Test func `every verb of the grammar has a good vector and the other way round`() throws {
         let vectors = try Vector.accepted("good")
         for place in Document.places {
-            let grammar = try Document(place.file).verbs(place.direction)
+            let grammar = try Document(place.files).verbs(place.direction)
             #expect(grammar == Set(vectors.filter { $0.side == place.side }.map(\.verb)), "\(place.direction)")
         }
     }
 
     @Test func `every verb of the grammar has a section and the other way round`() throws {
         for place in Document.places {
-            let document = try Document(place.file)
+            let document = try Document(place.files)
             #expect(document.verbs(place.direction) == Set(document.commands(place.direction).keys))
         }
     }
@@ -24,7 +24,7 @@ struct DocumentTests {
     @Test func `every field of a section is in a good vector and the other way round`() throws {
         let vectors = try Vector.accepted("good")
         for place in Document.places {
-            for (verb, fields) in try Document(place.file).commands(place.direction) {
+            for (verb, fields) in try Document(place.files).commands(place.direction) {
                 let used = vectors.filter { $0.side == place.side && $0.verb == verb }.map(\.fields)
                 #expect(used.reduce(into: Set()) { $0.formUnion($1) } == Set(fields), "\(verb), \(place.direction)")
             }
@@ -34,7 +34,7 @@ struct DocumentTests {
     @Test func `the fields of a good vector are in the order of the table`() throws {
         let vectors = try Vector.accepted("good")
         for place in Document.places {
-            for (verb, fields) in try Document(place.file).commands(place.direction) {
+            for (verb, fields) in try Document(place.files).commands(place.direction) {
                 for vector in vectors where vector.side == place.side && vector.verb == verb {
                     let written = vector.fieldsInOrder
                     #expect(written == fields.filter { written.contains($0) }, "\(vector.testDescription)")
@@ -58,7 +58,7 @@ struct DocumentTests {
 
     @Test func `the fields marked as always present are the ones that are always written`() throws {
         let rows = try Document("README.md").triples("## The vectors").filter { $0.side == .broker }
-        let marked = try Document("1-CLIENT.md").fieldsAlwaysPresent("broker to client")
+        let marked = try Document(Document.client).fieldsAlwaysPresent("broker to client")
         for row in rows {
             // RESULT always has a `seq`. FAILED has one unless it is a reply, which its row says in words.
             let written = row.verb == "FAILED" ? ["attempts"] : Set(row.fields)
@@ -69,7 +69,7 @@ struct DocumentTests {
 
     @Test func `each example is a message and each command has one`() throws {
         for place in Document.places {
-            let document = try Document(place.file)
+            let document = try Document(place.files)
             let isBroker = place.direction.hasPrefix("broker")
             let examples = document.examples().filter { ($0.speaker == "S") == isBroker }
             #expect(Set(examples.map(\.verb)) == document.verbs(place.direction), "\(place.direction)")
@@ -84,7 +84,7 @@ struct DocumentTests {
     }
 
     @Test func `the table of failures is the one of the code`() throws {
-        let rows = try Document("3-CODES.md").rows("## Failures")
+        let rows = try Document("8-codes.md").rows("## Failures")
         #expect(Set(rows.keys) == Set(FailureCode.allCases.map(\.rawValue)))
         for code in FailureCode.allCases where code != .httpStatus {
             #expect(rows[code.rawValue]?[1] == (code.isRetryable(status: nil) ? "yes" : "no"), "\(code)")
@@ -92,10 +92,10 @@ struct DocumentTests {
     }
 
     @Test func `the table of FETCH has the options, words and defaults of the code`() throws {
-        let commands = try Document("1-CLIENT.md").commands("client to broker")
+        let commands = try Document(Document.client).commands("client to broker")
         let fields = Fetch.Options.fields
         #expect(commands["FETCH"] == fields.map(\.name))
-        let rows = try Document("1-CLIENT.md").rows("### FETCH")
+        let rows = try Document(Document.client).rows("### FETCH")
         for field in fields {
             let row = try #require(rows[field.name]).map { $0.replacing("`", with: "") }
             if !field.words.isEmpty { #expect(row[1] == field.words.joined(separator: ", "), "\(field.name)") }
@@ -125,19 +125,19 @@ struct DocumentTests {
     }
 
     @Test func `the statuses that are tried again are the ones of the code`() throws {
-        let cell = try #require(try Document("3-CODES.md").rows("## Failures")["http-status"]?[1])
+        let cell = try #require(try Document("8-codes.md").rows("## Failures")["http-status"]?[1])
         let told = cell.split { !$0.isNumber }.compactMap { Int($0) }
         #expect(told == (400...999).filter { FailureCode.httpStatus.isRetryable(status: $0) })
     }
 
     @Test func `the table of errors holds every code that is sent, and no other`() throws {
-        let rows = try Document("3-CODES.md").rows("## Errors")
+        let rows = try Document("8-codes.md").rows("## Errors")
         #expect(try Set(rows.keys) == SentErrors.all())
     }
 
     @Test func `every code of the documents is in a good vector and the other way round`() throws {
         let vectors = try Vector.accepted("good")
-        let document = try Document("3-CODES.md")
+        let document = try Document("8-codes.md")
         let failures = Set(document.rows("## Failures").keys)
         var told = codes(in: vectors, of: .broker, "FAILED")
         #expect(told.remove("full-moon") != nil, "a client reads codes that it does not know")
@@ -158,7 +158,7 @@ struct DocumentTests {
     }
 
     @Test func `each bad vector's code is in the table of errors`() throws {
-        let rows = try Document("3-CODES.md").rows("## Errors")
+        let rows = try Document("8-codes.md").rows("## Errors")
         let codes = try Set((Vector.refused() + Vector.generated()).compactMap(\.code))
         #expect(codes.isSubset(of: rows.keys))
     }

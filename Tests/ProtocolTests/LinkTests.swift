@@ -11,7 +11,7 @@ import Testing
         let found = try Checkout.documents()
         for path in [
             "README.md", "docs/command-line.md", "docs/decisions/README.md", "examples/c/README.md",
-            "protocols/1-CLIENT.md",
+            "protocols/1-core.md",
             "Tests/Bench/results/bare.md",
         ] {
             #expect(found.contains(path), "\(path)")

@@ -1,4 +1,4 @@
-/* Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md), on libzmq. Only one thread at a time may use a bus. */
+/* Client of an Earshot bus, protocol EAR/1 (protocols/1-core.md), on libzmq. Only one thread at a time may use a bus. */
 #ifndef EARSHOT_H
 #define EARSHOT_H
 
@@ -76,7 +76,7 @@ int earshot_print(earshot_bus *bus, const earshot_message *message);
 /* Acknowledges a RESULT or FAILED. Unacknowledged ones fill the delivery window. */
 int earshot_acknowledge(earshot_bus *bus, const earshot_message *message);
 
-/* Functions for workers, protocol EARW/1 (protocols/2-WORKER.md). A bus that earshot_register opened works only with them,
+/* Functions for workers, protocol EARW/1 (protocols/6-workers.md). A bus that earshot_register opened works only with them,
    earshot_receive, earshot_field, earshot_free, earshot_close and earshot_give_up. */
 
 /* Connects as a worker for URLs of a scheme, with `slots` concurrent jobs, within 3 s. The caller must call earshot_close,

@@ -47,7 +47,7 @@ class Cell:
         """None without an item: at the end of the list, and before the page has sent its position."""
         self.picture: Picture | None = None
         self.failure: str | None = None
-        """Code of protocols/3-CODES.md; None unless the request failed."""
+        """Code of protocols/8-codes.md; None unless the request failed."""
 
     def show(self, item: int, url: str) -> None:
         """Shows `item`, and replaces the request of the previous item."""

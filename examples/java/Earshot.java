@@ -11,7 +11,7 @@ import java.util.UUID;
 import org.zeromq.ZMQ;
 
 /**
- * Client of an Earshot bus (protocols/1-CLIENT.md), on libzmq-java: fetch URL, cancel HANDLER, or watch HANDLER [COUNT].
+ * Client of an Earshot bus (protocols/1-core.md), on libzmq-java: fetch URL, cancel HANDLER, or watch HANDLER [COUNT].
  * Closing it removes its requests.
  */
 final class Earshot implements AutoCloseable {

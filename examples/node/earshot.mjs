@@ -1,4 +1,4 @@
-// Client of an Earshot bus, protocol EAR/1 (protocols/1-CLIENT.md).
+// Client of an Earshot bus, protocol EAR/1 (protocols/1-core.md).
 
 import { createHash, randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
@@ -296,7 +296,7 @@ export class Bus extends Connection {
   }
 }
 
-/** Connection of a worker, protocol EARW/1 (protocols/2-WORKER.md). */
+/** Connection of a worker, protocol EARW/1 (protocols/6-workers.md). */
 export class Worker extends Connection {
   /** Connects as a worker for URLs of a scheme, with `slots` concurrent jobs. */
   static async connect(scheme, slots) {

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Client of an Earshot bus (protocols/1-CLIENT.md), on ZMQ::FFI:
+# Client of an Earshot bus (protocols/1-core.md), on ZMQ::FFI:
 # earshot.pl fetch URL | cancel HANDLER | watch HANDLER [COUNT]
 
 # Connection to a bus. Its end removes its requests. Methods die with a sentence.

@@ -1,4 +1,4 @@
-# Client of an Earshot bus (protocols/1-CLIENT.md), on ffi-rzmq:
+# Client of an Earshot bus (protocols/1-core.md), on ffi-rzmq:
 # earshot.rb fetch URL | cancel HANDLER | watch HANDLER [COUNT]
 
 require 'ffi-rzmq'

@@ -12,7 +12,7 @@ internal import Glibc
 /// }
 /// ```
 public struct BusError: Error, Sendable, CustomStringConvertible {
-    /// Kind of failure: a code of `protocols/3-CODES.md`, or a code of this library. Later versions may add codes.
+    /// Kind of failure: a code of `protocols/8-codes.md`, or a code of this library. Later versions may add codes.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         /// Name of the code on the wire, such as `unknown-host`.
         public let name: String

@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Reasons why a request has not ended yet, as JSON. QUERY in protocols/1-CLIENT.md lists the members.
+/// Reasons why a request has not ended yet, as JSON. QUERY in protocols/7-reference.md lists the members.
 ///
 /// Only the administrator learns numbers that count the requests of other principals, and names of their handlers.
 extension BrokerCore {

@@ -337,7 +337,7 @@ extension ReferenceModel {
         "worker-lost", "spool-failed",
     ]
 
-    /// Codes used by the simulated workers; see `protocols/3-CODES.md`.
+    /// Codes used by the simulated workers; see `protocols/8-codes.md`.
     private static let knownFailures: Set<String> = retryableFailures.union([
         "unknown-host", "tls", "too-large", "protocol-error", "encoding-error", "spool-full", "internal",
     ])

@@ -76,7 +76,7 @@ struct MetricsText {
         let failures = Self.members(requests?.member("failed"))
         let failed = failures.reduce(0) { $0 + (Int($1.value.text ?? "") ?? 0) }
         sample("earshot_requests_total", ["state": "failed"], "\(failed)")
-        begin("earshot_requests_failed_total", "counter", "Requests that failed, by cause: protocols/3-CODES.md.")
+        begin("earshot_requests_failed_total", "counter", "Requests that failed, by cause: protocols/8-codes.md.")
         // A series must exist before its first failure, because `increase()` ignores the value with which one begins.
         var counts = Dictionary(uniqueKeysWithValues: Self.causes.map { ($0, "0") })
         for failure in failures { counts[failure.name] = failure.value.text }

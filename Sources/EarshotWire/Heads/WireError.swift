@@ -2,7 +2,7 @@
 ///
 /// Contains verb, handler and request as far as the first line could be parsed, so that the ERROR can name them.
 public struct WireError: Error, Equatable, Sendable {
-    /// A code of the table in `protocols/3-CODES.md`, section "Errors".
+    /// A code of the table in `protocols/8-codes.md`, section "Errors".
     public struct Code: RawRepresentable, Hashable, Sendable {
         public let rawValue: String
 

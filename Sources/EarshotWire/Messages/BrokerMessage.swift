@@ -1,4 +1,4 @@
-/// Messages of the broker to a client on the socket `bus`: EAR/1, `protocols/1-CLIENT.md`.
+/// Messages of the broker to a client on the socket `bus`: EAR/1, `protocols/1-core.md`.
 public enum BrokerMessage: Equatable, Sendable {
     /// Reply to HELLO.
     case welcome(Welcome)
@@ -249,7 +249,7 @@ public struct Progress: Equatable, Sendable {
 
 /// ERROR: the rejection of a message.
 public struct ErrorReply: Equatable, Sendable {
-    /// A code of the table in `protocols/3-CODES.md`, section "Errors".
+    /// A code of the table in `protocols/8-codes.md`, section "Errors".
     public var code: String
     /// Sentence that says what to change.
     public var detail: String?

@@ -1,4 +1,4 @@
-/// Messages of a client to the broker on the socket `bus`: EAR/1, `protocols/1-CLIENT.md`.
+/// Messages of a client to the broker on the socket `bus`: EAR/1, `protocols/1-core.md`.
 public enum ClientMessage: Equatable, Sendable {
     /// The first message of a connection.
     case hello(Hello)

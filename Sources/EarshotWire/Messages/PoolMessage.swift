@@ -1,4 +1,4 @@
-/// Messages of the broker to a worker on the socket `work`: EARW/1, `protocols/2-WORKER.md`.
+/// Messages of the broker to a worker on the socket `work`: EARW/1, `protocols/6-workers.md`.
 public enum PoolMessage: Equatable, Sendable {
     /// Reply to READY, repeated when the limits change.
     case limits(WorkerLimits)

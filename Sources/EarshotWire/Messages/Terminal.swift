@@ -58,7 +58,7 @@ public struct Terminal: Equatable, Sendable {
 
     /// Reason why there is no result.
     public struct Failure: Equatable, Sendable {
-        /// A code of the table in `protocols/3-CODES.md`, section "Failures".
+        /// A code of the table in `protocols/8-codes.md`, section "Failures".
         public var code: String
         /// Sentence without peer-supplied text.
         public var detail: String?

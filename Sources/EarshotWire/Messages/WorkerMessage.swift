@@ -1,4 +1,4 @@
-/// Messages of a worker to the broker on the socket `work`: EARW/1, `protocols/2-WORKER.md`.
+/// Messages of a worker to the broker on the socket `work`: EARW/1, `protocols/6-workers.md`.
 public enum WorkerMessage: Equatable, Sendable {
     /// The first message of a connection.
     case ready(Ready)

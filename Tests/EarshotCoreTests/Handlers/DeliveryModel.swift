@@ -1,4 +1,4 @@
-/// Reference model of requests, removals and terminals, written from `protocols/1-CLIENT.md` and not from the core.
+/// Reference model of requests, removals and terminals, written from `protocols/1-core.md` and not from the core.
 ///
 /// It receives all messages in their order, and the ends of attempts. It knows which terminals each session may get and
 /// which it must get. Each FETCH has its own tag, so a terminal names its request even if a later one has the same ID. If

@@ -1,4 +1,4 @@
-"""Encoder and decoder of EAR/1 messages (protocols/1-CLIENT.md). Pure: no sockets, no clock."""
+"""Encoder and decoder of EAR/1 messages (protocols/1-core.md). Pure: no sockets, no clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OPERANDS = {"WELCOME": (1, False), "RESULT": (3, False), "FAILED": (3, False), "PROGRESS": (3, False),
              "REMOVED": (2, True), "ACCEPTED": (2, False), "ANSWER": (1, True), "CHANGED": (2, True), "TAKEN": (1, True),
              "DATA": (2, True), "ERROR": (1, False), "GOODBYE": (0, False)}
-# The same for the broker's messages to workers, protocols/2-WORKER.md.
+# The same for the broker's messages to workers, protocols/6-workers.md.
 _WORKER_OPERANDS = {"LIMITS": (0, False), "JOB": (2, False), "RAISE": (1, False), "CANCEL": (1, False),
                     "PING": (0, False), "DRAIN": (0, False), "ERROR": (1, False)}
 

@@ -35,7 +35,7 @@ class Refused(EarshotError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}" if detail else code)
         self.code = code
-        """A code of protocols/3-CODES.md, "Errors"."""
+        """A code of protocols/8-codes.md, "Errors"."""
         self.detail = detail
         """Human-readable explanation, one sentence."""
 
@@ -50,7 +50,7 @@ class FetchFailed(EarshotError):
         self.handler = handler
         self.request = request
         self.code = code
-        """A code of protocols/3-CODES.md, "Failures". Treat an unknown one as `internal`."""
+        """A code of protocols/8-codes.md, "Failures". Treat an unknown one as `internal`."""
         self.detail = detail
         """Human-readable explanation, one sentence."""
         self.status = status

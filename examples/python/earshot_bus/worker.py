@@ -6,7 +6,7 @@
     python -m earshot_bus.worker thumbs:thumb --scheme thumb         # now any program can request thumb:…
 
 The broker coalesces requests for the same URL into one job, delivers the response to all subscribers, and cancels the
-job when the last one is gone. The protocol is EARW/1, protocols/2-WORKER.md.
+job when the last one is gone. The protocol is EARW/1, protocols/6-workers.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class JobFailed(EarshotError):
         self.detail = detail
         """Human-readable explanation, one sentence. Clients receive its first 200 characters, as ASCII."""
         self.code = code
-        """A code of protocols/3-CODES.md, "Failures". The broker retries after transient ones, such as `timeout`."""
+        """A code of protocols/8-codes.md, "Failures". The broker retries after transient ones, such as `timeout`."""
 
 
 @dataclass(frozen=True)
