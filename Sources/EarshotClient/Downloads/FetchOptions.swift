@@ -70,6 +70,10 @@ public struct FetchOptions: Sendable {
     /// body keeps any coding in which it comes, for example that of an archive. Default true.
     public var decodes = true
 
+    /// Whether a response with an error status, such as 404, is a ``Response`` with its whole body. If false, it throws
+    /// ``BusError/Code/httpStatus``. No retry follows a status then. Default false.
+    public var deliversErrors = false
+
     /// Creates options with the default values.
     public init() {}
 
@@ -156,6 +160,7 @@ public struct FetchOptions: Sendable {
         wire.route.clientKey = clientKey
         wire.route.verifiesServer = verifiesServer
         wire.route.decodes = decodes
+        wire.route.deliversErrors = deliversErrors
         return wire
     }
 

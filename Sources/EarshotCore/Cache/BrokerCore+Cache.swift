@@ -196,7 +196,9 @@ extension BrokerCore {
     ///
     /// - Returns: whether the flight is answered, now or after the body was read.
     mutating func usesStale(for flight: Handle<Flight>, after outcome: Outcome, now: Tick) -> Bool {
-        guard let failure = outcome.failure, flights[flight].isAwaited, let plan = cachePlans[flight],
+        // Also if the status is a result for the flight's requests.
+        let hasErrorStatus = outcome.response.map { $0.source == nil && $0.status >= 400 } ?? false
+        guard let failure = outcome.failure ?? (hasErrorStatus ? .httpStatus : nil), flights[flight].isAwaited, let plan = cachePlans[flight],
             plan.reading == nil, let stored = plan.stored
         else { return false }
         let record = flights[flight]

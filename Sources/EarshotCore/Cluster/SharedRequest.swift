@@ -32,13 +32,16 @@ public struct SharedRequest: Equatable, Sendable {
     public let avoided: [String]
 
     /// Nil if the request must stay on its node: another method than GET and HEAD, another scheme than http and https,
-    /// credentials, a field that may identify a user, a route or cookies of its own, or a record that is too long.
+    /// credentials, a field that may identify a user, a route or cookies of its own, results with an error status, or a
+    /// record that is too long.
     public init?(
         _ request: HTTPRequest, timeoutMilliseconds: Int, maxBytes: Int? = nil, redirect: RedirectMode = .follow,
         mode: CacheMode = .default, credentials: CredentialRule = .standard, policy: String = "",
         avoided: [String] = []
     ) {
-        guard request.method.canCoalesce, credentials.isAnonymous(request) else { return nil }
+        guard request.method.canCoalesce, !request.route.deliversErrors, credentials.isAnonymous(request) else {
+            return nil
+        }
         method = request.method
         url = request.url
         fields = request.fields

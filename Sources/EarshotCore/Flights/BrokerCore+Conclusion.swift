@@ -49,6 +49,13 @@ extension BrokerCore {
             drop(response)
             let detail = Self.sentence(error, ofTarget: fields.first("location") ?? "")
             end(flight, Outcome(failure: .malformedURL, detail: detail, attempts: attempts), now: now)
+        case .notARedirect where response.status >= 400 && flights[flight].route.deliversErrors:
+            guard !response.isCut else {
+                drop(response)
+                fail(flight, .protocolError, now: now)
+                return
+            }
+            end(flight, Outcome(response: response, attempts: attempts), now: now)
         case .notARedirect where response.status >= 400 && response.source != nil:
             end(flight, Outcome(failure: .httpStatus, response: response, attempts: attempts), now: now)
         case .notARedirect where response.status >= 400:
@@ -167,6 +174,7 @@ extension BrokerCore {
     func triesAgain(_ flight: Handle<Flight>, after status: Int) -> Bool {
         guard FailureCode.httpStatus.isRetryable(status: status) else { return false }
         let record = flights[flight]
+        guard !record.route.deliversErrors else { return false }
         let decision = RetryRule().decision(
             after: .httpStatus, status: status, method: record.method, attempts: Int(record.failures) + 1,
             fruitless: Int(record.fruitless) + 1, retries: Int(record.retries), random: 0)

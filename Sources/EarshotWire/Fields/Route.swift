@@ -1,5 +1,5 @@
-/// Proxy, certificates and verification of a request's connection, and the decoding of its body. FETCH and JOB share
-/// these fields.
+/// Proxy, certificates and verification of a request's connection, the decoding of its body, and the delivery of error
+/// pages. FETCH and JOB share these fields.
 public struct Route: Hashable, Sendable {
     /// Value that disables proxies, including those of the environment.
     public static let noProxy = "none"
@@ -26,6 +26,7 @@ public struct Route: Hashable, Sendable {
         var clientKey: String?
         var verifiesServer = true
         var decodes = true
+        var deliversErrors = false
     }
 
     /// URL of the proxy including user information, or `noProxy`; nil for the environment of the workers.
@@ -64,6 +65,13 @@ public struct Route: Hashable, Sendable {
         set { values.decodes = newValue }
     }
 
+    /// Whether a response with an error status is a result with its whole body. If not, it is a failure, and its body is
+    /// an error page of bounded size.
+    public var deliversErrors: Bool {
+        get { particulars?.values.deliversErrors ?? false }
+        set { values.deliversErrors = newValue }
+    }
+
     private var values: Values {
         get { particulars?.values ?? Values() }
         set { particulars = newValue == Values() ? nil : Particulars(newValue) }
@@ -76,9 +84,10 @@ public struct Route: Hashable, Sendable {
 
     /// The fields that concern the connection.
     public var connection: Route {
-        guard !decodes else { return self }
+        guard !decodes || deliversErrors else { return self }
         var route = self
         route.decodes = true
+        route.deliversErrors = false
         return route
     }
 
@@ -94,7 +103,7 @@ public struct Route: Hashable, Sendable {
     }
 
     /// Names of the fields, in the order in which they are written.
-    static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key", "verify", "decode"]
+    static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key", "verify", "decode", "errors"]
 
     /// Sets the field of this name. Returns false for other names.
     mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) -> Bool {
@@ -105,6 +114,7 @@ public struct Route: Hashable, Sendable {
         case "client-key": clientKey = try Self.path(value.string)
         case "verify": verifiesServer = try HeadReader.flag(value, "verify")
         case "decode": decodes = try HeadReader.flag(value, "decode")
+        case "errors": deliversErrors = try HeadReader.deliversErrors(value)
         default: return false
         }
         return true
@@ -118,6 +128,7 @@ public struct Route: Hashable, Sendable {
         writer.field("client-key", clientKey)
         writer.field("verify", if: !verifiesServer, "no")
         writer.field("decode", if: !decodes, "no")
+        writer.field("errors", if: deliversErrors, "deliver")
     }
 
     /// Checks only the length. The broker parses the URL, as with the URL of the request.

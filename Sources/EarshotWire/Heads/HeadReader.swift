@@ -263,6 +263,15 @@ extension HeadReader {
         }
     }
 
+    /// Parses `errors` of FETCH and JOB.
+    static func deliversErrors(_ text: HeadText) throws(WireError) -> Bool {
+        switch text {
+        case "deliver": return true
+        case "fail": return false
+        default: throw WireError(.badMessage, "errors must be fail or deliver")
+        }
+    }
+
     /// Parses `failures` of HELLO.
     static func keepsFailures(_ text: HeadText) throws(WireError) -> Bool {
         switch text {

@@ -10,13 +10,15 @@ enum BodyUse {
     /// The body belongs to a redirect that is followed. Only the cache needs it, so the worker does not wait for it.
     case redirect
 
-    /// - Parameter redirect: The redirect mode of the request.
-    init(of head: ResponseHead, redirect: RedirectMode) {
+    /// - Parameters:
+    ///   - redirect: The redirect mode of the request.
+    ///   - deliversErrors: Whether an error page is a result.
+    init(of head: ResponseHead, redirect: RedirectMode, deliversErrors: Bool) {
         switch head.status {
         case 301, 302, 303, 307, 308:
             let leads = redirect != .manual && HeaderFields(lines: head.fields).contains("location")
             self = leads ? .redirect : .result
-        case 400...: self = .page
+        case 400... where !deliversErrors: self = .page
         default: self = .result
         }
     }

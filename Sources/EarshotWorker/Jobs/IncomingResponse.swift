@@ -24,6 +24,8 @@ struct IncomingResponse: ~Copyable {
         /// Whether the body is stored without decoding.
         let keepsCodings: Bool
         let redirect: RedirectMode
+        /// Whether an error page is a result.
+        let deliversErrors: Bool
         /// Whether the broker lent a partial body. A body that starts over then needs a file with another name.
         let isResuming: Bool
         let terms: Worker.Terms
@@ -33,7 +35,8 @@ struct IncomingResponse: ~Copyable {
         static func make(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms) -> Expectation {
             Expectation(
                 attempt: job.attempt, url: plan.url, fields: plan.fields, isHead: plan.isHead,
-                keepsCodings: plan.keepsCodings, redirect: job.redirect, isResuming: job.resume != nil, terms: terms)
+                keepsCodings: plan.keepsCodings, redirect: job.redirect,
+                deliversErrors: job.route.deliversErrors, isResuming: job.resume != nil, terms: terms)
         }
 
         /// The request to the server.
@@ -154,7 +157,8 @@ struct IncomingResponse: ~Copyable {
             case .misplaced: return .refused
             }
         }
-        use = BodyUse(of: head, redirect: expectation.redirect)
+        use = BodyUse(
+            of: head, redirect: expectation.redirect, deliversErrors: expectation.deliversErrors)
         if use != .result { body.lower(to: expectation.terms.pageBytes) }
         if hasBody, !expectation.keepsCodings,
             let decoder = BodyDecoder(for: head, maxRatio: expectation.terms.maxRatio)

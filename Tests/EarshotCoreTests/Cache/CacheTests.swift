@@ -307,6 +307,30 @@ struct CacheTests {
         #expect(rig.terminals(for: client) == ["h q2 http-status"])
     }
 
+    @Test(arguments: [true, false])
+    mutating func `an error page that is kept is a result only for a request that asks for one`(isKeptAsResult: Bool)
+        throws
+    {
+        ask(url) { $0.options.route.deliversErrors = isKeptAsResult }
+        answer(try #require(rig.jobs.first), status: 404, fresh)
+        #expect(rig.terminals(for: client) == [isKeptAsResult ? "h q1 404" : "h q1 http-status"])
+        #expect(cache.count == 1)
+        ask(url) { $0.options.retries = 5 }
+        #expect(rig.terminals(for: client) == ["h q2 http-status"])
+        ask(url) { $0.options.route.deliversErrors = true }
+        #expect(rig.terminals(for: client) == ["h q3 404"] && sources == ["cache"])
+    }
+
+    @Test mutating func `a stale response takes the place of an error that would be a result`() throws {
+        try keep(stale + "\ncache-control: stale-if-error=100")
+        ask(url) { $0.options.route.deliversErrors = true }
+        answer(try #require(rig.jobs.first), status: 503, "")
+        #expect(rig.terminals(for: client) == ["h q2 200"] && sources == ["cache"])
+        ask(url) { $0.options.route.deliversErrors = true }
+        answer(try #require(rig.jobs.first), status: 404, "")
+        #expect(rig.terminals(for: client) == ["h q3 404"] && sources == ["network"])
+    }
+
     // MARK: Staleness
 
     @Test mutating func `a stale answer is used while one flight brings it up to date`() throws {

@@ -61,7 +61,7 @@ import Testing
             request(fields: [("X-Api-Key", "k")]),
             request(fields: [("Referer", "https://example.com/private")]),
             request { $0.jar = "app" }, request { $0.route.proxy = "none" },
-            request { $0.route.verifiesServer = false },
+            request { $0.route.verifiesServer = false }, request { $0.route.deliversErrors = true },
             request { $0.route.clientCertificate = "/a.pem" },
             request(fields: [("accept", String(repeating: "a", count: EngineLimits.recordBytes))]),
         ]

@@ -28,9 +28,10 @@ import Testing
         #expect(CredentialRule.authenticatesConnection(HeaderFields(lines: Array(line.utf8))) == expected)
     }
 
-    @Test func `a body that is not decoded needs no scope of its own`() throws {
+    @Test func `a body that is not decoded, or an error page that is a result, needs no scope of its own`() throws {
         var request = HTTPRequest(url: try FetchURL("https://h/"))
         request.route.decodes = false
+        request.route.deliversErrors = true
         #expect(CredentialRule().scope(of: request) == .shared && CredentialRule().isAnonymous(request))
         request.route.verifiesServer = false
         #expect(CredentialRule().scope(of: request) != .shared)

@@ -141,6 +141,19 @@ struct IncomingResponseTests {
         #expect(whole.completion.isCut && whole.completion.status == 404 && whole.body == nil)
     }
 
+    @Test func `an error page that is a result has the limit of results`() throws {
+        var job = bed.job()
+        job.route.deliversErrors = true
+        let whole = try bed.response(job)
+        #expect(whole.take("HTTP/1.1 404 X", "Content-Length: 11") == .accepted)
+        #expect(whole.append("0123456789!"))
+        let delivered = try whole.complete()
+        #expect(!delivered.completion.isCut && delivered.completion.length == 11)
+        let large = try bed.response(job)
+        #expect(large.take("HTTP/1.1 404 X", "Content-Length: 21") == .refused)
+        #expect(large.refusal?.code == .tooLarge && !large.isCut)
+    }
+
     @Test func `a redirect that the core follows needs no body, and one for the client does`() throws {
         var job = bed.job()
         let followed = try bed.response(job)
