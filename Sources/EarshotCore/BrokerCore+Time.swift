@@ -22,7 +22,6 @@ extension BrokerCore {
             case .opening: openingOverdue(now: now)
             case .slowStart(let origin, _): if isLive(timer.subject) { slowStartStep(of: origin, now: now) }
             case .spoolRetry: outcomes.retrySpool()
-            case .lent: lentTimeEnded()
             case .cooled(let scope, _): if isLive(timer.subject) { cooled(scope) }
             case .paused(let origin, _): if isLive(timer.subject) { pauseEnded(at: origin) }
             case .greeting(let client): greetingEnded(client)
@@ -54,8 +53,6 @@ extension BrokerCore {
         if limits.coolDownMilliseconds != before.coolDownMilliseconds { endRefusals() }
         if limits.cookieMilliseconds != before.cookieMilliseconds { expireJars(now: now) }
         if limits.durableMilliseconds != before.durableMilliseconds { resetExpiries() }
-        guard limits.dueDeliveries > before.dueDeliveries else { return }
-        for client in clients.indices where !isClosed(client) { queue.clientOpened(client) }
     }
 
     /// Starts no more transfers. Running ones end, and clients request the others from the next broker.
@@ -98,7 +95,7 @@ extension BrokerCore {
         case .stalled(let client, let stall):
             clients.contains(client) && clients[client].deliveries.watch?.serial == stall
         case .lonely(let pool, let absence): pools.isAwaited(pool, serial: absence)
-        case .lent, .opening, .spoolRetry: true
+        case .opening, .spoolRetry: true
         case .slowStart(let origin, let serial): governor.isInSlowStart(origin, serial: serial)
         case .jars(let serial): cookieJars.isAwaited(serial)
         case .isolation(let id): workers.number(of: id).map { workers[$0].isolation != nil } ?? false
@@ -107,13 +104,6 @@ extension BrokerCore {
         case .suspicion(let name, let deaths):
             flights.number(of: name).map { flights[$0].isSuspect && flights[$0].workerDeaths == deaths } ?? false
         }
-    }
-
-    /// Releases the oldest lent file. One timer serves all of them.
-    private mutating func lentTimeEnded() {
-        let (freed, next) = outcomes.releaseLent()
-        if let freed { releasedFiles.append(freed) }
-        if let next { setTimer(next, .lent) }
     }
 
     private mutating func deadlinePassed(_ interest: GenerationalHandle<Interest>, now: Tick) {

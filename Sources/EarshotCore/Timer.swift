@@ -12,8 +12,6 @@ struct Timer: Comparable {
         case grace(GenerationalHandle<Interest>)
         /// End of the grace period of a handler's own requests without a listener.
         case abandoned(handler: Handle<HandlerEntry>, absence: UInt64)
-        /// End of the time for which the oldest lent file is kept for a client without acknowledgements.
-        case lent
         /// HELLO timeout of a connection.
         case greeting(ClientID)
         /// End of the lease of a session that is away.

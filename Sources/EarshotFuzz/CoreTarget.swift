@@ -50,7 +50,7 @@ struct CoreTarget {
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
         core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
         core.brokerDied(awaiting: [3, 4], until: now.advanced(byMilliseconds: 1_000), now: now)
-        clients = [connectClient(window: 3), connectClient(window: nil)]
+        clients = [connectClient(window: 3), connectClient(window: 256)]
         workers = [connectWorker(), connectWorker()]
     }
 
@@ -67,7 +67,7 @@ struct CoreTarget {
             let index = Int(kind - UInt8(ascii: "5"))
             while core.isRemoving(clients[index]) { pass() }
             core.clientLost(clients[index], now: now)
-            clients[index] = connectClient(window: index == 0 ? 3 : nil, saying: rest)
+            clients[index] = connectClient(window: index == 0 ? 3 : 256, saying: rest)
         case UInt8(ascii: "7"), UInt8(ascii: "8"):
             let index = Int(kind - UInt8(ascii: "7"))
             core.workerDisconnected(workers[index], isProcessAlive: rest.isEmpty, now: now)
@@ -146,21 +146,18 @@ struct CoreTarget {
                 default: continue
                 }
                 guard !refused.contains(client) else { continue }
-                if isRefusing {
-                    refused.insert(client)
-                    core.deliveryRefused(sequence, by: client)
-                } else {
-                    core.deliveryTaken(sequence, by: client, now: now)
-                }
+                guard isRefusing else { continue }
+                refused.insert(client)
+                core.deliveryRefused(sequence, by: client)
             }
         }
     }
 
-    private mutating func connectClient(window: Int?, saying first: [UInt8] = []) -> ClientID {
+    private mutating func connectClient(window: Int, saying first: [UInt8] = []) -> ClientID {
         lastPeer += 1
         let client = ClientID(rawValue: lastPeer)
         // Tokens that an input can contain.
-        core.clientConnected(client, isRequestReply: false, token: SessionToken(high: 0, low: lastPeer))
+        core.clientConnected(client, token: SessionToken(high: 0, low: lastPeer))
         guard first.isEmpty else {
             clientSays(first, client)
             return client

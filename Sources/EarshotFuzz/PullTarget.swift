@@ -281,7 +281,7 @@ struct PullTarget {
         peers[peer].lost = []
         let token = SessionToken(high: 0, low: lastPeer)
         core.clientConnected(
-            peers[peer].id, isRequestReply: false, token: token,
+            peers[peer].id, token: token,
             user: peers[peer].user == "a" ? nil : PrincipalName("uid:7"))
         var hello = Hello(client: "c", window: peer == 0 ? 3 : 8)
         hello.isPulling = peers[peer].pulls
@@ -353,7 +353,6 @@ struct PullTarget {
             core.deliveryRefused(sequence, by: client)
             return false
         }
-        core.deliveryTaken(sequence, by: client, now: now)
         if let peer = index(of: client) { peers[peer].last = max(peers[peer].last, sequence) }
         return true
     }

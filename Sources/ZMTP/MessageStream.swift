@@ -47,7 +47,7 @@ public final class MessageStream {
     /// Bytes still to be discarded of a surplus frame.
     private var surplus: UInt64 = 0
     private var message = Message(head: [])
-    /// Number of received frames of the current message, without the delimiter.
+    /// Number of received frames of the current message.
     private var frames = 0
     private var output = OutputQueue()
     /// Whether the kernel may have input.
@@ -278,7 +278,6 @@ public final class MessageStream {
     /// Adds a frame to the current message. Returns the message after its last frame.
     private func add(_ bytes: [UInt8], hasMore: Bool) -> Message? {
         switch frames {
-        case 0 where bytes.isEmpty && hasMore && !message.hasEnvelope: message.hasEnvelope = true
         case 0:
             message.head = bytes
             frames = 1
@@ -374,9 +373,9 @@ public final class MessageStream {
     /// connection ends.
     ///
     /// - Returns: As ``send(_:isReply:)``.
-    public func send(_ head: [UInt8], _ file: FilePart, hasEnvelope: Bool) -> Bool {
+    public func send(_ head: [UInt8], _ file: FilePart) -> Bool {
         guard phase == .open, output.messages < mostMessages else { return false }
-        output.append(head, file, hasEnvelope: hasEnvelope)
+        output.append(head, file)
         tellMemory()
         return true
     }

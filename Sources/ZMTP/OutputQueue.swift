@@ -71,7 +71,6 @@ struct OutputQueue: ~Copyable {
         if last.bytes.count >= Self.pieceBytes { closePiece() }
         let start = last.bytes.count
         if isReply { replies += 1 }
-        if message.hasEnvelope { Frame.appendHeader(to: &last.bytes, count: 0, hasMore: true) }
         Frame.appendHeader(to: &last.bytes, count: message.head.count, hasMore: message.body != nil)
         last.bytes += message.head
         messages += 1
@@ -95,9 +94,8 @@ struct OutputQueue: ~Copyable {
     }
 
     /// Appends a message with a part of a file as its second frame.
-    mutating func append(_ head: [UInt8], _ file: FilePart, hasEnvelope: Bool) {
+    mutating func append(_ head: [UInt8], _ file: FilePart) {
         let start = last.bytes.count
-        if hasEnvelope { Frame.appendHeader(to: &last.bytes, count: 0, hasMore: true) }
         Frame.appendHeader(to: &last.bytes, count: head.count, hasMore: true)
         last.bytes += head
         Frame.appendHeader(to: &last.bytes, count: file.count, hasMore: false)

@@ -3,15 +3,11 @@
 public enum SocketType: String, Sendable {
     case dealer = "DEALER"
     case router = "ROUTER"
-    case request = "REQ"
-    case reply = "REP"
 
     func takes(_ other: SocketType) -> Bool {
         switch self {
-        case .dealer: [.router, .dealer, .reply].contains(other)
-        case .router: [.dealer, .request].contains(other)
-        case .request: [.router, .reply].contains(other)
-        case .reply: [.dealer, .request].contains(other)
+        case .dealer: true
+        case .router: other == .dealer
         }
     }
 }

@@ -27,7 +27,7 @@ struct CoreBench {
         core = BrokerCore(workerLimits: limits, secret: nil, seed: 1)
         for client in clients {
             core.clientConnected(
-                client, isRequestReply: false, token: SessionToken(high: 0, low: client.rawValue))
+                client, token: SessionToken(high: 0, low: client.rawValue))
             core.clientSaid(.hello(Hello(client: nil)), by: client, now: now)
         }
     }

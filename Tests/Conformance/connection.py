@@ -16,11 +16,10 @@ def heard(frames):
 
 
 class Connection:
-    """A DEALER or a REQ socket."""
+    """A DEALER socket."""
 
-    def __init__(self, runtime, kind="DEALER"):
-        self._kind = kind
-        self._socket = zmq.Context.instance().socket(getattr(zmq, kind))
+    def __init__(self, runtime):
+        self._socket = zmq.Context.instance().socket(zmq.DEALER)
         self._socket.linger = 1000
         self._socket.reconnect_ivl = 10
         self._socket.connect(f"ipc://{runtime}/bus")
@@ -37,10 +36,7 @@ class Connection:
         return heard(self._socket.recv_multipart())
 
     def rest(self, timeout):
-        """Returns unread messages before the answer to a new question. A REQ reads one message for each message it
-        sends."""
-        if self._kind == "REQ":
-            return []
+        """Returns unread messages before the answer to a new question."""
         self.say([b"QUERY ping\n"])
         unread = []
         while (message := self.read(timeout)) is None or message.line not in ("ANSWER ping", "ERROR hello-required"):
@@ -58,8 +54,7 @@ class Connection:
         if self._socket.closed:
             return
         try:
-            if self._kind == "DEALER":
-                self._socket.send(b"BYE\n", zmq.DONTWAIT)
+            self._socket.send(b"BYE\n", zmq.DONTWAIT)
         except zmq.Again:
             pass
         self._socket.close()

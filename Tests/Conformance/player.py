@@ -158,11 +158,10 @@ class Player:
         return self._connections[step.party]
 
     def _connection_connects(self, step):
-        kind = step.text.removeprefix("as ") or "DEALER"
         if earlier := self._connections.pop(step.party, None):
             earlier.close()
             self._unread.pop(step.party, None)
-        self._connections[step.party] = Connection(self._bus.runtime, kind)
+        self._connections[step.party] = Connection(self._bus.runtime)
 
     def _connection_says(self, step):
         self._connection(step).say(self._frames(step))

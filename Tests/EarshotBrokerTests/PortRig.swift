@@ -101,7 +101,7 @@ final class PortRig {
 
     private static func line(_ event: PortEvent) -> String {
         switch event {
-        case .connected(let peer, _): "connected \(peer)"
+        case .connected(let peer): "connected \(peer)"
         case .message(let peer, let head, _): "message \(peer) \(String(decoding: head, as: UTF8.self))"
         case .surplus(let peer, let head): "surplus \(peer) \(String(decoding: head, as: UTF8.self))"
         case .lost(let peer, _, _): "lost \(peer)"

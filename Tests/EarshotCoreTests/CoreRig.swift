@@ -51,7 +51,7 @@ struct CoreRig {
     // MARK: Peers
 
     mutating func client(
-        _ number: UInt64, window: Int? = 256, _ change: (inout Hello) -> Void = { _ in }
+        _ number: UInt64, window: Int = 256, _ change: (inout Hello) -> Void = { _ in }
     ) -> ClientID {
         let id = ClientID(rawValue: number)
         connect(id)
@@ -62,8 +62,8 @@ struct CoreRig {
     }
 
     /// - Parameter user: principal of the local user; nil for the administrator.
-    mutating func connect(_ id: ClientID, isRequestReply: Bool = false, user: PrincipalName? = nil) {
-        core.clientConnected(id, isRequestReply: isRequestReply, token: Self.token(of: id), user: user)
+    mutating func connect(_ id: ClientID, user: PrincipalName? = nil) {
+        core.clientConnected(id, token: Self.token(of: id), user: user)
     }
 
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 7, low: client.rawValue) }

@@ -29,7 +29,7 @@ struct RoundTripTests {
         hello.principal = PrincipalName("key:laptop")
         hello.proof = GatewayProof(String(repeating: "0123456789abcdef", count: 4))
         let messages: [ClientMessage] = [
-            .hello(hello), .hello(Hello(client: "me", window: 10)), .hello(Hello(client: nil, window: nil)),
+            .hello(hello), .hello(Hello(client: "me", window: 10)), .hello(Hello(client: nil)),
             .fetch(fetch), .fetch(Fetch(handler: handler, request: request, url: "http://a/")),
             .retry(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
             .removeRequest(handler, request),
@@ -74,7 +74,6 @@ struct RoundTripTests {
         }
         let messages: [BrokerMessage] = [
             .welcome(Welcome(broker: attempt.broker, window: 256)),
-            .welcome(Welcome(broker: attempt.broker, window: nil)),
             terminal(.result(status: 200, response)), terminal(.result(status: 200, resumed)),
             terminal(.failed(failure)), terminal(.failed(Terminal.Failure(code: "removed"))),
             .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),

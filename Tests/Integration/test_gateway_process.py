@@ -44,12 +44,11 @@ class GatewayProcessTests(TestCase):
         principals = (None, "key:laptop", "node:shop", "uid:0", f"uid:{os.getuid()}")
         proofs = (None, "0" * 64)
         leases = (None, 60)
-        windows = (8, "none")
-        kinds = list(itertools.product(principals, proofs, leases, windows))
-        self.assertEqual(len(kinds), 40)
-        for principal, proof, lease, window in kinds:
+        kinds = list(itertools.product(principals, proofs, leases))
+        self.assertEqual(len(kinds), 20)
+        for principal, proof, lease in kinds:
             client = self.client(hello=False)
-            fields = {"client": "c", "principal": principal, "proof": proof, "lease": lease, "window": window}
+            fields = {"client": "c", "principal": principal, "proof": proof, "lease": lease}
             client.say("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
             self.assertIn(client.expect("ERROR").operands[0], ("not-authorized", "bad-message"), fields)
             for line in ("SET origin-limit 3", "QUERY settings", "SUBSCRIBE h"):

@@ -219,7 +219,7 @@ say(answers(c))
                      {"principal": "root"}, {"principal": f"uid:0{DAEMON}"}, {"principal": "uid:-1"},
                      {"principal": f"uid:{DAEMON}", "client": secrets["client"], "token": secrets["token"], "lease": 60}]
         malformed = [{"principal": ""}, {"principal": f"uid:{DAEMON}/b"}, {"principal": f"uid:{DAEMON}", "proof": "0" * 63},
-                     {"proof": "0" * 64}, {"window": "none", "bodies": "path"}]
+                     {"proof": "0" * 64}, {"window": "none"}]
         tokens = [{"client": secrets["client"], "token": secrets["token"], "lease": 60},
                   {"client": secrets["client"], "token": secrets["token"], "lease": 60, "replies": 0},
                   {"client": secrets["client"], "lease": 60}]

@@ -252,10 +252,8 @@ class PullTests(TestCase):
         eventually(lambda: not path.exists(), "its file is removed")
         self.balance(self.bus.client())
 
-    def test_pull_needs_a_window(self):
+    def test_a_value_of_bodies_is_path_or_pull(self):
         client = self.bus.client(hello=False)
-        client.say("HELLO EAR/1", bodies="pull", window="none")
-        self.assertError(client.expect("ERROR"), "bad-message", verb="HELLO")
         client.say("HELLO EAR/1", bodies="push")
         self.assertError(client.expect("ERROR"), "bad-message", verb="HELLO")
         client.say("HELLO EAR/1", bodies="path")

@@ -32,7 +32,7 @@ class Waiters:
             socket.linger = 0
             socket.rcvtimeo = 20_000
             socket.connect(f"ipc://{bus.runtime}/bus")
-            socket.send(b"HELLO EAR/1\nwindow: none\n")
+            socket.send(b"HELLO EAR/1\n")
         for socket in self._sockets:
             assert socket.recv().startswith(b"WELCOME")
         self._turn = 0

@@ -19,7 +19,7 @@ import Testing
         let (left, right) = try MessageStreamTests.pairOfStreams()
         let part = FilePart(try file(Self.content), offset: 100, count: 300_000)
         #expect(left.stream.send(Message(head: [1])))
-        #expect(left.stream.send([2], part, hasEnvelope: false))
+        #expect(left.stream.send([2], part))
         #expect(left.stream.send(Message(head: [3], body: [4])))
         #expect(left.stream.unsentMessages == 3)
         #expect(left.stream.unsentBytes > 300_000)
@@ -33,7 +33,7 @@ import Testing
     @Test func `a truncated file ends the connection`() throws {
         let (left, right) = try MessageStreamTests.pairOfStreams()
         let part = FilePart(try file([1, 2, 3]), offset: 0, count: 100_000)
-        #expect(left.stream.send([2], part, hasEnvelope: false))
+        #expect(left.stream.send([2], part))
         left.stream.flush()
         #expect(left.stream.isHungUp)
         #expect(left.stream.isIdle)

@@ -13,8 +13,6 @@ final class PortPeer {
     let isGateway: Bool
     /// Whether the port has answered its first message.
     var isAnswered = false
-    /// Whether it sends an empty delimiter frame and expects one.
-    var hasEnvelope = false
     /// Whether it has sent a message and its connection was reported.
     var isKnown = false
     /// Whether it is queued in `ready`.

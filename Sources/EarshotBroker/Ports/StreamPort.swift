@@ -220,13 +220,12 @@ final class StreamPort {
         while !peer.isHeld, let message = peer.stream.next(&turn) {
             let bytes = message.head.count + (message.body?.count ?? 0)
             if peer.isRefused {
-                answerRefused(peer, hasEnvelope: message.hasEnvelope)
+                answerRefused(peer)
                 continue
             }
             if !peer.isKnown {
                 peer.isKnown = true
-                peer.hasEnvelope = message.hasEnvelope
-                _ = handle(.connected(peer: peer.number, isRequestReply: peer.hasEnvelope))
+                _ = handle(.connected(peer: peer.number))
             }
             let event: PortEvent =
                 message.isLonger
@@ -246,10 +245,9 @@ final class StreamPort {
         return turn
     }
 
-    private func answerRefused(_ peer: Peer, hasEnvelope: Bool) {
+    private func answerRefused(_ peer: Peer) {
         guard !peer.isAnswered else { return }
         peer.isAnswered = true
-        peer.hasEnvelope = hasEnvelope
         _ = send(RefusedPeers.answer(to: peer.uid), to: peer.number)
         closeLater(peer.number)
     }
@@ -418,7 +416,7 @@ final class StreamPort {
     func send(_ head: [UInt8], _ body: [UInt8]? = nil, to number: UInt64, as kind: Kind = .reply) -> Sent {
         guard let peer = peers[number], !peer.stream.isEnded else { return .unreachable }
         guard hasRoom(for: kind, peer) else { return .wouldBlock }
-        let message = ZMTP.Message(head: head, body: body, hasEnvelope: peer.hasEnvelope)
+        let message = ZMTP.Message(head: head, body: body)
         guard peer.stream.send(message, isReply: kind == .reply) else { return .wouldBlock }
         noteOutput(peer)
         return .sent
@@ -432,7 +430,7 @@ final class StreamPort {
             peer.hasLargeBuffer = true
             UnixSocket.setSendBuffer(peer.stream.descriptor, bytes: Self.dataBufferBytes)
         }
-        guard peer.stream.send(head, part, hasEnvelope: peer.hasEnvelope) else { return .wouldBlock }
+        guard peer.stream.send(head, part) else { return .wouldBlock }
         noteOutput(peer)
         return .sent
     }

@@ -185,11 +185,10 @@ extension BrokerProcess {
         if logsAccess { logAccess(terminal, of: core.principal(of: client)) }
         let (head, content) = message(of: terminal, body)
         switch bus.send(head, content, to: client.rawValue, as: .terminal) {
-        case .sent: core.deliveryTaken(terminal.sequence, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
         case .wouldBlock:
             blocked.insert(client)
             core.deliveryRefused(terminal.sequence, by: client)
-        case .unreachable: break
+        case .sent, .unreachable: break
         }
     }
 

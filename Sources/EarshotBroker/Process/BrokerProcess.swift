@@ -278,9 +278,9 @@ public final class BrokerProcess {
     /// - Returns: Number of messages that the event counts in its sender's turn.
     private func busEvent(_ event: PortEvent, now: Tick) -> Int {
         switch event {
-        case .connected(let peer, let isRequestReply):
+        case .connected(let peer):
             core.clientConnected(
-                ClientID(rawValue: peer), isRequestReply: isRequestReply,
+                ClientID(rawValue: peer),
                 token: SessionToken(high: Self.randomNumber(), low: Self.randomNumber()),
                 user: bus.otherUser(of: peer).flatMap { PrincipalName("uid:\($0)") },
                 isGateway: bus.isGateway(peer))
@@ -325,7 +325,7 @@ public final class BrokerProcess {
 
     private func workEvent(_ event: PortEvent, now: Tick) {
         switch event {
-        case .connected(let peer, _):
+        case .connected(let peer):
             core.workerConnected(
                 WorkerID(rawValue: peer), process: work.pid(of: peer), isGateway: work.isGateway(peer), now: now)
         case .message(let peer, let head, let body):

@@ -6,25 +6,21 @@ extension BrokerCore {
     /// Adds a connection that was not seen before.
     ///
     /// - Parameters:
-    ///   - isRequestReply: whether the client sends an empty first frame, as a REQ socket does.
     ///   - token: unique and unguessable; authorizes another connection to resume the session, if it gets a lease.
     ///   - user: principal of the local user at the other end; nil for the administrator, that is, the user that runs
     ///     the broker, and root.
     ///   - isGateway: whether the process at the other end is a gateway, each of whose sessions proves its principal.
     public mutating func clientConnected(
-        _ id: ClientID, isRequestReply: Bool, token: SessionToken, user: PrincipalName? = nil, isGateway: Bool = false
+        _ id: ClientID, token: SessionToken, user: PrincipalName? = nil, isGateway: Bool = false
     ) {
-        connected(
-            id, isRequestReply: isRequestReply, token: token, user: principalNumber(user), isGateway: isGateway)
+        connected(id, token: token, user: principalNumber(user), isGateway: isGateway)
     }
 
     private mutating func connected(
-        _ id: ClientID, isRequestReply: Bool, token: SessionToken, user: Handle<Principal>, isGateway: Bool
+        _ id: ClientID, token: SessionToken, user: Handle<Principal>, isGateway: Bool
     ) {
         guard clients.number(of: id) == nil else { return }
-        clients.connected(
-            id, token: token, generation: nextSerial(), isRequestReply: isRequestReply, user: user,
-            isGateway: isGateway)
+        clients.connected(id, token: token, generation: nextSerial(), user: user, isGateway: isGateway)
     }
 
     /// Handles the loss of a connection or of its process. The session ends, or is away until its lease ends.
@@ -112,9 +108,7 @@ extension BrokerCore {
             _ = clients.disconnected(id)
             endSession(client, now: now)
             // The connection stays open for another HELLO. Its sequence numbers continue.
-            connected(
-                id, isRequestReply: session.isRequestReply, token: session.token, user: session.user,
-                isGateway: session.isGateway)
+            connected(id, token: session.token, user: session.user, isGateway: session.isGateway)
             guard let client = clients.number(of: id) else { return }
             clients[client].deliveries = DeliveryWindow(after: session.deliveries.lastReceived)
             awaitGreeting(of: id)
@@ -136,14 +130,6 @@ extension BrokerCore {
             refuse(client, "bad-message", "HELLO was said before on this connection", .hello(hello))
             return
         }
-        guard !clients[client].isRequestReply || hello.window == nil else {
-            refuse(client, "bad-message", "a REQ socket says window: none", .hello(hello))
-            return
-        }
-        guard !hello.isPulling || hello.window != nil else {
-            refuse(client, "bad-message", "bodies: pull needs a window, since an ACK releases a body", .hello(hello))
-            return
-        }
         guard hello.leaseMilliseconds == 0 || hello.client != nil else {
             refuse(client, "bad-message", "a lease is for a client that says its name", .hello(hello))
             return
@@ -160,14 +146,10 @@ extension BrokerCore {
             refuse(client, "not-authorized", detail, .hello(hello))
             return
         }
-        guard !identity.mustPull || hello.window != nil else {
-            refuse(client, "bad-message", "a client that opens no files pulls bodies and needs a window", .hello(hello))
-            return
-        }
         clients[client].principal = identity.principal
         var hello = hello
         if identity.mustPull { hello.isPulling = true }
-        if let session = session(of: hello, for: identity.principal), !clients[client].isRequestReply {
+        if let session = session(of: hello, for: identity.principal) {
             takeOver(session, hello, by: client)
             return
         }

@@ -48,9 +48,7 @@ extension BrokerCore {
 
     /// Opens or resumes a session and sends WELCOME.
     mutating func welcome(_ client: Handle<ClientSession>, _ hello: Hello, isResumed: Bool) {
-        // A REQ socket gets no lease, because it cannot prove that a second connection belongs to the same program.
-        let lease = clients[client].isRequestReply ? 0 : hello.leaseMilliseconds
-        clients.open(client, leaseMilliseconds: min(lease, WireLimits.leaseSeconds * 1_000))
+        clients.open(client, leaseMilliseconds: min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000))
         clients[client].deliveries.attach(size: hello.window)
         setPulling(hello, of: client)
         clients[client].keepsFailures = hello.keepsFailures

@@ -35,8 +35,6 @@ struct ClientSession: Generational {
     var heard: UInt64 = 0
     /// Replies kept for the next connection; empty without a lease.
     var replies = ReplyLog()
-    /// Whether it can receive only one reply per message (REQ). Such a client gets no PROGRESS.
-    var isRequestReply: Bool
     var name: String?
     /// Principal of the local user at the other end of the connection.
     var user: Handle<Principal>
@@ -61,13 +59,11 @@ struct ClientSession: Generational {
     var missedProgress: [Handle<Interest>: UInt64] = [:]
 
     init(
-        id: ClientID, token: SessionToken, generation: UInt64, isRequestReply: Bool, user: Handle<Principal>,
-        isGateway: Bool
+        id: ClientID, token: SessionToken, generation: UInt64, user: Handle<Principal>, isGateway: Bool
     ) {
         self.id = id
         self.generation = generation
         self.token = token
-        self.isRequestReply = isRequestReply
         self.user = user
         self.isGateway = isGateway
         principal = user

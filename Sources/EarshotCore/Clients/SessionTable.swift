@@ -70,14 +70,12 @@ struct SessionTable {
     ///   - user: principal of the local user at the other end.
     ///   - isGateway: whether its process is a gateway.
     mutating func connected(
-        _ id: ClientID, token: SessionToken, generation: UInt64, isRequestReply: Bool,
+        _ id: ClientID, token: SessionToken, generation: UInt64,
         user: Handle<Principal> = PrincipalTable.administrator, isGateway: Bool = false
     ) {
         precondition(numbers[id] == nil, "connection \(id.rawValue) has a session")
         numbers[id] = sessions.insert(
-            ClientSession(
-                id: id, token: token, generation: generation, isRequestReply: isRequestReply, user: user,
-                isGateway: isGateway))
+            ClientSession(id: id, token: token, generation: generation, user: user, isGateway: isGateway))
     }
 
     /// Separates a session from its connection. The caller ends the session or leaves it aside.

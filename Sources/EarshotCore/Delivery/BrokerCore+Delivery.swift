@@ -165,9 +165,7 @@ extension BrokerCore {
 
     /// Whether the client's backpressure stops transfers that only it requested.
     @inline(__always)
-    func isClosed(_ client: Handle<ClientSession>) -> Bool {
-        clients[client].deliveries.isClosed(dueDeliveries: limits.dueDeliveries)
-    }
+    func isClosed(_ client: Handle<ClientSession>) -> Bool { clients[client].deliveries.isClosed }
 
     /// Sends due terminals, and the replies between them, while the window is open. Closes a client with too many due.
     mutating func sendDue(to client: Handle<ClientSession>) {
@@ -244,23 +242,6 @@ extension BrokerCore {
         if !pulls.isEmpty { pulls.acknowledged(sequence, by: client) }
         sendDue(to: client)
         if wasClosed, !isClosed(client) { queue.clientOpened(client) }
-    }
-
-    /// Acknowledges a terminal that the socket took, for a client without a window.
-    ///
-    /// Its spool file is kept for `CoreLimits.lentFileMilliseconds`, because the client will not report that it has
-    /// read it.
-    public mutating func deliveryTaken(_ sequence: UInt64, by id: ClientID, now: Tick) {
-        clock = now
-        guard let client = clients.number(of: id), clients[client].deliveries.size == nil else { return }
-        let taken = clients[client].deliveries.sentEntries(upTo: sequence)
-        guard !taken.isEmpty else { return }
-        for due in taken {
-            guard let file = file(of: due) else { continue }
-            let end = outcomes.lend(file: file, until: now.advanced(byMilliseconds: limits.lentFileMilliseconds))
-            if let end { setTimer(end, .lent) }
-        }
-        acknowledged(sequence, by: client)
     }
 
     /// Blocks the window at a terminal that the socket did not take, until `clientWritable`.

@@ -126,8 +126,8 @@ struct DeliveryWindow {
     private var withdrawal: Withdrawal?
     /// Number of `withdrawn` entries before the next one to check. They disappear at the end of the withdrawal.
     private var vacant = 0
-    /// Maximum number of unacknowledged sent terminals; nil if the socket's acceptance acknowledges a terminal.
-    private(set) var size: Int?
+    /// Maximum number of unacknowledged sent terminals.
+    private(set) var size = 0
 
     /// - Parameter sequence: the last sequence number that the connection used before.
     init(after sequence: UInt64 = 0) {
@@ -143,7 +143,7 @@ struct DeliveryWindow {
     var isWithdrawing: Bool { withdrawal != nil }
 
     /// Whether no further terminal may be sent.
-    var isFull: Bool { phase != .open || sent >= size ?? .max || isWithdrawing }
+    var isFull: Bool { phase != .open || sent >= size || isWithdrawing }
 
     /// Sequence number that precedes the next reply.
     var lastSequence: UInt64 { acknowledged + UInt64(phase == .detached ? numbered : sent) }
@@ -152,13 +152,10 @@ struct DeliveryWindow {
     var lastReceived: UInt64 { acknowledged + UInt64(max(sent, numbered)) }
 
     /// Whether the subscriber's backpressure stops transfers that only it requested. While it is detached the size of
-    /// its window bounds the terminals due. A detached subscriber without a window always stops them.
-    ///
-    /// - Parameter most: maximum number of terminals due without a window.
-    func isClosed(dueDeliveries most: Int) -> Bool {
+    /// its window bounds the terminals due.
+    var isClosed: Bool {
         switch phase {
-        case .open: count >= size ?? most
-        case .detached: count >= size ?? 0
+        case .open, .detached: count >= size
         case .blocked, .ended: true
         }
     }
@@ -178,12 +175,6 @@ struct DeliveryWindow {
     func entry(_ sequence: UInt64) -> DueTerminal? {
         guard sequence > acknowledged, sequence <= lastReceived else { return nil }
         return entries[Int(sequence - acknowledged) - 1]
-    }
-
-    /// Entries sent over this connection up to a sequence number; empty if that number was not sent.
-    func sentEntries(upTo sequence: UInt64) -> Deque<DueTerminal>.SubSequence {
-        let isSent = sequence > acknowledged && sequence <= acknowledged + UInt64(sent)
-        return entries.prefix(isSent ? Int(sequence - acknowledged) : 0)
     }
 
     // MARK: Terminals
@@ -311,7 +302,7 @@ struct DeliveryWindow {
     // MARK: Connections
 
     /// Opens the window for a new connection.
-    mutating func attach(size: Int?) {
+    mutating func attach(size: Int) {
         enter(.open)
         self.size = size
     }
@@ -404,7 +395,7 @@ struct DeliveryWindow {
             gap.isEmpty || gap.lowerBound >= max(sent, numbered) && gap.upperBound <= entries.count,
             "10: \(vacant) vacant entries are among those that were sent")
         check(sent == 0 || phase == .open || phase == .blocked, "1: terminals are sent without a connection")
-        check(sent <= size ?? .max, "11: \(sent) terminals are sent, in a window of \(size ?? 0)")
+        check(sent <= size, "11: \(sent) terminals are sent, in a window of \(size)")
         check(phase != .ended || watch == nil, "2: an ended session is watched")
         let counted = terminals.count { if case .uncounted = $0.kind { false } else { true } }
         let counts = outcomes.values.reduce(0) { $0 + Int($1) }

@@ -108,9 +108,8 @@ extension BrokerCore {
         let clients = clients.snapshot
         let governor = governor.snapshot
         let quotas = quotas.snapshot
-        let dueDeliveries = limits.dueDeliveries
         return queue.next(in: pool, isForHigh: isForHigh) { principal, client, scope, priority in
-            if let client, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { return .client }
+            if let client, clients[client].deliveries.isClosed { return .client }
             if let quotas, quotas.isFull(principal) { return .quota }
             return switch governor.obstacle(in: scope, to: priority, isClaiming: isClaiming) {
             case .coolDown: .scope

@@ -19,10 +19,6 @@ extension BrokerCore {
             refuse(client, "not-authorized", "another node stores no requests here", .fetch(fetch))
             return
         }
-        guard !fetch.options.isDurable || !fetch.options.subscribes || !clients[client].isRequestReply else {
-            refuse(client, "bad-message", "a REQ socket says subscribe: no with durable", .fetch(fetch))
-            return
-        }
         guard !fetch.options.replacesHandler else {
             carryOut(ClientRemoval(replacingBy: fetch, body), by: client, now: now)
             return

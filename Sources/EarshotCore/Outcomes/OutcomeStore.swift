@@ -1,4 +1,3 @@
-internal import DequeModule
 internal import EarshotWire
 
 /// Outcomes shared by requests, failures that wait without their requests, and spool files.
@@ -69,8 +68,6 @@ struct OutcomeStore {
     // Wrapping sums: workers report some of the sizes.
     private(set) var fileBytes = 0
     private(set) var growingBytes = 0
-    /// References held for clients without acknowledgements, in the order of their ends.
-    private var lent: Deque<(file: String, until: Tick)> = []
     /// Whether a write failed since the last retry.
     private(set) var isSpoolFull = false
 
@@ -309,30 +306,6 @@ struct OutcomeStore {
         precondition(file.holders == 1 && files[name] == nil, "file \(old) has \(file.holders) references")
         files[name] = file
         outcomes[number].response?.file = name
-    }
-
-    /// Number of references held for clients without acknowledgements.
-    var lentFiles: Int { lent.count }
-
-    /// Adds a reference for a client that does not acknowledge. `releaseLent` removes it.
-    ///
-    /// - Returns: the time at which the caller must call `releaseLent`; nil if an earlier call arranges that.
-    mutating func lend(file name: String, until end: Tick) -> Tick? {
-        files[name]?.holders += 1
-        // The order of ends holds although the period may shrink.
-        let end = max(end, lent.last?.until ?? end)
-        lent.append((name, end))
-        return lent.count == 1 ? end : nil
-    }
-
-    /// Releases the oldest reference of a client that does not acknowledge.
-    ///
-    /// - Returns: the file if that was its last reference, so that the caller deletes it, and the time of the next call.
-    mutating func releaseLent() -> (freed: String?, next: Tick?) {
-        guard let first = lent.popFirst() else { return (nil, nil) }
-        // Gives its memory back.
-        if lent.isEmpty { lent = [] }
-        return (release(file: first.file) ? first.file : nil, lent.first?.until)
     }
 
     /// Counts bytes written into the files of running attempts. Negative at the end of an attempt.

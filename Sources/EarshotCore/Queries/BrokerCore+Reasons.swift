@@ -168,7 +168,7 @@ extension BrokerCore {
         }
         writeWait("window", reason, to: &json)
         json.member("outstanding", window.count)
-        if let size = window.size { json.member("window", size) }
+        json.member("window", window.size)
     }
 
     private func write(_ slots: SlotCount, for priority: PriorityClass, seesAll: Bool, to json: inout JSONText) {

@@ -43,7 +43,7 @@ public struct Ledger: Equatable, Sendable {
     public struct Deliveries: Equatable, Sendable {
         /// Started deliveries: one per terminal and subscriber.
         public var due = 0
-        /// Acknowledged deliveries, and those accepted by the socket of a client without a window.
+        /// Acknowledged deliveries.
         public var acknowledged = 0
         /// Deliveries lost with their subscriber or withdrawn by its removal of the handler.
         public var lost = 0

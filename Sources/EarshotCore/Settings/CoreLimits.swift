@@ -84,8 +84,6 @@ public struct CoreLimits: Equatable, Sendable {
     public var recordingBytes = 256 << 20
     /// Maximum number of durable results read from disk at once, for clients that claim them.
     public var durableReads = 64
-    /// Time for which a file is kept for a client without acknowledgements: enough to open it.
-    public var lentFileMilliseconds = 60_000
     /// Pause after a failed write into the spool. Free disk space seldom returns sooner.
     public var spoolRetryMilliseconds = 1_000
     /// Silence of a worker with transfers after which it gets a PING.

@@ -87,9 +87,8 @@ extension BrokerCore {
         // A copy for the closure, which runs while the queue is mutated. It ends before the failure changes a client, so
         // the shared storage is not duplicated.
         let clients = clients
-        let dueDeliveries = limits.dueDeliveries
         return queue.next(in: pool, isForHigh: false) { _, client, _, _ in
-            if let client, clients[client].deliveries.isClosed(dueDeliveries: dueDeliveries) { .client } else { .none }
+            if let client, clients[client].deliveries.isClosed { .client } else { .none }
         }
     }
 

@@ -347,7 +347,7 @@ extension BrokerCore {
         extras[number].lastProgress = now
         extras[number].progressTimer = nil
         let progress = progress(of: interest, lease)
-        for client in listeners(of: record.handler) where !clients[client].isRequestReply {
+        for client in listeners(of: record.handler) {
             if progress.file != nil { noteReader(client, ofGrowing: interest) }
             say(.progress(pulls.isEmpty ? progress : pulled(progress, to: client)), to: client)
             clients[client].missedProgress.drop(interest)

@@ -22,7 +22,7 @@ final class CurveEnd {
     private var registration: EventLoop.Registration?
     /// Routing ID that the socket assigned to the connection; nil before its first message.
     private var identity: [UInt8]?
-    /// Routing ID, delimiter, head, body and one more, which is too much.
+    /// Routing ID, head, body and one more, which is too much.
     private var parts = Multipart(capacity: 4)
 
     /// A message of the client.
@@ -73,14 +73,9 @@ final class CurveEnd {
             received.bytes += CurveServer.wireBytes(ofFrame: parts.byteCount(index))
         }
         if identity == nil { identity = parts.bytes(0) }
-        var first = 1
-        if parts.count > 2, parts.byteCount(1) == 0 {
-            received.message.hasEnvelope = true
-            first = 2
-        }
-        if parts.count > first { received.message.head = parts.bytes(first) }
-        if parts.count > first + 1 { received.message.body = parts.bytes(first + 1) }
-        received.message.isLonger = parts.surplus > 0 || parts.count > first + 2
+        if parts.count > 1 { received.message.head = parts.bytes(1) }
+        if parts.count > 2 { received.message.body = parts.bytes(2) }
+        received.message.isLonger = parts.surplus > 0 || parts.count > 3
         return received
     }
 
@@ -90,10 +85,6 @@ final class CurveEnd {
     func send(_ message: ZMTP.Message) -> Int? {
         guard let identity, (try? socket.send(identity, more: true)) == .sent else { return nil }
         var bytes = 0
-        if message.hasEnvelope {
-            _ = try? socket.send([], more: true)
-            bytes += CurveServer.wireBytes(ofFrame: 0)
-        }
         _ = try? socket.send(message.head, more: message.body != nil)
         bytes += CurveServer.wireBytes(ofFrame: message.head.count)
         if let body = message.body {

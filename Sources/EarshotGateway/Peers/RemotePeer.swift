@@ -216,7 +216,7 @@ final class RemotePeer {
         case .forward(let head): forwarded.head = head
         case .refuse(let head):
             waiting = nil
-            if let bytes = curve?.send(ZMTP.Message(head: head, hasEnvelope: message.hasEnvelope)) {
+            if let bytes = curve?.send(ZMTP.Message(head: head)) {
                 change(unsent: unsent + bytes)
             }
             return part("a message that the gateway refuses")

@@ -13,7 +13,7 @@ extension ClusterTrial {
             handlers: names.compactMap { HandlerID($0) }, isWatcher: isWatcher)
         guard let watched = HandlerID("w") else { preconditionFailure("a valid name") }
         try pass(node) { core, now in
-            core.clientConnected(id, isRequestReply: false, token: SessionToken(high: 7, low: id.rawValue))
+            core.clientConnected(id, token: SessionToken(high: 7, low: id.rawValue))
             core.clientSaid(.hello(Hello(client: "c\(id.rawValue)", window: 16)), by: id, now: now)
             if isWatcher { core.clientSaid(.subscribe(.subtree(watched)), by: id, now: now) }
         }

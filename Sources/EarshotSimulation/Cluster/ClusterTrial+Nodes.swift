@@ -90,7 +90,6 @@ extension ClusterTrial {
     private mutating func carryOut(_ action: Action, _ node: Int) throws(Violation) {
         switch action {
         case .client(.deliver(let client, let terminal, let body)):
-            nodes[node].core.deliveryTaken(terminal.sequence, by: client, now: tick)
             try deliver(terminal, body, to: client, node)
         case .client(.send(_, .terminal(let terminal))):
             throw Violation(1, "node \(node) refuses \(terminal.handler) \(terminal.request): \(terminal.outcome)")

@@ -26,7 +26,7 @@ extension ClusterTrial {
         let fetch = Fetch(handler: handler, request: request, url: pull.job.url)
         try pass(holder) { core, now in
             core.clientConnected(
-                client, isRequestReply: false, token: SessionToken(high: 8, low: client.rawValue), user: user)
+                client, token: SessionToken(high: 8, low: client.rawValue), user: user)
             core.clientSaid(.hello(Hello(client: "node", window: 16)), by: client, now: now)
             core.clientSaid(.fetch(fetch), by: client, now: now)
         }

@@ -399,7 +399,7 @@ struct DurableWorld {
         guard clients.count < 9 else { return id }
         clients[id] = Client(window: window, principal: principal)
         core.clientConnected(
-            id, isRequestReply: false, token: SessionToken(high: 0, low: id.rawValue), user: principal)
+            id, token: SessionToken(high: 0, low: id.rawValue), user: principal)
         core.clientSaid(.hello(Hello(client: nil, window: window)), by: id, now: now)
         return id
     }

@@ -90,8 +90,7 @@ extension ReferenceModel {
         case .progress(let progress):
             let name = RequestName(handler: progress.handler, request: progress.request)
             expect(
-                listed[name]?.phase == .open && !client.isRequestReply
-                    && listeners(of: progress.handler).contains(client.id),
+                listed[name]?.phase == .open && listeners(of: progress.handler).contains(client.id),
                 2, "client \(id.rawValue) is told the progress of \(name)")
             expect(
                 progress.file == nil || listed[name]?.fetch.options.streams == true, 2,
@@ -200,7 +199,7 @@ extension ReferenceModel {
         }
         expect(!client.isBlocked, 11, "client \(id.rawValue) is sent a terminal while its socket is full")
         expect(
-            client.inFlight.count <= client.window ?? .max, 11,
+            client.inFlight.count <= client.window, 11,
             "client \(id.rawValue) has \(client.inFlight.count) unacknowledged terminals")
         expect(terminal.tag == request.fetch.options.tag, 1, "the terminal of \(name) has another's tag")
         guard let ending = request.ending else { return }
@@ -413,7 +412,7 @@ extension ReferenceModel {
     func servedClass(of flight: FlightRecord) -> PriorityClass? {
         var highest: PriorityClass?
         flight.forEachRequest { request in
-            if let owner = request.owner, let client = sessions[owner], !client.isServed(limits) { return }
+            if let owner = request.owner, let client = sessions[owner], !client.isServed { return }
             highest = max(highest ?? .background, request.priority)
         }
         return highest

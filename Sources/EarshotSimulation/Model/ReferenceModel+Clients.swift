@@ -53,8 +53,7 @@ extension ReferenceModel {
             owedReplies[id] = change.map { .changed($0.words) } ?? .error("bad-setting")
         case .bye:
             end(client)
-            let next = SessionRecord(
-                id, isRequestReply: client.isRequestReply, token: client.token, connectedAt: now)
+            let next = SessionRecord(id, token: client.token, connectedAt: now)
             // Terminals are numbered per connection, regardless of BYE.
             next.acknowledged = max(client.lastSequence, client.toldSequence)
             connections[id] = next

@@ -4,21 +4,18 @@ internal import HeapModule
 
 /// Sessions that survive a disconnection.
 extension ReferenceModel {
-    func connected(_ id: ClientID, isRequestReply: Bool) {
-        let client = SessionRecord(
-            id, isRequestReply: isRequestReply, token: Trial.token(of: id), connectedAt: now)
+    func connected(_ id: ClientID) {
+        let client = SessionRecord(id, token: Trial.token(of: id), connectedAt: now)
         connections[id] = client
         sessions[id] = client
     }
 
     func helloSaid(_ hello: Hello, by client: SessionRecord) {
-        guard !client.isOpen, !client.isRequestReply || hello.window == nil,
-            hello.leaseMilliseconds == 0 || hello.client != nil
-        else {
+        guard !client.isOpen, hello.leaseMilliseconds == 0 || hello.client != nil else {
             owedReplies[client.connection] = .error("bad-message")
             return
         }
-        guard !client.isRequestReply, let token = hello.token,
+        guard let token = hello.token,
             let session = sessions.values.first(where: {
                 $0.leaseMilliseconds > 0 && $0.token == token && $0.name == hello.client
                     && $0.principal == hello.principal && !$0.isClosing
@@ -49,8 +46,7 @@ extension ReferenceModel {
         client.isOpen = true
         client.principal = hello.principal
         client.window = hello.window
-        let lease = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
-        client.leaseMilliseconds = client.isRequestReply ? 0 : lease
+        client.leaseMilliseconds = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
         owedReplies[client.connection] = .welcome(
             lease: client.leaseMilliseconds, token: client.token, heard: session?.heard,
             replies: hello.replies == nil ? nil : session?.replyCount)

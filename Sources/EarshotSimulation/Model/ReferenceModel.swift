@@ -264,16 +264,12 @@ final class ReferenceModel {
 
     private func take(_ event: BrokerEvent, _ actions: [Action], _ renamed: FileRename?, hasRetried: Bool) {
         switch event {
-        case .clientConnected(let id, let isRequestReply):
-            if connections[id] == nil { connected(id, isRequestReply: isRequestReply) }
+        case .clientConnected(let id): if connections[id] == nil { connected(id) }
         case .clientSaid(let id, let message): clientSaid(message, renamed, by: id)
         case .clientSaidNonsense(let id, let error):
             if connections[id]?.isOpen == true { connections[id]?.heard += 1 }
             if connections[id] != nil { owedReplies[id] = .error(error.code.rawValue) }
         case .clientLost(let id): clientLost(id)
-        case .deliveryTaken(let id, let sequence):
-            guard let client = connections[id], client.window == nil, sequence <= client.lastSequence else { return }
-            acknowledged(sequence, by: client)
         case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)
         case .clientWritable(let id): connections[id]?.isBlocked = false
         case .progressRefused: break

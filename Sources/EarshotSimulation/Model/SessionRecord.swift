@@ -8,7 +8,6 @@ final class SessionRecord {
     let id: ClientID
     /// Its connection; while disconnected the last one.
     var connection: ClientID
-    let isRequestReply: Bool
     let connectedAt: Tick
     /// Token for resuming it, if it has a lease.
     let token: SessionToken
@@ -30,8 +29,8 @@ final class SessionRecord {
     var replyCount: UInt64 = 0
     /// Number of the last replies not yet sent on its connection.
     var unsentReplies = 0
-    /// Delivery window; nil if a terminal counts as delivered once the socket accepted it.
-    var window: Int?
+    /// Delivery window.
+    var window = 0
     var handlers: Set<HandlerID> = []
     var subtrees: Set<HandlerID> = []
     /// Open requests that it owns, by serial.
@@ -52,10 +51,9 @@ final class SessionRecord {
     /// Whether its socket refused a terminal and has not become writable since.
     var isBlocked = false
 
-    init(_ id: ClientID, isRequestReply: Bool, token: SessionToken, connectedAt: Tick) {
+    init(_ id: ClientID, token: SessionToken, connectedAt: Tick) {
         self.id = id
         connection = id
-        self.isRequestReply = isRequestReply
         self.token = token
         self.connectedAt = connectedAt
     }
@@ -69,13 +67,13 @@ final class SessionRecord {
 
     /// Number of terminals to deliver, including numbers without a terminal, and how many of them are in transit.
     private var all: Int { inFlight.count + told.count + dueCount }
-    private var begun: Int { isAway || isBlocked ? inFlight.count : min(window ?? .max, all) }
+    private var begun: Int { isAway || isBlocked ? inFlight.count : min(window, all) }
 
     /// Number of terminals that wait for its window.
     var unbegun: Int { all - begun }
 
     /// Whether another terminal would wait for its window.
-    var isFull: Bool { isAway || isBlocked || all >= window ?? .max }
+    var isFull: Bool { isAway || isBlocked || all >= window }
 
     /// Most bytes of header fields, URLs and tags in waiting terminals. O(terminals).
     var waitingTextBytes: Int {
@@ -95,7 +93,6 @@ final class SessionRecord {
     /// Fewest different outcomes that wait for its window. A terminal that the socket refused may not count.
     /// O(terminals that were not sent).
     var fewestOutcomes: Int {
-        guard let window else { return 0 }
         let responses = due.values.joined().compactMap { request in
             request.ending?.mayBeLost == false ? request.ending?.completion?.attempt : nil
         }
@@ -105,15 +102,13 @@ final class SessionRecord {
     /// Whether a stored result may be delivered to it.
     func hasRoom(_ limits: CoreLimits) -> Bool { !isClosing && unbegun < max(1, limits.waitingTerminals) }
 
-    /// Returns whether work is started for it.
-    func isServed(_ limits: CoreLimits) -> Bool {
-        !isBlocked && !(isAway && window == nil) && waiting < window ?? limits.dueDeliveries
-    }
+    /// Whether work is started for it.
+    var isServed: Bool { !isBlocked && waiting < window }
 
     /// Whether a terminal must be sent again now.
     var owesAgain: Bool {
         guard !isAway, !isBlocked, let first = told.firstIndex(where: { $0 != nil }) else { return false }
-        return inFlight.count + first < window ?? .max
+        return inFlight.count + first < window
     }
 
     /// Next reply to send again, or to send for the first time after such replies.

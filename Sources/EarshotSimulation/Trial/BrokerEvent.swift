@@ -3,11 +3,10 @@ public import EarshotWire
 
 /// Input of a core: a call of one of its methods as a value.
 public enum BrokerEvent: Sendable {
-    case clientConnected(ClientID, isRequestReply: Bool)
+    case clientConnected(ClientID)
     case clientSaid(ClientID, ClientMessage)
     case clientSaidNonsense(ClientID, WireError)
     case clientLost(ClientID)
-    case deliveryTaken(ClientID, UInt64)
     case deliveryRefused(ClientID, UInt64)
     case clientWritable(ClientID)
     case progressRefused(ClientID, HandlerID, RequestID)
@@ -41,12 +40,10 @@ public enum BrokerEvent: Sendable {
 extension BrokerEvent: CustomStringConvertible {
     public var description: String {
         switch self {
-        case .clientConnected(let id, let isRequestReply):
-            "client \(id.rawValue) connects" + (isRequestReply ? " by REQ" : "")
+        case .clientConnected(let id): "client \(id.rawValue) connects"
         case .clientSaid(let id, let message): "client \(id.rawValue): \(Self.text(message.encoded()))"
         case .clientSaidNonsense(let id, let error): "client \(id.rawValue): nonsense, \(error.code.rawValue)"
         case .clientLost(let id): "client \(id.rawValue) is lost"
-        case .deliveryTaken(let id, let sequence): "the socket takes terminal \(sequence) to client \(id.rawValue)"
         case .deliveryRefused(let id, let sequence):
             "the socket refuses terminal \(sequence) to client \(id.rawValue)"
         case .clientWritable(let id): "the socket to client \(id.rawValue) is writable"
@@ -111,8 +108,8 @@ extension BrokerEvent {
     /// Client concerned; nil for other events.
     var client: ClientID? {
         switch self {
-        case .clientConnected(let id, _), .clientSaid(let id, _), .clientSaidNonsense(let id, _), .clientLost(let id),
-            .deliveryTaken(let id, _), .deliveryRefused(let id, _), .clientWritable(let id),
+        case .clientConnected(let id), .clientSaid(let id, _), .clientSaidNonsense(let id, _), .clientLost(let id),
+            .deliveryRefused(let id, _), .clientWritable(let id),
             .progressRefused(let id, _, _):
             id
         case .spillFailed, .workerConnected, .workerSaid, .workerSaidNonsense, .workerDisconnected,

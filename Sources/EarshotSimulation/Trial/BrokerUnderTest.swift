@@ -89,14 +89,12 @@ struct BrokerUnderTest {
 
     private mutating func tell(_ event: BrokerEvent, now: Tick) {
         switch event {
-        case .clientConnected(let id, let isRequestReply):
-            core.clientConnected(id, isRequestReply: isRequestReply, token: Trial.token(of: id))
+        case .clientConnected(let id): core.clientConnected(id, token: Trial.token(of: id))
         case .clientSaid(let id, let message):
             if case .take(let sequence) = message { renameFile(toTake: sequence, by: id) }
             core.clientSaid(message, by: id, now: now)
         case .clientSaidNonsense(let id, let error): core.clientSaidNonsense(error, by: id, now: now)
         case .clientLost(let id): core.clientLost(id, now: now)
-        case .deliveryTaken(let id, let sequence): core.deliveryTaken(sequence, by: id, now: now)
         case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
         case .clientWritable(let id): core.clientWritable(id)
         case .progressRefused(let id, let handler, let request): core.progressRefused(handler, request, by: id)

@@ -13,9 +13,8 @@ struct SimulatedClient {
     }
 
     var link: UInt64?
-    /// Delivery window; nil for a client without ACK.
-    var window: Int?
-    var isRequestReply: Bool
+    /// Delivery window.
+    var window: Int
     var isSlow: Bool
     /// Principal for which it acts; nil for the administrator.
     var principal: PrincipalName?

@@ -4,12 +4,10 @@ internal import EarshotWire
 /// Behaviour of client programs.
 extension World {
     mutating func makeClient() -> SimulatedClient {
-        let kind = random.below(8)
-        let isRequestReply = kind == 0
-        let window: Int? = [nil, nil, 1, 3, 16, 256, 256, 64][kind]
+        let window = [1_024, 4_096, 1, 3, 16, 256, 256, 64][random.below(8)]
         let handlers = (0..<max(2, setting.handlers * 2 / setting.clients)).map { _ in random.below(setting.handlers) }
         return SimulatedClient(
-            window: window, isRequestReply: isRequestReply, isSlow: random.perMille(250),
+            window: window, isSlow: random.perMille(250),
             principal: setting.has(.principals) ? PrincipalName("key:\(clients.count % 3)") : nil, handlers: handlers,
             lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0)
     }
@@ -21,7 +19,7 @@ extension World {
         links[link] = Link(peer: number)
         clients[number].link = link
         clients[number].willAcknowledge = false
-        try tell(.clientConnected(ClientID(rawValue: link), isRequestReply: clients[number].isRequestReply))
+        try tell(.clientConnected(ClientID(rawValue: link)))
         greet(number, link)
         plan(random.around(setting.pause), .clientActs(number))
     }
@@ -75,7 +73,7 @@ extension World {
         for want in clients[number].wants.keys.sorted() where clients[number].saidAs[want, default: .max] > heard {
             ask(want, number, link)
         }
-        if clients[number].window != nil { say(.acknowledge(clients[number].received), link) }
+        say(.acknowledge(clients[number].received), link)
     }
 
     /// Sends a message; some as bytes, to be parsed by the decoder.
@@ -319,7 +317,7 @@ extension World {
                 try takeFile(of: terminal, number, link)
                 settled(terminal.handler, terminal.request, number)
             }
-            guard clients[number].window != nil, !clients[number].willAcknowledge else { return }
+            guard !clients[number].willAcknowledge else { return }
             clients[number].willAcknowledge = true
             let isSlow = clients[number].isSlow && setting.has(.slowReaders) && !isEnding
             plan(

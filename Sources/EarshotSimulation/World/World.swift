@@ -296,7 +296,7 @@ struct World {
         let isInline = terminal.response?.isInline ?? false
         let sent = isInline ? terminal.withoutFile() : terminal
         send(down: id.rawValue, .toClient(link: id.rawValue, .terminal(sent)))
-        return .deliveryTaken(id, terminal.sequence)
+        return nil
     }
 
     /// Returns whether a socket is full now.

@@ -58,6 +58,8 @@ public enum WireLimits {
     public static let schemeBytes = 32
     /// Maximum number of unacknowledged terminals of a client, below the broker's limit of unsent messages.
     public static let window = 4_096
+    /// Window of a HELLO that names none.
+    public static let defaultWindow = 256
     /// Maximum bytes of a DATA: few messages for a large body, and a fraction of a millisecond of the broker's time.
     public static let dataBytes = 256 << 10
     /// Number of READs of one session that may have no answer, unless HELLO asks for more. Their bytes are at most a mebibyte.

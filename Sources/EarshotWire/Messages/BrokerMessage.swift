@@ -120,8 +120,8 @@ public enum BrokerMessage: Equatable, Sendable {
 public struct Welcome: Equatable, Sendable {
     /// Changes with each start of the broker. After a change the client repeats the requests it still needs.
     public var broker: BrokerInstance
-    /// Granted window; nil for none.
-    public var window: Int?
+    /// Granted window.
+    public var window = WireLimits.defaultWindow
     /// Time for which the session is kept after its connection is lost; 0 if it is not kept.
     public var leaseMilliseconds = 0
     /// Secret for resuming the session; nil without a lease.
@@ -141,7 +141,7 @@ public struct Welcome: Equatable, Sendable {
     /// Absolute path of the folder of body files; nil with pulled bodies, and from an older broker.
     public var spool: String?
 
-    public init(broker: BrokerInstance, window: Int?) {
+    public init(broker: BrokerInstance, window: Int) {
         self.broker = broker
         self.window = window
     }
@@ -152,8 +152,7 @@ public struct Welcome: Equatable, Sendable {
         for (name, value) in reader.fields {
             switch name {
             case "broker": broker = try HeadReader.instance(value)
-            case "window":
-                window = value == "none" ? nil : try HeadReader.integer(value, in: 1...WireLimits.window, "window")
+            case "window": window = try HeadReader.integer(value, in: 1...WireLimits.window, "window")
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
             case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
@@ -173,7 +172,7 @@ public struct Welcome: Equatable, Sendable {
         var writer = HeadWriter("WELCOME")
         writer.operand(Hello.version)
         writer.field("broker", broker.description)
-        writer.field("window", window.map { String($0) } ?? "none")
+        writer.field("window", String(window))
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
         writer.field("resumed", heard.map { String($0) })

@@ -151,9 +151,8 @@ public struct Hello: Equatable, Sendable {
 
     /// Name of this client instance, 1 to 64 visible bytes.
     public var client: String?
-    /// Requested maximum of unacknowledged terminals, 1 to 4,096. With nil, a terminal counts as delivered once it is
-    /// written to the socket.
-    public var window: Int?
+    /// Requested maximum of unacknowledged terminals, 1 to 4,096.
+    public var window: Int
     /// Requested time for which the session is kept after its connection is lost, 0 to `WireLimits.seconds`. A broker
     /// grants at most `WireLimits.leaseSeconds`.
     public var leaseMilliseconds = 0
@@ -174,7 +173,7 @@ public struct Hello: Equatable, Sendable {
     /// Proof that the sender is the gateway, which may name any principal. Nil from all other clients.
     public var proof: GatewayProof?
 
-    public init(client: String?, window: Int? = 256) {
+    public init(client: String?, window: Int = WireLimits.defaultWindow) {
         self.client = client
         self.window = window
     }
@@ -185,8 +184,7 @@ public struct Hello: Equatable, Sendable {
         for (name, value) in reader.fields {
             switch name {
             case "client": client = try HeadReader.identifier(value, "client")
-            case "window":
-                window = value == "none" ? nil : try HeadReader.integer(value, in: 1...WireLimits.window, "window")
+            case "window": window = try HeadReader.integer(value, in: 1...WireLimits.window, "window")
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
@@ -205,7 +203,7 @@ public struct Hello: Equatable, Sendable {
         var writer = HeadWriter("HELLO")
         writer.operand(Self.version)
         writer.field("client", client)
-        writer.field("window", window.map { String($0) } ?? "none")
+        writer.field("window", String(window))
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
         writer.field("replies", replies.map { String($0) })

@@ -10,7 +10,7 @@ struct ReplyTests {
     private static let handler = HandlerID("h")!
 
     private mutating func connect(
-        _ number: UInt64, window: Int? = 256, lease: Int = 1_000, resuming session: ClientID? = nil,
+        _ number: UInt64, window: Int = 256, lease: Int = 1_000, resuming session: ClientID? = nil,
         received: UInt64? = nil
     ) -> ClientID {
         let id = ClientID(rawValue: number)

@@ -37,8 +37,7 @@ struct SessionTableTests {
 
     private static func connect(_ table: inout SessionTable, _ number: UInt64) {
         table.connected(
-            ClientID(rawValue: number), token: SessionToken(high: 7, low: number), generation: number,
-            isRequestReply: false)
+            ClientID(rawValue: number), token: SessionToken(high: 7, low: number), generation: number)
     }
 
     private static func open(_ table: inout SessionTable, _ session: Handle<ClientSession>, lease: Int) {

@@ -61,17 +61,16 @@ struct DeliveryTests {
         #expect(rig.core.ledger.requests.submitted == 1)
     }
 
-    @Test mutating func `without a window a terminal is delivered when the socket took it, and waits when it did not`()
-    {
+    @Test mutating func `a terminal that the socket refused is sent again when the socket is writable`() {
         let worker = rig.worker()
-        let a = rig.client(1, window: nil)
+        let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "http://1/", by: a) }
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker) }
         rig.pass { $0.core.deliveryRefused(1, by: a) }
         rig.pass { $0.core.clientWritable(a) }
         #expect(rig.terminals(for: a) == ["h 1 200"])
-        rig.pass { $0.core.deliveryTaken(1, by: a, now: $0.now) }
+        rig.pass { $0.say(.acknowledge(1), by: a) }
         #expect(rig.releasedBodies == 1)
         #expect(rig.core.isIdle)
     }
@@ -104,24 +103,6 @@ struct DeliveryTests {
         rig.wait(milliseconds: 10_000)
         #expect(rig.core.ledger.requests.orphaned == 3)
         #expect(rig.cancellations.count == 1)
-    }
-
-    @Test mutating func `a file told to a client without a window is kept for a minute`() {
-        let worker = rig.worker()
-        let a = rig.client(1, window: nil)
-        rig.pass { $0.fetch("h", "1", "http://1/", by: a) }
-        let job = rig.jobs[0]
-        rig.pass { rig in
-            var completion = Completion(attempt: job.attempt, status: 200)
-            completion.file = "content"
-            rig.core.workerSaid(.done(completion), body: nil, by: worker, now: rig.now)
-        }
-        rig.pass { $0.core.deliveryTaken(1, by: a, now: $0.now) }
-        rig.wait(milliseconds: 59_999)
-        #expect(rig.actions.isEmpty)
-        rig.wait(milliseconds: 1)
-        #expect(rig.actions == [.spool(.releaseFile("content"))])
-        #expect(rig.core.isIdle)
     }
 
     @Test mutating func `an ID is free once its owner has acknowledged, though a watcher has not`() {
@@ -168,7 +149,7 @@ struct DeliveryTests {
             rig.fetch("h", "1", "nonsense", by: a)
             rig.say(.bye, by: a)
         }
-        rig.pass { $0.core.deliveryTaken(1, by: a, now: $0.now) }
+        rig.pass()
         #expect(rig.actions.isEmpty)
         rig.pass { rig in
             rig.say(.hello(Hello(client: nil)), by: a)

@@ -234,17 +234,6 @@ import Testing
         #expect(take(by: clients[1]) == "")
     }
 
-    @Test mutating func `a client without a window may read it for a minute`() throws {
-        let (client, other) = (rig.client(1), rig.client(2, window: nil))
-        ask(by: client)
-        let job = try #require(rig.jobs.first)
-        ask(of: "other", by: other)
-        done(job)
-        rig.pass { $0.core.deliveryTaken(1, by: other, now: $0.now) }
-        #expect(take(by: other) == "unknown-body")
-        #expect(take(by: client) == "")
-    }
-
     @Test mutating func `equal content of two fetches has one name, so neither is given away`() throws {
         let clients = [rig.client(1), rig.client(2)]
         ask(by: clients[0])

@@ -46,7 +46,7 @@ struct DeliveryModel {
     }
 
     struct Session {
-        let window: Int?
+        let window: Int
         let leaseMilliseconds: Int
         var subscriptions: Set<String> = []
         var due: [Int: Due] = [:]
@@ -61,7 +61,7 @@ struct DeliveryModel {
         var replies = 0
         /// End of the lease of a session that is away.
         var leaseEnd: Int?
-        var isOpen: Bool { leaseEnd == nil && unacknowledged.count < window ?? Int.max }
+        var isOpen: Bool { leaseEnd == nil && unacknowledged.count < window }
     }
 
     var sessions: [Int: Session] = [:]
@@ -352,9 +352,8 @@ struct DeliveryModel {
             return fault(request.phase == .removed ? 2 : 1, "\(text): due is \(state.due[tag]?.outcomes ?? [])")
         }
         if request.phase == .open { resolve(tag, outcome) }
-        guard let window = state.window else { return release(tag, by: session, isAcknowledged: true) }
         sessions[session]?.unacknowledged.append((sequence, tag, isWithdrawn: false))
-        if state.unacknowledged.count >= window { fault(11, "\(text): more than its window") }
+        if state.unacknowledged.count >= state.window { fault(11, "\(text): more than its window") }
     }
 
     /// A terminal shows how a request in doubt has ended.

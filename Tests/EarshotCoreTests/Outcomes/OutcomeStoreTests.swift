@@ -274,28 +274,12 @@ struct OutcomeStoreTests {
         var store = Self.store()
         store.hold(file: "a", bytes: 100)
         store.hold(file: "a", bytes: 7)
-        let end = Tick(nanoseconds: 60)
-        #expect(store.lend(file: "a", until: end) == end)
-        #expect(store.spooledBytes == 100 && store.lentFiles == 1)
-        #expect(store.release(file: "a") == false && store.release(file: "a") == false)
+        #expect(store.spooledBytes == 100)
+        #expect(store.release(file: "a") == false)
         #expect(store.needsFile("a") && store.spooledBytes == 100 && store.checkInvariants() == [])
-        #expect(store.releaseLent().freed == "a")
-        #expect(store.isEmpty && store.lentFiles == 0 && store.spooledBytes == 0)
+        #expect(store.release(file: "a") == true)
+        #expect(store.isEmpty && store.spooledBytes == 0)
         #expect(store.release(file: "a") == false, "it is gone")
-    }
-
-    @Test func `lent files are released in the order of their ends, with one timer`() {
-        var store = Self.store()
-        for name in ["a", "b"] { store.hold(file: name, bytes: 1) }
-        let ends = [60, 40, 90].map { Tick(nanoseconds: $0) }
-        #expect(store.lend(file: "a", until: ends[0]) == ends[0])
-        #expect(store.lend(file: "b", until: ends[1]) == nil, "the timer of the first one is set")
-        #expect(store.lend(file: "a", until: ends[2]) == nil)
-        for name in ["a", "b"] { #expect(store.release(file: name) == false) }
-        let released = (0..<4).map { _ in store.releaseLent() }
-        #expect(released.map(\.freed) == [nil, "b", "a", nil])
-        #expect(released.map(\.next) == [ends[0], ends[2], nil, nil], "a shorter period does not change the order")
-        #expect(store.isEmpty)
     }
 
     @Test func `files of running attempts count while they grow`() {

@@ -18,7 +18,7 @@ struct PrincipalTests {
         let id = ClientID(rawValue: number)
         rig.pass { rig in
             rig.core.clientConnected(
-                id, isRequestReply: false, token: CoreRig.token(of: id), user: user, isGateway: isGateway)
+                id, token: CoreRig.token(of: id), user: user, isGateway: isGateway)
             var hello = Hello(client: "c")
             change(&hello)
             rig.say(.hello(hello), by: id)
@@ -173,13 +173,6 @@ struct PrincipalTests {
         var rig = CoreRig()
         #expect(isPulling(hello(&rig, 1) { $0.principal = Self.laptop }) == false)
         #expect(rig.core.principal(of: ClientID(rawValue: 1)) == Self.laptop)
-    }
-
-    @Test func `a client that opens no files needs a window`() {
-        var rig = CoreRig()
-        let replies = hello(&rig, 1, user: Self.user) { $0.window = nil }
-        #expect(
-            replies == [refusal("bad-message", "a client that opens no files pulls bodies and needs a window")])
     }
 
     @Test func `a token resumes only a session of the same principal`() throws {

@@ -51,7 +51,7 @@ struct FairShareTests {
         arguments: [("one", "other", 1_000), ("one", "one", 1_000), ("one", "one", 6)])
     func starvation(high: String, low: String, originLimit: Int) {
         var bus = FullBus(originLimit: originLimit) { rig in
-            let a = rig.client(1, window: nil)
+            let a = rig.client(1, window: 4_096)
             Self.ask(100_000, .high, of: high, by: a, &rig)
             Self.ask(400, .low, of: low, by: a, &rig)
         }
@@ -63,7 +63,7 @@ struct FairShareTests {
     @Test("Each class has its share while all wait")
     func shares() {
         var bus = FullBus { rig in
-            let a = rig.client(1, window: nil)
+            let a = rig.client(1, window: 4_096)
             for priority in PriorityClass.allCases { Self.ask(2_000, priority, of: "origin", by: a, &rig) }
         }
         let starts = bus.starts(1_700)
@@ -76,12 +76,12 @@ struct FairShareTests {
     @Test("A quarter of the slots is free of all but high, however much of that there is")
     func reserve() {
         var bus = FullBus(slots: 16) { rig in
-            let a = rig.client(1, window: nil)
+            let a = rig.client(1, window: 4_096)
             Self.ask(1_000, .normal, of: "origin", by: a, &rig)
         }
         #expect(bus.rig.core.runningAttempts == 12)
         bus.rig.pass { rig in
-            let b = rig.client(2, window: nil)
+            let b = rig.client(2, window: 4_096)
             Self.ask(4, .high, of: "origin", by: b, &rig)
         }
         #expect(bus.rig.jobs.count == 4)
@@ -90,8 +90,8 @@ struct FairShareTests {
     @Test("Ten requests of one program are started within 20 turns beside 10,000 of another", arguments: [0, 1])
     func roots(smallComesFirst: Int) {
         var bus = FullBus { rig in
-            let a = rig.client(1, window: nil)
-            let b = rig.client(2, window: nil)
+            let a = rig.client(1, window: 4_096)
+            let b = rig.client(2, window: 4_096)
             if smallComesFirst == 1 { Self.ask(20, .low, of: "small", by: b, root: "small", &rig) }
             Self.ask(10_000, .low, of: "large", by: a, root: "large", &rig)
             if smallComesFirst == 0 { Self.ask(20, .low, of: "small", by: b, root: "small", &rig) }

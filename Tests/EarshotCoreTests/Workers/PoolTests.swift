@@ -123,7 +123,6 @@ struct PoolTests {
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: own) }
         rig.pass { rig in
-            rig.core.deliveryTaken(1, by: a, now: rig.now)
             rig.fetch("h", "w", "http://h/", by: a)
             rig.fetch("h", "t", "thumb:2", by: a)
         }
@@ -218,10 +217,7 @@ struct PoolTests {
         #expect(rig.terminals(for: wide).count == 20)
         #expect(rig.core.ledger.requests.pending == 19)
         for sequence in 1...19 as ClosedRange<UInt64> {
-            rig.pass { rig in
-                rig.core.deliveryTaken(sequence, by: narrow, now: rig.now)
-                rig.say(.acknowledge(sequence), by: narrow)
-            }
+            rig.pass { $0.say(.acknowledge(sequence), by: narrow) }
             #expect(rig.terminals(for: narrow).count == 1)
         }
         #expect(rig.core.ledger.requests.pending == 0)

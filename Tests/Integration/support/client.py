@@ -50,7 +50,7 @@ class Message:
 
 
 class Client:
-    """One connection. `window`: maximum number of unacknowledged terminals, or "none". Acknowledges terminals as it reads them.
+    """One connection. `window`: maximum number of unacknowledged terminals. Acknowledges terminals as it reads them.
     `lease`: seconds for which the broker keeps the session after a disconnection. `bodies`: "pull" to read bodies by READ."""
 
     def __init__(self, runtime, window=256, hello=True, linger=1000, lease=None, bodies=None):
@@ -249,7 +249,7 @@ class Client:
         return message
 
     def _acknowledge(self):
-        if self.window == "none" or self._is_holding or self._seen == self._acknowledged:
+        if self._is_holding or self._seen == self._acknowledged:
             return
         if self._seen - self._acknowledged >= 32 or not self.socket.poll(0):
             self._acknowledged = self._seen

@@ -31,7 +31,7 @@ class Bus(Shell):
     error. Leaving the `async with` ends the session: pending requests are removed, and calls that wait raise `Closed`.
     """
 
-    def __init__(self, place: Place, window: int | None, timeout: float, lease: float | None, bodies: Bodies) -> None:
+    def __init__(self, place: Place, window: int, timeout: float, lease: float | None, bodies: Bodies) -> None:
         super().__init__(place, window, timeout, lease, bodies)
         self._reopening: asyncio.TimerHandle | None = None
         self._acknowledging: asyncio.TimerHandle | None = None
@@ -214,7 +214,7 @@ class Bus(Shell):
             pass  # The loop is closed, and with it this connection.
 
 
-def connect(runtime: Addresses = None, *, private: bool = False, window: int | None = 256, timeout: float = 10.0,
+def connect(runtime: Addresses = None, *, private: bool = False, window: int = 256, timeout: float = 10.0,
             lease: float | None = None, bodies: Bodies = "path", key: str | os.PathLike[str] | None = None,
             server_key: str | Sequence[str] | None = None) -> Bus:
     """Returns a bus, to be opened: `async with earshot_bus.connect() as bus:`.
@@ -224,14 +224,12 @@ def connect(runtime: Addresses = None, *, private: bool = False, window: int | N
       of addresses to fail over between; by default those of `EARSHOT_BUS`. That needs pyzmq (the extra `tcp`).
     - `private`: whether to start a bus for this process alone, which ends with the process. Its program is
       `EARSHOT_BINARY`, else `earshot` in the `PATH`.
-    - `window`: maximum number of unacknowledged results, 1 to 4096. With None there is no limit, and the broker keeps a
-      file for 60 s only.
+    - `window`: maximum number of unacknowledged results, 1 to 4096.
     - `timeout`: seconds to wait for a broker that is starting.
     - `lease`: seconds, at most 3600, for which the broker keeps the requests of a broken connection, also if this
       process was killed. 0: no lease. By default 60 over a network, and 0 on this machine.
     - `bodies`: `path` to open the broker's files, or `pull` to read bodies over the connection into unnamed files of
-      this process. A program in a container needs `pull`, and a window. A bus of another user and a network
-      impose it.
+      this process. A program in a container needs `pull`. A bus of another user and a network impose it.
     - `key`, `server_key`: for a network, the path of this client's key file, and the public key of the bus or the path
       of its file; for several buses one for all, or one each. By default `EARSHOT_BUS_KEY` and `EARSHOT_SERVER_KEY`.
 

@@ -202,21 +202,19 @@ _ANSWERS = {"REMOVED": "REMOVE", "ANSWER": "QUERY", "CHANGED": "SET", "ACCEPTED"
 class Core:
     """State machine of one client.
 
-    `window`: maximum number of unacknowledged terminals, 1 to 4096; None: the broker expects no ACK. `lease`: seconds
-    for which the broker keeps the session of a broken connection, 0 to 3600.
+    `window`: maximum number of unacknowledged terminals, 1 to 4096. `lease`: seconds for which the broker keeps the session of a broken connection, 0 to 3600.
     `bodies`: `pull` to read bodies in files by READ. A broker may impose it. `reads`: number of READs without an answer.
     """
 
-    def __init__(self, client: str, window: int | None = 256, lease: float = 0,
+    def __init__(self, client: str, window: int = 256, lease: float = 0,
                  bodies: Bodies = "path", reads: int = OPEN_READS) -> None:
-        if window is not None and not 1 <= window <= 4096:
-            raise ValueError(f"a window is from 1 to 4096, or None, not {window}")
+        if not 1 <= window <= 4096:
+            raise ValueError(f"a window is from 1 to 4096, not {window}")
         if not 0 <= lease <= 3600:
             raise ValueError(f"a lease is from 0 to 3600 seconds, not {lease}")
-        if bodies not in ("path", "pull") or (bodies == "pull" and window is None):
-            raise ValueError(f"bodies are 'path', or with a window 'pull', not {bodies!r}")
-        self._window = window
-        self._hello: list[tuple[str, object]] = [("client", client), ("window", "none" if window is None else window)]
+        if bodies not in ("path", "pull"):
+            raise ValueError(f"bodies are 'path' or 'pull', not {bodies!r}")
+        self._hello: list[tuple[str, object]] = [("client", client), ("window", window)]
         if lease:
             self._hello.append(("lease", f"{lease:.3f}"))
         if bodies == "pull":
@@ -311,7 +309,7 @@ class Core:
 
     def owed(self) -> int:
         """Returns the number of terminals that can be acknowledged."""
-        if self._window is None or self.phase is not Phase.READY:
+        if self.phase is not Phase.READY:
             return 0
         return self._finished() - self._acknowledged
 

@@ -124,7 +124,7 @@ class Shell(abc.ABC):
     After the end of a broker it repeats the pending requests at the next one.
     """
 
-    def __init__(self, place: Place, window: int | None, timeout: float, lease: float | None,
+    def __init__(self, place: Place, window: int, timeout: float, lease: float | None,
                  bodies: Bodies = "path") -> None:
         _shells.add(self)
         self._runtime, self._private = place.runtime, place.private
@@ -141,7 +141,7 @@ class Shell(abc.ABC):
         # Random part of request IDs, so that requests of other connections never have the same ID.
         self._nonce = secrets.token_hex(6)
         self._core = Core(f"{name}-{self._nonce}", window, lease, bodies=bodies, reads=reads)
-        self._most_owed = min(MOST_OWED, (window or 0) // 8)
+        self._most_owed = min(MOST_OWED, window // 8)
         self._acknowledges_at_once = False
         self._last = 0
         self._folder: pathlib.Path

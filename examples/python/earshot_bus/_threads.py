@@ -44,7 +44,7 @@ class Reader(enum.Enum):
 class ThreadedShell(Shell):
     """Connection to the broker. `_do` and `_wait` are thread-safe."""
 
-    def __init__(self, place: Place, window: int | None, timeout: float, lease: float | None, bodies: Bodies) -> None:
+    def __init__(self, place: Place, window: int, timeout: float, lease: float | None, bodies: Bodies) -> None:
         super().__init__(place, window, timeout, lease, bodies)
         self._lock = threading.Lock()
         self._callers: Poller

@@ -283,7 +283,7 @@ class Bus(ThreadedShell):
         return " ".join(answer.operands) if answer else ""
 
 
-def connect(runtime: Addresses = None, *, private: bool = False, window: int | None = 256, timeout: float = 10.0,
+def connect(runtime: Addresses = None, *, private: bool = False, window: int = 256, timeout: float = 10.0,
             lease: float | None = None, bodies: Bodies = "path", key: str | os.PathLike[str] | None = None,
             server_key: str | Sequence[str] | None = None) -> Bus:
     """Returns a bus, to be opened: `with earshot_bus.blocking.connect() as bus:`. Parameters as in `earshot_bus.connect`."""

@@ -379,12 +379,6 @@ class WindowTests(BusTestCase):
                 self.assertEqual([(await anext(watch)).length for _ in range(2)], [1, 2])
                 self.assertEqual((await transfer).length, 3)
 
-    @timed
-    async def test_without_a_window(self):
-        async with self.connect(window=None) as bus, bus.handler("open") as handler:
-            results = await asyncio.gather(*(handler.fetch(f"{self.url}/bytes/70000?seed=o{n}") for n in range(10)))
-            self.assertEqual([result.read() for result in results], [body(70_000, f"o{n}") for n in range(10)])
-
 
 class QuestionTests(BusTestCase):
     @timed

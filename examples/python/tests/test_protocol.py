@@ -304,11 +304,6 @@ class DeliveryTests(unittest.TestCase):
         self.assertEqual(script.result("other", "1", 1), [])
         self.assertEqual(script.acknowledged(), ["say ACK 1"])
 
-    def test_without_a_window_nothing_is_acknowledged(self):
-        script = Script(window=None)
-        script.result("other", "1", 1)
-        self.assertEqual(script.acknowledged(), [])
-
     def test_several_who_hear_of_it_finish_each(self):
         script = Script()
         script.brief(script.core.watch(7, "h/"))
