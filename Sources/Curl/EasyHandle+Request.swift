@@ -17,7 +17,6 @@ extension EasyHandle {
         // Handles with lasting options are used only for such URLs.
         if lasting != nil { try setUsualURL(request.url) } else { try set(CURLOPT_URL, request.url) }
         try set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds: request.connectTimeout)
-        try set(CURLOPT_TIMEOUT_MS, milliseconds: request.totalTimeout)
         if request.hasOwnLines { try setHeaderFields(try request.headerLines()) }
         if request.ownsConnection {
             forbidReuse()

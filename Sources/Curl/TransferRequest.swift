@@ -50,8 +50,6 @@ public struct TransferRequest: Sendable {
     public var acceptEncoding = ""
     /// Time from the start until a connection, including TLS, is ready for the request. Zero selects libcurl's 300 s.
     public var connectTimeout = Duration.zero
-    /// Time from the start until the last byte. Zero for no limit.
-    public var totalTimeout = Duration.zero
     /// URL of a proxy; empty for none. Proxies of the environment are never used.
     public var proxy = ""
     /// File of trusted certificates, instead of the system's. libcurl opens it, and blocks if it is a FIFO without a

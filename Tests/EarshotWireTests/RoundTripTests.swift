@@ -112,13 +112,11 @@ struct RoundTripTests {
         }
         var limits = WorkerLimits(broker: attempt.broker, spool: "/s p")
         limits.inlineBytes = 0
-        limits.heartbeatSeconds = 9
         limits.slots = 12
         limits.logLevel = LogSeverity.debug.index
         var job = Job(attempt: attempt, url: "http://a/")
         job.method = "HEAD"
         job.timeoutMilliseconds = 1
-        job.totalMilliseconds = 5
         job.connectMilliseconds = 10
         job.maxBytes = 0
         job.progressMilliseconds = 50

@@ -98,8 +98,6 @@ public struct WorkerLimits: Equatable, Sendable {
     public var inlineBytes = 65_536
     /// Absolute path of the folder for larger bodies; empty for a worker on another machine, which has no files.
     public var spool: String
-    /// Time without a message after which the broker sends PING, in seconds.
-    public var heartbeatSeconds = 5
     /// Number of concurrent transfers that the broker requests, 1 to 10,000; nil to leave it to the worker.
     public var slots: Int?
     /// Policy for addresses of http and https: rules for `AddressPolicy`, on one line; empty for no restriction.
@@ -141,8 +139,6 @@ public struct WorkerLimits: Equatable, Sendable {
             case "broker": broker = try HeadReader.instance(value)
             case "inline-bytes": inlineBytes = try HeadReader.integer(value, in: 0...1 << 30, "inline-bytes")
             case "spool": spool = value.string
-            case "heartbeat":
-                heartbeatSeconds = try HeadReader.integer(value, in: 1...WireLimits.seconds, "heartbeat")
             case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.slots, "slots")
             case "address-policy": addressPolicy = value.string
             case "sandbox": sandbox = try HeadReader.flag(value, "sandbox") ? 0 : 1
@@ -169,7 +165,6 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.field("broker", broker.description)
         writer.field("inline-bytes", inlineBytes)
         writer.field("spool", if: !spool.isEmpty, spool)
-        writer.field("heartbeat", heartbeatSeconds)
         writer.field("slots", slots)
         writer.field("spool-free", if: spoolFreeBytes > 0, String(spoolFreeBytes))
         writer.field("max-ratio", if: maxRatio > 0, String(maxRatio))
@@ -190,8 +185,6 @@ public struct Job: Equatable, Sendable {
     public var method = "GET"
     /// Maximum time without a received byte.
     public var timeoutMilliseconds = 60_000
-    /// Maximum total time from the arrival of the JOB; nil for no limit.
-    public var totalMilliseconds: Int?
     public var connectMilliseconds = 10_000
     /// Maximum size of the decoded body in bytes; nil for no limit.
     public var maxBytes: Int?
@@ -269,7 +262,6 @@ public struct Job: Equatable, Sendable {
             case "resume-sha256": digest = try HeadReader.sha256(value, "resume-sha256")
             case "method": method = try HeadReader.identifier(value, "method")
             case "timeout": timeoutMilliseconds = try HeadReader.milliseconds(value, "timeout")
-            case "total": totalMilliseconds = try HeadReader.milliseconds(value, "total")
             case "connect-timeout": connectMilliseconds = try HeadReader.milliseconds(value, "connect-timeout")
             case "max-bytes": maxBytes = try HeadReader.count(value, "max-bytes")
             case "progress":
@@ -293,7 +285,6 @@ public struct Job: Equatable, Sendable {
         writer.operand(url)
         writer.field("method", if: method != "GET", method)
         writer.field("timeout", seconds: timeoutMilliseconds)
-        writer.field("total", seconds: totalMilliseconds)
         writer.field("connect-timeout", seconds: connectMilliseconds)
         writer.field("max-bytes", maxBytes)
         writer.field("rate", rate)

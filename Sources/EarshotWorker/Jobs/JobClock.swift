@@ -17,12 +17,8 @@ struct JobClock {
 
     private let timeoutMilliseconds: Int
     private let connectMilliseconds: Int
-    /// Nil for no limit.
-    private let totalMilliseconds: Int?
     /// Arrival of the JOB.
     let started: LoopTime
-    /// Start of the total timeout.
-    private var begun: LoopTime
     /// Start of the connect timeout of the current connection.
     private var connectBegan: LoopTime
     private var lastByte: LoopTime
@@ -32,21 +28,18 @@ struct JobClock {
     init(_ job: Job, now: LoopTime) {
         timeoutMilliseconds = job.timeoutMilliseconds
         connectMilliseconds = job.connectMilliseconds
-        totalMilliseconds = job.totalMilliseconds
         started = now
-        begun = now
         connectBegan = now
         lastByte = now
     }
 
-    /// Starts the connect timeout and the total timeout, after the worker's own work.
+    /// Starts the connect timeout, after the worker's own work.
     mutating func begin(now: LoopTime) {
-        begun = now
         connectBegan = now
         lastByte = now
     }
 
-    /// Starts the connect timeout of another connection for the same job. The total timeout continues.
+    /// Starts the connect timeout of another connection for the same job.
     mutating func startOver(now: LoopTime) {
         connectBegan = now
         lastByte = now
@@ -63,13 +56,12 @@ struct JobClock {
         headBegan = nil
     }
 
-    /// Returns the time of the next call of `overdue`. During a transfer libcurl enforces the connect and total
-    /// timeouts.
+    /// Returns the time of the next call of `overdue`. During a transfer libcurl enforces the connect timeout.
     func deadline(_ stage: Stage, now: LoopTime) -> LoopTime {
         let silence = lastByte.advanced(milliseconds: timeoutMilliseconds)
         return switch stage {
         case .ownWork: now.advanced(milliseconds: timeoutMilliseconds)
-        case .resolving: min(silence, connectDeadline, totalDeadline ?? silence)
+        case .resolving: min(silence, connectDeadline)
         case .header, .body: min(silence, headDeadline ?? silence)
         }
     }
@@ -96,18 +88,13 @@ struct JobClock {
         }
     }
 
-    /// Returns the time left of the connect and total timeouts. At least 1 ms, because 0 disables a timeout in libcurl.
-    func timeLeft(now: LoopTime) -> (connect: Duration, total: Duration?) {
-        let least = Duration.milliseconds(1)
-        return (max(connectDeadline.since(now), least), totalDeadline.map { max($0.since(now), least) })
-    }
+    /// Returns the time left of the connect timeout. At least 1 ms, because 0 selects libcurl's own.
+    func connectTimeLeft(now: LoopTime) -> Duration { max(connectDeadline.since(now), .milliseconds(1)) }
 
     /// Milliseconds since the JOB arrived.
     func elapsedMilliseconds(now: LoopTime) -> Int { Int(now.since(started) / .milliseconds(1)) }
 
     private var connectDeadline: LoopTime { connectBegan.advanced(milliseconds: connectMilliseconds) }
-
-    private var totalDeadline: LoopTime? { totalMilliseconds.map { begun.advanced(milliseconds: $0) } }
 
     private func isHeadOverdue(_ now: LoopTime) -> Bool { headDeadline.map { $0 <= now } ?? false }
 

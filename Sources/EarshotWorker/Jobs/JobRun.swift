@@ -77,7 +77,7 @@ final class JobRun: TransferSink {
         self.notes = notes
     }
 
-    /// Starts the connect and total timeouts. A lent part gets its hash, or is dropped if it could not be read.
+    /// Starts the connect timeout. A lent part gets its hash, or is dropped if it could not be read.
     func begin() {
         if case .hashing(let task) = phase { response.partHashed(task) }
         phase = .resolving
@@ -294,8 +294,8 @@ final class JobRun: TransferSink {
         return clock.overdue(stage, now: now, silentMilliseconds: running?.silentMilliseconds)
     }
 
-    /// Returns the time left of the connect and total timeouts.
-    func timeLeft(_ now: LoopTime) -> (connect: Duration, total: Duration?) { clock.timeLeft(now: now) }
+    /// Returns the time left of the connect timeout.
+    func connectTimeLeft(_ now: LoopTime) -> Duration { clock.connectTimeLeft(now: now) }
 
     private var stage: JobClock.Stage {
         switch phase {

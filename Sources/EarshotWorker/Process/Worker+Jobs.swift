@@ -293,9 +293,7 @@ extension Worker {
     private func transfer(_ run: JobRun, resolve: [String]) {
         var request = run.request
         request.resolve = resolve
-        let (connect, total) = run.timeLeft(loop.now)
-        request.connectTimeout = connect
-        request.totalTimeout = total ?? .zero
+        request.connectTimeout = run.connectTimeLeft(loop.now)
         do throws(CurlError) {
             run.phase = .transferring(
                 try pool.start(request, host: run.plan.host, port: run.plan.hostPort, sink: run))

@@ -173,17 +173,15 @@ final class PullWorker {
         network.request(run.request, for: run)
     }
 
-    /// Ends a job whose time is over: its total time, or the time without a byte.
+    /// Ends a job that received no byte for too long.
     private func watchTime(of run: PullRun) {
-        let silence = run.lastNews.advanced(by: .milliseconds(run.job.timeoutMilliseconds))
-        let end = run.job.totalMilliseconds.map { run.started.advanced(by: .milliseconds($0)) }
-        let deadline = min(silence, end ?? silence)
+        let deadline = run.lastNews.advanced(by: .milliseconds(run.job.timeoutMilliseconds))
         run.timer = loop.setTimer(at: deadline) { [weak self, weak run] in
             guard let self, let run else { return }
             // A complete body may wait for its hash.
             guard run.ending == nil else { return }
             let isSilent = loop.now >= run.lastNews.advanced(by: .milliseconds(run.job.timeoutMilliseconds))
-            guard isSilent || end.map({ self.loop.now >= $0 }) == true else { return watchTime(of: run) }
+            guard isSilent else { return watchTime(of: run) }
             self.end(run.job.attempt, Refusal(.timeout))
         }
     }

@@ -9,24 +9,19 @@ import Testing
 struct JobClockTests {
     private func time(_ milliseconds: Int) -> LoopTime { LoopTime(nanoseconds: Int64(milliseconds) * 1_000_000) }
 
-    private func clock(total: Int? = nil, connect: Int = 300) -> JobClock {
+    private func clock(connect: Int = 300) -> JobClock {
         var job = Job(attempt: AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1), url: "http://a/")
         job.timeoutMilliseconds = 1_000
         job.connectMilliseconds = connect
-        job.totalMilliseconds = total
         return JobClock(job, now: time(0))
     }
 
     @Test(
         arguments: [
-            (nil, 300, 300, FailureCode.connectTimeout), (200, 300, 200, .timeout),
-            (5_000, 300, 300, .connectTimeout),
-            (nil, 3_000, 1_000, .timeout),
-        ] as [(Int?, Int, Int, FailureCode)])
-    func `a lookup ends with the first of three deadlines`(
-        total: Int?, connect: Int, deadline: Int, code: FailureCode
-    ) {
-        var clock = clock(total: total, connect: connect)
+            (300, 300, FailureCode.connectTimeout), (3_000, 1_000, .timeout),
+        ] as [(Int, Int, FailureCode)])
+    func `a lookup ends with the first of two deadlines`(connect: Int, deadline: Int, code: FailureCode) {
+        var clock = clock(connect: connect)
         #expect(clock.deadline(.resolving, now: time(0)) == time(deadline))
         #expect(clock.overdue(.resolving, now: time(deadline - 1), silentMilliseconds: nil) == nil)
         #expect(
@@ -34,21 +29,17 @@ struct JobClockTests {
     }
 
     @Test func `the worker's own work has no deadline, and the times begin after it`() {
-        var clock = clock(total: 2_000)
+        var clock = clock()
         #expect(clock.deadline(.ownWork, now: time(50_000)) == time(51_000))
         #expect(clock.overdue(.ownWork, now: time(50_000), silentMilliseconds: nil) == nil)
         clock.begin(now: time(50_000))
         #expect(clock.deadline(.resolving, now: time(50_000)) == time(50_300))
-        let left = clock.timeLeft(now: time(50_100))
-        #expect(left.connect == .milliseconds(200))
-        #expect(left.total == .milliseconds(1_900))
+        #expect(clock.connectTimeLeft(now: time(50_100)) == .milliseconds(200))
         #expect(clock.elapsedMilliseconds(now: time(50_100)) == 50_100)
     }
 
-    @Test func `no time is left as zero, which libcurl reads as no limit`() {
-        let left = clock(total: 100).timeLeft(now: time(10_000))
-        #expect(left.connect == .milliseconds(1))
-        #expect(left.total == .milliseconds(1))
+    @Test func `no time is left as zero, which selects libcurl's own limit`() {
+        #expect(clock().connectTimeLeft(now: time(10_000)) == .milliseconds(1))
     }
 
     @Test func `each byte of a body restarts the silence`() {
@@ -99,14 +90,12 @@ struct JobClockTests {
         #expect(clock.deadline(.header, now: time(9_500)) == time(10_500))
     }
 
-    @Test func `a second connection has a connect timeout of its own, within the total timeout of the job`() {
-        var clock = clock(total: 2_000)
+    @Test func `a second connection has a connect timeout of its own`() {
+        var clock = clock()
         clock.receivedHeaderLine(now: time(900))
         clock.startOver(now: time(1_400))
         #expect(clock.overdue(.resolving, now: time(1_400), silentMilliseconds: nil) == nil)
         #expect(clock.deadline(.resolving, now: time(1_400)) == time(1_700))
-        let left = clock.timeLeft(now: time(1_500))
-        #expect(left.connect == .milliseconds(200))
-        #expect(left.total == .milliseconds(500))
+        #expect(clock.connectTimeLeft(now: time(1_500)) == .milliseconds(200))
     }
 }

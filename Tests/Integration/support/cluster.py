@@ -312,7 +312,7 @@ class Puller(Commands):
         ready = self.hear()
         if ready.verb != "READY":
             raise AssertionError(f"no READY but {ready}")
-        self.say("LIMITS", broker=self.instance, inline_bytes=65_536, spool=self.spool, heartbeat=5, sandbox="yes")
+        self.say("LIMITS", broker=self.instance, inline_bytes=65_536, spool=self.spool, sandbox="yes")
         return ready
 
     def say(self, line, **fields):
