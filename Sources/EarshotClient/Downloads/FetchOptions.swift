@@ -51,8 +51,6 @@ public struct FetchOptions: Sendable {
     public var key: String?
     /// Whether the request uses the cookies of its handler's root, the first segment of the handler's name.
     public var usesCookies = false
-    /// Whether ``Response/redirects`` lists the redirects that were followed.
-    public var listsRedirects = false
     /// Proxy as `SCHEME://[USER:PASSWORD@]HOST[:PORT]` (`http`, `https`, `socks4`, `socks5`), or `none`; nil uses the
     /// environment of the workers.
     public var proxy: String?
@@ -153,7 +151,6 @@ public struct FetchOptions: Sendable {
         wire.digest = digest
         wire.key = key
         wire.usesCookies = usesCookies
-        wire.listsRedirects = listsRedirects
         wire.route.proxy = proxy
         wire.route.caFile = certificateAuthorities
         wire.route.clientCertificate = clientCertificate

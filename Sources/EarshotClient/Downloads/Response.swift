@@ -38,7 +38,7 @@ public struct Response: Sendable {
     public let status: Int
     /// URL of the response after redirects, in normal form.
     public let url: String
-    /// Redirects that were followed, in their order; empty without ``FetchOptions/listsRedirects``.
+    /// Redirects that were followed, in their order.
     public let redirects: [Redirect]
     /// Header fields of the response.
     public let fields: HeaderFields

@@ -269,16 +269,20 @@ extension BrokerCore {
         release(number)
     }
 
-    /// Notes the redirects to a flight for the requests that ask for them. O(requests that were redirected to it).
+    /// Notes the redirects to a flight for the owners of the requests. O(requests that were redirected to it).
     ///
     /// - Parameter later: redirects after those to this flight.
     private mutating func noteRedirects(to flight: Handle<Flight>, before later: [Terminal.Redirect]) {
         let url = flights[flight].url.description
         for parent in flights.parents(of: flight) {
             let redirects = [Terminal.Redirect(status: flights[parent].redirectStatus, url: url)] + later
-            for interest in flights.ownInterests(of: parent) {
-                guard let number = interests[interest].extras, extras[number].listsRedirects else { continue }
-                extras[number].redirects = redirects
+            let listed = redirects.bounded
+            for interest in flights.ownInterests(of: parent) where interests[interest].owner != nil {
+                if let number = interests[interest].extras {
+                    extras[number].redirects = listed
+                } else {
+                    interests[interest].extras = extras.insert(Interest.Extras(redirects: listed))
+                }
             }
             noteRedirects(to: parent, before: redirects)
         }

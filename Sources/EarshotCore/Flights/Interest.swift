@@ -51,21 +51,26 @@ struct Interest: Generational {
         var streams: Bool
         /// Demanded form of the body.
         var delivery: BodyDelivery
-        /// Whether the owner's terminal lists the redirects that were followed.
-        let listsRedirects: Bool
-        /// These redirects, once the request has its outcome.
+        /// Redirects that were followed, for the owner's terminal, once the request has its outcome.
         var redirects: [Terminal.Redirect] = []
 
         /// Default time between two PROGRESS messages of a streaming request: prompt, and few beside the body's own
         /// chunks.
         private static let streamMilliseconds = 100
 
+        /// Extras of a request whose options have their defaults.
+        init(redirects: [Terminal.Redirect]) {
+            streams = false
+            delivery = .auto
+            self.redirects = redirects
+        }
+
         /// Returns nil if all options have their defaults.
         init?(_ options: borrowing Fetch.Options) {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
                     || options.limitRate != nil || options.progressMilliseconds != nil || options.streams
-                    || options.delivery != .auto || options.listsRedirects
+                    || options.delivery != .auto
             else { return nil }
             tag = options.tag
             digest = options.digest
@@ -73,7 +78,6 @@ struct Interest: Generational {
             limitRate = options.limitRate
             streams = options.streams
             delivery = options.delivery
-            listsRedirects = options.listsRedirects
             progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)
         }
     }

@@ -30,8 +30,6 @@ public struct Fetch: Equatable, Sendable {
         /// Maximum rate of all transfers of the handler together, in bytes per second; nil for no limit.
         public var limitRate: Int?
         public var redirect = RedirectMode.follow
-        /// Whether the terminal lists the redirects that were followed.
-        public var listsRedirects = false
         /// Use of the cache.
         public var cache = CacheMode.default
         /// Maximum number of retries, 0 to 20.
@@ -145,7 +143,6 @@ extension Fetch.Options {
         try visitor.field(
             "redirect", &options.redirect, usual.redirect, WordForm(), .content,
             help: "Treatment of a redirect")
-        try visitor.field("list-redirects", &options.listsRedirects, usual.listsRedirects, FlagForm(), .handling)
         try visitor.field(
             "cache", &options.cache, usual.cache, WordForm(), .content,
             help: """

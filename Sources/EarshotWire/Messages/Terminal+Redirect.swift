@@ -34,18 +34,19 @@ extension [Terminal.Redirect] {
         }
     }
 
-    /// Pairs of status and URL, at most `WireLimits.redirectsBytes`. A URL without room is omitted.
-    var text: String {
-        var text = ""
-        for (index, redirect) in enumerated() {
-            let status = "\(index > 0 ? " " : "")\(redirect.status) "
-            // Each further redirect needs a space, its status, a space and a mark.
-            let rest = (count - index - 1) * 6
-            let url = redirect.url.flatMap { url in
-                text.utf8.count + status.utf8.count + url.utf8.count + rest <= WireLimits.redirectsBytes ? url : nil
+    /// The redirects as the field holds them: without the URLs for which its `WireLimits.redirectsBytes` have no room.
+    public var bounded: [Terminal.Redirect] {
+        // Each redirect but the first needs a space, its status, a space and at least a mark.
+        var room = WireLimits.redirectsBytes - count * 6 + 1
+        return map { redirect in
+            guard let url = redirect.url, url.utf8.count - 1 <= room else {
+                return Terminal.Redirect(status: redirect.status, url: nil)
             }
-            text += status + (url ?? Self.omission)
+            room -= url.utf8.count - 1
+            return redirect
         }
-        return text
     }
+
+    /// Pairs of status and URL, at most `WireLimits.redirectsBytes`.
+    var text: String { bounded.map { "\($0.status) \($0.url ?? Self.omission)" }.joined(separator: " ") }
 }

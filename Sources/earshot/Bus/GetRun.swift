@@ -456,7 +456,6 @@ final class GetRun {
         let decodes = !files.resumes && options.decodes(url, file: destination.expectedPath(item))
         if fetch.options.route.decodes != decodes { fetch.options.route.decodes = decodes }
         if cookies != nil { fetch.options.usesCookies = true }
-        fetch.options.listsRedirects = tellsJSON
         fetch.options.streams = stream != nil || files.resumes
         // A streamed body is written at each report, so its reports keep the broker's interval.
         if let view, !fetch.options.streams { fetch.options.progressMilliseconds = view.progressMilliseconds }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The list of redirects in the terminal of a request that asks for it.
+/// The list of redirects in the terminal of a request.
 struct RedirectListTests {
     private var rig = CoreRig()
     private let client: ClientID
@@ -14,9 +14,9 @@ struct RedirectListTests {
         client = rig.client(1)
     }
 
-    private mutating func ask(_ request: String, _ url: String = "http://o/a", by client: ClientID, lists: Bool = true)
+    private mutating func ask(_ request: String, _ url: String = "http://o/a", by client: ClientID, tag: String? = nil)
     {
-        rig.fetch("h", request, url, by: client) { $0.options.listsRedirects = lists }
+        rig.fetch("h", request, url, by: client) { $0.options.tag = tag }
     }
 
     /// Ends the jobs of the pass: `/a` and `/b` lead to the next letter, `/c` is answered with `status`.
@@ -49,18 +49,18 @@ struct RedirectListTests {
         Terminal.Redirect(status: 307, url: "http://p/c"),
     ]
 
-    @Test mutating func `the owner of a request that asks for them learns its redirects, and no other client`() {
+    @Test mutating func `the owner of a request learns its redirects, and no other client`() {
         let other = rig.client(2)
         rig.say(.subscribe(HandlerPattern("h")!), by: other)
         ask("1", by: client)
-        ask("2", by: client, lists: false)
+        ask("2", by: client, tag: "t")
         rig.pass()
         answer()
         // Joins the flight of the first target.
         ask("3", "http://o/b?token=1", by: client)
         answer()
         answer()
-        #expect(redirects(for: client) == ["1": Self.all, "2": [], "3": [Self.all[1]]])
+        #expect(redirects(for: client) == ["1": Self.all, "2": Self.all, "3": [Self.all[1]]])
         #expect(redirects(for: other) == ["1": [], "2": [], "3": []])
         #expect(rig.core.audit() == [])
     }

@@ -60,8 +60,6 @@ class FetchOptions(TypedDict, total=False):
     """Maximum size of the decoded body in bytes; a larger one fails as `too-large`. Default: none."""
     redirect: Literal["follow", "error", "manual"]
     """Redirects: follow, fail as `redirect-refused`, or return the redirect itself. Default: `follow`."""
-    list_redirects: bool
-    """Whether the result lists the redirects that were followed. Default: False."""
     retries: int
     """Maximum number of retries after transient failures, 0 to 20. Default: 2."""
     sha256: str
@@ -274,8 +272,6 @@ def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:
         yield "max-bytes", _number("max_bytes", options["max_bytes"], 0, 2**63 - 1)
     if "redirect" in options:
         yield "redirect", _one_of(("follow", "error", "manual"), "redirect", options["redirect"])
-    if options.get("list_redirects"):
-        yield "list-redirects", "yes"
     if "retries" in options:
         yield "retries", _number("retries", options["retries"], 0, 20)
     if "on_progress" in options or "progress_ms" in options:

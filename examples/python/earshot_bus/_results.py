@@ -204,7 +204,7 @@ class Result:
 
     @property
     def redirects(self) -> tuple[tuple[int, str | None], ...]:
-        """Status and target of each redirect that was followed; empty without the option `list_redirects`.
+        """Status and target of each redirect that was followed.
 
         The target is None beyond 2 KiB of all targets.
         """

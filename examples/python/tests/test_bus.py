@@ -65,9 +65,9 @@ class FetchTests(BusTestCase):
         self.assertEqual(result.redirects, ())
 
     @timed
-    async def test_a_request_that_asks_for_them_learns_its_redirects(self):
+    async def test_a_request_learns_its_redirects(self):
         async with self.connect() as bus, bus.handler("redirected") as handler:
-            result = await handler.fetch(f"{self.url}/redirect/2", list_redirects=True)
+            result = await handler.fetch(f"{self.url}/redirect/2")
         self.assertEqual([url for _, url in result.redirects], [f"{self.url}/redirect/1", f"{self.url}/redirect/0"])
         self.assertTrue(all(300 <= status < 400 for status, _ in result.redirects), result.redirects)
         self.assertIsNone(result.path)

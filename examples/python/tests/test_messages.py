@@ -43,7 +43,7 @@ class EncodingTests(unittest.TestCase):
     def test_what_is_said_is_in_the_vector_with_all_fields(self):
         digest = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"
         options = {"priority": "high", "method": "HEAD", "timeout": 1.25, "deadline": 9, "max_bytes": 1048576,
-                   "redirect": "manual", "list_redirects": True, "cache": "no-cache", "cookies": True, "retries": 0, "progress_ms": 100,
+                   "redirect": "manual", "cache": "no-cache", "cookies": True, "retries": 0, "progress_ms": 100,
                    "sha256": digest.upper(), "key": "v2", "decode": False, "warm": True, "tag": "cell-3",
                    "headers": {"accept": "image/*", "x-note": "a: b"}}
         self.assertEqual(options.keys() | {"on_progress"}, FetchOptions.__annotations__.keys())
