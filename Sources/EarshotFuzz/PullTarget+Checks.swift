@@ -24,7 +24,7 @@ extension PullTarget {
         precondition(faults.isEmpty, "\(faults)")
         for peer in peers.indices {
             let held = core(peer)
-            precondition(held.count <= peers[peer].most, "\(held.count) READs, more than \(peers[peer].most)")
+            precondition(held.count <= WireLimits.openReads, "\(held.count) READs, more than \(WireLimits.openReads)")
         }
     }
 

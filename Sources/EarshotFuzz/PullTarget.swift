@@ -26,7 +26,6 @@ struct PullTarget {
         /// Whether it reads the bodies of the first client's terminals instead of its own.
         var readsOther = false
         /// Maximum number of READs without an answer.
-        var most = 0
         var open: [OpenRead] = []
         /// READs of lost bodies, which will be refused.
         var lost: [BodyReference] = []
@@ -285,7 +284,6 @@ struct PullTarget {
             user: peers[peer].user == "a" ? nil : PrincipalName("uid:7"))
         var hello = Hello(client: "c", window: peer == 0 ? 3 : 8)
         hello.isPulling = peers[peer].pulls
-        hello.openReads = WireLimits.openReads + peer
         hello.leaseMilliseconds = 2_000
         hello.token = resumes ? peers[peer].token : nil
         hello.bodiesOf = reads && peer != 0 ? peers[0].token : nil
@@ -360,7 +358,6 @@ struct PullTarget {
     private mutating func received(_ message: BrokerMessage, _ peer: Int) {
         switch message {
         case .welcome(let welcome):
-            peers[peer].most = welcome.openReads
             peers[peer].readsOther = welcome.readsOther
             precondition(!welcome.readsOther || peers[peer].user == peers[0].user, "the session of another user")
             if let token = welcome.token { peers[peer].token = token }
@@ -445,7 +442,7 @@ struct PullTarget {
             return
         }
         precondition(said?.body == body, "\(reply) answers no READ")
-        if reply.code == "limit" { precondition(core(peer).count == peers[peer].most, "the limit is too low") }
+        if reply.code == "limit" { precondition(core(peer).count == WireLimits.openReads, "the limit is too low") }
         peers[peer].open.removeLast()
     }
 

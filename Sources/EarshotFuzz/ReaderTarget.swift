@@ -35,7 +35,7 @@ struct ReaderTarget {
     private var reads: [Sent] = []
     /// READs of growing bodies that a terminal ended. The core may have ignored that terminal.
     private var void: [BodyRead] = []
-    private var most = WireLimits.openReads
+    private let most: Int
     /// The same of each further connection; empty for one that is not open.
     private var mostOfOthers: [Int: Int] = [:]
     private var files: [Int: File] = [:]
@@ -58,8 +58,9 @@ struct ReaderTarget {
         var hello = Hello(client: "c")
         hello.isPulling = true
         hello.leaseMilliseconds = 1_000
-        hello.openReads = 64
         core = ClientCore(hello: hello, finishesNone: choices.flag())
+        most = 4 + choices.number(16)
+        core.pulls.mostReads = most
         carryOut(core.linkOpened())
         welcome()
     }
@@ -121,12 +122,10 @@ struct ReaderTarget {
         var welcome = Welcome(broker: BrokerInstance(rawValue: lastBroker + 1), window: 256)
         let form = choices.byte()
         welcome.isPulling = form % 8 != 7
-        welcome.openReads = WireLimits.openReads + Int(form >> 4)
         welcome.token = form & 8 == 0 ? SessionToken(high: 0, low: 1) : nil
         let isResumed = form & 1 == 1 && core.token != nil
         welcome.heard = isResumed ? core.said : nil
         if !isResumed { (lastSequence, lengths, keys) = (0, [:], [:]) }
-        most = welcome.openReads
         carryOut(core.received(.welcome(welcome)))
     }
 

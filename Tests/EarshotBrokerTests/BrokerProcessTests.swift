@@ -128,7 +128,7 @@ struct BrokerProcessTests {
             $0.isPulling = true
         }
         let worker = try rig.worker()
-        let (count, bytes) = (WireLimits.openReads, WireLimits.dataBytes)
+        let (count, bytes) = (4, WireLimits.dataBytes)
         let text = String(repeating: "x", count: count * bytes)
         try client.fetch("1", Self.url)
         try #require(try rig.reaches { worker.jobs.count == 1 })

@@ -7,22 +7,19 @@ import Testing
 @Suite struct PullTests {
     private let piece = WireLimits.dataBytes
 
-    private func core(lease: Bool = false, reads: Int = WireLimits.openReads) -> ClientCore {
+    private func core(lease: Bool = false) -> ClientCore {
         var hello = hello
         hello.isPulling = true
         hello.leaseMilliseconds = lease ? 5_000 : 0
         var core = ClientCore(hello: hello)
         _ = core.linkOpened()
-        _ = core.received(greeting(1, lease: lease, reads: reads))
+        _ = core.received(greeting(1, lease: lease))
         return core
     }
 
-    private func greeting(
-        _ instance: UInt64, lease: Bool = false, heard: UInt64? = nil, reads: Int = WireLimits.openReads
-    ) -> BrokerMessage {
+    private func greeting(_ instance: UInt64, lease: Bool = false, heard: UInt64? = nil) -> BrokerMessage {
         var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
         welcome.isPulling = true
-        welcome.openReads = reads
         welcome.token = lease ? token : nil
         welcome.heard = heard
         return .welcome(welcome)
@@ -140,21 +137,19 @@ import Testing
         #expect(core.received(data(1, 30), count: 90).first == .store(file: 1, offset: 30, count: 70))
     }
 
-    @Test func `the WELCOME decides about the number of READs without an answer`() {
-        for granted in [WireLimits.openReads, WireLimits.mostOpenReads] {
-            var core = core(lease: true, reads: granted)
-            _ = core.fetch(fetch("1"))
-            _ = core.received(pulled("1", 1, 100 * piece))
-            #expect(sent(core.passEnded()).count == granted)
-            #expect(sent(core.passEnded()).isEmpty)
-            _ = core.received(data(1, 0), count: piece)
-            #expect(sent(core.passEnded()) == [read(1, granted * piece, piece)])
-            // Another broker grants the usual number.
-            _ = core.linkLost()
-            _ = core.linkOpened()
-            _ = core.received(greeting(1, lease: true, heard: 1_000))
-            #expect(sent(core.passEnded()).count <= WireLimits.openReads)
-        }
+    @Test(arguments: [4, 32]) func `a session has a bounded number of READs without an answer`(most: Int) {
+        var core = core(lease: true)
+        core.pulls.mostReads = most
+        _ = core.fetch(fetch("1"))
+        _ = core.received(pulled("1", 1, 100 * piece))
+        #expect(sent(core.passEnded()).count == most)
+        #expect(sent(core.passEnded()).isEmpty)
+        _ = core.received(data(1, 0), count: piece)
+        #expect(sent(core.passEnded()) == [read(1, most * piece, piece)])
+        _ = core.linkLost()
+        _ = core.linkOpened()
+        _ = core.received(greeting(1, lease: true, heard: 1_000))
+        #expect(sent(core.passEnded()).count == most)
     }
 
     @Test func `further connections share the READs of complete bodies, and others carry those of a lost one`() {
@@ -222,7 +217,7 @@ import Testing
                 return sequence
             }
             guard !reads.isEmpty else { break }
-            #expect(reads.count <= WireLimits.openReads)
+            #expect(reads.count <= core.pulls.mostReads)
             asked += reads
             for sequence in reads {
                 for action in core.received(data(sequence, 0), count: 1) {

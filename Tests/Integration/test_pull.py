@@ -11,7 +11,7 @@ from support.nginx import Nginx
 from support.origin import Origin, body
 from support.parts import Version
 from support.processes import eventually, reset_peak, resident, resident_peak
-from support.puller import OPEN_READS, PIECE, Follower, pull
+from support.puller import MOST_READS, OPEN_READS, PIECE, Follower, pull
 
 MIB = 1 << 20
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
@@ -280,17 +280,17 @@ class PullTests(TestCase):
         late.say("READ 1 0 1")
         self.assertError(late.expect("ERROR"), "hello-required", verb="READ")
 
-    def test_a_fifth_read_is_refused(self):
+    def test_one_read_too_many_is_refused(self):
         self.origin.publish("f", 2_000_000, plan=lambda number, start: {"held": 1_000_000})
         client = self.puller()
         client.fetch("h", 1, f"{self.origin.url}/parts/f", stream="yes")
-        for offset in range(OPEN_READS):
+        for offset in range(MOST_READS):
             client.say(f"READ h 1 {1_500_000 + offset} 1")
-        self.assertError(self.refused(client, "h 1 1500009 1"), "limit", handler="h", request="1")
+        self.assertError(self.refused(client, "h 1 1500099 1"), "limit", handler="h", request="1")
         self.origin.open_gate("f")
         client.terminal()
         client.hold()
-        # The terminal has ended the four.
+        # The terminal has ended them.
         terminal = self.held(client, 300_000, "other")
         self.assertEqual(pull(client, terminal), body(300_000))
 

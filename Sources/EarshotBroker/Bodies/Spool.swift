@@ -20,8 +20,8 @@ final class Spool {
     /// Minimum size of a file whose blocks are freed by a thread, in bytes: their removal takes about a millisecond.
     private static let largeBytes = 16 << 20
 
-    /// Bytes read ahead for the next READs of a client, as many as it may have open.
-    private static let aheadBytes = WireLimits.openReads * WireLimits.dataBytes
+    /// Bytes read ahead for the next READs of a client.
+    private static let aheadBytes = 4 * WireLimits.dataBytes
 
     private static let lockName = "broker.lock"
     /// Number of times that the lock is tried, 50 ms apart.

@@ -16,9 +16,8 @@ internal import ZMTP
 final class BodyConnections {
     /// Number of connections beside that of the session.
     private static let count = 3
-    /// Number of READs without an answer that each connection asks for. Half of them are used: the broker may still count
-    /// READs that a message on the session's connection makes void.
-    private static let openReads = 32
+    /// Maximum number of READs without an answer of each connection.
+    private static let openReads = 16
     /// Time without bodies after which the connections are closed.
     private static let idleTime = Duration.seconds(10)
 
@@ -57,7 +56,6 @@ final class BodyConnections {
         self.loop = loop
         var hello = Hello(client: client, window: 1)
         hello.isPulling = true
-        hello.openReads = Self.openReads
         hello.bodiesOf = token
         let head = ClientMessage.hello(hello).encoded()
         for _ in 0..<Self.count { connections.append((try? link()).map { Connection($0, hello: head) }) }
@@ -108,7 +106,7 @@ final class BodyConnections {
         switch decoded {
         case .welcome(let welcome) where welcome.readsOther && !connection.isReading:
             connection.isReading = true
-            core.pulls.open(number, reads: welcome.openReads / 2)
+            core.pulls.open(number, reads: Self.openReads)
             return []
         case .data(let data): return core.dataReceived(data, count: message.body?.count ?? 0)
         // The answer to another READ means that this program miscounted, so its READs take another connection.

@@ -138,8 +138,8 @@ public final class ClientConnection {
         hello.principal = principal
         let isRemote = endpoints.contains(where: \.isRemote)
         hello.isPulling = bodies == .pull || isRemote
-        if isRemote { hello.openReads = Self.networkReads }
         core = ClientCore(hello: hello, finishesNone: finishesNone)
+        if isRemote { core.pulls.mostReads = Self.networkReads }
         try connect()
         hook = loop.addHook { [unowned self] in pass() }
     }

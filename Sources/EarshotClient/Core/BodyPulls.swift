@@ -26,8 +26,8 @@ struct BodyPulls {
 
     /// Maximum number of complete bodies that are read at a time, because each has an open file.
     private static let mostComplete = 8
-    /// Maximum number of READs without an answer, as the broker grants it.
-    var mostReads = WireLimits.openReads
+    /// Maximum number of READs without an answer. Four suffice without a round trip: their bytes are at most a mebibyte.
+    var mostReads = 4
     /// Whether bodies of terminals are reported while they arrive.
     var reportsArrival = false
     /// Maximum number of READs without an answer of each further connection; 0 for one that is not open.

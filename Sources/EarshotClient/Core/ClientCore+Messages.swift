@@ -15,7 +15,6 @@ extension ClientCore {
         token = welcome.token
         spool = welcome.spool
         isPulling = welcome.isPulling
-        pulls.mostReads = welcome.openReads
         broker = welcome.broker
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))] + lost
         let questions = awaited

@@ -83,7 +83,6 @@ extension ClientCore {
         token = welcome.token
         spool = welcome.spool
         isPulling = welcome.isPulling
-        pulls.mostReads = welcome.openReads
         broker = welcome.broker
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
         // Terminals of replaced requests are repeated after WELCOME.

@@ -54,10 +54,7 @@ extension BrokerCore {
         clients[client].keepsFailures = hello.keepsFailures
         var welcome = Welcome(broker: instance, window: hello.window)
         welcome.isPulling = hello.isPulling
-        if hello.isPulling {
-            welcome.openReads = hello.openReads
-            welcome.readsOther = pulls.source(of: client) != nil
-        }
+        if hello.isPulling { welcome.readsOther = pulls.source(of: client) != nil }
         if clients[client].leaseMilliseconds > 0 {
             welcome.leaseMilliseconds = clients[client].leaseMilliseconds
             welcome.token = clients[client].token

@@ -24,10 +24,10 @@ extension BrokerCore {
         case present(Readable)
     }
 
-    /// Applies `bodies`, `reads` and `bodies-of` of a HELLO.
+    /// Applies `bodies` and `bodies-of` of a HELLO.
     mutating func setPulling(_ hello: Hello, of client: Handle<ClientSession>) {
         if hello.isPulling {
-            pulls.open(client, reads: hello.openReads)
+            pulls.open(client)
             pulls.setSource(hello.bodiesOf, of: client)
             // An unknown session and one of another principal are treated alike, so that guessing reveals nothing.
             if bodyOwner(of: client) == nil { pulls.setSource(nil, of: client) }
@@ -59,7 +59,7 @@ extension BrokerCore {
             }
             read = PullWindow.Read(message, of: stream)
         }
-        let most = pulls.mostReads(of: client)
+        let most = WireLimits.openReads
         if pulls.count(of: client) >= most { dropVoidReads(of: client) }
         guard pulls.count(of: client) < most else {
             refuse(client, "limit", "\(most) READs have no answer yet; wait for one", .read(message))

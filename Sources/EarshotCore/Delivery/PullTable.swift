@@ -38,15 +38,10 @@ struct PullTable {
     // MARK: Sessions
 
     /// Adds a session, or keeps it with its closed bodies.
-    ///
-    /// - Parameter reads: maximum number of its READs without an answer.
-    mutating func open(_ session: Handle<ClientSession>, reads: Int) {
+    mutating func open(_ session: Handle<ClientSession>) {
         // A resumed session has no READs.
-        windows[session, default: PullWindow()].most = reads
+        if windows[session] == nil { windows[session] = PullWindow() }
     }
-
-    /// Maximum number of a session's READs without an answer.
-    func mostReads(of session: Handle<ClientSession>) -> Int { windows[session]?.most ?? 0 }
 
     /// Session whose bodies a session reads; nil if it reads its own.
     func source(of session: Handle<ClientSession>) -> SessionToken? { windows[session]?.source }

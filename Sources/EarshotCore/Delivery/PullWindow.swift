@@ -31,8 +31,6 @@ struct PullWindow {
         }
     }
 
-    /// Maximum number of READs without an answer, as the WELCOME states it.
-    var most = WireLimits.openReads
     /// Session whose bodies are read; nil for the session's own.
     var source: SessionToken?
     /// READs that can be answered, in order.
@@ -53,7 +51,7 @@ struct PullWindow {
     var isReady: Bool { !ready.isEmpty && !isBlocked }
 
     mutating func add(_ read: Read) {
-        precondition(count < most, "a session has \(count) open READs")
+        precondition(count < WireLimits.openReads, "a session has \(count) open READs")
         ready.append(read)
     }
 
@@ -117,7 +115,7 @@ struct PullWindow {
     /// - Returns: a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
-        if count > most { faults.append("11: a session has \(count) open READs") }
+        if count > WireLimits.openReads { faults.append("11: a session has \(count) open READs") }
         if closed.count > WireLimits.window { faults.append("11: \(closed.count) bodies are closed") }
         if parked.contains(where: { $0.stream == nil }) { faults.append("1: a READ of a complete body waits") }
         return faults

@@ -249,11 +249,6 @@ extension HeadReader {
         }
     }
 
-    /// Parses `reads` of HELLO and WELCOME.
-    static func reads(_ text: HeadText) throws(WireError) -> Int {
-        try integer(text, in: WireLimits.openReads...WireLimits.mostOpenReads, "reads")
-    }
-
     /// Parses `bodies` of HELLO and WELCOME.
     static func isPulling(_ text: HeadText) throws(WireError) -> Bool {
         switch text {

@@ -62,10 +62,9 @@ public enum WireLimits {
     public static let defaultWindow = 256
     /// Maximum bytes of a DATA: few messages for a large body, and a fraction of a millisecond of the broker's time.
     public static let dataBytes = 256 << 10
-    /// Number of READs of one session that may have no answer, unless HELLO asks for more. Their bytes are at most a mebibyte.
-    public static let openReads = 4
-    /// Maximum of that number. 16 MiB are on their way then: 200 MB/s over a round trip of 80 ms.
-    public static let mostOpenReads = 64
+    /// Number of READs of one session that may have no answer. 16 MiB are on their way then: 200 MB/s over a round trip of
+    /// 80 ms.
+    public static let openReads = 64
     /// Maximum time for which a broker keeps the session of a lost connection, in seconds: an hour.
     public static let leaseSeconds = 3_600
     /// Maximum of any time that a peer supplies, in seconds: a day.

@@ -134,8 +134,6 @@ public struct Welcome: Equatable, Sendable {
     public var replies: UInt64?
     /// Whether bodies in files are read with READ.
     public var isPulling = false
-    /// Number of READs that may have no answer.
-    public var openReads = WireLimits.openReads
     /// Whether the connection reads the bodies of the session that its HELLO names.
     public var readsOther = false
     /// Absolute path of the folder of body files; nil with pulled bodies, and from an older broker.
@@ -158,7 +156,6 @@ public struct Welcome: Equatable, Sendable {
             case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
-            case "reads": openReads = try HeadReader.reads(value)
             case "bodies-of": readsOther = try HeadReader.flag(value, "bodies-of")
             case "spool": spool = value.string
             default: break
@@ -178,7 +175,6 @@ public struct Welcome: Equatable, Sendable {
         writer.field("resumed", heard.map { String($0) })
         writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
-        writer.field("reads", if: openReads != WireLimits.openReads, "\(openReads)")
         writer.field("bodies-of", if: readsOther, "yes")
         writer.field("spool", spool)
         return writer.finished()

@@ -164,8 +164,6 @@ public struct Hello: Equatable, Sendable {
     public var isPulling = false
     /// Whether durable failures stay on disk after their acknowledgement, where RETRY repeats them.
     public var keepsFailures = false
-    /// Requested number of READs that may have no answer, `WireLimits.openReads` to `WireLimits.mostOpenReads`.
-    public var openReads = WireLimits.openReads
     /// Session whose bodies this connection reads, beside the session's own connection. Nil for one that reads its own.
     public var bodiesOf: SessionToken?
     /// Principal that owns the session; nil for that of the connection.
@@ -190,7 +188,6 @@ public struct Hello: Equatable, Sendable {
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
             case "failures": keepsFailures = try HeadReader.keepsFailures(value)
-            case "reads": openReads = try HeadReader.reads(value)
             case "bodies-of": bodiesOf = try HeadReader.token(value)
             case "principal": principal = try HeadReader.principal(value)
             case "proof": proof = try HeadReader.proof(value)
@@ -209,7 +206,6 @@ public struct Hello: Equatable, Sendable {
         writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
         writer.field("failures", if: keepsFailures, "keep")
-        writer.field("reads", if: openReads != WireLimits.openReads, "\(openReads)")
         writer.field("bodies-of", bodiesOf?.description)
         writer.field("principal", principal?.description)
         writer.field("proof", proof?.description)

@@ -143,14 +143,14 @@ struct BodyConnectionTests {
         var bed = Bed { limits in
             limits.stalledBytes = 1_000
             limits.stallMilliseconds = 1_000
-            limits.readsPerPass = 100
+            limits.readsPerPass = 200
         }
         try bed.file("1")
         #expect(bed.join() == true)
         let (client, reader) = (bed.client, bed.reader)
         bed.rig.pass { rig in
             for id in [client, reader] {
-                for offset in 0..<5 { rig.say(.read(BodyRead(.terminal(1), offset: offset, length: 1)), by: id) }
+                for offset in 0..<65 { rig.say(.read(BodyRead(.terminal(1), offset: offset, length: 1)), by: id) }
             }
         }
         let refused = bed.rig.actions.compactMap { action -> ClientID? in

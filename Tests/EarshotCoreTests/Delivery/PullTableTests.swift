@@ -17,7 +17,7 @@ struct PullTableTests {
 
     private static func table(_ sessions: Handle<ClientSession>...) -> PullTable {
         var table = PullTable()
-        for session in sessions { table.open(session, reads: WireLimits.openReads) }
+        for session in sessions { table.open(session) }
         return table
     }
 
@@ -76,7 +76,7 @@ struct PullTableTests {
         table.close([3, 4], to: 1)
         table.detach(1)
         #expect(table.count(of: 1) == 0 && !table.isBehind && table.checkInvariants() == [])
-        table.open(1, reads: WireLimits.openReads)
+        table.open(1)
         #expect(table.isClosed(3, to: 1) && !table.isClosed(5, to: 1))
         table.acknowledged(3, by: 1)
         #expect(!table.isClosed(3, to: 1) && table.isClosed(4, to: 1))

@@ -11,7 +11,7 @@ struct PullTests {
         let client: ClientID
         let worker: WorkerID
 
-        init(window: Int = 256, lease: Int = 0, reads: Int = 4, _ change: (inout CoreLimits) -> Void = { _ in }) {
+        init(window: Int = 256, lease: Int = 0, _ change: (inout CoreLimits) -> Void = { _ in }) {
             var limits = CoreLimits()
             change(&limits)
             rig = CoreRig(limits: limits)
@@ -20,7 +20,6 @@ struct PullTests {
             var hello = Hello(client: "c", window: window)
             hello.isPulling = true
             hello.leaseMilliseconds = lease
-            hello.openReads = reads
             rig.say(.hello(hello), by: client)
             worker = rig.worker(9)
         }
@@ -237,21 +236,21 @@ struct PullTests {
         bed.check()
     }
 
-    @Test func `a session has as many READs as its HELLO asks for`() throws {
-        var bed = Bed(reads: 6)
+    @Test func `a session has 64 READs without an answer`() throws {
+        var bed = Bed()
         let job = try bed.stream()
         bed.grow(job, to: 10)
-        let waiting = (0..<6).map { BodyRead(Self.growing, offset: 100 + $0, length: 1) }
+        let waiting = (0..<64).map { BodyRead(Self.growing, offset: 100 + $0, length: 1) }
         #expect(bed.read(waiting) == [])
         #expect(bed.read(Self.growing, 200) == ["limit"])
         bed.check()
     }
 
     @Test func `the end of a request ends its READs`() throws {
-        var bed = Bed()
+        var bed = Bed { $0.readsPerPass = 100 }
         let job = try bed.stream()
         bed.grow(job, to: 10)
-        let waiting = (0..<4).map { BodyRead(Self.growing, offset: 100 + $0, length: 1) }
+        let waiting = (0..<64).map { BodyRead(Self.growing, offset: 100 + $0, length: 1) }
         #expect(bed.read(waiting) == [])
         #expect(bed.read(Self.growing, 200) == ["limit"])
         bed.rig.pass { [worker = bed.worker] in $0.done(job, by: worker, length: 10) }

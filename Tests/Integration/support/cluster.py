@@ -236,14 +236,14 @@ class Node:
         common = {"broker": "0123456789abcdef", "window": fields["window"], "bodies": "pull"}
         if "bodies-of" in fields:
             self._readers[route] = self._sessions[fields["bodies-of"]]
-            return self._say(route, "WELCOME EAR/1", **common, reads=fields["reads"], bodies_of="yes")
+            return self._say(route, "WELCOME EAR/1", **common, bodies_of="yes")
         known = self._sessions.get(fields.get("token"))
         session = known or Session()
         self._sessions[session.token] = session
         self._routes[route] = self._readers[route] = session
         self.sessions += known is None
         self.resumptions += known is not None
-        self._say(route, "WELCOME EAR/1", **common, lease=fields["lease"], token=session.token, reads=fields.get("reads"),
+        self._say(route, "WELCOME EAR/1", **common, lease=fields["lease"], token=session.token,
                   resumed=session.heard if known else None)
         for terminal in session.terminals.values():
             self._socket.send_multipart([route, *terminal])

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias
 
 from ._messages import Bodies, Fetch, Message, decimal, decode, encode, legible, matches
-from ._pulling import MOST_OPEN_READS, OPEN_READS, Pull, Pulls
+from ._pulling import OPEN_READS, Pull, Pulls
 
 MOST_LOSSES = 3
 """Maximum number of repetitions of a request whose file vanished before it could be opened."""
@@ -219,9 +219,7 @@ class Core:
             self._hello.append(("lease", f"{lease:.3f}"))
         if bodies == "pull":
             self._hello.append(("bodies", bodies))
-            if reads != OPEN_READS:
-                self._hello.append(("reads", reads))
-        self._pulls = Pulls()
+        self._pulls = Pulls(reads)
         self._session: str | None = None
         self._refusals = 0
         self._said = 0
@@ -407,7 +405,6 @@ class Core:
         if self.phase is not Phase.GREETING:
             return [Note("unexpected WELCOME from the broker")]
         self.phase, self._failures, self._refusals = Phase.READY, 0, 0
-        self._pulls.most = min(message.number("reads") or OPEN_READS, MOST_OPEN_READS)
         actions: list[Action] = [Greeted(message.field("broker") or "")]
         everything = [wanted for requests in self._wanted.values() for wanted in requests.values()]
         everything.sort(key=lambda wanted: wanted.order)

@@ -6,8 +6,8 @@ from ._messages import Message, encode
 
 PIECE_BYTES = 256 << 10
 """Maximum number of bytes of one READ."""
-OPEN_READS, MOST_OPEN_READS = 4, 64
-"""Number of READs of a session that may have no answer, unless HELLO asks for more, and its maximum."""
+OPEN_READS = 4
+"""Maximum number of READs of a session without an answer. The broker permits 64."""
 NETWORK_READS = 32
 """That number over a network: 8 MiB are on their way. With the usual one a lost packet stops the flow."""
 
@@ -41,10 +41,10 @@ class Pull:
 class Pulls:
     """Bodies of a session that are being read, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self._pulls: dict[int, Pull] = {}
-        self.most = OPEN_READS
-        """Number of READs that may have no answer, as WELCOME states it."""
+        self._most = most
+        """Maximum number of READs without an answer."""
 
     def begin(self, pull: Pull) -> None:
         self._pulls[pull.sequence] = pull
@@ -69,7 +69,7 @@ class Pulls:
 
     def reads(self) -> list[bytes]:
         """Returns the heads of the READs to send now."""
-        room = self.most - sum(len(pull.asked) for pull in self._pulls.values())
+        room = self._most - sum(len(pull.asked) for pull in self._pulls.values())
         heads = []
         for pull in self._pulls.values():
             while room > 0 and pull.unasked:
