@@ -9,9 +9,8 @@ internal import EarshotWire
 struct DurablePromises {
     private struct Promise {
         let url: String
-        /// Tag in its requests. An earlier request of the same name has another tag.
-        let tag: String
-        /// Tags permitted in its terminals, including those of rows on disk when a broker starts.
+        /// Tags permitted in its terminals, including those of rows on disk when a broker starts. Each FETCH has a tag
+        /// of its own.
         var tags: Set<String>
         /// Identifier on disk; nil before it was submitted to the disk.
         var id: DurableID?
@@ -40,7 +39,6 @@ struct DurablePromises {
     private var byURL: [String: RequestName] = [:]
     /// Connections to which earlier results may still be delivered.
     private var earlier: [Earlier: Set<ClientID>] = [:]
-    private var lastTag = 0
     /// Names that may be requested again or removed, in the order of the first request.
     private(set) var names: [RequestName] = []
 
@@ -49,20 +47,22 @@ struct DurablePromises {
 
     func url(of name: RequestName) -> String? { promises[name]?.url }
 
-    func tag(of name: RequestName) -> String? { promises[name]?.tag }
-
-    /// Records a request: a repetition, or a new one if an earlier one of its name is closed.
-    mutating func asked(_ name: RequestName, _ url: String, by client: ClientID) {
+    /// Records a request that the broker carries out: a repetition, or a new one if an earlier one of its name is
+    /// closed.
+    mutating func asked(_ name: RequestName, _ url: String, tag: String, by client: ClientID) {
         defer {
             // An earlier request is delivered to new subscribers until its owner has acknowledged it.
             for each in earlier.keys where each.name == name { earlier[each]?.insert(client) }
         }
-        guard promises[name]?.isClosed != false else { return }
+        guard promises[name]?.isClosed != false else {
+            // The request of the broker may be this one, if an earlier one was refused.
+            promises[name]?.tags.insert(tag)
+            return
+        }
         if promises[name] == nil { names.append(name) }
         byURL[url] = name
         if let old = promises[name] { earlier[Earlier(name: name, tags: old.tags)] = old.waiting }
-        lastTag += 1
-        promises[name] = Promise(url: url, tag: "\(lastTag)", tags: ["\(lastTag)"])
+        promises[name] = Promise(url: url, tags: [tag])
     }
 
     /// Records that a request is on disk.

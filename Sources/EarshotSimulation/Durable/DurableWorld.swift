@@ -14,9 +14,9 @@ struct DurableWorld {
         var isFull: Bool { sequence - acknowledged >= UInt64(window) }
     }
 
-    /// Expected effect of a message that waits for rows on the disk.
+    /// Expected effect of a message that waits for rows on the disk, or of a FETCH behind the removal that it asks for.
     private enum Waiting {
-        case request(RequestName, url: String)
+        case request(RequestName, url: String, tag: String)
         case removal([RequestName])
     }
 
@@ -39,10 +39,11 @@ struct DurableWorld {
     private var spool = SimulatedWaiting()
     /// Clients whose connections the core has closed.
     private var closed: Set<ClientID> = []
-    /// Messages that wait for rows on the disk.
+    /// Messages that the core has not carried out.
     private var waiting: [ClientID: Waiting] = [:]
     private var lastNumber: UInt64 = 0
     private var lastName = 0
+    private var lastTag = 0
     private var isEnding = false
     private(set) var report = DurableReport()
 
@@ -153,11 +154,13 @@ struct DurableWorld {
         if !waiting.isEmpty { for action in core.takeActions() { try carryOut(action) } }
         core.dispatch(now: now)
         for (client, message) in waiting where !core.awaitsDurableRows(client) {
-            waiting[client] = nil
             switch message {
-            case .request(let name, let url): promises.asked(name, url, by: client)
+            case .request(let name, let url, let tag):
+                guard !core.isRemoving(client) else { continue }
+                promises.asked(name, url, tag: tag, by: client)
             case .removal(let names): for name in names { closed(name, by: client) }
             }
+            waiting[client] = nil
         }
         // The removals of files are the second part.
         for action in core.takeActions() + core.takeActions() { try carryOut(action) }
@@ -258,10 +261,15 @@ struct DurableWorld {
             fetch.options.replacesHandler = true
             for other in names where other.handler == name.handler { closed(other, by: client) }
         }
-        promises.asked(name, url, by: client)
-        fetch.options.tag = promises.tag(of: name)
+        lastTag += 1
+        let tag = "\(lastTag)"
+        fetch.options.tag = tag
         core.clientSaid(.fetch(fetch), by: client, now: now)
-        if core.awaitsDurableRows(client) { waiting[client] = .request(name, url: url) }
+        if isHeld(client) {
+            waiting[client] = .request(name, url: url, tag: tag)
+        } else {
+            promises.asked(name, url, tag: tag, by: client)
+        }
     }
 
     private mutating func answer(_ count: Int) throws(Violation) {
