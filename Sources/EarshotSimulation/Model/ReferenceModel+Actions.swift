@@ -385,7 +385,8 @@ extension ReferenceModel {
             object(9, "\(job) has no origin")
             return
         }
-        let priority = servedClass(of: flight)
+        // Terminals of removed requests fill a window in the model before the core has published them.
+        let priority = servedClass(of: flight, isFullServed: hasNotices)
         let isReturned = flight.isReturned || flight.isSuspect
         let isHigh = priority == .high || isReturned
         expect(
@@ -409,10 +410,13 @@ extension ReferenceModel {
     }
 
     /// Returns the highest class among a flight's requests whose owner can be served; nil without one.
-    func servedClass(of flight: FlightRecord) -> PriorityClass? {
+    ///
+    /// - Parameter isFullServed: Whether an owner with a full window counts, too.
+    func servedClass(of flight: FlightRecord, isFullServed: Bool = false) -> PriorityClass? {
         var highest: PriorityClass?
         flight.forEachRequest { request in
-            if let owner = request.owner, let client = sessions[owner], !client.isServed { return }
+            let owner = request.owner.flatMap { sessions[$0] }
+            guard isFullServed || owner?.isServed != false else { return }
             highest = max(highest ?? .background, request.priority)
         }
         return highest

@@ -183,8 +183,10 @@ extension ReferenceModel {
     }
 
     /// Concludes the claimed requests that the core has delivered: only if a subscriber had room.
-    /// - Parameter client: Sender of the event, if it had room before the event.
-    func deliverClaimed(hadRoom client: ClientID?, _ isHeld: (RequestName) -> Bool) {
+    /// - Parameters:
+    ///   - client: Sender of the event, if it had room before the event.
+    ///   - dueBefore: Number of deliveries before the event.
+    func deliverClaimed(hadRoom client: ClientID?, dueBefore: Int, _ isHeld: (RequestName) -> Bool) {
         guard !claimed.isEmpty else { return }
         var delivered: [RequestRecord] = []
         for handler in claimed {
@@ -198,9 +200,9 @@ extension ReferenceModel {
                 delivered.append(request)
             }
         }
-        for request in delivered {
-            conclude(request, request.ending ?? Ending(), isOrdered: delivered.count == 1)
-        }
+        // The core delivers a held result before the refusal of the FETCH that subscribed.
+        let isOrdered = delivered.count == 1 && ledger.deliveries.due == dueBefore
+        for request in delivered { conclude(request, request.ending ?? Ending(), isOrdered: isOrdered) }
     }
 
     /// Checks after a pass that no held result waits for a subscriber with room, and that no client is due too many

@@ -212,9 +212,10 @@ final class ReferenceModel {
         retriedBefore = told.flights.retried
         let sender = event.client.flatMap { connections[$0] }
         let hadRoom = sender?.hasRoom(limits) == true ? sender?.id : nil
+        let dueBefore = ledger.deliveries.due
         take(event, actions, renamed, hasRetried: hasRetried)
         endRemovals(except: isRemoving)
-        deliverClaimed(hadRoom: hadRoom, isHeld)
+        deliverClaimed(hadRoom: hadRoom, dueBefore: dueBefore, isHeld)
         queueReplies()
         let isPass = if case .dispatch = event { true } else { false }
         if !isPass { compare(told, removal) }
