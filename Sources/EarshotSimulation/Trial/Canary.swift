@@ -100,7 +100,9 @@ public enum Canary: String, CaseIterable, Sendable {
         case .sharedDeadline, .crowdedSuspect: [8]
         case .originOverLimit, .unspacedStarts, .unheardWorkers: [9]
         case .uncountedAcknowledgement: [10]
-        case .unboundedClient, .unboundedUser, .ignoredFullDisk: [11]
+        case .unboundedClient, .unboundedUser: [11]
+        // The body that the disk refused is delivered, or counted as one in memory.
+        case .ignoredFullDisk: [1, 11]
         // A class below `high` gets its share of an additional slot.
         case .unboundedWorker: [7, 11]
         case .removedBeforeLease, .splicedBody: [12]
