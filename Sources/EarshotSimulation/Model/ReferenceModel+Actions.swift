@@ -385,8 +385,7 @@ extension ReferenceModel {
             object(9, "\(job) has no origin")
             return
         }
-        // Terminals of removed requests fill a window in the model before the core has published them.
-        let priority = servedClass(of: flight, isFullServed: hasNotices)
+        let priority = servedClass(of: flight)
         let isReturned = flight.isReturned || flight.isSuspect
         let isHigh = priority == .high || isReturned
         expect(
@@ -410,13 +409,10 @@ extension ReferenceModel {
     }
 
     /// Returns the highest class among a flight's requests whose owner can be served; nil without one.
-    ///
-    /// - Parameter isFullServed: Whether an owner with a full window counts, too.
-    func servedClass(of flight: FlightRecord, isFullServed: Bool = false) -> PriorityClass? {
+    func servedClass(of flight: FlightRecord) -> PriorityClass? {
         var highest: PriorityClass?
         flight.forEachRequest { request in
-            let owner = request.owner.flatMap { sessions[$0] }
-            guard isFullServed || owner?.isServed != false else { return }
+            if let owner = request.owner, let client = sessions[owner], !client.isServed { return }
             highest = max(highest ?? .background, request.priority)
         }
         return highest
