@@ -25,7 +25,6 @@ struct PullTarget {
         let pulls: Bool
         /// Whether it reads the bodies of the first client's terminals instead of its own.
         var readsOther = false
-        /// Maximum number of READs without an answer.
         var open: [OpenRead] = []
         /// READs of lost bodies, which will be refused.
         var lost: [BodyReference] = []

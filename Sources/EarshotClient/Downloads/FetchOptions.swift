@@ -68,8 +68,8 @@ public struct FetchOptions: Sendable {
     /// body keeps any coding in which it comes, for example that of an archive. Default true.
     public var decodes = true
 
-    /// Whether a response with an error status, such as 404, is a ``Response`` with its whole body. If false, it throws
-    /// ``BusError/Code/httpStatus``. No retry follows a status then. Default false.
+    /// Whether a response with an error status, such as 404, is a ``Response`` with its whole body, and no retry follows the
+    /// status. If false, it throws ``BusError/Code/httpStatus``. Default false.
     public var deliversErrors = false
 
     /// Creates options with the default values.

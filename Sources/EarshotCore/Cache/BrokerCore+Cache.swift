@@ -198,8 +198,8 @@ extension BrokerCore {
     mutating func usesStale(for flight: Handle<Flight>, after outcome: Outcome, now: Tick) -> Bool {
         // Also if the status is a result for the flight's requests.
         let hasErrorStatus = outcome.response.map { $0.source == nil && $0.status >= 400 } ?? false
-        guard let failure = outcome.failure ?? (hasErrorStatus ? .httpStatus : nil), flights[flight].isAwaited, let plan = cachePlans[flight],
-            plan.reading == nil, let stored = plan.stored
+        guard let failure = outcome.failure ?? (hasErrorStatus ? .httpStatus : nil), flights[flight].isAwaited,
+            let plan = cachePlans[flight], plan.reading == nil, let stored = plan.stored
         else { return false }
         let record = flights[flight]
         let isAllowed = cacheRule(for: flight).mayUseStale(
