@@ -560,6 +560,9 @@ int earshot_write(earshot_bus *bus, const earshot_message *message, FILE *file)
             return earshot_fail(bus, EARSHOT_FAILED, "cannot write: %s", strerror(errno));
     } else {
         FILE *source = fopen(path, "rb");
+        // A broker that ends deletes its files, and its folder.
+        if (!source && (errno == ENOENT || errno == ENOTDIR))
+            return earshot_fail(bus, EARSHOT_NO_BROKER, "the broker has ended: ask again");
         if (!source) return earshot_fail(bus, EARSHOT_FAILED, "%s: %s", path, strerror(errno));
         char piece[65536];
         size_t size;

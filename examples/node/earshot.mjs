@@ -50,7 +50,7 @@ class Message {
   /** Yields the parts of the body in order. Read them before `acknowledge`. */
   async *parts() {
     if (this.fields.pull) yield* this.#bus.pull(this)
-    else yield this.fields.file ? readFile(this.fields.file) : this.body
+    else yield this.fields.file ? readBody(this.fields.file) : this.body
   }
 }
 
@@ -58,6 +58,17 @@ class Message {
 class Unreachable extends EarshotError {
   constructor(message) {
     super(message, NO_BROKER)
+  }
+}
+
+/** Returns the contents of a file of the broker. */
+async function readBody(path) {
+  try {
+    return await readFile(path)
+  } catch (error) {
+    // A broker that ends deletes its files, and its folder.
+    if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw error
+    throw new Unreachable('the broker has ended: ask again')
   }
 }
 
