@@ -32,7 +32,28 @@ struct CanariesCommand: ParsableCommand {
             }
             hasFailed = hasFailed || !isDetected
         }
+        for canary in DurableCanary.allCases {
+            let violation = detection(of: canary)
+            let isDetected = violation.map { canary.invariants.contains($0.invariant) } ?? false
+            print("durable, \(canary.rawValue): \(isDetected ? "detected" : "FAILED")")
+            if !isDetected {
+                print("FAIL: canary \(canary.rawValue): \(violation.map { "\($0)" } ?? "not detected")")
+            }
+            hasFailed = hasFailed || !isDetected
+        }
         if hasFailed { throw ExitCode(1) }
+    }
+
+    /// Returns the violation of the first of a few seeds that has one; nil if none has.
+    private func detection(of canary: DurableCanary) -> Violation? {
+        for seed in 1...3 as ClosedRange<UInt64> {
+            do throws(Failure) {
+                _ = try DurableSimulation.run(seed: seed, steps: 3_000, canary: canary)
+            } catch {
+                return error.violation
+            }
+        }
+        return nil
     }
 
     /// Returns a sentence for each fault of the simulation; none if it detects the canary.

@@ -1,33 +1,21 @@
 import EarshotCore
 import EarshotSimulation
-import Foundation
 import Testing
 
-/// Short version of `bin/simulate`: every invariant holds in all simulated worlds.
+/// Shortest versions of `earshot-lab simulate`, `durable` and `cluster`. `bin/test simulation` runs more and longer ones in the
+/// release, which needs a twentieth of the time.
 struct SliceTests {
-    /// Fixed seeds, and one from the environment (in CI the commit hash). In 1046 a message overtakes an overdue timer.
-    static let seeds: [UInt64] = {
-        let given = ProcessInfo.processInfo.environment["EARSHOT_SEED"].map { text in
-            UInt64(text) ?? UInt64(text.prefix(15), radix: 16) ?? 0
-        }
-        return Array(1...8) + [1_046] + (given.map { [$0] } ?? [])
-    }()
-
-    @Test(arguments: seeds)
-    func `all invariants hold through 15,000 events of a world with faults, and nothing is left`(seed: UInt64) {
-        let options = SimulationOptions(seed: seed, steps: 15_000)
-        do throws(Failure) {
-            let report = try Simulation.run(options)
-            #expect(report.steps >= options.steps)
-            #expect((report.earlier + [report.ledger]).contains { $0.requests.answered > 0 })
-        } catch {
-            Issue.record("bin/simulate --seed \(seed) --steps 15000: step \(error.step): \(error.violation)")
-        }
+    @Test func `all invariants hold through 3,000 events of a world with faults, and nothing is left`() throws {
+        let report = try Simulation.run(SimulationOptions(seed: 1, steps: 3_000))
+        #expect(report.steps >= 3_000)
+        #expect((report.earlier + [report.ledger]).contains { $0.requests.answered > 0 })
     }
 
     @Test func `the same seed gives the same run`() throws {
-        let options = SimulationOptions(seed: 5, steps: 3_000)
+        let options = SimulationOptions(seed: 5, steps: 2_000)
         #expect(try Simulation.run(options).ledger == Simulation.run(options).ledger)
+        let cluster = ClusterOptions(seed: 5, steps: 1_000)
+        #expect(try ClusterSimulation.run(cluster) == ClusterSimulation.run(cluster))
     }
 
     /// These worlds do not drain their broker at the end, which would refuse or drop requests.
@@ -40,5 +28,20 @@ struct SliceTests {
         #expect(ledger.requests.answered == ledger.requests.submitted, "\(ledger.requests)")
         #expect(ledger.deliveries.acknowledged == ledger.deliveries.due, "\(ledger.deliveries)")
         #expect(ledger.flights.stale == 0)
+    }
+
+    @Test func `durable requests outlive brokers that are killed at any moment`() throws {
+        let report = try DurableSimulation.run(seed: 1, steps: 3_000)
+        #expect(report.restarts > 20 && report.accepted > 50 && report.repeated > 3)
+    }
+
+    @Test func `nodes without faults share fetches, and no key runs twice at any time`() throws {
+        var options = ClusterOptions(seed: 77, steps: 5_000)
+        options.nodes = 5
+        options.without = Set(ClusterFault.allCases)
+        let report = try ClusterSimulation.run(options)
+        #expect(report.requests > 150 && report.answered > 100 && report.pulls > 50)
+        #expect(report.duplicates == 0)
+        #expect(report.fetches < report.requests)
     }
 }

@@ -54,10 +54,12 @@ extension BrokerCore {
     /// Number of doomed requests. O(handlers being removed).
     public var doomedRequests: Int { handlers.removing.reduce(0) { $0 + handlers[$1].requests.pending } }
 
-    /// Number of terminals that doomed requests will have. O(handlers being removed).
-    public var doomedTerminals: Int {
-        handlers.removing.reduce(0) { sum, handler in
-            sum + handlers[handler].requests.pending * (handlers[handler].removal?.listeners.count ?? 0)
+    /// Number of terminals that doomed requests will have, by client. O(handlers being removed and their listeners).
+    public var doomedTerminals: [ClientID: Int] {
+        handlers.removing.reduce(into: [:]) { counts, handler in
+            for listener in handlers[handler].removal?.listeners ?? [] {
+                counts[clients[listener].id, default: 0] += handlers[handler].requests.pending
+            }
         }
     }
 

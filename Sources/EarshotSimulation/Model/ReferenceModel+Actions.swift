@@ -412,7 +412,11 @@ extension ReferenceModel {
     func servedClass(of flight: FlightRecord) -> PriorityClass? {
         var highest: PriorityClass?
         flight.forEachRequest { request in
-            if let owner = request.owner, let client = sessions[owner], !client.isServed { return }
+            if let client = request.owner.flatMap({ sessions[$0] }),
+                !client.isServed(withoutLast: terminalsToCome[client.connection] ?? 0)
+            {
+                return
+            }
             highest = max(highest ?? .background, request.priority)
         }
         return highest

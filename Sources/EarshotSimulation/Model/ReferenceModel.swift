@@ -36,8 +36,10 @@ final class ReferenceModel {
         var isUnderWay: Bool
         /// Requests that still count as pending.
         var requests: Int
-        /// Terminals that these will have.
-        var terminals: Int
+        /// Terminals that these will have, by client.
+        var terminals: [ClientID: Int]
+
+        var terminalCount: Int { terminals.values.reduce(0, +) }
     }
 
     /// What follows a client's removal.
@@ -140,11 +142,13 @@ final class ReferenceModel {
     /// Retried attempts according to the core's ledger.
     var retriedBefore = 0
     /// Removals before this event, and their largest numbers before and after it.
-    private var removalBefore = RemovalState(isUnderWay: false, requests: 0, terminals: 0)
+    private var removalBefore = RemovalState(isUnderWay: false, requests: 0, terminals: [:])
     var mostDoomed = 0
     /// Whether removed requests may still have references to files.
     var isRemoving = false
     var hasNotices = false
+    /// Most terminals of removals that the core did not yet owe a client during this event, though the model counts them.
+    var terminalsToCome: [ClientID: Int] = [:]
     /// Clients whose removals are under way.
     var removals: [ClientID: AfterRemoval] = [:]
     /// The core's ledger after this event, and whether the core still considers a request open.
@@ -197,7 +201,8 @@ final class ReferenceModel {
         owedRaise = nil
         blame = 10
         self.isRemoving = removalBefore.isUnderWay || removal.isUnderWay
-        hasNotices = max(removalBefore.terminals, removal.terminals) > 0
+        terminalsToCome = removalBefore.terminals.merging(removal.terminals, uniquingKeysWith: max)
+        hasNotices = terminalsToCome.values.contains { $0 > 0 }
         mostDoomed = max(removalBefore.requests, removal.requests)
         (coreLedger, isOpenInCore, isHeldInCore) = (told, isOpen, isHeld)
         refusals = [:]
@@ -321,8 +326,8 @@ final class ReferenceModel {
                 && requests.pending - removal.requests == own.pending && requests.failures == own.failures,
             blame, "requests are \(requests), by the model \(own)", kind: Self.difference(requests, own))
         expect(
-            told.deliveries.due + removal.terminals == ledger.deliveries.due, blame,
-            "\(told.deliveries.due) deliveries and \(removal.terminals) of removals are due, by the model \(ledger.deliveries.due)"
+            told.deliveries.due + removal.terminalCount == ledger.deliveries.due, blame,
+            "\(told.deliveries.due) deliveries and \(removal.terminalCount) of removals are due, by the model \(ledger.deliveries.due)"
         )
         expect(
             told.deliveries.acknowledged == ledger.deliveries.acknowledged, 10,

@@ -103,7 +103,9 @@ final class SessionRecord {
     func hasRoom(_ limits: CoreLimits) -> Bool { !isClosing && unbegun < max(1, limits.waitingTerminals) }
 
     /// Whether work is started for it.
-    var isServed: Bool { !isBlocked && waiting < window }
+    ///
+    /// - Parameter count: Number of terminals of removals that the core does not yet owe it.
+    func isServed(withoutLast count: Int = 0) -> Bool { !isBlocked && waiting - count < window }
 
     /// Whether a terminal must be sent again now.
     var owesAgain: Bool {
