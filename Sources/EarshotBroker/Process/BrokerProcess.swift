@@ -243,7 +243,7 @@ public final class BrokerProcess {
         takeEngineEvents(now: now)
         core.timePassed(now: now)
         core.dispatch(now: now) { bus.hasUnread($0.rawValue) }
-        bus.releaseHeld { isHeld(ClientID(rawValue: $0)) }
+        bus.releaseHeld { core.isCarryingOut(by: ClientID(rawValue: $0)) }
         carryOut()
         // After the immediate answers of the cache, which make claims.
         callEngine(now: now)
@@ -290,7 +290,7 @@ public final class BrokerProcess {
                 let client = ClientID(rawValue: peer)
                 if case .take(let sequence) = message { renameFile(toTake: sequence, by: client) }
                 core.clientSaid(message, body: requestBody(body, of: message), by: client, now: now)
-                if isHeld(client) { bus.hold(peer) }
+                if core.isCarryingOut(by: client) { bus.hold(peer) }
                 return Self.weight(of: message, headBytes: head.count)
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
@@ -304,9 +304,6 @@ public final class BrokerProcess {
         }
         return 1
     }
-
-    /// Whether the last message of a client is still to be carried out.
-    private func isHeld(_ client: ClientID) -> Bool { core.isRemoving(client) || core.awaitsDurableRows(client) }
 
     /// Number of messages that one counts as in its sender's turn, by its cost.
     private static func weight(of message: ClientMessage, headBytes: Int) -> Int {

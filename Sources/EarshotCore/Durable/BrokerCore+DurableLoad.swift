@@ -42,8 +42,7 @@ extension BrokerCore {
     /// Users with requests that their quota leaves in the table.
     public var usersWithDurableRows: [PrincipalName] { Array(durables.load.leftovers.keys) }
 
-    /// Whether a message of a client waits for rows of durable requests. The shell then passes no event of the client, its
-    /// loss included.
+    /// Whether a message of a client waits for rows of durable requests.
     public func awaitsDurableRows(_ id: ClientID) -> Bool {
         !durables.load.messages.isEmpty
             && clients.number(of: id).map { durables.load.messages[$0] != nil } == true

@@ -42,7 +42,11 @@ extension BrokerCore {
         carryOut(ClientRemoval(pattern, count: removedRows), by: client, now: now)
     }
 
-    /// Whether a removal of a client is under way. The shell then passes no event of the client, its loss included.
+    /// Whether the last message of a client is still being carried out. The shell then passes no event of the client,
+    /// its loss included. Mutating, because for a call that only reads the shell would copy the whole core, in 2 µs.
+    public mutating func isCarryingOut(by id: ClientID) -> Bool { isRemoving(id) || awaitsDurableRows(id) }
+
+    /// Whether a removal of a client is under way.
     public func isRemoving(_ id: ClientID) -> Bool {
         !removals.isEmpty && clients.number(of: id).map { removals[$0] != nil } == true
     }
