@@ -17,7 +17,13 @@ struct DurableWorld {
     /// Expected effect of a message that waits for rows on the disk, or of a FETCH behind the removal that it asks for.
     private enum Waiting {
         case request(RequestName, url: String, tag: String)
-        case removal([RequestName])
+        case removal(Removal)
+    }
+
+    private enum Removal {
+        case request(RequestName)
+        /// All requests that the handler has when the removal is carried out.
+        case handler(HandlerID)
     }
 
     /// Principals of clients. Their handlers have the same names, so each name exists in several namespaces.
@@ -158,7 +164,7 @@ struct DurableWorld {
             case .request(let name, let url, let tag):
                 guard !core.isRemoving(client) else { continue }
                 promises.asked(name, url, tag: tag, by: client)
-            case .removal(let names): for name in names { closed(name, by: client) }
+            case .removal(let removal): removed(removal, by: client)
             }
             waiting[client] = nil
         }
@@ -353,18 +359,25 @@ struct DurableWorld {
         let names = promises.names
         guard !names.isEmpty else { return }
         let name = own(names[random.below(names.count)], client)
-        var removed = [name]
+        var removal = Removal.request(name)
         if random.perMille(800) {
             core.clientSaid(.removeRequest(Self.plain(name), name.request), by: client, now: now)
         } else {
             core.clientSaid(.remove(.handler(Self.plain(name))), by: client, now: now)
-            removed = names.filter { $0.handler == name.handler }
+            removal = .handler(name.handler)
         }
         guard !core.awaitsDurableRows(client) else {
-            waiting[client] = .removal(removed)
+            waiting[client] = .removal(removal)
             return
         }
-        for name in removed { closed(name, by: client) }
+        removed(removal, by: client)
+    }
+
+    private mutating func removed(_ removal: Removal, by client: ClientID) {
+        switch removal {
+        case .request(let name): closed(name, by: client)
+        case .handler(let handler): for name in promises.names where name.handler == handler { closed(name, by: client) }
+        }
     }
 
     /// Records the removal of a request.
@@ -434,7 +447,7 @@ struct DurableWorld {
     private mutating func restart() throws(Violation) {
         report.restarts += 1
         // A removal that waits may have deleted rows.
-        for case (let client, .removal(let names)) in waiting { for name in names { closed(name, by: client) } }
+        for case (let client, .removal(let removal)) in waiting { removed(removal, by: client) }
         waiting = [:]
         disk.kill()
         jobs = []
