@@ -54,7 +54,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ["--bus", "tcp://a:1,tcp://b:2"], ["--bus", "tcp://a:1, tcp://b:2"], ["--bus", "tcp://a:1", "--bus", "tcp://b:2"],
+        ["--bus", "tcp://a:1,tcp://b:2"], ["--bus", "tcp://a:1, tcp://b:2"],
+        ["--bus", "tcp://a:1", "--bus", "tcp://b:2"],
     ])
     func `several buses are separated by commas or repeated`(arguments: [String]) throws {
         let options = try BusOptions.parse(

@@ -20,7 +20,8 @@ import Testing
     @Test(arguments: [
         "get -o a u", "get -H a:b -H c:d u", "retry h --code a --code b", "get -q -q u",
         "work --scheme a --scheme b -- p -o -o",
-        "get --data -o -o a u", "get u -- -o -o", "list", "serve --origin a --origin b", "serve --spool a --spool b", "get --bus a --bus b -o c u",
+        "get --data -o -o a u", "get u -- -o -o", "list", "serve --origin a --origin b", "serve --spool a --spool b",
+        "get --bus a --bus b -o c u",
     ])
     func `other arguments may repeat`(words: String) throws {
         #expect(try repeated(words) == nil)

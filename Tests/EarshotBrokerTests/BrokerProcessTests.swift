@@ -342,7 +342,8 @@ struct BrokerProcessTests {
         let proof = try #require(GatewayProof(String(repeating: "0a", count: 32)))
         // This process is the gateway from here on. The broker reads the lines before it accepts the next connection.
         supervisor.send([
-            "\(SupervisorWord.proof) \(proof)", "\(SupervisorWord.gateway) \(ProcessInfo.processInfo.processIdentifier)",
+            "\(SupervisorWord.proof) \(proof)",
+            "\(SupervisorWord.gateway) \(ProcessInfo.processInfo.processIdentifier)",
         ])
         let laptop = try #require(PrincipalName("key:laptop"))
         for (name, proof, isOpen) in [(nil, nil, false), (laptop, nil, false), (laptop, proof, true)] {

@@ -134,7 +134,8 @@ import Testing
             let winners = Atomic(0)
             DispatchQueue.concurrentPerform(iterations: 4) { index in
                 let path = "\(spool)/worker-7/\(index)"
-                if parts.lend(names, maxBytes: nil, to: path, as: "\(index)") != nil { winners.add(1, ordering: .relaxed) }
+                guard parts.lend(names, maxBytes: nil, to: path, as: "\(index)") != nil else { return }
+                winners.add(1, ordering: .relaxed)
             }
             #expect(winners.load(ordering: .relaxed) == 1)
         }
@@ -194,7 +195,9 @@ import Testing
 
     // MARK: After a crash
 
-    private func recorded(_ path: String, as id: String = "one") throws { #expect(parts.record(try head(path), as: id)) }
+    private func recorded(_ path: String, as id: String = "one") throws {
+        #expect(parts.record(try head(path), as: id))
+    }
 
     @Test func `a body that an ended broker left is recovered, but not while a worker has it`() throws {
         let path = try body()

@@ -27,7 +27,7 @@ FILES = {
     "usr/lib/systemd/user/earshot.socket", "usr/lib/systemd/system/earshot@.service",
     "usr/lib/systemd/system/earshot-shared.service", "usr/lib/sysusers.d/earshot.conf",
     "usr/share/doc/earshot/copyright", "usr/share/doc/earshot/changelog.gz",
-}
+} | {f"usr/share/doc/earshot/notices/{path.name}" for path in (ROOT / "packaging/notices").iterdir()}
 
 
 def run(*arguments, **environment):

@@ -20,6 +20,21 @@ import Testing
         #expect(Rules.forbiddenImports(file("", at: "Sources/Novel/A.swift")).count == 1)
     }
 
+    @Test(arguments: [
+        (".package(url: \"https://host.example/a/swift-novel.git\", from: \"1.0.0\"),", "swift-novel"),
+        ("    link \"novel\"", "libnovel"), ("linkerSettings: [.linkedLibrary(\"novel\")]", "libnovel"),
+        ("static const char library_name[] = \"libnovel.so.1\";", "libnovel"),
+        ("dlopen(\"libnovel.so.\" SONAME, RTLD_LAZY)", "libnovel"),
+    ])
+    func `a dependency without a licence text is found`(line: String, name: String) {
+        #expect(Notices.dependencies(file(line)) == [name])
+        let text = file(String(repeating: "words\n", count: 20), at: "packaging/notices/swift.txt")
+        #expect(Notices.violations(dependencies: [name], texts: [text]).count == 1)
+        let other = file(String(repeating: "words\n", count: 20), at: "packaging/notices/\(name).txt")
+        #expect(Notices.violations(dependencies: [name], texts: [text, other]) == [])
+        #expect(Notices.violations(dependencies: [], texts: [text, other]).count == 1)
+    }
+
     @Test func `a seeded hash is found outside the core`() {
         for line in ["var hasher = Hasher()", "let number = name.hashValue"] {
             #expect(Rules.seededHashes(file(line, at: "Sources/EarshotCache/A.swift")).count == 1)

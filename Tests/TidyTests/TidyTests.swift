@@ -71,12 +71,21 @@ import Testing
         expectNone(try Checkout.files(in: folders, endings: [""]).flatMap(Rules.foreignPackages))
     }
 
+    @Test func `each dependency has a licence text in packaging/notices, and each text a dependency`() throws {
+        let manifests = try Checkout.files(in: ["."], endings: ["Package.swift"])
+        let shims = try Checkout.files(in: ["Sources"], endings: [".c", ".h", ".modulemap"])
+        let found = Set(try (manifests + shims + sources()).flatMap(Notices.dependencies))
+        #expect(found.isSuperset(of: ["swift-log", "libcurl", "libsqlite3", "libbrotlidec"]))
+        let texts = try Checkout.files(in: ["packaging/notices"], endings: [""])
+        expectNone(Notices.violations(dependencies: found, texts: texts))
+    }
+
     @Test func `what is public is explained`() throws {
         expectNone(try sources().flatMap(Rules.undocumented))
     }
 
     @Test func `scripts run anywhere and stop at a fault`() throws {
-        let scripts = try Checkout.files(in: ["bin", ".ci"], endings: [""])
+        let scripts = try Checkout.files(in: ["bin", ".ci", ".githooks"], endings: [""])
         #expect(scripts.count >= 4)
         for script in scripts {
             #expect(script.lines.first == "#!/bin/sh", "\(script.path)")

@@ -122,7 +122,8 @@ extension BrokerProcess {
 
     /// Writes the file that some terminals name. Without it they are sent as failures.
     func makeFile(_ file: String, of id: BodyID) {
-        guard let bytes = bodies[id] ?? spilled.body(SpoolName.waiting(sha256: file)), write(bytes, as: file) != nil else {
+        guard let bytes = bodies[id] ?? spilled.body(SpoolName.waiting(sha256: file)), write(bytes, as: file) != nil
+        else {
             logger.error("cannot write a body into the spool, or its digest differs from the worker's")
             unwrittenFiles.insert(file)
             return

@@ -4,7 +4,7 @@ internal import EarshotWire
 /// asks for. A terminal is delivered when its body is in a file of this process, or when TAKEN has come.
 extension ClientCore {
     /// Size from which on a file is asked for by TAKE, in bytes. Below it the copy costs less than the round trip; the
-    /// measurement is in docs/decisions/163-files-given-away.md.
+    /// measurement is in docs/decisions/163-body-files.md.
     static let leastTakenBytes = 64 << 10
 
     /// Delivers a terminal, or begins to read its body, or asks for its file.

@@ -109,7 +109,8 @@ extension PartFolder {
         let digits = name.utf8.dropFirst("private-".utf8.count)
         return name.hasPrefix("private-") && (1...13).contains(digits.count)
             && digits.allSatisfy {
-                (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0)
+                (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
+                    || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0)
             }
     }
 
@@ -233,9 +234,9 @@ extension PartFolder {
 
     /// Returns the name of the part to which a file belongs; nil for a file of another kind.
     private static func name(of entry: String, _ suffix: String) -> String? {
-        guard entry.hasSuffix(suffix), case let name = String(entry.dropLast(suffix.utf8.count)), SpoolName.isContent(name)
-        else { return nil }
-        return name
+        guard entry.hasSuffix(suffix) else { return nil }
+        let name = String(entry.dropLast(suffix.utf8.count))
+        return SpoolName.isContent(name) ? name : nil
     }
 
     func names(in folder: Int32) -> [String] { Self.names(in: folder) }

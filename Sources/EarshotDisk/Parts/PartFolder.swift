@@ -1,5 +1,5 @@
-public import EarshotWire
 internal import EarshotLoop
+public import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
@@ -145,7 +145,8 @@ public final class PartFolder: Sendable {
     ///
     /// - Returns: Whether the body is kept. If not, it stays where it is.
     public func store(_ head: PartHead) -> Bool {
-        guard let body = Body(path: head.path), body.matches(head), body.size >= Self.leastBytes, let name = head.names.first,
+        guard let body = Body(path: head.path), body.matches(head), body.size >= Self.leastBytes,
+            let name = head.names.first,
             let bytes = head.encoded()
         else { return false }
         for name in head.names.reversed() {

@@ -140,12 +140,13 @@ public struct CookieJar: Hashable, Sendable {
     /// Returns whether a cookie set without TLS would shadow a secure cookie: RFC 6265bis, section 5.7, step 16.
     /// O(cookies) in a jar with secure ones.
     private func hidesSecure(_ new: Cookie) -> Bool {
-        secureCount > 0 && domains.contains { domain, cookies in
-            (Cookie.host(domain, matches: new.domain) || Cookie.host(new.domain, matches: domain))
-                && cookies.contains {
-                    $0.isSecure && $0.name == new.name && Cookie.path(new.path, matches: $0.path)
-                }
-        }
+        secureCount > 0
+            && domains.contains { domain, cookies in
+                (Cookie.host(domain, matches: new.domain) || Cookie.host(new.domain, matches: domain))
+                    && cookies.contains {
+                        $0.isSecure && $0.name == new.name && Cookie.path(new.path, matches: $0.path)
+                    }
+            }
     }
 
     private mutating func insert(_ new: Cookie, now: Int64) {

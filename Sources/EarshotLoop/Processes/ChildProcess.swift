@@ -96,8 +96,10 @@ public final class ChildProcess {
         unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
 
         var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup(ByteText.path($0)) } + [nil]
+        // swift-format-ignore: ReplaceForEachWithForLoop
         defer { unsafe strings.forEach { unsafe free($0) } }
         var environment: [UnsafeMutablePointer<CChar>?] = unsafe environment(with: variables) + [nil]
+        // swift-format-ignore: ReplaceForEachWithForLoop
         defer { unsafe environment.forEach { unsafe free($0) } }
         var pid: pid_t = 0
         let code = unsafe posix_spawn(&pid, ByteText.path(path), &actions, &attributes, &strings, &environment)

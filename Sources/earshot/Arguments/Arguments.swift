@@ -37,6 +37,8 @@ extension CommandLine {
     }
 }
 
+// Neither package depends on the other, so neither will declare it.
+// swift-format-ignore: AvoidRetroactiveConformances
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
 extension LogFormat: ExpressibleByArgument {}

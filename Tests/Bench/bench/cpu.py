@@ -53,12 +53,6 @@ def resident(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def most_resident(pid):
-    """Returns the peak resident memory in bytes."""
-    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
-
-
 def wakeups(pid):
     """Returns the voluntary context switches of the live threads. Each is a wake-up."""
     total = 0

@@ -35,11 +35,6 @@ def earshot():
     return os.environ.get("EARSHOT_BINARY") or str(ROOT / ".build/release/earshot")
 
 
-def earshot_web():
-    """Returns the program that serves the metrics: EARSHOT_WEB, otherwise that of the same build."""
-    return os.environ.get("EARSHOT_WEB") or str(pathlib.Path(earshot()).parent / "earshot-web")
-
-
 def check_room(room):
     """Raises Failed without this many free bytes of memory for outputs, for a suite that must not measure a disk."""
     free = shutil.disk_usage(MEMORY).free if os.access(MEMORY, os.W_OK) else 0

@@ -1,5 +1,4 @@
 /* hold transfers COUNT URL: requests URL?0, URL?1 …, from a silent server, and waits.
-   hold origins COUNT PORT: requests http://h0.localhost:PORT/, http://h1.localhost:PORT/ …, each under a handler of its own, and waits.
    hold clients COUNT: opens this many connections that send HELLO, and waits.
    Prints `ready` when the broker has taken all. Ends by a signal. */
 #define _DEFAULT_SOURCE
@@ -16,21 +15,16 @@ static void wait_for_ever(void)
     for (;;) pause();
 }
 
-static int transfers(int count, const char *url, const char *port)
+static int transfers(int count, const char *url)
 {
     earshot_bus bus;
     earshot_message message;
     if (earshot_open(&bus) != 0) return earshot_give_up(&bus);
     for (int i = 0; i < count; i++) {
-        char request[20], asked[300], handler[30] = "hold";
+        char request[20], asked[300];
         snprintf(request, sizeof request, "%d", i);
-        if (port) {
-            snprintf(handler, sizeof handler, "hold/%d", i);
-            snprintf(asked, sizeof asked, "http://h%d.localhost:%s/", i, port);
-        } else {
-            snprintf(asked, sizeof asked, "%s?%d", url, i);
-        }
-        if (earshot_fetch(&bus, handler, request, asked, "timeout: 86400\n") != 0) return earshot_give_up(&bus);
+        snprintf(asked, sizeof asked, "%s?%d", url, i);
+        if (earshot_fetch(&bus, "hold", request, asked, "timeout: 86400\n") != 0) return earshot_give_up(&bus);
     }
     /* Its answer shows that the broker has taken all. */
     if (earshot_subscribe(&bus, "hold") != 0 || earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
@@ -68,9 +62,8 @@ static int clients(int count)
 int main(int argc, char **argv)
 {
     int count = argc >= 3 ? atoi(argv[2]) : 0;
-    if (count > 0 && argc == 4 && strcmp(argv[1], "transfers") == 0) return transfers(count, argv[3], NULL);
-    if (count > 0 && argc == 4 && strcmp(argv[1], "origins") == 0) return transfers(count, NULL, argv[3]);
+    if (count > 0 && argc == 4 && strcmp(argv[1], "transfers") == 0) return transfers(count, argv[3]);
     if (count > 0 && argc == 3 && strcmp(argv[1], "clients") == 0) return clients(count);
-    fprintf(stderr, "usage: hold transfers COUNT URL | hold origins COUNT PORT | hold clients COUNT\n");
+    fprintf(stderr, "usage: hold transfers COUNT URL | hold clients COUNT\n");
     return 64;
 }

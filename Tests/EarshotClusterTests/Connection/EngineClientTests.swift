@@ -91,7 +91,7 @@ import Testing
         try rig.join(ClientRig.options(server, login: .init(user: nil, password: "secret")))
     }
 
-    /// The rules that docs/decisions/200-engine.md lists.
+    /// The rules that docs/cluster.md lists, for the cluster `test`.
     private static let rules = """
         ~{test}* &{test}* -@all +eval +evalsha +script|load +info +ping +subscribe +publish +time +get +set +mget \
         +del +unlink +rename +exists +pexpire +hset +hmget +hdel +hlen +zadd +zrem +zrange +zrangebyscore +zremrangebyrank +zscore +zcount \

@@ -62,7 +62,7 @@ struct RemovalSliceTests {
         #expect(rig.core.endPass() == PassEnd(nextTimer: nil, hasSpareRoom: false))
     }
 
-    @Test mutating func `a transfer that many requests of a removed handler share ends without a wait for the client's messages`() {
+    @Test mutating func `a transfer that many removed requests share ends without a wait for the client's messages`() {
         let a = rig.client(1)
         let worker = rig.worker(slots: 1)
         rig.pass { rig in
@@ -208,7 +208,7 @@ struct RemovalSliceTests {
         #expect(rig.terminals(for: b) == ["h 99 200"])
     }
 
-    @Test mutating func `a FETCH that replaces very many is carried out when they are gone, and counts no more of them`() {
+    @Test mutating func `a FETCH that replaces very many is carried out when they are gone, and counts none of them`() {
         var limits = CoreLimits()
         limits.removalsPerPass = 4
         limits.requestsPerClient = 50

@@ -141,7 +141,9 @@ import Testing
         return job
     }
 
-    @Test func `the part of a cancelled flight is recorded and stored, and the next flight of its key asks for it`() throws {
+    @Test func `the part of a cancelled flight is stored, and the next flight of its key asks for it`()
+        throws
+    {
         var (rig, client, worker) = Self.keeping()
         let job = try interrupt(&rig, bytes: Self.mebibyte, by: client, worker)
         let file = SpoolName.kept(of: job.attempt)
@@ -223,15 +225,18 @@ import Testing
         let job = try #require(rig.jobs.first)
         let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
         let checkpoint = Checkpoint(bytes: 16 << 20, sha256: String(repeating: "ab", count: 32))
-        let counts = [(Self.mebibyte - 1, nil), (Self.mebibyte, nil), (Self.mebibyte + 1, nil), (17 << 20, checkpoint), (18 << 20, checkpoint)]
-            .map { received, checkpoint in
-                rig.pass {
-                    $0.core.workerSaid(
-                        .progress(job.attempt, received: received, total: nil, part: part, checkpoint: checkpoint),
-                        body: nil, by: worker, now: $0.now)
-                }
-                return rig.recorded.map { $0.part.checkpoint?.bytes ?? 0 }
+        let counts = [
+            (Self.mebibyte - 1, nil), (Self.mebibyte, nil), (Self.mebibyte + 1, nil), (17 << 20, checkpoint),
+            (18 << 20, checkpoint),
+        ]
+        .map { received, checkpoint in
+            rig.pass {
+                $0.core.workerSaid(
+                    .progress(job.attempt, received: received, total: nil, part: part, checkpoint: checkpoint),
+                    body: nil, by: worker, now: $0.now)
             }
+            return rig.recorded.map { $0.part.checkpoint?.bytes ?? 0 }
+        }
         #expect(counts == [[], [0], [], [16 << 20], []])
     }
 
@@ -281,7 +286,10 @@ import Testing
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
         let first = try #require(rig.resumeJobs.first?.0)
         rig.pass { $0.done(first, by: worker, status: 302, fields: "location: http://b.example/signed?a=1") }
-        #expect(rig.resumeJobs.map { $0.1.texts } == [["http://b.example/signed?a=1\n", "redirected\nhttp://a.example/x\n"]])
+        #expect(
+            rig.resumeJobs.map { $0.1.texts } == [
+                ["http://b.example/signed?a=1\n", "redirected\nhttp://a.example/x\n"]
+            ])
     }
 
     @Test func `a part beyond what a request allows is not gone on with`() throws {
@@ -393,7 +401,9 @@ extension CoreRig {
         #expect(job.streams && job.progressMilliseconds == 50)
         tell(job, 10, by: worker, &rig)
         let first = try #require(progress(rig, to: client).first)
-        #expect(first.file == "/spool/" + SpoolName.path("3-\(job.attempt).part") && first.generation == Generation(job.attempt))
+        #expect(
+            first.file == "/spool/" + SpoolName.path("3-\(job.attempt).part")
+                && first.generation == Generation(job.attempt))
         rig.pass { rig in
             rig.fetch("o", "1", "http://a.example/x", by: other) { $0.options.streams = true }
             rig.fetch("o", "2", "http://a.example/x", by: other) { $0.options.progressMilliseconds = 50 }

@@ -89,7 +89,8 @@ struct PrincipalTests {
     @Test func `a connection of the gateway has no right of its user, with any kind of HELLO`() throws {
         var rig = CoreRig()
         rig.core.facilities.gatewayProof = Self.proof
-        let names = [nil, "key:laptop", "node:shop", "uid:0", "uid:33", "key", "root"].map { $0.flatMap { PrincipalName($0) } }
+        let names = [nil, "key:laptop", "node:shop", "uid:0", "uid:33", "key", "root"]
+            .map { $0.flatMap { PrincipalName($0) } }
         let setting = try #require(SettingWords(["slots", "3"]))
         var number: UInt64 = 0
         var opened = 0

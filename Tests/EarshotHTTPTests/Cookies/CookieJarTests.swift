@@ -274,7 +274,8 @@ import Testing
         #expect((has(0), has(2), has(3), has(4)) == (0, 0, 49, 50), "then those that were not used for longest")
         #expect(jar.byteCount == jar.cookies(now: Self.now + 10).reduce(0) { $0 + $1.byteCount })
         jar.shrink(toBytes: 10_000)
-        #expect((1...10_000).contains(jar.byteCount) && jar.cookies(now: Self.now).contains { $0.domain == "new.example" })
+        #expect((1...10_000).contains(jar.byteCount))
+        #expect(jar.cookies(now: Self.now).contains { $0.domain == "new.example" })
     }
 
     @Test func `neither a response nor a field has no end`() throws {
