@@ -14,6 +14,7 @@ extension BrokerCore {
             timers.removeMin()
             switch timer.subject {
             case .deadline(let interest): deadlinePassed(interest, now: now)
+            case .coolDownWait(let interest): if isLive(timer.subject) { coolDownWaitEnded(interest.record, now: now) }
             case .progress(let interest): progressDue(interest, now: now)
             case .grace(let interest): gracePassed(interest)
             case .abandoned(let handler, let absence): handlerAbandoned(handler, absence, now: now)
@@ -81,7 +82,7 @@ extension BrokerCore {
     /// Whether a timer is not stale. Timers without a serial or subject count as live.
     func isLive(_ subject: Timer.Subject) -> Bool {
         switch subject {
-        case .deadline(let interest), .progress(let interest):
+        case .deadline(let interest), .coolDownWait(let interest), .progress(let interest):
             interests.resolve(interest).map { interests[$0].phase == .open } ?? false
         case .grace(let interest): interests.resolve(interest).map { interests[$0].phase == .held } ?? false
         case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)

@@ -6,6 +6,8 @@ struct Timer: Comparable {
     enum Subject: Equatable {
         /// Deadline of a request.
         case deadline(GenerationalHandle<Interest>)
+        /// End of a request's wait for a cool-down.
+        case coolDownWait(GenerationalHandle<Interest>)
         /// Time of a request's next PROGRESS.
         case progress(GenerationalHandle<Interest>)
         /// End of the grace period of a held outcome.

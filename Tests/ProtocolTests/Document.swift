@@ -66,7 +66,7 @@ struct Document {
         for line in section("## Commands, \(direction)") {
             if line.hasPrefix("### ") {
                 verbs = line.dropFirst(4).split(separator: ", ").map { String($0) }
-                for verb in verbs { commands[verb] = [] }
+                for verb in verbs { commands[verb, default: []] += [] }
             } else if let field = Self.code(line, column: 0) {
                 for verb in verbs { commands[verb]?.append(field) }
             }

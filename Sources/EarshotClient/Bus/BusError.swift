@@ -68,6 +68,8 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         public static let digestMismatch = Code(FailureCode.digestMismatch.rawValue)
         /// The certificate or the TLS handshake failed.
         public static let tls = Code(FailureCode.tls.rawValue)
+        /// The server has requested a pause that is longer than the request waits; see ``BusError/retryAfter``.
+        public static let originCooling = Code(FailureCode.originCooling.rawValue)
         /// The cache has no usable response, and ``CachePolicy/onlyIfCached`` forbids a transfer.
         public static let notCached = Code(FailureCode.notCached.rawValue)
     }
@@ -83,6 +85,8 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
     public let page: Response?
     /// Number of attempts by the broker's workers; 0 if there was none.
     public let attempts: Int
+    /// Time until the end of the pause that the server has requested; nil unless the code is ``Code/originCooling``.
+    public let retryAfter: Duration?
     /// Sentence for users. It contains no text of a server.
     public let description: String
 
@@ -93,6 +97,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         status = nil
         page = nil
         attempts = 0
+        retryAfter = nil
     }
 
     /// - Parameter page: error page with its body.
@@ -104,6 +109,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         status = failure.status
         self.page = page
         attempts = failure.attempts
+        retryAfter = failure.retryAfterSeconds.map { .seconds($0) }
         description = failure.detail ?? known.sentence
     }
 

@@ -116,10 +116,11 @@ public final class ClientConnection {
     /// - Parameters:
     ///   - network: thread of libzmq; nil to start one if it is needed.
     ///   - principal: user whose handlers the names mean; nil for the own ones. Only for the administrator.
+    ///   - hasUserRights: whether the session gives up the rights of the administrator.
     package init(
         _ endpoints: [BusEndpoint], sharing network: Network?, client: String?, window: Int, lease: Duration?,
-        finishesNone: Bool, keepsFailures: Bool = false, principal: PrincipalName? = nil, bodies: BodyAccess,
-        loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
+        finishesNone: Bool, keepsFailures: Bool = false, principal: PrincipalName? = nil,
+        hasUserRights: Bool = false, bodies: BodyAccess, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         guard !endpoints.isEmpty else {
             throw ClientError(.invalidRequest, "the list of buses is empty: give at least one address")
@@ -136,6 +137,7 @@ public final class ClientConnection {
         if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
         hello.keepsFailures = keepsFailures
         hello.principal = principal
+        hello.hasUserRights = hasUserRights
         let isRemote = endpoints.contains(where: \.isRemote)
         hello.isPulling = bodies == .pull || isRemote
         core = ClientCore(hello: hello, finishesNone: finishesNone)

@@ -33,6 +33,9 @@ public struct FetchOptions: Sendable {
     public var mostBytesPerSecond: Int?
     /// Maximum number of retries for transient failures, 0 to 20. Default 2.
     public var retries = 2
+    /// Maximum time of a wait for an origin that has requested a pause, then ``BusError/Code/originCooling``; zero does not
+    /// wait. Nil waits. The pause that the origin has announced counts, so that the request fails at once.
+    public var longestCoolDown: Duration?
     /// Treatment of redirects. Default ``RedirectPolicy/follow``.
     public var redirect = RedirectPolicy.follow
     /// Whether the request only fills the cache: the response has no body.
@@ -143,6 +146,9 @@ public struct FetchOptions: Sendable {
         wire.maxBytes = mostBytes
         wire.limitRate = mostBytesPerSecond
         wire.retries = retries
+        if let longestCoolDown {
+            wire.waitMilliseconds = longestCoolDown == .zero ? 0 : try Self.milliseconds(longestCoolDown)
+        }
         wire.redirect = redirect.wire
         wire.cache = cache.wire
         wire.isWarm = isWarm

@@ -67,7 +67,7 @@ extension BrokerCore {
             awaitGreeting(of: id)
             return
         }
-        if clients[client].principal != PrincipalTable.administrator, let detail = Self.reservation(of: message) {
+        if !clients[client].isAdministrator, let detail = Self.reservation(of: message) {
             refuse(client, "not-authorized", detail, message)
             return
         }
@@ -147,9 +147,10 @@ extension BrokerCore {
             return
         }
         clients[client].principal = identity.principal
+        clients[client].isAdministrator = identity.isAdministrator
         var hello = hello
         if identity.mustPull { hello.isPulling = true }
-        if let session = session(of: hello, for: identity.principal) {
+        if let session = session(of: hello, for: identity) {
             takeOver(session, hello, by: client)
             return
         }

@@ -11,10 +11,11 @@ extension BrokerCore {
     // MARK: Events
 
     /// The session that a HELLO resumes; nil without one. An unknown token, and a token of another client or
-    /// principal, are treated alike, so that guessing reveals nothing.
-    func session(of hello: Hello, for principal: Handle<Principal>) -> Handle<ClientSession>? {
+    /// principal, or with other rights, are treated alike, so that guessing reveals nothing.
+    func session(of hello: Hello, for identity: Identity) -> Handle<ClientSession>? {
         guard let token = hello.token, let session = clients.number(of: token), clients[session].name == hello.client,
-            clients[session].principal == principal, !clients[session].isClosing
+            clients[session].principal == identity.principal,
+            clients[session].isAdministrator == identity.isAdministrator, !clients[session].isClosing
         else { return nil }
         return session
     }

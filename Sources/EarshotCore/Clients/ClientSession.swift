@@ -42,6 +42,8 @@ struct ClientSession: Generational {
     var isGateway: Bool
     /// Principal that the session belongs to.
     var principal: Handle<Principal>
+    /// Whether it has the rights of the administrator: it is one of the administrator, and did not give them up.
+    var isAdministrator = false
     /// Open requests that it owns.
     var owned = Chain<Interest>()
     /// Terminals that it has not acknowledged.

@@ -392,6 +392,7 @@ extension BrokerCore {
         if let code = outcome.failure {
             var failure = Terminal.Failure(code: code.rawValue, detail: outcome.detail ?? code.sentence)
             failure.attempts = outcome.attempts
+            failure.retryAfterSeconds = outcome.retryAfterSeconds
             failure.url = outcome.url
             if let response = outcome.response {
                 failure.status = code == .httpStatus ? response.status : nil

@@ -75,6 +75,7 @@ extension BrokerCore {
         let extras = outcomes.owedExtras[number]
         var failure = Terminal.Failure(code: code.rawValue, detail: outcome.detail ?? code.sentence)
         failure.attempts = outcome.attempts
+        failure.retryAfterSeconds = outcome.retryAfterSeconds
         failure.url = extras?.url
         return Terminal(
             handler: handlers[record.handler].id, request: record.request, sequence: sequence, tag: extras?.tag,

@@ -146,16 +146,25 @@ extension BrokerCore {
             fruitless: Int(record.fruitless), retries: Int(record.retries), random: generator.next())
         switch decision {
         case .retry(let pause):
+            let leaving = interestsTriedOnce(of: flight)
+            let outcome = Outcome(
+                failure: code, detail: detail, response: response, attempts: Int(record.attempts))
+            guard leaving.isEmpty || record.isRevalidation || leaving.count < flights.interests(of: flight).count else {
+                end(flight, outcome, now: now)
+                return
+            }
             ledger.flights.retried += 1
             let scope = record.scope
             let isAnswerToWait = response.map { Self.asksToWait($0.status) } ?? false
             let waitsForOrigin = (isAskedToWait || isAnswerToWait) && governor.isCoolingDown(scope)
-            if cluster != nil {
+            if !leaving.isEmpty {
+                conclude(leaving, of: flight, with: outcome, now: now)
+            } else if cluster != nil {
                 publish(flight, code, response, detail: detail)
-                guard !endIfHostedOnly(flight) else { return }
             } else if let response {
                 drop(response)
             }
+            guard !endIfHostedOnly(flight) else { return }
             if waitsForOrigin {
                 enqueue(flight: flight, first: !governor.hasProbed(scope, record.id))
                 return
@@ -168,6 +177,32 @@ extension BrokerCore {
                 failure: code, detail: detail, response: response, attempts: Int(record.attempts))
             end(flight, outcome, now: now)
         }
+    }
+
+    /// Requests of a flight that end with its present attempt, also if another one follows. O(requests).
+    private func interestsTriedOnce(of flight: Handle<Flight>) -> [Handle<Interest>] {
+        flights.interests(of: flight).filter { interests[$0].isTriedOnce }
+    }
+
+    /// Ends some of the requests of a flight with the outcome of its attempt. The flight continues for the others.
+    private mutating func conclude(
+        _ leaving: [Handle<Interest>], of flight: Handle<Flight>, with outcome: Outcome, now: Tick
+    ) {
+        var outcome = outcome
+        if outcome.response == nil { outcome.url = flights[flight].url.description }
+        let number = outcomes.insert(outcome)
+        outcomes.retain(number)
+        if cluster != nil { publish(flight, number) }
+        if !flights[flight].parents.isEmpty, outcome.response != nil { noteRedirects(to: flight, before: []) }
+        for interest in leaving {
+            guard let former = interests[interest].flight else { continue }
+            interests[interest].flight = nil
+            flights.detach(interest, from: former)
+            // One that was redirected to the flight may be empty.
+            if former != flight { dropIfUnwanted(former) }
+            conclude(interest, with: number, outcome, transferStartedAt: outcome.response?.startedAt, now: now)
+        }
+        release(number)
     }
 
     /// Whether another attempt follows a response with this status, so that the response is not stored.
@@ -219,13 +254,17 @@ extension BrokerCore {
 
     /// Ends one request with its own failure. The flight continues for the others.
     mutating func endAlone(_ interest: Handle<Interest>, _ code: FailureCode, now: Tick) {
+        let attempts = flights[leaf(ofOpen: interest)].attempts
+        endAlone(interest, Outcome(failure: code, attempts: Int(attempts)), now: now)
+    }
+
+    mutating func endAlone(_ interest: Handle<Interest>, _ failure: Outcome, now: Tick) {
         guard !isDoomed(interest) else {
             removeRequest(interest)
             return
         }
-        let leaf = leaf(ofOpen: interest)
-        let outcome = Outcome(
-            failure: code, url: flights[leaf].url.description, attempts: Int(flights[leaf].attempts))
+        var outcome = failure
+        outcome.url = flights[leaf(ofOpen: interest)].url.description
         detach(interest)
         settle(interest, with: outcomes.insert(outcome), now: now)
     }
@@ -255,18 +294,29 @@ extension BrokerCore {
         for interest in waiting {
             queue.remove(interest)
             interests[interest].flight = nil
-            if isDoomed(interest) {
-                removeRequest(interest)
-            } else if let code = objection(of: interest, to: outcome) {
-                settle(interest, with: outcomes.insert(outcome.replaced(by: code)), now: now)
-            } else {
-                // A durable request gets its form when its result has been stored.
-                let formed = isDurable(interest) ? number : formed(number, for: interest)
-                settle(interest, with: formed, transferStartedAt: start, now: now)
-                if formed != number { release(formed) }
-            }
+            conclude(interest, with: number, outcome, transferStartedAt: start, now: now)
         }
         release(number)
+    }
+
+    /// Ends a request that has left its flight.
+    ///
+    /// - Parameter outcome: the record of the outcome.
+    @inline(__always)
+    private mutating func conclude(
+        _ interest: Handle<Interest>, with number: Handle<Outcome>, _ outcome: Outcome, transferStartedAt start: Tick?,
+        now: Tick
+    ) {
+        if isDoomed(interest) {
+            removeRequest(interest)
+        } else if let code = objection(of: interest, to: outcome) {
+            settle(interest, with: outcomes.insert(outcome.replaced(by: code)), now: now)
+        } else {
+            // A durable request gets its form when its result has been stored.
+            let formed = isDurable(interest) ? number : formed(number, for: interest)
+            settle(interest, with: formed, transferStartedAt: start, now: now)
+            if formed != number { release(formed) }
+        }
     }
 
     /// Notes the redirects to a flight for the owners of the requests. O(requests that were redirected to it).

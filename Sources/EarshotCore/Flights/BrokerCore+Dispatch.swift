@@ -146,7 +146,7 @@ extension BrokerCore {
         }
         let pause = governor.startTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
         setTimer(pause, of: origin)
-        governor.probeStarted(flights[flight].scope, flights[flight].id)
+        if governor.probeStarted(flights[flight].scope, flights[flight].id) { waitForCoolDown(of: flights[flight].scope) }
         flights.enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         let maxBytes = sizeLimit(of: flight)
@@ -178,6 +178,7 @@ extension BrokerCore {
         forEachInterest(of: flight) { core, interest in
             guard let extras = core.interests[interest].extras else { return }
             if core.extras[extras].limitRate != nil { hasLimit = true }
+            core.extras[extras].waitEnd = nil
             guard core.extras[extras].streams else { return }
             job.streams = true
             job.progressMilliseconds = core.limits.streamMilliseconds

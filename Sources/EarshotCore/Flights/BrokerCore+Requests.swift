@@ -132,7 +132,8 @@ extension BrokerCore {
             Interest(
                 request: fetch.request, askedAt: now,
                 fingerprint: fingerprint, generation: nextSerial(), handler: handler, owner: owner,
-                priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler))
+                priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
+                isTriedOnce: fetch.options.retries == 0))
         if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
         requestNumbers.insert(interest, hash)
         handlers.requestAdded(interest, to: handler, owner: owner)
@@ -399,7 +400,9 @@ extension BrokerCore {
             pool: pool(of: leaf), principal: principal(of: interest), priority: record.priority,
             root: handlers[record.handler].root, client: record.owner,
             origin: origin(of: leaf), scope: flights[leaf].scope, handler: record.handler)
-        queue.push(interest, at: place, first: first, isFresh: record.isFresh)
+        let isImpatient = record.extras.map { extras[$0].waitMilliseconds != nil } ?? false
+        queue.push(interest, at: place, first: first, isFresh: record.isFresh, isImpatient: isImpatient)
+        if isImpatient { waitForCoolDown(interest, of: place.scope) }
     }
 
     /// Calls `body` for each interest in a flight and in the flights redirected to it. O(interests).

@@ -51,6 +51,10 @@ struct Interest: Generational {
         var streams: Bool
         /// Demanded form of the body.
         var delivery: BodyDelivery
+        /// Maximum time of a wait for a cool-down; nil for no limit.
+        var waitMilliseconds: Int?
+        /// Latest end of its present wait for a cool-down; nil if it does not wait for one.
+        var waitEnd: Tick?
         /// Redirects that were followed, for the owner's terminal, once the request has its outcome.
         var redirects: [Terminal.Redirect] = []
 
@@ -70,7 +74,7 @@ struct Interest: Generational {
             guard
                 options.tag != nil || options.digest != nil || options.maxBytes != nil
                     || options.limitRate != nil || options.progressMilliseconds != nil || options.streams
-                    || options.delivery != .auto
+                    || options.delivery != .auto || options.waitMilliseconds != nil
             else { return nil }
             tag = options.tag
             digest = options.digest
@@ -78,6 +82,7 @@ struct Interest: Generational {
             limitRate = options.limitRate
             streams = options.streams
             delivery = options.delivery
+            waitMilliseconds = options.waitMilliseconds
             progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)
         }
     }
@@ -103,6 +108,8 @@ struct Interest: Generational {
     let isWarm: Bool
     /// Whether it replaced all earlier requests of its handler.
     let isFresh: Bool
+    /// Whether it ends with the attempt that it waits for, also if others try again.
+    let isTriedOnce: Bool
     /// Whether it joined a flight that another request began.
     var isShared = false
     /// Whether its ID is still taken.

@@ -88,6 +88,7 @@ extension BrokerCore {
         ledger.flights.coolDowns += 1
         setTimer(start.end, .cooled(scope: scope, serial: start.serial))
         if start.isRefusing { queue.scopeOpened(scope) }
+        waitForCoolDown(of: scope)
     }
 
     /// Ends the pause of a cool-down; one probe may start.
@@ -104,16 +105,60 @@ extension BrokerCore {
 
     /// Fails a flight whose origin requested a pause above the limit. The failure's detail names the remaining seconds.
     mutating func failCooling(_ flight: Handle<Flight>, until: Tick, now: Tick) {
-        let seconds = (until.milliseconds(since: now) + 999) / 1_000
-        var outcome = Outcome(failure: .originCooling, attempts: Int(flights[flight].attempts))
-        outcome.detail = "The server requested a cool-down for another \(seconds) s."
-        end(flight, outcome, now: now)
+        end(flight, Self.coolingOutcome(until: until, attempts: Int(flights[flight].attempts), now: now), now: now)
+    }
+
+    private static func coolingOutcome(until: Tick, attempts: Int, now: Tick) -> Outcome {
+        // The end of a probe is not known.
+        let seconds = max(1, (until.milliseconds(since: now) + 999) / 1_000)
+        return Outcome(
+            failure: .originCooling, detail: "The server requested a cool-down for another \(seconds) s.",
+            attempts: attempts, retryAfterSeconds: seconds)
+    }
+
+    // MARK: Limited waits for cool-downs
+
+    /// Queued requests of a scope whose waits for a cool-down are limited, in a fixed order, which timers take.
+    private func impatientInterests(of scope: Handle<OriginScope>) -> [Handle<Interest>] {
+        queue.impatient[scope]?.sorted() ?? []
+    }
+
+    /// Begins the waits of queued requests for a cool-down, or for its probe, that begins now.
+    mutating func waitForCoolDown(of scope: Handle<OriginScope>) {
+        for interest in impatientInterests(of: scope) { waitForCoolDown(interest, of: scope) }
+    }
+
+    /// Begins the wait of a queued request for a cool-down, if there is one. If the request does not wait for so long, a
+    /// timer ends it in this pass, otherwise at the end of the time that it waits.
+    mutating func waitForCoolDown(_ interest: Handle<Interest>, of scope: Handle<OriginScope>) {
+        guard let number = interests[interest].extras, let limit = extras[number].waitMilliseconds,
+            let end = governor.coolDownEnd(of: scope, now: clock)
+        else { return }
+        let last = extras[number].waitEnd ?? clock.advanced(byMilliseconds: limit)
+        let isNew = extras[number].waitEnd == nil
+        extras[number].waitEnd = last
+        guard isNew || end > last else { return }
+        setTimer(end > last ? clock : last, .coolDownWait(interests.reference(to: interest)))
+    }
+
+    /// Ends a request whose wait for a cool-down is, or will be, longer than the request allows.
+    mutating func coolDownWaitEnded(_ interest: Handle<Interest>, now: Tick) {
+        guard queue.contains(interest), let number = interests[interest].extras, let last = extras[number].waitEnd,
+            let end = governor.coolDownEnd(of: flights[leaf(ofOpen: interest)].scope, now: now), end > last
+        else { return }
+        let attempts = Int(flights[leaf(ofOpen: interest)].attempts)
+        endAlone(interest, Self.coolingOutcome(until: end, attempts: attempts, now: now), now: now)
     }
 
     /// Reports the end of a flight, or of its attempt, to the cool-down that it may be the probe of.
     mutating func probeEnded(_ flight: Handle<Flight>, isAnswered: Bool) {
         let scope = flights[flight].scope
         guard governor.probeEnded(scope, flights[flight].id, isAnswered: isAnswered) else { return }
+        if isAnswered {
+            for interest in impatientInterests(of: scope) {
+                if let number = interests[interest].extras { extras[number].waitEnd = nil }
+            }
+        }
         queue.scopeOpened(scope)
     }
 }

@@ -371,6 +371,16 @@ struct OriginGovernor {
     /// Whether refused flights wait for the end of a cool-down, or of its probe.
     func isCoolingDown(_ scope: Handle<OriginScope>) -> Bool { scopes[scope].coolDown != nil }
 
+    /// Time until which a cool-down is an obstacle to all starts; nil if it is none. Just after `now` while a probe runs,
+    /// because the end of that is not known.
+    func coolDownEnd(of scope: Handle<OriginScope>, now: Tick) -> Tick? {
+        switch scopes[scope].coolDown?.phase {
+        case .cooling(let until), .refusing(let until): until
+        case .probing: now.advanced(byNanoseconds: 1)
+        case .due, nil: nil
+        }
+    }
+
     /// Whether a flight was the latest probe of a cool-down, so that others come first.
     func hasProbed(_ scope: Handle<OriginScope>, _ flight: UInt64) -> Bool {
         scopes[scope].coolDown?.latestProbe == flight
@@ -408,10 +418,14 @@ struct OriginGovernor {
     }
 
     /// Makes a flight that starts the probe, if a probe is due.
-    mutating func probeStarted(_ scope: Handle<OriginScope>, _ flight: UInt64) {
-        guard scopes[scope].coolDown?.phase == .due else { return }
+    ///
+    /// - Returns: whether it is the probe, so that the others wait for it.
+    @discardableResult
+    mutating func probeStarted(_ scope: Handle<OriginScope>, _ flight: UInt64) -> Bool {
+        guard scopes[scope].coolDown?.phase == .due else { return false }
         move(scope, to: .probing(flight: flight))
         scopes[scope].coolDown?.latestProbe = flight
+        return true
     }
 
     /// Notes an answer other than 429 and 503, which ends a row of 503.

@@ -36,13 +36,16 @@ struct Outcome {
     /// Result, or error page of an `http-status`.
     var response: Response?
     var attempts = 0
+    /// Seconds until the end of the cool-down that the failure is about; nil for other failures.
+    var retryAfterSeconds: Int?
     /// Reference count: interests, and functions that are distributing the outcome.
     var holders = 0
 
     /// Text of a failure without a response; nil for all others.
     var text: OwedFailure.Text? {
         guard let failure, response == nil else { return nil }
-        return OwedFailure.Text(failure: failure, detail: detail, attempts: attempts)
+        return OwedFailure.Text(
+            failure: failure, detail: detail, attempts: attempts, retryAfterSeconds: retryAfterSeconds)
     }
 
     /// A failure in place of this outcome, for the same request.

@@ -33,6 +33,7 @@ struct OwedFailure {
         let failure: FailureCode
         let detail: String?
         let attempts: Int
+        let retryAfterSeconds: Int?
     }
 
     let request: RequestID

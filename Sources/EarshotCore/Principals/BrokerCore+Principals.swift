@@ -3,15 +3,24 @@ public import EarshotWire
 /// Principals: the authenticated identities of clients and of workers.
 ///
 /// The shell reports the local user of each connection. A HELLO may name another principal: that of the gateway, which
-/// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof. The READY of a worker
+/// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof, from a session
+/// without `rights: user`. The READY of a worker
 /// names one only through the gateway. The gateway runs as the administrator's user, but its connections have no rights of
 /// that user: without a proof they open no session. A proof names keys only, and no local users.
 extension BrokerCore {
-    /// Principal of a session, and the form of its bodies.
+    /// Principal and rights of a session, and the form of its bodies.
     struct Identity: Equatable {
         var principal: Handle<Principal>
         /// Whether the client cannot open files of the broker: it is on another machine, or another user.
         var mustPull: Bool
+        /// Whether the session has the rights of the administrator.
+        var isAdministrator: Bool
+
+        init(_ principal: Handle<Principal>, of hello: Hello, mustPull: Bool) {
+            self.principal = principal
+            self.mustPull = mustPull
+            isAdministrator = principal == PrincipalTable.administrator && !hello.hasUserRights
+        }
     }
 
     /// The identity that a HELLO opens a session for; nil if its client may not name this principal.
@@ -20,13 +29,13 @@ extension BrokerCore {
         let isLocal = user == PrincipalTable.administrator
         let isGateway = clients[client].isGateway
         guard let name = hello.principal else {
-            return isGateway ? nil : Identity(principal: user, mustPull: !isLocal)
+            return isGateway ? nil : Identity(user, of: hello, mustPull: !isLocal)
         }
         if let proof = hello.proof {
             guard isProof(proof, of: name) else { return nil }
-            return Identity(principal: principalNumber(name), mustPull: true)
+            return Identity(principalNumber(name), of: hello, mustPull: true)
         }
-        return isLocal && !isGateway ? Identity(principal: principalNumber(name), mustPull: false) : nil
+        return isLocal && !isGateway && !hello.hasUserRights ? Identity(principalNumber(name), of: hello, mustPull: false) : nil
     }
 
     /// The principal of a worker by its READY; nil if the worker may not name it. Only the gateway may name one, and it must.

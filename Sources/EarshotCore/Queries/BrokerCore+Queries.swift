@@ -2,14 +2,14 @@ internal import EarshotWire
 
 /// Replies to QUERY, as JSON.
 ///
-/// A principal other than the administrator learns of its own handlers only. `reservation` of
+/// A session without the rights of the administrator learns of the handlers of its principal only. `reservation` of
 /// `BrokerCore+Principals.swift` refuses the tables of the whole bus. A new query is a case of `Query` in EarshotWire,
 /// with its words there, and a case of the switch below.
 extension BrokerCore {
     /// Sends the reply to a query, with the state at `now`.
     mutating func answer(_ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, now: Tick) {
         let principal = clients[client].principal
-        let isAdministrator = principal == PrincipalTable.administrator
+        let isAdministrator = clients[client].isAdministrator
         var json = JSONText()
         json.object { json in
             json.member("broker", instance.description)
@@ -19,7 +19,7 @@ extension BrokerCore {
             case .status: writeStatus(page.limit, to: &json, now: now)
             case .ledger where !isAdministrator: writeLedger(of: principal, to: &json)
             case .ledger: write(ledger, to: &json)
-            case .handlers: writeHandlers(page, for: principal, to: &json)
+            case .handlers: writeHandlers(page, for: principal, seesAll: isAdministrator, to: &json)
             case .origins: writeOrigins(page, to: &json, now: now)
             case .workers: writeWorkers(page, to: &json)
             case .requests where !isAdministrator: writeRequests(page, of: principal, to: &json, now: now)
@@ -27,7 +27,7 @@ extension BrokerCore {
             case .settings: writeSettings(page, to: &json)
             case .cluster: writeCluster(withMembers: true, to: &json)
             case .why(let handler, let request):
-                writeReason(HandlerKey(principal, handler), request, to: &json, now: now)
+                writeReason(HandlerKey(principal, handler), request, seesAll: isAdministrator, to: &json, now: now)
             case .cookies(let handler): writeCookies(of: HandlerKey(principal, handler), page, to: &json)
             }
         }

@@ -36,8 +36,10 @@ extension BrokerCore {
 
     /// Writes handlers in the byte order of their names: those of a principal, and for the administrator those of all
     /// principals, its own first. A filter selects among its own.
-    func writeHandlers(_ page: QueryPage, for principal: Handle<Principal>, to json: inout JSONText) {
-        let isOfAll = principal == PrincipalTable.administrator && page.handler == nil
+    func writeHandlers(
+        _ page: QueryPage, for principal: Handle<Principal>, seesAll: Bool, to json: inout JSONText
+    ) {
+        let isOfAll = seesAll && page.handler == nil
         let after =
             page.after.map { HandlerCursor($0, for: principal) } ?? HandlerCursor(principal: principal, name: "")
         let order = handlers.order

@@ -8,7 +8,10 @@ extension BrokerCore {
     /// Maximum number of handlers listed for a full origin.
     private static let namedHandlers = 5
 
-    func writeReason(_ key: HandlerKey, _ request: RequestID, to json: inout JSONText, now: Tick) {
+    /// - Parameter seesAll: whether the reason may count the requests of all principals.
+    func writeReason(
+        _ key: HandlerKey, _ request: RequestID, seesAll: Bool, to json: inout JSONText, now: Tick
+    ) {
         json.member("handler", key.id.description)
         json.member("request", request.description)
         guard let number = handlers.number(of: key),
@@ -41,17 +44,12 @@ extension BrokerCore {
             writeWait(
                 "acknowledgement", "its result waits for an acknowledgement, or for room in the window of a client",
                 to: &json)
-        case .open: writeReason(ofOpen: interest, state, to: &json, now: now)
+        case .open: writeReason(ofOpen: interest, state, seesAll: seesAll, to: &json, now: now)
         }
     }
 
-    /// Whether the reason for a request may count the requests of all principals.
-    private func seesAll(_ interest: Handle<Interest>) -> Bool {
-        handlers[interests[interest].handler].principal == PrincipalTable.administrator
-    }
-
     private func writeReason(
-        ofOpen interest: Handle<Interest>, _ state: RequestState, to json: inout JSONText, now: Tick
+        ofOpen interest: Handle<Interest>, _ state: RequestState, seesAll: Bool, to json: inout JSONText, now: Tick
     ) {
         let leaf = leaf(ofOpen: interest)
         let flight = flights[leaf]
@@ -62,7 +60,7 @@ extension BrokerCore {
         case .asking where cachePlans[leaf]?.waitsForRoom == true:
             writeWait("window", "its response is stored, and too many terminals wait for its client", to: &json)
         case .asking: writeWait("cache", "the broker looks it up in the cache", to: &json)
-        case .queued: writeReason(ofQueued: interest, leaf, to: &json, now: now)
+        case .queued: writeReason(ofQueued: interest, leaf, seesAll: seesAll, to: &json, now: now)
         case .claiming: writeReason(ofClaiming: leaf, to: &json)
         case .running(let worker):
             let isResuming = workers[worker].leases[attempt(of: leaf)]?.resumedBytes ?? 0 > 0
@@ -96,7 +94,7 @@ extension BrokerCore {
     // MARK: Queued requests
 
     private func writeReason(
-        ofQueued interest: Handle<Interest>, _ flight: Handle<Flight>, to json: inout JSONText, now: Tick
+        ofQueued interest: Handle<Interest>, _ flight: Handle<Flight>, seesAll: Bool, to json: inout JSONText, now: Tick
     ) {
         let pool = pool(of: flight)
         let slots = workers.slotCount(of: pool)
@@ -108,7 +106,7 @@ extension BrokerCore {
             writeWait("earlier-workers", "workers end their transfers for a broker that died", to: &json)
         } else if slots.total == 0 {
             let scheme = pools[pool].scheme.map { " for the scheme \($0)" } ?? ""
-            let mayKnow = pools[pool].scheme == nil && seesAll(interest)
+            let mayKnow = pools[pool].scheme == nil && seesAll
             let loop = mayKnow ? childFailures.first { $0.role == "worker" } : nil
             let cause = loop.map { "; \($0.deaths) workers ended in a row, the last one with \($0.lastEnd)" } ?? ""
             writeWait("worker", "no worker\(scheme) is connected\(cause)", to: &json)
@@ -120,17 +118,16 @@ extension BrokerCore {
             json.member("limit", quotas.limits.transfers)
         } else if let donor {
             writeObstacle(
-                to: interests[donor].priority, of: flights[flight].scope, slots, for: interest, to: &json, now: now)
+                to: interests[donor].priority, of: flights[flight].scope, slots, seesAll: seesAll, to: &json, now: now)
         } else if let owner = interests[interest].owner {
             writeWindow(of: owner, to: &json)
         }
-        if let donor { writeClass(from: donor, for: interest, to: &json) }
+        if let donor { writeClass(from: donor, for: interest, seesAll: seesAll, to: &json) }
     }
 
     private func writeObstacle(
-        to priority: PriorityClass, of number: Handle<OriginScope>, _ slots: SlotCount, for interest: Handle<Interest>,
-        to json: inout JSONText,
-        now: Tick
+        to priority: PriorityClass, of number: Handle<OriginScope>, _ slots: SlotCount, seesAll: Bool,
+        to json: inout JSONText, now: Tick
     ) {
         let scope = governor.scopes[number]
         let origin = governor.origins[scope.origin]
@@ -143,7 +140,7 @@ extension BrokerCore {
             writeWait("probe", "after a cool-down, one request probes its origin first", to: &json)
             json.member("origin", origin.origin.description)
         } else if !origin.hasRoom(for: priority) {
-            writeFull(scope.origin, for: interest, to: &json)
+            writeFull(scope.origin, seesAll: seesAll, to: &json)
         } else if origin.isPaused {
             let pause = origin.pauseEnd.milliseconds(since: now)
             writeWait("spacing", "the next transfer from its origin starts in \(pause) ms at the earliest", to: &json)
@@ -151,7 +148,7 @@ extension BrokerCore {
             json.member("spacing-ms", Int(origin.spacingMilliseconds))
             json.member("starts-in-ms", pause)
         } else {
-            write(slots, for: priority, seesAll: seesAll(interest), to: &json)
+            write(slots, for: priority, seesAll: seesAll, to: &json)
         }
     }
 
@@ -186,9 +183,9 @@ extension BrokerCore {
     }
 
     /// Writes the handlers that fill an origin. Each transfer counts for the first interest in its flight. O(running).
-    private func writeFull(_ number: Handle<OriginEntry>, for interest: Handle<Interest>, to json: inout JSONText) {
+    private func writeFull(_ number: Handle<OriginEntry>, seesAll: Bool, to json: inout JSONText) {
         let origin = governor.origins[number]
-        guard seesAll(interest) else {
+        guard seesAll else {
             writeWait("origin", "its origin has reached its limit of transfers", to: &json)
             json.member("origin", origin.origin.description)
             return
@@ -246,12 +243,14 @@ extension BrokerCore {
         !isDoomed(interest) && interests[interest].owner.map { isClosed($0) } != true
     }
 
-    private func writeClass(from donor: Handle<Interest>, for own: Handle<Interest>, to json: inout JSONText) {
+    private func writeClass(
+        from donor: Handle<Interest>, for own: Handle<Interest>, seesAll: Bool, to json: inout JSONText
+    ) {
         json.member("effective-class", interests[donor].priority.name)
         json.member("class-is-own", donor == own)
         let principal = handlers[interests[own].handler].principal
         let other = interests[donor].handler
-        guard donor != own, seesAll(own) || handlers[other].principal == principal else { return }
+        guard donor != own, seesAll || handlers[other].principal == principal else { return }
         json.member("class-from") { json in
             json.object { json in
                 json.member("handler", handlers[other].id.description)

@@ -129,6 +129,8 @@ struct FairQueue {
     private(set) var interestChains = Chains<Interest>()
     /// Leaf of each interest; nil for an interest that is not queued.
     private(set) var leafOfInterest = HandleArray<Interest, OptionalHandle<Leaf>>()
+    /// Queued interests whose waits for a cool-down are limited, by scope.
+    private(set) var impatient: [Handle<OriginScope>: Set<Handle<Interest>>] = [:]
 
     /// Number of queued interests in all pools.
     private(set) var count = 0
@@ -163,14 +165,20 @@ struct FairQueue {
 
     /// Adds an interest at the end of its handler's list. An interest that already had a turn is added at the front.
     ///
-    /// - Parameter isFresh: whether it replaced all pending requests of its handler.
-    mutating func push(_ interest: Handle<Interest>, at place: Place, first: Bool = false, isFresh: Bool = false) {
+    /// - Parameters:
+    ///   - isFresh: whether it replaced all pending requests of its handler.
+    ///   - isImpatient: whether its wait for a cool-down is limited.
+    mutating func push(
+        _ interest: Handle<Interest>, at place: Place, first: Bool = false, isFresh: Bool = false,
+        isImpatient: Bool = false
+    ) {
         leafOfInterest.reserve(interest, filler: OptionalHandle(wrappedValue: nil))
         precondition(self.leaf(of: interest) == nil, "interest \(interest) is queued twice")
         pools.reserve(place.pool, filler: Pool())
         let leaf = leafNumber(for: place)
         leafOfInterest[interest].wrappedValue = leaf
         if isFresh { freshen(leaf) }
+        if isImpatient { impatient[place.scope, default: []].insert(interest) }
         if first {
             interestChains.prepend(interest, to: &leaves[leaf].interests)
         } else {
@@ -187,11 +195,17 @@ struct FairQueue {
         leafOfInterest[interest].wrappedValue = nil
         interestChains.remove(interest, from: &leaves[leaf].interests)
         let lane = leaves[leaf].key.lane
+        if !impatient.isEmpty { removeImpatient(interest, of: lanes[lane].key.scope) }
         let line = line(of: lane)
         count -= 1
         pools[lines[line].key.pool].count -= 1
         lines[line].counts[lanes[lane].priority] -= 1
         if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
+    }
+
+    private mutating func removeImpatient(_ interest: Handle<Interest>, of scope: Handle<OriginScope>) {
+        impatient[scope]?.remove(interest)
+        if impatient[scope]?.isEmpty == true { impatient[scope] = nil }
     }
 
     /// Returns the next interest of a pool without removing it; nil if none may start.

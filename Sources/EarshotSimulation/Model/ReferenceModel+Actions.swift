@@ -225,6 +225,9 @@ extension ReferenceModel {
                 "\(request.name) is told \(failure.code), not \(ending.code ?? "a result")")
             expect(
                 failure.attempts == ending.attempts, 1, "\(request.name) is told \(failure.attempts) attempts")
+            expect(
+                (failure.retryAfterSeconds ?? 0 > 0) == (failure.code == "origin-cooling"), 1,
+                "\(request.name), \(failure.code), is told to come after \(failure.retryAfterSeconds ?? 0) s")
         }
         let isBodyDue = ending.completion != nil && !request.fetch.options.isWarm
         let options = request.fetch.options
@@ -422,6 +425,25 @@ extension ReferenceModel {
         return highest
     }
 
+    /// Invariant 8: no request waits longer for a cool-down than its `wait-ms`. O(open flights).
+    private func checkCoolDownWaits() {
+        for flight in openFlights.values where flight.phase == .waiting && !flight.isSuspect {
+            guard let scope = scopes[ScopeName(flight.content.job)], case .cooling = scope.state,
+                !scope.mayBeForgotten, now < scope.quietUntil
+            else { continue }
+            flight.forEachRequest { request in
+                guard let limit = request.fetch.options.waitMilliseconds else { return }
+                if let (since, attempts) = request.coolingSince, attempts == flight.attempts {
+                    expect(
+                        now.milliseconds(since: since) <= limit, 8,
+                        "\(request.name) waits for a cool-down since \(now.milliseconds(since: since)) ms")
+                } else {
+                    request.coolingSince = (now, flight.attempts)
+                }
+            }
+        }
+    }
+
     /// Checks that after `dispatch` no flight waits that could run: no starvation. O(open flights).
     func auditProgress() -> Violation? {
         guard !isDraining, isOpen, !mayStartSlowly else { return violation }
@@ -431,6 +453,7 @@ extension ReferenceModel {
         guard !pool.values.contains(where: { $0.isolation != nil }),
             !openFlights.values.contains(where: { $0.phase == .waiting && $0.isSuspect })
         else { return violation }
+        checkCoolDownWaits()
         let transfers = transfersOfPrincipals()
         for flight in openFlights.values where flight.phase == .waiting && !flight.isSuspect {
             guard case .serving? = scopes[ScopeName(flight.content.job)]?.state,

@@ -222,6 +222,19 @@ extension ReferenceModel {
         expect(flight.content.job.isRepeatable, 3, "\(flight.content.job) is tried again")
         expect(mayEndBetter, 3, "\(flight.content.job) is tried again after \(code)")
         flight.phase = .pausing
+        let ending = Ending(
+            code: code, completion: completion, body: body, url: flight.content.job.url,
+            attempts: Int(flight.attempts))
+        for request in waiting(for: flight) where request.fetch.options.retries == 0 {
+            detach(request)
+            settle(request, ending)
+        }
+        expect(flight.isWanted || flight.isLeft, 3, "\(flight.content.job) is tried again for nobody who allows that")
+    }
+
+    /// Returns the requests that wait for a flight, in the order of their ends.
+    private func waiting(for flight: FlightRecord) -> [RequestRecord] {
+        flight.requests.sorted { $0.key < $1.key }.map(\.value) + flight.parents.flatMap { waiting(for: $0) }
     }
 
     /// Handles a body that exceeds the attempt's limit: fails the requests that permit no more, invariant 8.

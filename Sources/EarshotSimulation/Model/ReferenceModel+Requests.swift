@@ -379,6 +379,27 @@ extension ReferenceModel {
                 orphan(request)
             }
         }
+        endCoolDownWaits()
+    }
+
+    /// Ends the requests that the core has ended because of their `wait-ms`. It may know a longer pause than the model.
+    private func endCoolDownWaits() {
+        let impatient = openFlights.values.flatMap(\.requests.values).filter {
+            $0.fetch.options.waitMilliseconds != nil && !isOpenInCore($0.name)
+        }
+        for request in impatient.sorted(by: { $0.serial < $1.serial }) {
+            guard let leaf = request.flight?.leaf else { continue }
+            if case .serving? = scopes[ScopeName(leaf.content.job)]?.state {
+                object(8, "\(request.name) ends for a cool-down that there is not")
+            }
+            // A pause after a refusal may be the cool-down.
+            expect(
+                leaf.phase == .waiting || leaf.phase == .pausing, 8,
+                "\(request.name) ends for a cool-down while it is \(leaf.phase)")
+            blame = 8
+            detach(request)
+            settle(request, Ending(code: "origin-cooling", attempts: Int(leaf.attempts)))
+        }
     }
 
     func drain() {

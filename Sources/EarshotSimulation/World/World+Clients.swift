@@ -205,6 +205,10 @@ extension World {
         if setting.has(.handlerOwned), random.perMille(60) { options.subscribes = false }
         if setting.has(.deadlines), random.perMille(60) { options.deadlineMilliseconds = 1 + random.below(400) }
         if setting.has(.removals), random.perMille(10) { options.replacesHandler = true }
+        // Not drawn, so that the worlds of seeds stay the same. Which of two times ends a request is not predictable.
+        if options.deadlineMilliseconds == nil, options.retries < 2, [4, 5].contains(key % 10) {
+            options.waitMilliseconds = key % 2 == 0 ? 0 : key * 37 % 2_000
+        }
         guard setting.has(.sizeLimits) else { return }
         if random.perMille(60) { options.maxBytes = random.below(500) }
         if random.perMille(30) { options.digest = catalogue.digests[random.perMille(500) ? key : 0] }

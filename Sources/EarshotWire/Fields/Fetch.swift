@@ -58,6 +58,8 @@ public struct Fetch: Equatable, Sendable {
         public var subscribes = true
         /// Text that terminal and PROGRESS repeat.
         public var tag: String?
+        /// Maximum time of a wait for a cool-down of the origin, 0 for none; nil for no limit.
+        public var waitMilliseconds: Int?
 
         public init() {}
     }
@@ -171,6 +173,8 @@ extension Fetch.Options {
         try visitor.field("durable", &options.isDurable, usual.isDurable, FlagForm(), .content)
         try visitor.field("subscribe", &options.subscribes, usual.subscribes, FlagForm(), .handling)
         try visitor.field("tag", &options.tag, nil, OptionalForm(IdentifierForm()), .handling)
+        try visitor.field(
+            "wait-ms", &options.waitMilliseconds, nil, OptionalForm(NumberForm(0...WireLimits.seconds * 1000)), .handling)
     }
 
     /// Whether all options with the role `.content` have their defaults.

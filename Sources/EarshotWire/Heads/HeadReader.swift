@@ -267,6 +267,15 @@ extension HeadReader {
         }
     }
 
+    /// Parses `rights` of HELLO.
+    static func hasUserRights(_ text: HeadText) throws(WireError) -> Bool {
+        switch text {
+        case "user": return true
+        case "all": return false
+        default: throw WireError(.badMessage, "rights must be all or user")
+        }
+    }
+
     /// Parses `failures` of HELLO.
     static func keepsFailures(_ text: HeadText) throws(WireError) -> Bool {
         switch text {

@@ -170,6 +170,8 @@ public struct Hello: Equatable, Sendable {
     public var principal: PrincipalName?
     /// Proof that the sender is the gateway, which may name any principal. Nil from all other clients.
     public var proof: GatewayProof?
+    /// Whether a session of the administrator has the rights of a user only.
+    public var hasUserRights = false
 
     public init(client: String?, window: Int = WireLimits.defaultWindow) {
         self.client = client
@@ -191,6 +193,7 @@ public struct Hello: Equatable, Sendable {
             case "bodies-of": bodiesOf = try HeadReader.token(value)
             case "principal": principal = try HeadReader.principal(value)
             case "proof": proof = try HeadReader.proof(value)
+            case "rights": hasUserRights = try HeadReader.hasUserRights(value)
             default: break
             }
         }
@@ -209,6 +212,7 @@ public struct Hello: Equatable, Sendable {
         writer.field("bodies-of", bodiesOf?.description)
         writer.field("principal", principal?.description)
         writer.field("proof", proof?.description)
+        writer.field("rights", if: hasUserRights, "user")
         return writer.finished()
     }
 }

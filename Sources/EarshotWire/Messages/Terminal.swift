@@ -70,6 +70,8 @@ public struct Terminal: Equatable, Sendable {
         public var response: Response?
         /// Number of attempts.
         public var attempts = 0
+        /// Seconds until the end of the cool-down, if the code is `origin-cooling`, rounded up; nil if it is unknown.
+        public var retryAfterSeconds: Int?
 
         public init(code: String, detail: String? = nil) {
             self.code = code
@@ -172,6 +174,7 @@ extension Terminal {
                 try response.set(name, value)
             case "detail": failure.detail = value.string
             case "status": failure.status = try HeadReader.status(value)
+            case "retry-after": failure.retryAfterSeconds = try HeadReader.count(value, "retry-after")
             default: try response.set(name, value)
             }
         }
@@ -206,6 +209,7 @@ extension Terminal {
             }
             writer.field("url", failure.url)
             writer.field("attempts", failure.attempts)
+            if let seconds = failure.retryAfterSeconds { writer.field("retry-after", seconds) }
             return writer.finished()
         }
     }

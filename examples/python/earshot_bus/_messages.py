@@ -62,6 +62,9 @@ class FetchOptions(TypedDict, total=False):
     """Redirects: follow, fail as `redirect-refused`, or return the redirect itself. Default: `follow`."""
     retries: int
     """Maximum number of retries after transient failures, 0 to 20. Default: 2."""
+    wait_ms: int
+    """Maximum time in milliseconds of a wait for a server that has requested a pause, 0 for none; a longer one fails as
+    `origin-cooling`, at once if its end is known. Default: no limit."""
     sha256: str
     """Required SHA-256 of the body, 64 hexadecimal digits; another body fails as `digest-mismatch`. Default: none."""
     key: str
@@ -290,6 +293,8 @@ def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:
         yield "warm", "yes"
     if "tag" in options:
         yield "tag", _fitting(_IDENTIFIER, "tag", options["tag"])
+    if "wait_ms" in options:
+        yield "wait-ms", _number("wait_ms", options["wait_ms"], 0, 86_400_000)
 
 
 def check_priority(name: str) -> str:

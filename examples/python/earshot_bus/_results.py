@@ -45,7 +45,7 @@ class FetchFailed(EarshotError):
 
     def __init__(self, handler: str, request: str, code: str, detail: str = "", *, status: int | None = None,
                  headers: Headers = (), body: bytes = b"", url: str | None = None, attempts: int = 0,
-                 tag: str | None = None) -> None:
+                 tag: str | None = None, retry_after: int | None = None) -> None:
         super().__init__(f"{code}{f' {status}' if status else ''}{': ' + detail if detail else ''}")
         self.handler = handler
         self.request = request
@@ -65,6 +65,8 @@ class FetchFailed(EarshotError):
         """Number of attempts; 0 if the request failed before the first one."""
         self.tag = tag
         """Tag of the request; None if it has none."""
+        self.retry_after = retry_after
+        """Seconds until the end of the pause that the server requested; None unless `code` is `origin-cooling`."""
 
     @property
     def ok(self) -> Literal[False]:
@@ -330,4 +332,5 @@ def _failure(message: Message, body: bytes) -> FetchFailed:
     handler, request, word = message.operands[:3]
     return FetchFailed(handler, request, word, message.field("detail") or "", status=message.number("status"),
                        headers=message.headers, body=body, url=message.field("url"),
-                       attempts=message.number("attempts") or 0, tag=message.field("tag"))
+                       attempts=message.number("attempts") or 0, tag=message.field("tag"),
+                       retry_after=message.number("retry-after"))
