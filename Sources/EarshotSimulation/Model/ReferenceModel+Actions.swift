@@ -13,6 +13,7 @@ extension ReferenceModel {
         case .client(.deliver(let id, let terminal, let body)):
             let isPass = if case .dispatch = event { true } else { false }
             delivered(terminal, body, to: id, inPass: isPass)
+        case .client(.reply(let id, let message, _, _)): said(message, to: id)
         case .client(.sendPiece(let id, _)): object(2, "client \(id.rawValue) pulls no bodies")
         case .client(.close(let id, _)):
             guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
@@ -105,7 +106,7 @@ extension ReferenceModel {
                 expect(path == right, 15, "client \(id.rawValue) is told \(path ?? "to copy"), not \(right ?? "that")")
                 return true
             }
-        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .error:
+        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .error, .ok:
             answered("\(message)", to: id) { isRight(message, $0) }
         }
     }

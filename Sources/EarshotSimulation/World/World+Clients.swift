@@ -331,7 +331,7 @@ extension World {
         case .taken(let sequence, let path):
             // Unless the client dies before it moves the file.
             if let path, !sequence.isMultiple(of: 4) { taken[Self.name(path)] = number }
-        case .accepted, .progress, .removed, .requestRemoved, .answer, .changed, .data, .goodbye: break
+        case .accepted, .progress, .removed, .requestRemoved, .answer, .changed, .data, .ok, .goodbye: break
         }
     }
 

@@ -243,6 +243,8 @@ struct World {
             plan(random.around(200_000_000), .clientWritable(link: id.rawValue))
             return .progressRefused(id, progress.handler, progress.request)
         case .client(.send(let id, let message)): send(down: id.rawValue, .toClient(link: id.rawValue, message))
+        case .client(.reply(let id, let message, _, _)):
+            send(down: id.rawValue, .toClient(link: id.rawValue, message))
         case .client(.answer(let id, let query, _)):
             send(down: id.rawValue, .toClient(link: id.rawValue, .answer(query)))
         case .client(.deliver(let id, let terminal, _)): return deliver(terminal, to: id, &refused)
