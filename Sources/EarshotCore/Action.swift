@@ -44,6 +44,8 @@ public enum Action: Equatable, Sendable {
     public enum Client: Equatable, Sendable {
         /// A message without a body.
         case send(ClientID, BrokerMessage)
+        /// The answer to a message with a number; `json` is frame 2 of an ANSWER.
+        case reply(ClientID, BrokerMessage, json: [UInt8]?, to: UInt64)
         /// The answer to a query; `json` is frame 2.
         case answer(ClientID, Query, json: [UInt8])
         /// A terminal with its inline body, if it has one. The shell reports a socket that does not take it by

@@ -189,8 +189,11 @@ public struct BrokerCore {
     }
 
     /// Sends a message, unless the client is away. State that it must learn of waits as terminals.
-    mutating func say(_ message: BrokerMessage, to client: Handle<ClientSession>) {
+    ///
+    /// - Parameter number: number of the message that it answers; 0 for none.
+    mutating func say(_ message: BrokerMessage, to client: Handle<ClientSession>, answering number: UInt64 = 0) {
         guard !clients[client].isAway else { return }
-        actions.append(.client(.send(clients[client].id, message)))
+        let id = clients[client].id
+        actions.append(.client(number == 0 ? .send(id, message) : .reply(id, message, json: nil, to: number)))
     }
 }

@@ -86,13 +86,14 @@ struct CoreTarget {
     private mutating func clientSays(_ head: [UInt8], _ client: ClientID) {
         while core.isRemoving(client) { pass() }
         do throws(WireError) {
-            let message = try ClientMessage(head: head)
+            let numbered = try NumberedMessage(head: head)
+            let message = numbered.message
             if case .take(let sequence) = message, sequence.isMultiple(of: 2),
                 let file = core.fileToTake(sequence, by: client)
             {
                 core.fileTaken(file)
             }
-            core.clientSaid(message, by: client, now: now)
+            core.clientSaid(message, number: numbered.number, by: client, now: now)
         } catch {
             core.clientSaidNonsense(error, by: client, now: now)
         }

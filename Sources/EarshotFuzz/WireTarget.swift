@@ -4,8 +4,8 @@ internal import EarshotWire
 /// encoding and decoding.
 enum WireTarget {
     static func run(_ bytes: [UInt8]) {
-        if let message = try? ClientMessage(head: bytes) {
-            check(message, try? ClientMessage(head: message.encoded()))
+        if let message = try? NumberedMessage(head: bytes) {
+            check(message, try? NumberedMessage(head: message.encoded()))
             if hasCanary, case .acknowledge(let sequence) = message, sequence % 10 == 7 {
                 // The artificial trap that the fuzzer must find.
                 fatalError("the canary")

@@ -82,9 +82,9 @@ struct CoreRig {
     }
 
     /// Passes a message of a client, after its removal that is under way.
-    mutating func say(_ message: ClientMessage, by client: ClientID) {
+    mutating func say(_ message: ClientMessage, number: UInt64? = nil, by client: ClientID) {
         while core.isRemoving(client) { core.dispatch(now: now) }
-        core.clientSaid(message, by: client, now: now)
+        core.clientSaid(message, number: number, by: client, now: now)
     }
 
     mutating func fetch(
@@ -175,6 +175,15 @@ struct CoreRig {
     /// Messages to a client other than terminals from its queue.
     func replies(to client: ClientID) -> [BrokerMessage] {
         actions.compactMap { if case .client(.send(client, let message)) = $0 { message } else { nil } }
+    }
+
+    /// Answers to numbered messages of a client, each as the first line with the number before it.
+    func answers(to client: ClientID) -> [String] {
+        actions.compactMap { action in
+            guard case .client(.reply(client, let message, _, let number)) = action else { return nil }
+            let head = message.encoded().prefix { $0 != UInt8(ascii: "\n") }
+            return "\(number) " + String(decoding: head, as: UTF8.self)
+        }
     }
 
     var releasedBodies: Int { actions.count { if case .spool(.releaseBody) = $0 { true } else { false } } }

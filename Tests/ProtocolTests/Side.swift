@@ -13,8 +13,8 @@ enum Side: String, CaseIterable {
 
     func decode(_ head: [UInt8]) throws(WireError) -> Message {
         switch self {
-        case .client: .client(try ClientMessage(head: head))
-        case .broker: .broker(try BrokerMessage(head: head))
+        case .client: .client(try NumberedMessage(head: head))
+        case .broker: .broker(try NumberedAnswer(head: head))
         case .worker: .worker(try WorkerMessage(head: head))
         case .pool: .pool(try PoolMessage(head: head))
         }
@@ -23,8 +23,8 @@ enum Side: String, CaseIterable {
 
 /// A message of any kind.
 enum Message: Equatable {
-    case client(ClientMessage)
-    case broker(BrokerMessage)
+    case client(NumberedMessage)
+    case broker(NumberedAnswer)
     case worker(WorkerMessage)
     case pool(PoolMessage)
 

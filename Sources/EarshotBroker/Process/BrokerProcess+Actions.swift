@@ -32,6 +32,8 @@ extension BrokerProcess {
         switch action {
         case .client(.send(let client, .progress(let progress))): tell(client, progress)
         case .client(.send(let client, let message)): tell(client, message.encoded())
+        case .client(.reply(let client, let message, let json, let number)):
+            tell(client, NumberedAnswer(message, to: number).encoded(), json)
         case .client(.answer(let client, let query, let json)):
             tell(client, BrokerMessage.answer(query).encoded(), json)
         case .client(.deliver(let client, let terminal, let body)): deliver(terminal, body, to: client)

@@ -286,10 +286,12 @@ public final class BrokerProcess {
                 isGateway: bus.isGateway(peer))
         case .message(let peer, let head, let body):
             do throws(WireError) {
-                let message = try ClientMessage(head: head)
+                let numbered = try NumberedMessage(head: head)
+                let message = numbered.message
                 let client = ClientID(rawValue: peer)
                 if case .take(let sequence) = message { renameFile(toTake: sequence, by: client) }
-                core.clientSaid(message, body: requestBody(body, of: message), by: client, now: now)
+                core.clientSaid(
+                    message, number: numbered.number, body: requestBody(body, of: message), by: client, now: now)
                 if core.isCarryingOut(by: client) { bus.hold(peer) }
                 return Self.weight(of: message, headBytes: head.count)
             } catch {

@@ -185,6 +185,7 @@ struct ClientCore {
         case .data(let data): return dataReceived(data, count: count)
         case .taken(let sequence, let path): return taken(sequence, path)
         case .error(let reply): return refused(reply)
+        case .ok: return []
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }
             isDraining = true

@@ -49,9 +49,11 @@ extension BrokerCore {
 
     /// Handles a message of a client.
     ///
-    /// - Parameter body: body of a FETCH's request. The core owns it from here on.
+    /// - Parameters:
+    ///   - number: its number in the session; nil without one.
+    ///   - body: body of a FETCH's request. The core owns it from here on.
     public mutating func clientSaid(
-        _ message: ClientMessage, body: RequestBody? = nil, by id: ClientID, now: Tick
+        _ message: ClientMessage, number: UInt64? = nil, body: RequestBody? = nil, by id: ClientID, now: Tick
     ) {
         defer { releaseUnused(body) }
         guard let client = clients.number(of: id) else { return }
@@ -67,6 +69,7 @@ extension BrokerCore {
             awaitGreeting(of: id)
             return
         }
+        guard begin(message, number, of: client) else { return }
         if !clients[client].isAdministrator, let detail = Self.reservation(of: message) {
             refuse(client, "not-authorized", detail, message)
             return
@@ -77,6 +80,26 @@ extension BrokerCore {
         }
         carryOut(message, body, by: client, now: now)
     }
+
+    /// Takes the number of a message. The broker carries out no message twice, so an old number is refused; that error
+    /// names no message, because the one with this number has another answer.
+    ///
+    /// - Returns: false if the message is refused.
+    private mutating func begin(
+        _ message: ClientMessage, _ number: UInt64?, of client: Handle<ClientSession>
+    ) -> Bool {
+        guard clients[client].numbers.begin(number) else {
+            refuse(client, "bad-message", Self.oldNumberDetail, message)
+            return false
+        }
+        if number != nil, message.countsAsUnanswered, clients[client].numbers.pending >= limits.keptReplies {
+            refuse(client, "limit", "\(limits.keptReplies) messages have no answer yet; wait for one", message)
+            return false
+        }
+        return true
+    }
+
+    private static let oldNumberDetail = "numbers rise: the number is not above that of an earlier message"
 
     /// Carries out a message of an open session.
     ///
@@ -113,6 +136,7 @@ extension BrokerCore {
             clients[client].deliveries = DeliveryWindow(after: session.deliveries.lastReceived)
             awaitGreeting(of: id)
         }
+        if message.isAnsweredByOK, clients[client].numbers.current > 0 { reply(.message(.ok), to: client) }
     }
 
     /// Handles a message of a client that could not be decoded.
@@ -120,7 +144,11 @@ extension BrokerCore {
         guard let client = clients.number(of: id) else { return }
         clock = now
         if clients[client].phase == .open { clients[client].heard += 1 }
-        reply(.message(.error(ErrorReply(error))), to: client)
+        var reply = ErrorReply(error)
+        if clients[client].phase == .open, !clients[client].numbers.begin(error.number) {
+            (reply.code, reply.detail) = ("bad-message", Self.oldNumberDetail)
+        }
+        self.reply(.message(.error(reply)), to: client)
         awaitGreeting(of: id)
     }
 
@@ -197,7 +225,9 @@ extension BrokerCore {
             reply.sequence = sequence
         case .bye: reply.verb = "BYE"
         }
-        self.reply(.message(.error(reply)), to: client)
+        // A READ may be refused while another message is carried out.
+        let number = message.canHaveNumber ? clients[client].numbers.take() : 0
+        self.reply(.message(.error(reply)), to: client, answering: number)
     }
 
     // MARK: Subscriptions

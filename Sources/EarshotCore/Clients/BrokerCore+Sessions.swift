@@ -28,7 +28,7 @@ extension BrokerCore {
             refuse(client, "session-in-use", "the connection of this session stands", .hello(hello))
             return
         }
-        guard clients[session].replies.resume(after: hello.replies) else {
+        guard resumeReplies(of: session, hello) else {
             clients[client].name = hello.client
             welcome(client, hello, isResumed: false)
             return
@@ -37,6 +37,14 @@ extension BrokerCore {
         welcome(session, hello, isResumed: true)
         sendDue(to: session)
         if !isClosed(session) { queue.clientOpened(session) }
+    }
+
+    /// Prepares the replies that the next connection of a session lacks.
+    ///
+    /// - Returns: false if some are no longer kept, or if the client names numbers or replies that there were not.
+    private mutating func resumeReplies(of session: Handle<ClientSession>, _ hello: Hello) -> Bool {
+        guard let first = hello.unanswered else { return clients[session].replies.resume(after: hello.replies) }
+        return first - 1 <= clients[session].numbers.last && clients[session].replies.resume(from: first)
     }
 
     /// Ends a session when its lease is over, or when it was closed while away.
@@ -60,8 +68,10 @@ extension BrokerCore {
             welcome.leaseMilliseconds = clients[client].leaseMilliseconds
             welcome.token = clients[client].token
         }
-        if isResumed { welcome.heard = clients[client].heard }
-        if isResumed, hello.replies != nil { welcome.replies = clients[client].replies.count }
+        if isResumed {
+            welcome.heard = hello.unanswered == nil ? clients[client].heard : clients[client].numbers.last
+        }
+        if isResumed, hello.unanswered == nil, hello.replies != nil { welcome.replies = clients[client].replies.count }
         if !workerLimits.spool.isEmpty, !hello.isPulling { welcome.spool = workerLimits.spool }
         say(.welcome(welcome), to: client)
         if isDraining { say(.goodbye(reason: "draining"), to: client) }
@@ -98,13 +108,32 @@ extension BrokerCore {
 
     // MARK: Replies
 
-    /// Replies to a message of a client. A session with a lease keeps the reply for its next connection.
+    /// Replies to the present message of a client.
     mutating func reply(_ reply: Reply, to client: Handle<ClientSession>) {
+        self.reply(reply, to: client, answering: clients[client].numbers.take())
+    }
+
+    /// Replies to an earlier message.
+    mutating func reply(_ reply: Reply, to asker: LiveAsker) {
+        clients[asker.client].numbers.answered(asker.number)
+        self.reply(reply, to: asker.client, answering: asker.number)
+    }
+
+    /// The present message of a client, which is answered later.
+    mutating func asker(_ client: Handle<ClientSession>) -> Asker {
+        Asker(session: clients.reference(to: client), number: clients[client].numbers.takeForLater())
+    }
+
+    /// Replies to a message. A session with a lease keeps the reply for its next connection.
+    ///
+    /// - Parameter number: number of the message; 0 for one without.
+    mutating func reply(_ reply: Reply, to client: Handle<ClientSession>, answering number: UInt64) {
         guard clients[client].leaseMilliseconds > 0 || clients[client].replies.isBehind else {
-            send(reply, to: client)
+            send(reply, to: client, answering: number)
             return
         }
-        clients[client].replies.append(reply, after: clients[client].deliveries.lastSequence)
+        let sequence = clients[client].deliveries.lastSequence
+        clients[client].replies.append(reply, answering: number, after: sequence)
         sendReplies(to: client)
         // A connected client that leaves the terminals before so many replies unacknowledged has stopped reading.
         if clients[client].replies.trim(to: limits.keptReplies), !clients[client].isAway { close(client) }
@@ -114,13 +143,15 @@ extension BrokerCore {
     mutating func sendReplies(to client: Handle<ClientSession>) {
         guard !clients[client].isAway else { return }
         let sequence = clients[client].deliveries.lastSequence
-        while let reply = clients[client].replies.next(after: sequence) { send(reply, to: client) }
+        while let (reply, number) = clients[client].replies.next(after: sequence) {
+            send(reply, to: client, answering: number)
+        }
     }
 
-    private mutating func send(_ reply: Reply, to client: Handle<ClientSession>) {
+    private mutating func send(_ reply: Reply, to client: Handle<ClientSession>, answering number: UInt64) {
         switch reply {
-        case .message(let message): say(message, to: client)
-        case .answer(let query, let page): answer(query, page, to: client, now: clock)
+        case .message(let message): say(message, to: client, answering: number)
+        case .answer(let query, let page): answer(query, page, to: client, answering: number, now: clock)
         }
     }
 

@@ -33,6 +33,8 @@ struct ClientSession: Generational {
     var absence: UInt64?
     /// Number of messages received since its HELLO, including refused ones.
     var heard: UInt64 = 0
+    /// Numbers of its messages.
+    var numbers = MessageNumbers()
     /// Replies kept for the next connection; empty without a lease.
     var replies = ReplyLog()
     var name: String?

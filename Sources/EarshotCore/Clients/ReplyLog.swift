@@ -10,66 +10,86 @@ enum Reply {
 
 /// Latest replies of a session with a lease, kept so that its next connection can get those lost with the former one.
 ///
-/// The client counts the replies that it receives, and reports the number in the HELLO that resumes the session.
+/// A client that numbers its messages names the first number whose answer it lacks, in the HELLO that resumes the
+/// session. An answer to its QUERY is not kept once it is sent: the client asks again. Another client counts the replies
+/// that it receives, and reports that number.
 struct ReplyLog {
-    /// A reply, and the sequence number of the last terminal before it.
+    /// A reply, the number of the message that it answers, and the sequence number of the last terminal before it.
     private struct Entry {
         var reply: Reply
+        var number: UInt64
         var place: UInt64
+
+        /// Whether the client asks again for a reply that is lost.
+        var isAskedAgain: Bool { if case .answer = reply { number > 0 } else { false } }
     }
 
     /// Number of replies in the session, discarded ones included.
     private(set) var count: UInt64 = 0
-    /// The latest replies, oldest first.
-    private var entries: Deque<Entry> = []
-    /// Number of entries, from the end, not sent over the current connection.
-    private var unsent = 0
+    /// Replies that were sent over the current connection, oldest first.
+    private var sent: Deque<Entry> = []
+    /// Replies that wait for the terminals that precede them, oldest first.
+    private var unsent: Deque<Entry> = []
+    /// Highest number of a discarded reply; 0 without one.
+    private var discarded: UInt64 = 0
 
     /// Number of replies kept.
-    var kept: Int { entries.count }
+    var kept: Int { sent.count + unsent.count }
 
     /// Whether a reply waits for the terminals that precede it.
-    var isBehind: Bool { unsent > 0 }
+    var isBehind: Bool { !unsent.isEmpty }
 
-    mutating func append(_ reply: Reply, after sequence: UInt64) {
+    /// - Parameter number: number of the message that it answers; 0 for none.
+    mutating func append(_ reply: Reply, answering number: UInt64, after sequence: UInt64) {
         count += 1
-        entries.append(Entry(reply: reply, place: sequence))
-        unsent += 1
+        unsent.append(Entry(reply: reply, number: number, place: sequence))
     }
 
     /// Takes the next reply to send, if all terminals that precede it were sent.
     ///
     /// - Parameter sequence: sequence number of the last terminal sent.
-    mutating func next(after sequence: UInt64) -> Reply? {
-        guard unsent > 0, entries[entries.count - unsent].place <= sequence else { return nil }
-        defer { unsent -= 1 }
-        return entries[entries.count - unsent].reply
+    mutating func next(after sequence: UInt64) -> (reply: Reply, number: UInt64)? {
+        guard let first = unsent.first, first.place <= sequence else { return nil }
+        unsent.removeFirst()
+        if !first.isAskedAgain { sent.append(first) }
+        return (first.reply, first.number)
     }
 
     /// Discards the oldest replies beyond a maximum number.
     ///
     /// - Returns: whether an unsent reply was discarded.
     mutating func trim(to most: Int) -> Bool {
-        guard entries.count > most else { return false }
-        entries.removeFirst(entries.count - most)
-        guard unsent > most else { return false }
-        unsent = most
+        while kept > most, let oldest = sent.popFirst() { discarded = max(discarded, oldest.number) }
+        guard unsent.count > most else { return false }
+        while unsent.count > most, let oldest = unsent.popFirst() { discarded = max(discarded, oldest.number) }
         return true
     }
 
-    /// Prepares the replies for a connection that resumes the session.
+    /// Prepares the answers for a connection that resumes the session.
+    ///
+    /// - Parameter first: number from which the client lacks answers.
+    /// - Returns: false if such an answer is no longer kept.
+    mutating func resume(from first: UInt64) -> Bool {
+        guard first > discarded else { return false }
+        unsent = Deque((sent + unsent).filter { $0.number >= first && !$0.isAskedAgain })
+        sent = []
+        return true
+    }
+
+    /// Prepares the replies for a connection of a client without numbers that resumes the session.
     ///
     /// - Parameter received: number of replies that the client has received; nil for a client that does not count,
     ///   which gets none again.
     /// - Returns: false if missing replies are no longer kept, or if the client counts more replies than there were.
     mutating func resume(after received: UInt64?) -> Bool {
         guard let received else {
-            unsent = 0
+            sent += unsent
+            unsent = []
             return true
         }
-        guard received <= count, count - received <= UInt64(entries.count) else { return false }
-        unsent = Int(count - received)
-        entries.removeFirst(entries.count - unsent)
+        guard received <= count, count - received <= UInt64(kept) else { return false }
+        unsent = Deque((sent + unsent).suffix(Int(count - received)))
+        sent = []
         return true
     }
 }

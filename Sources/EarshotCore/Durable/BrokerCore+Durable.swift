@@ -21,12 +21,10 @@ extension BrokerCore {
         }
         durables.stored(interest)
         releaseHead(of: .entering(interest))
-        let askers = clients(of: entering)
-        for client in askers {
-            reply(.message(.accepted(fetch.handler, fetch.request)), to: client)
-        }
+        let askers = liveAskers(of: entering)
+        for asker in askers { reply(.message(.accepted(fetch.handler, fetch.request)), to: asker) }
         setExpiry(of: interest)
-        begin(interest, fetch, of: askers.first.map { clients[$0].id } ?? RequestHeads.nobody, now: now)
+        begin(interest, fetch, of: askers.first.map { clients[$0.client].id } ?? RequestHeads.nobody, now: now)
     }
 
     /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
@@ -38,7 +36,7 @@ extension BrokerCore {
             return
         }
         forgetDurable(interest)
-        turnAway(interest, Refusal(code: isFull ? .queueFull : .notStored), telling: clients(of: entering))
+        turnAway(interest, Refusal(code: isFull ? .queueFull : .notStored), telling: liveAskers(of: entering))
     }
 
     /// Delivers an outcome after the attempt to write it.
@@ -92,11 +90,12 @@ extension BrokerCore {
 
     /// Has a new request written to disk. The request is accepted after that.
     mutating func keep(_ interest: Handle<Interest>, _ fetch: Fetch, by client: Handle<ClientSession>) {
+        let asker = asker(client)
         let request: HTTPRequest
         do throws(Refusal) {
             request = try keepable(interest, fetch, by: clients[client].id)
         } catch {
-            turnAway(interest, error, telling: [client])
+            turnAway(interest, error, telling: [LiveAsker(client: client, number: asker.number)])
             return
         }
         // A request restored after a restart must not replace others again.
@@ -104,10 +103,10 @@ extension BrokerCore {
         kept.options.replacesHandler = false
         let head = ClientMessage.fetch(kept).encoded()
         if let obstacle = obstacle(toDurable: head.count + Self.durableRowBytes, of: interest) {
-            turnAway(interest, obstacle, telling: [client])
+            turnAway(interest, obstacle, telling: [LiveAsker(client: client, number: asker.number)])
             return
         }
-        let entering = DurableRecord.Entering(fetch, by: clients.reference(to: client))
+        let entering = DurableRecord.Entering(fetch, by: asker)
         let id = durables.insert(interest, acceptedAt: interests[interest].askedAt, entering)
         interests[interest].enter(.entering)
         holdHead(of: request, for: .entering(interest), of: clients[client].id, by: principal(of: interest))
@@ -133,12 +132,14 @@ extension BrokerCore {
         return request
     }
 
-    /// Ends a request that is not accepted. Subscribers get a terminal, and the other senders of the FETCH a reply.
+    /// Ends a request that is not accepted. The senders of the FETCH get a reply, and other subscribers a terminal.
     private mutating func turnAway(
-        _ interest: Handle<Interest>, _ refusal: Refusal, telling askers: [Handle<ClientSession>]
+        _ interest: Handle<Interest>, _ refusal: Refusal, telling askers: [LiveAsker]
     ) {
-        let listeners = listeners(of: interests[interest].handler)
-        refuse(interest, refusal, to: askers.filter { !listeners.contains($0) })
+        let listeners = listeners(of: interests[interest].handler).filter { client in
+            !askers.contains { $0.client == client }
+        }
+        refuse(interest, refusal, to: askers)
         let outcome = outcomes.insert(Outcome(failure: refusal.code, detail: refusal.detail))
         outcomes.retain(outcome)
         accountOutcome(of: interest, outcome)
@@ -146,9 +147,9 @@ extension BrokerCore {
         release(outcome)
     }
 
-    /// Replies to senders that are not subscribed that the request was not accepted. Like ACCEPTED, this reply has no
+    /// Replies to its senders that the request was not accepted. Like ACCEPTED, this reply has no
     /// sequence number and needs no acknowledgement.
-    mutating func refuse(_ interest: Handle<Interest>, _ refusal: Refusal, to askers: [Handle<ClientSession>]) {
+    mutating func refuse(_ interest: Handle<Interest>, _ refusal: Refusal, to askers: [LiveAsker]) {
         guard !askers.isEmpty else { return }
         let record = interests[interest]
         let tag = record.extras.flatMap { extras[$0].tag }
@@ -157,23 +158,26 @@ extension BrokerCore {
         let terminal = Terminal(
             handler: handlers[record.handler].id, request: record.request, sequence: 0, tag: tag,
             outcome: .failed(failure))
-        for client in askers { reply(.message(.terminal(terminal)), to: client) }
+        for asker in askers { reply(.message(.terminal(terminal)), to: asker) }
     }
 
-    /// Clients that await the reply to a request in phase `entering`. Called for no other phase, since the call copies
+    /// Messages that await the reply to a request in phase `entering`. Called for no other phase, since the call copies
     /// the references to all tables.
-    func waitingAskers(of interest: Handle<Interest>, except remover: ClientID?) -> [Handle<ClientSession>] {
+    ///
+    /// - Parameter remover: client whose messages without numbers get no reply, because it removes the request.
+    func waitingAskers(of interest: Handle<Interest>, except remover: ClientID?) -> [LiveAsker] {
         guard let entering = durables.entering(interest) else { return [] }
-        return clients(of: entering).filter { clients[$0].id != remover }
+        return liveAskers(of: entering).filter { $0.number > 0 || clients[$0.client].id != remover }
     }
 
-    /// Live sessions that await the reply, including those away.
-    func clients(of entering: DurableRecord.Entering) -> [Handle<ClientSession>] {
+    /// Messages of live sessions that await the reply, including sessions that are away.
+    func liveAskers(of entering: DurableRecord.Entering) -> [LiveAsker] {
         entering.askers.compactMap { live($0) }
     }
 
-    private func live(_ asker: GenerationalHandle<ClientSession>) -> Handle<ClientSession>? {
-        clients.resolve(asker).flatMap { clients[$0].isGone ? nil : $0 }
+    private func live(_ asker: Asker) -> LiveAsker? {
+        guard let client = clients.resolve(asker.session), !clients[client].isGone else { return nil }
+        return LiveAsker(client: client, number: asker.number)
     }
 
     /// Replies to a repeated FETCH of a durable request, now or when it is on disk.
@@ -188,10 +192,10 @@ extension BrokerCore {
     }
 
     /// Adds a client to those that await the reply.
-    func awaitReply(to entering: DurableRecord.Entering, _ client: Handle<ClientSession>) {
-        let asker = clients.reference(to: client)
-        guard !entering.askers.contains(asker) else { return }
-        // Without ended sessions the list is as long as there are clients, however slow the disk is.
+    mutating func awaitReply(to entering: DurableRecord.Entering, _ client: Handle<ClientSession>) {
+        let asker = asker(client)
+        guard asker.number > 0 || !entering.askers.contains(asker) else { return }
+        // Without ended sessions the list is bounded by the clients and their unanswered numbers, however slow the disk is.
         entering.askers = entering.askers.filter { live($0) != nil } + [asker]
     }
 

@@ -198,8 +198,7 @@ extension BrokerCore {
         rest(interest)
     }
 
-    /// Takes the ID of a row from a request that came while the row was not loaded. Its sender gets the error that it
-    /// would have got afterwards.
+    /// Takes the ID of a row from a request that came while the row was not loaded, which is removed.
     ///
     /// - Returns: false if a durable request has the ID.
     private mutating func freeID(_ fetch: Fetch, _ key: HandlerKey) -> Bool {
@@ -213,9 +212,7 @@ extension BrokerCore {
             freeIfOwed(interest)
             return true
         }
-        let owner = interests[interest].owner
-        removeRequest(interest, by: owner)
-        if let owner { refuse(owner, "id-in-use", "a durable request has this ID", .fetch(fetch)) }
+        removeRequest(interest)
         return true
     }
 }

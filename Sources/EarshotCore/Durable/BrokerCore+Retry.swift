@@ -28,7 +28,7 @@ extension BrokerCore {
     private mutating func reopen(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         takeFromRest(interest)
         interests[interest].enter(.entering)
-        guard let id = durables.reopen(interest, DurableRecord.Entering(nil, by: clients.reference(to: client))) else {
+        guard let id = durables.reopen(interest, DurableRecord.Entering(nil, by: asker(client))) else {
             preconditionFailure("request \(interest) is on disk and not in the book")
         }
         actions.append(.durable(.reopen(id, acceptedAt: calendarSeconds)))
@@ -44,7 +44,7 @@ extension BrokerCore {
             removeRequest(interest)
             return
         }
-        let askers = clients(of: entering)
+        let askers = liveAskers(of: entering)
         guard let head, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
             durables.reopenFailed(interest)
             refuse(interest, Refusal(code: .notStored), to: askers)
@@ -54,7 +54,7 @@ extension BrokerCore {
         if let file = durables.reopened(interest, acceptedAt: now) { releaseFile(file) }
         chargeDurable(interest, result: 0)
         startAnew(interest, now: now)
-        for client in askers { reply(.message(.accepted(fetch.handler, fetch.request)), to: client) }
+        for asker in askers { reply(.message(.accepted(fetch.handler, fetch.request)), to: asker) }
         setExpiry(of: interest)
         begin(interest, fetch, of: RequestHeads.nobody, now: now)
     }

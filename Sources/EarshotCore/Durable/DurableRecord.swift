@@ -131,10 +131,10 @@ struct DurableRecord {
     final class Entering {
         /// Nil for a repeated request, which is on disk only.
         let fetch: Fetch?
-        /// Sessions that await ACCEPTED over their connections at that time, each once.
-        var askers: [GenerationalHandle<ClientSession>]
+        /// Messages that await ACCEPTED; of those of a session without numbers one.
+        var askers: [Asker]
 
-        init(_ fetch: Fetch?, by asker: GenerationalHandle<ClientSession>) {
+        init(_ fetch: Fetch?, by asker: Asker) {
             self.fetch = fetch
             askers = [asker]
         }

@@ -379,7 +379,10 @@ extension BrokerCore {
                 ledger.deliveries.lost += 1
             }
         }
-        refuse(interest, Refusal(code: .removed), to: askers.filter { $0 != client && !listeners.contains($0) })
+        if !askers.isEmpty {
+            listeners.removeAll { listener in askers.contains { $0.client == listener } }
+            refuse(interest, Refusal(code: .removed), to: askers)
+        }
         publishRemoval(of: interest, to: listeners)
     }
 

@@ -7,7 +7,11 @@ internal import EarshotWire
 /// with its words there, and a case of the switch below.
 extension BrokerCore {
     /// Sends the reply to a query, with the state at `now`.
-    mutating func answer(_ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, now: Tick) {
+    ///
+    /// - Parameter number: number of the QUERY; 0 for none.
+    mutating func answer(
+        _ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, answering number: UInt64, now: Tick
+    ) {
         let principal = clients[client].principal
         let isAdministrator = clients[client].isAdministrator
         var json = JSONText()
@@ -31,7 +35,11 @@ extension BrokerCore {
             case .cookies(let handler): writeCookies(of: HandlerKey(principal, handler), page, to: &json)
             }
         }
-        actions.append(.client(.answer(clients[client].id, query, json: json.bytes)))
+        let id = clients[client].id
+        actions.append(
+            .client(
+                number == 0
+                    ? .answer(id, query, json: json.bytes) : .reply(id, .answer(query), json: json.bytes, to: number)))
         if case .why(let handler, let request) = query { refreshClaim(of: request, HandlerKey(principal, handler)) }
     }
 

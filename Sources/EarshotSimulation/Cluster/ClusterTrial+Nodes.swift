@@ -111,7 +111,7 @@ extension ClusterTrial {
             guard nodes[node].bodies.removeValue(forKey: body) != nil else {
                 throw Violation(12, "node \(node) releases body \(body.rawValue), which it does not have")
             }
-        case .client(.answer), .client(.sendPiece), .spool, .cache, .durable, .supervisor,
+        case .client(.answer), .client(.reply), .client(.sendPiece), .spool, .cache, .durable, .supervisor,
             .log:
             throw Violation(0, "node \(node) has an action that this simulation lacks: \(action)")
         }

@@ -7,9 +7,10 @@ extension ReferenceModel {
     func take(_ action: Action, after event: BrokerEvent) {
         switch action {
         case .client(.send(let id, let message)): said(message, to: id)
-        case .client(.answer(let id, _, let json)):
-            expect(!json.isEmpty, 1, "client \(id.rawValue) gets an empty answer")
-            answered("an answer", to: id) { if case .answer = $0 { true } else { false } }
+        case .client(.reply(let id, let message, let json, let number)):
+            guard let json else { return said(message, to: id, answering: number) }
+            answered(with: json, to: id, answering: number)
+        case .client(.answer(let id, _, let json)): answered(with: json, to: id)
         case .client(.deliver(let id, let terminal, let body)):
             let isPass = if case .dispatch = event { true } else { false }
             delivered(terminal, body, to: id, inPass: isPass)
@@ -80,7 +81,13 @@ extension ReferenceModel {
 
     // MARK: Messages
 
-    private func said(_ message: BrokerMessage, to id: ClientID) {
+    private func answered(with json: [UInt8], to id: ClientID, answering number: UInt64 = 0) {
+        expect(!json.isEmpty, 1, "client \(id.rawValue) gets an empty answer")
+        answered("an answer", to: id, answering: number) { $0.isAnswer }
+    }
+
+    /// - Parameter number: number of the message that it answers; 0 for none.
+    private func said(_ message: BrokerMessage, to id: ClientID, answering number: UInt64 = 0) {
         guard let client = connections[id] else {
             object(2, "a connection that is gone is told \(message)")
             return
@@ -100,29 +107,32 @@ extension ReferenceModel {
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
         case .taken(let sequence, let path):
-            answered("\(message)", to: id) { expected in
+            answered("\(message)", to: id, answering: number) { expected in
                 guard case .taken(sequence, let right) = expected else { return false }
                 expect(path == right, 15, "client \(id.rawValue) is told \(path ?? "to copy"), not \(right ?? "that")")
                 return true
             }
-        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .error:
-            answered("\(message)", to: id) { isRight(message, $0) }
+        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .error, .ok:
+            answered("\(message)", to: id, answering: number) { isRight(message, $0) }
         }
     }
 
     /// Matches a message to a client with the expected reply to this event, or with one that is sent again.
-    private func answered(_ told: String, to id: ClientID, isRight: (Reply) -> Bool) {
+    private func answered(_ told: String, to id: ClientID, answering number: UInt64, isRight: (Reply) -> Bool) {
         let client = connections[id]
         if let expected = owedReplies.removeValue(forKey: id) {
             expect(isRight(expected), 1, "client \(id.rawValue) is told \(told), not \(expected)")
+            expect(
+                client.map { $0.number == number } ?? (number == 0), 1,
+                "client \(id.rawValue) is told \(told) to its message \(number)")
             if case .welcome = expected { return }
             if let client, client.leaseMilliseconds > 0 { client.keep(expected, isSent: true) }
         } else if let client, let next = client.nextReply {
             if client.lastSequence < next.place { client.passHoles() }
             expect(
-                isRight(next.reply) && next.place <= client.lastSequence, 1,
+                isRight(next.reply) && next.number == number && next.place <= client.lastSequence, 1,
                 "client \(id.rawValue) is told \(told), and \(next.reply) is next behind terminal \(next.place)")
-            client.unsentReplies -= 1
+            client.sentNextReply()
         } else {
             object(1, "client \(id.rawValue) is told \(told), which answers nothing")
         }
@@ -139,6 +149,7 @@ extension ReferenceModel {
             handler == asked && request == of && was == right
         case (.changed(let setting), .changed(let words)): setting.words == words
         case (.error(let error), .error(let code)): error.code == code
+        case (.ok, .ok): true
         default: false
         }
     }

@@ -5,9 +5,22 @@ internal import HeapModule
 
 /// Clients: messages, replies, and disconnection.
 extension ReferenceModel {
-    func clientSaid(_ message: ClientMessage, _ renamed: FileRename?, by id: ClientID) {
+    func clientSaid(_ message: ClientMessage, _ number: UInt64?, _ renamed: FileRename?, by id: ClientID) {
         guard let client = connections[id] else { return }
         if client.isOpen { client.heard += 1 }
+        client.number = 0
+        guard client.isOpen, let number else { return carryOut(message, renamed, by: client) }
+        guard number > client.lastNumber else {
+            owedReplies[id] = .error("bad-message")
+            return
+        }
+        (client.number, client.lastNumber) = (number, number)
+        carryOut(message, renamed, by: client)
+        if message.isAnsweredByOK, owedReplies[id] == nil { owedReplies[id] = .ok }
+    }
+
+    private func carryOut(_ message: ClientMessage, _ renamed: FileRename?, by client: SessionRecord) {
+        let id = client.connection
         if case .hello(let hello) = message {
             helloSaid(hello, by: client)
             return

@@ -59,7 +59,7 @@ extension ReferenceModel {
         case .removed(let pattern, let count): return .removed(qualified(pattern, of: client), count: count)
         case .requestRemoved(let handler, let request, let wasOpen):
             return .requestRemoved(qualified(handler, of: client), request, wasOpen: wasOpen)
-        case .welcome, .accepted, .terminal, .answer, .changed, .data, .taken, .error, .goodbye: return message
+        case .welcome, .accepted, .terminal, .answer, .changed, .data, .taken, .error, .ok, .goodbye: return message
         }
     }
 

@@ -29,7 +29,7 @@ extension ReferenceModel {
             owedReplies[client.connection] = .error("session-in-use")
             return
         }
-        guard session.resume(after: hello.replies) else {
+        guard hello.unanswered.map({ session.resume(from: $0) }) ?? session.resume(after: hello.replies) else {
             client.name = hello.client
             greet(client, hello, session: nil)
             return
@@ -44,11 +44,13 @@ extension ReferenceModel {
 
     private func greet(_ client: SessionRecord, _ hello: Hello, session: SessionRecord?) {
         client.isOpen = true
+        client.number = 0
         client.principal = hello.principal
         client.window = hello.window
         client.leaseMilliseconds = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
         owedReplies[client.connection] = .welcome(
-            lease: client.leaseMilliseconds, token: client.token, heard: session?.heard,
+            lease: client.leaseMilliseconds, token: client.token,
+            heard: hello.unanswered == nil ? session?.heard : session?.lastNumber,
             replies: hello.replies == nil ? nil : session?.replyCount)
     }
 
@@ -72,10 +74,7 @@ extension ReferenceModel {
         expect(
             client.unsentReplies <= limits.keptReplies || client.isClosing, 11,
             "\(client.unsentReplies) replies wait for client \(id.rawValue)")
-        client.unsentReplies = min(client.unsentReplies, limits.keptReplies)
-        if client.replies.count > limits.keptReplies {
-            client.replies.removeFirst(client.replies.count - limits.keptReplies)
-        }
+        client.trimReplies(to: limits.keptReplies)
     }
 
     /// Handles a disconnection. Nothing of a client is removed before its lease expires: invariant 12.

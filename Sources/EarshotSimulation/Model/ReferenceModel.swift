@@ -70,6 +70,9 @@ final class ReferenceModel {
         /// Normalized setting.
         case changed([String])
         case error(String)
+        case ok
+
+        var isAnswer: Bool { if case .answer = self { true } else { false } }
     }
 
     let instance: BrokerInstance
@@ -234,7 +237,7 @@ final class ReferenceModel {
         }
         if let worker = owedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
         if let worker = owedDrains.first { object(14, "worker \(worker.rawValue) is not told of the drain") }
-        if case .clientSaid(let id, .hello) = event, let client = connections[id], client.owesAgain {
+        if case .clientSaid(let id, .hello, _) = event, let client = connections[id], client.owesAgain {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
         if let id = event.client { judgeReplies(to: id) }
@@ -271,9 +274,10 @@ final class ReferenceModel {
     private func take(_ event: BrokerEvent, _ actions: [Action], _ renamed: FileRename?, hasRetried: Bool) {
         switch event {
         case .clientConnected(let id): if connections[id] == nil { connected(id) }
-        case .clientSaid(let id, let message): clientSaid(message, renamed, by: id)
+        case .clientSaid(let id, let message, let number): clientSaid(message, number, renamed, by: id)
         case .clientSaidNonsense(let id, let error):
             if connections[id]?.isOpen == true { connections[id]?.heard += 1 }
+            connections[id]?.number = 0
             if connections[id] != nil { owedReplies[id] = .error(error.code.rawValue) }
         case .clientLost(let id): clientLost(id)
         case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)

@@ -23,10 +23,25 @@ final class SessionRecord {
     var isClosing = false
     /// Number of messages since its HELLO.
     var heard: UInt64 = 0
-    /// Latest replies, oldest first, each with the number of the last terminal before it. For a session with a lease,
-    /// all are counted.
-    var replies: Deque<(reply: ReferenceModel.Reply, place: UInt64)> = []
+    /// Number of the last message that had one, and of the present message; 0 without one.
+    var lastNumber: UInt64 = 0
+    var number: UInt64 = 0
+    /// Reply to a message with its number, which is 0 without one.
+    struct KeptReply {
+        let reply: ReferenceModel.Reply
+        let number: UInt64
+        /// Number of the last terminal before it.
+        let place: UInt64
+
+        /// Whether the client asks again if it is lost.
+        var isAskedAgain: Bool { reply.isAnswer && number > 0 }
+    }
+
+    /// Latest replies, oldest first. For a session with a lease, all are counted.
+    var replies: Deque<KeptReply> = []
     var replyCount: UInt64 = 0
+    /// Highest number of a reply that is kept no longer.
+    private var lastDiscarded: UInt64 = 0
     /// Number of the last replies not yet sent on its connection.
     var unsentReplies = 0
     /// Delivery window.
@@ -114,15 +129,38 @@ final class SessionRecord {
     }
 
     /// Next reply to send again, or to send for the first time after such replies.
-    var nextReply: (reply: ReferenceModel.Reply, place: UInt64)? {
+    var nextReply: KeptReply? {
         unsentReplies > 0 ? replies[replies.count - unsentReplies] : nil
     }
 
-    /// Records a reply.
+    /// Records the reply to the present message.
     func keep(_ reply: ReferenceModel.Reply, isSent: Bool) {
-        replies.append((reply, lastSequence))
+        let kept = KeptReply(reply: reply, number: number, place: lastSequence)
         replyCount += 1
         if !isSent { unsentReplies += 1 }
+        if !isSent || !kept.isAskedAgain { replies.append(kept) }
+    }
+
+    /// Records that the next reply was sent.
+    func sentNextReply() {
+        let index = replies.count - unsentReplies
+        unsentReplies -= 1
+        if replies[index].isAskedAgain { replies.remove(at: index) }
+    }
+
+    /// Discards the oldest replies.
+    func trimReplies(to most: Int) {
+        unsentReplies = min(unsentReplies, most)
+        while replies.count > most { lastDiscarded = max(lastDiscarded, replies.removeFirst().number) }
+    }
+
+    /// Prepares the replies for a connection that lacks them from a number on.
+    /// - Returns: false if some are not available.
+    func resume(from first: UInt64) -> Bool {
+        guard first > lastDiscarded, first <= lastNumber + 1 else { return false }
+        replies = replies.filter { $0.number >= first && !$0.isAskedAgain }
+        unsentReplies = replies.count
+        return true
     }
 
     /// Prepares the replies for a connection that has received `received` of them.

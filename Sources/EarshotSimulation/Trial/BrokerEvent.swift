@@ -4,7 +4,7 @@ public import EarshotWire
 /// Input of a core: a call of one of its methods as a value.
 public enum BrokerEvent: Sendable {
     case clientConnected(ClientID)
-    case clientSaid(ClientID, ClientMessage)
+    case clientSaid(ClientID, ClientMessage, number: UInt64? = nil)
     case clientSaidNonsense(ClientID, WireError)
     case clientLost(ClientID)
     case deliveryRefused(ClientID, UInt64)
@@ -41,7 +41,8 @@ extension BrokerEvent: CustomStringConvertible {
     public var description: String {
         switch self {
         case .clientConnected(let id): "client \(id.rawValue) connects"
-        case .clientSaid(let id, let message): "client \(id.rawValue): \(Self.text(message.encoded()))"
+        case .clientSaid(let id, let message, let number):
+            "client \(id.rawValue): \(Self.text(NumberedMessage(message, number: number).encoded()))"
         case .clientSaidNonsense(let id, let error): "client \(id.rawValue): nonsense, \(error.code.rawValue)"
         case .clientLost(let id): "client \(id.rawValue) is lost"
         case .deliveryRefused(let id, let sequence):
@@ -100,7 +101,7 @@ extension BrokerEvent {
     /// Client whose connection brings it; nil for other events.
     var sender: ClientID? {
         switch self {
-        case .clientSaid(let id, _), .clientSaidNonsense(let id, _), .clientLost(let id): id
+        case .clientSaid(let id, _, _), .clientSaidNonsense(let id, _), .clientLost(let id): id
         default: nil
         }
     }
@@ -108,7 +109,7 @@ extension BrokerEvent {
     /// Client concerned; nil for other events.
     var client: ClientID? {
         switch self {
-        case .clientConnected(let id), .clientSaid(let id, _), .clientSaidNonsense(let id, _), .clientLost(let id),
+        case .clientConnected(let id), .clientSaid(let id, _, _), .clientSaidNonsense(let id, _), .clientLost(let id),
             .deliveryRefused(let id, _), .clientWritable(let id),
             .progressRefused(let id, _, _):
             id

@@ -11,6 +11,8 @@ struct BrokerUnderTest {
     private var current: [UInt64: AttemptID] = [:]
     /// Last sequence number of each client.
     private var sequences: [ClientID: UInt64] = [:]
+    /// Last message number of each connection.
+    private var numbers: [ClientID: UInt64] = [:]
     /// Principals of connections, for the canaries that confuse them.
     private var principals: [ClientID: PrincipalName?] = [:]
     /// Requests that the deadline canary may end.
@@ -90,9 +92,9 @@ struct BrokerUnderTest {
     private mutating func tell(_ event: BrokerEvent, now: Tick) {
         switch event {
         case .clientConnected(let id): core.clientConnected(id, token: Trial.token(of: id))
-        case .clientSaid(let id, let message):
+        case .clientSaid(let id, let message, let number):
             if case .take(let sequence) = message { renameFile(toTake: sequence, by: id) }
-            core.clientSaid(message, by: id, now: now)
+            core.clientSaid(message, number: number, by: id, now: now)
         case .clientSaidNonsense(let id, let error): core.clientSaidNonsense(error, by: id, now: now)
         case .clientLost(let id): core.clientLost(id, now: now)
         case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
@@ -149,14 +151,17 @@ struct BrokerUnderTest {
     /// Returns the event that replaces this one; nil to drop it.
     private mutating func changed(_ event: BrokerEvent) -> BrokerEvent? {
         switch (canary, event) {
-        case (.uncountedAcknowledgement, .clientSaid(let id, .acknowledge(let sequence))):
+        case (.uncountedAcknowledgement, .clientSaid(let id, .acknowledge(let sequence), _)):
             return sequence <= sequences[id, default: 0] ? nil : event
         case (.ignoredFullDisk, .spillFailed): return nil
         case (.cutHandOver, .dispatch): return .dispatch(unread: [])
-        case (.wrongClass, .clientSaid(let id, .fetch(var fetch))) where fetch.options.priority < .normal:
+        case (.wrongClass, .clientSaid(let id, .fetch(var fetch), let number)) where fetch.options.priority < .normal:
             fetch.options.priority = .high
-            return .clientSaid(id, .fetch(fetch))
-        case (.sharedDeadline, .clientSaid(let id, .fetch(let fetch))) where fetch.options.subscribes:
+            return .clientSaid(id, .fetch(fetch), number: number)
+        case (.repeatedMessage, .clientSaid(let id, let message, let number?)):
+            defer { numbers[id] = max(numbers[id, default: 0], number) }
+            return number > numbers[id, default: 0] ? event : .clientSaid(id, message)
+        case (.sharedDeadline, .clientSaid(let id, .fetch(let fetch), _)) where fetch.options.subscribes:
             open[id, default: []].append((fetch.handler, fetch.request))
             return event
         case (.staleCompletion, .workerSaid(let id, .done(var completion), let body)):
@@ -171,13 +176,13 @@ struct BrokerUnderTest {
         case (.unboundedWorker, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.slots += 1
             return .workerSaid(id, .ready(ready), body)
-        case (.foreignTerminal, .clientSaid(let id, .hello(let hello))):
+        case (.foreignTerminal, .clientSaid(let id, .hello(let hello), _)):
             principals[id] = .some(hello.principal)
             return event
         case (.foreignTerminal, .clientLost(let id)):
             principals[id] = nil
             return event
-        case (.sharedNamespace, .clientSaid(let id, .hello(var hello))):
+        case (.sharedNamespace, .clientSaid(let id, .hello(var hello), _)):
             hello.principal = nil
             return .clientSaid(id, .hello(hello))
         default: return event
@@ -203,15 +208,17 @@ struct BrokerUnderTest {
 
     private mutating func changed(_ actions: [Action], after event: BrokerEvent) -> [Action] {
         var changed: [Action] = []
-        var isGreeting = if case .clientSaid(_, .hello) = event { true } else { false }
+        var isGreeting = if case .clientSaid(_, .hello, _) = event { true } else { false }
         var isResumed = false
+        let invented = "/spool/" + SpoolName.taken(1, by: core.instance)
         for action in actions {
             switch (canary, action) {
             case (.lostRedelivery, .client(.deliver)) where isGreeting: isGreeting = false
             case (.lostReply, .client(.send(_, .welcome(let welcome)))):
-                isResumed = welcome.replies != nil
+                isResumed = welcome.heard != nil
                 changed.append(action)
             case (.lostReply, .client(.answer)) where isResumed: isResumed = false
+            case (.lostReply, .client(.reply)) where isResumed: isResumed = false
             case (.lostReply, .client(.send(_, let message))) where isResumed && message.isReply: isResumed = false
             case (.lostTerminal, .client(.deliver(_, let terminal, _))) where terminal.sequence.isMultiple(of: 5): break
             case (.duplicateTerminal, .client(.deliver)): changed += [action, action]
@@ -219,6 +226,9 @@ struct BrokerUnderTest {
                 delivered[RequestOf(client: client, handler: terminal.handler)] = action
                 changed.append(action)
             case (.terminalAfterRemoval, .client(.send(let client, .removed(.handler(let handler), _)))):
+                changed.append(action)
+                if let late = delivered[RequestOf(client: client, handler: handler)] { changed.append(late) }
+            case (.terminalAfterRemoval, .client(.reply(let client, .removed(.handler(let handler), _), _, _))):
                 changed.append(action)
                 if let late = delivered[RequestOf(client: client, handler: handler)] { changed.append(late) }
             case (.uncountedAcknowledgement, .client(.deliver(let client, let terminal, _))):
@@ -241,10 +251,13 @@ struct BrokerUnderTest {
                 if case .result = terminal.outcome { terminal.outcome = .failed(Terminal.Failure(code: "spool-full")) }
                 changed.append(.client(.deliver(client, terminal, body)))
             case (.sharedTake, .client(.send(let client, .taken(let sequence, path: nil)))):
-                let path = "/spool/" + SpoolName.taken(1, by: core.instance)
-                changed.append(.client(.send(client, .taken(sequence, path: path))))
+                changed.append(.client(.send(client, .taken(sequence, path: invented))))
+            case (.sharedTake, .client(.reply(let client, .taken(let sequence, path: nil), _, let number))):
+                changed.append(.client(.reply(client, .taken(sequence, path: invented), json: nil, to: number)))
             case (.lostTake, .client(.send(let client, .taken(let sequence, path: _?)))):
                 changed.append(.client(.send(client, .taken(sequence, path: nil))))
+            case (.lostTake, .client(.reply(let client, .taken(let sequence, path: _?), _, let number))):
+                changed.append(.client(.reply(client, .taken(sequence, path: nil), json: nil, to: number)))
             case (.foreignTerminal, .client(.deliver(let client, let terminal, let body))):
                 changed.append(.client(.deliver(stranger(to: client), terminal, body)))
             case (.killedOwnWorker, .worker(.close(let worker))): changed.append(.worker(.kill(worker)))

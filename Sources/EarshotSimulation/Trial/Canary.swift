@@ -15,6 +15,8 @@ public enum Canary: String, CaseIterable, Sendable {
     case lostRedelivery = "lost-redelivery"
     /// A resumed session does not receive one of its replies.
     case lostReply = "lost-reply"
+    /// A message with an old number is carried out.
+    case repeatedMessage = "repeated-message"
     /// A terminal is delivered again after its client removed the handler.
     case terminalAfterRemoval = "terminal-after-removal"
     /// A JOB is sent to the worker again as its next attempt.
@@ -88,7 +90,7 @@ public enum Canary: String, CaseIterable, Sendable {
     /// Invariants of which it violates one first.
     public var invariants: Set<Int> {
         switch self {
-        case .duplicateTerminal, .lostTerminal, .lostRedelivery, .lostReply, .inventedFullDisk,
+        case .duplicateTerminal, .lostTerminal, .lostRedelivery, .lostReply, .repeatedMessage, .inventedFullDisk,
             .starvedUser:
             [1]
         case .terminalAfterRemoval: [2]

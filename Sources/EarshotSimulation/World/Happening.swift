@@ -7,9 +7,9 @@ enum Happening {
     case clientConnects(Int)
     case clientAcknowledges(client: Int, link: UInt64)
     /// A message reaches the broker.
-    case fromClient(link: UInt64, Said<ClientMessage>)
+    case fromClient(link: UInt64, Said<NumberedMessage>)
     /// A message reaches a client.
-    case toClient(link: UInt64, BrokerMessage)
+    case toClient(link: UInt64, NumberedAnswer)
     /// The broker is notified of a client's disconnection.
     case clientGone(link: UInt64)
     case clientWritable(link: UInt64)

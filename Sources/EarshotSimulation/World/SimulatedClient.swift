@@ -30,6 +30,9 @@ struct SimulatedClient {
     /// Number of messages sent in its session, and the number of each request's message.
     var said: UInt64 = 0
     var saidAs: [Want: UInt64] = [:]
+    /// Whether it numbers its messages. Another one counts messages and replies.
+    var isNumbering: Bool
+    var numbers = SentNumbers()
     /// Number of replies received in its session.
     var replies: UInt64 = 0
     /// Last terminal received in its session.

@@ -9,7 +9,9 @@ extension World {
         return SimulatedClient(
             window: window, isSlow: random.perMille(250),
             principal: setting.has(.principals) ? PrincipalName("key:\(clients.count % 3)") : nil, handlers: handlers,
-            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0)
+            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0,
+            // Not drawn, so that other behaviour stays the same.
+            isNumbering: !clients.count.isMultiple(of: 3))
     }
 
     mutating func clientConnects(_ number: Int) throws(Violation) {
@@ -36,10 +38,13 @@ extension World {
         }
         // Some clients do not count their replies, and some miscount. Not drawn, so that other behaviour stays the
         // same.
-        if hello.token != nil, !link.isMultiple(of: 7) {
+        if hello.token != nil, clients[number].isNumbering {
+            hello.unanswered = clients[number].numbers.unanswered + (link.isMultiple(of: 11) ? 100 : 0)
+        } else if hello.token != nil, !link.isMultiple(of: 7) {
             hello.replies = clients[number].replies + (link.isMultiple(of: 11) ? 1 : 0)
         }
         clients[number].awaitsWelcome = hello.token != nil
+        clients[number].numbers.helloSent(unanswered: hello.unanswered)
         say(.hello(hello), link)
         if hello.token == nil {
             clients[number].received = 0
@@ -50,6 +55,7 @@ extension World {
     /// Repeats all open requests.
     private mutating func sessionBegan(_ number: Int, _ link: UInt64) {
         clients[number].said = 0
+        clients[number].numbers.begin()
         for want in clients[number].wants.keys.sorted() { ask(want, number, link) }
     }
 
@@ -62,11 +68,19 @@ extension World {
     private mutating func welcomed(_ welcome: Welcome, _ number: Int, _ link: UInt64) {
         clients[number].token = welcome.token
         if welcome.heard == nil { clients[number].replies = 0 }
+        clients[number].numbers.welcomed()
         guard clients[number].awaitsWelcome else { return }
         clients[number].awaitsWelcome = false
         guard let heard = welcome.heard else {
             clients[number].received = 0
             sessionBegan(number, link)
+            return
+        }
+        guard !clients[number].isNumbering else {
+            let (repeated, queries) = clients[number].numbers.resumed(after: heard)
+            for message in repeated { send(message, link) }
+            for query in queries { say(query, link) }
+            say(.acknowledge(clients[number].received), link)
             return
         }
         clients[number].said = heard
@@ -78,21 +92,30 @@ extension World {
 
     /// Sends a message; some as bytes, to be parsed by the decoder.
     private mutating func say(_ message: ClientMessage, _ link: UInt64) {
-        if case .hello = message {} else if let number = links[link]?.peer { clients[number].said += 1 }
+        var numbered = NumberedMessage(message)
+        if let number = links[link]?.peer {
+            if case .hello = message {} else { clients[number].said += 1 }
+            if clients[number].isNumbering { numbered = clients[number].numbers.sent(message) }
+        }
+        send(numbered, link)
+    }
+
+    private mutating func send(_ message: NumberedMessage, _ link: UInt64) {
         let said: Happening.Said = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
         send(up: link, .fromClient(link: link, said))
     }
 
-    mutating func arrived(_ said: Happening.Said<ClientMessage>, _ link: UInt64) throws(Violation) {
+    mutating func arrived(_ said: Happening.Said<NumberedMessage>, _ link: UInt64) throws(Violation) {
         guard let known = links[link], !known.isCut || known.isDeaf else { return }
         let id = ClientID(rawValue: link)
         try awaitRemoval(by: id)
         switch said {
-        case .message(let message): try tell(.clientSaid(id, message))
+        case .message(let said): try tell(.clientSaid(id, said.message, number: said.number))
         case .bytes(let bytes):
             let event: BrokerEvent
             do throws(WireError) {
-                event = .clientSaid(id, try ClientMessage(head: bytes))
+                let said = try NumberedMessage(head: bytes)
+                event = .clientSaid(id, said.message, number: said.number)
             } catch {
                 event = .clientSaidNonsense(id, error)
             }
@@ -283,9 +306,13 @@ extension World {
         case 0: say(.acknowledge(random.next() >> 40), link)
         case 1:
             // Counted like any other message of a session.
-            send(up: link, .fromClient(link: link, .message(.hello(Hello(client: nil, window: 2)))))
+            send(up: link, .fromClient(link: link, .message(NumberedMessage(.hello(Hello(client: nil, window: 2))))))
             if let number = links[link]?.peer { clients[number].said += 1 }
         case 2: say(.removeRequest(catalogue.handlers[0], catalogue.requests[0]), link)
+        case 3:
+            guard let number = links[link]?.peer, let last = clients[number].numbers.last else { return }
+            let message = ClientMessage.removeRequest(catalogue.handlers[0], catalogue.requests[0])
+            send(NumberedMessage(message, number: max(1, link.isMultiple(of: 2) ? last : last / 2)), link)
         default:
             send(up: link, .fromClient(link: link, .bytes(nonsense())))
             if let number = links[link]?.peer { clients[number].said += 1 }
@@ -307,10 +334,13 @@ extension World {
 
     // MARK: Received messages
 
-    mutating func clientHears(_ message: BrokerMessage, _ link: UInt64) throws(Violation) {
+    mutating func clientHears(_ answer: NumberedAnswer, _ link: UInt64) throws(Violation) {
         guard let known = links[link], !known.isCut else { return }
-        let number = known.peer
-        try checkWire(message)
+        let (number, message) = (known.peer, answer.message)
+        try checkWire(answer)
+        if let to = answer.to, !clients[number].numbers.answered(to) {
+            throw Violation(1, "client \(number) gets a second answer to its message \(to): \(message)")
+        }
         if message.isReply, !clients[number].awaitsWelcome { clients[number].replies += 1 }
         switch message {
         case .terminal(let terminal):
@@ -335,7 +365,7 @@ extension World {
         case .taken(let sequence, let path):
             // Unless the client dies before it moves the file.
             if let path, !sequence.isMultiple(of: 4) { taken[Self.name(path)] = number }
-        case .accepted, .progress, .removed, .requestRemoved, .answer, .changed, .data, .goodbye: break
+        case .accepted, .progress, .removed, .requestRemoved, .answer, .changed, .data, .ok, .goodbye: break
         }
     }
 
@@ -368,9 +398,9 @@ extension World {
     }
 
     /// Encodes and decodes some of the broker's messages.
-    private mutating func checkWire(_ message: BrokerMessage) throws(Violation) {
+    private mutating func checkWire(_ message: NumberedAnswer) throws(Violation) {
         guard random.perMille(30) else { return }
-        let read = try? BrokerMessage(head: message.encoded())
+        let read = try? NumberedAnswer(head: message.encoded())
         guard read == message else { throw Violation(13, "\(message) is read as \(String(describing: read))") }
     }
 
@@ -384,7 +414,9 @@ extension World {
             links[link]?.isDeaf = true
             links[link]?.lastUp = arrival
             clients[number].said += 1
-            plan(arrival - now, .fromClient(link: link, .message(.query(.ping))))
+            let ping = ClientMessage.query(.ping)
+            let last = clients[number].isNumbering ? clients[number].numbers.sent(ping) : NumberedMessage(ping)
+            plan(arrival - now, .fromClient(link: link, .message(last)))
         }
         cut(link)
     }

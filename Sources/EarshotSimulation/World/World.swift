@@ -235,6 +235,10 @@ struct World {
         while trial.broker.core.isRemoving(id) { try tell(.dispatch(unread: drawUnread())) }
     }
 
+    private mutating func send(_ message: BrokerMessage, to number: UInt64? = nil, down link: UInt64) {
+        send(down: link, .toClient(link: link, NumberedAnswer(message, to: number)))
+    }
+
     /// Executes an action of the core.
     /// - Returns: The resulting event.
     private mutating func carryOut(_ action: Action, _ refused: inout Set<ClientID>) throws(Violation) -> BrokerEvent? {
@@ -242,9 +246,9 @@ struct World {
         case .client(.send(let id, .progress(let progress))) where isFull():
             plan(random.around(200_000_000), .clientWritable(link: id.rawValue))
             return .progressRefused(id, progress.handler, progress.request)
-        case .client(.send(let id, let message)): send(down: id.rawValue, .toClient(link: id.rawValue, message))
-        case .client(.answer(let id, let query, _)):
-            send(down: id.rawValue, .toClient(link: id.rawValue, .answer(query)))
+        case .client(.send(let id, let message)): send(message, down: id.rawValue)
+        case .client(.reply(let id, let message, _, let number)): send(message, to: number, down: id.rawValue)
+        case .client(.answer(let id, let query, _)): send(.answer(query), down: id.rawValue)
         case .client(.deliver(let id, let terminal, _)): return deliver(terminal, to: id, &refused)
         case .client(.close(let id, _)): closed(id.rawValue)
         case .worker(.send(let id, _)) where isWorkerFull(): return .workerBlocked(id)
@@ -295,7 +299,7 @@ struct World {
         }
         let isInline = terminal.response?.isInline ?? false
         let sent = isInline ? terminal.withoutFile() : terminal
-        send(down: id.rawValue, .toClient(link: id.rawValue, .terminal(sent)))
+        send(.terminal(sent), down: id.rawValue)
         return nil
     }
 

@@ -27,6 +27,8 @@ public struct WireError: Error, Equatable, Sendable {
     public var verb: String?
     public var handler: HandlerID?
     public var request: RequestID?
+    /// The number of a client's message, if it is legible.
+    public var number: UInt64?
     /// The attempt of a DONE or FAILED that could not be parsed. The attempt has ended with an unknown outcome.
     public var attempt: AttemptID?
 

@@ -27,7 +27,7 @@ public struct BrokerFragment: Equatable, Sendable {
     /// Whether the message counts as a reply, like ``BrokerMessage/isReply``.
     public var isReply: Bool {
         switch verb {
-        case "ACCEPTED", "REMOVED", "ANSWER", "CHANGED", "TAKEN", "ERROR": true
+        case "ACCEPTED", "REMOVED", "ANSWER", "CHANGED", "TAKEN", "ERROR", "OK": true
         case "FAILED": !hasSequence
         default: false
         }

@@ -20,32 +20,35 @@ public enum BrokerMessage: Equatable, Sendable {
     /// Reply to TAKE, with the new absolute path of the file that the client owns; nil if the client must copy the file.
     case taken(UInt64, path: String?)
     case error(ErrorReply)
+    /// Reply to a numbered message whose verb has no other answer: it was carried out.
+    case ok
     /// The broker shuts down. The client repeats unanswered requests at the next broker.
     case goodbye(reason: String)
 
     /// - Throws: `WireError` for bytes that are not a valid message.
-    public init(head: [UInt8]) throws(WireError) {
-        let reader = try HeadReader(head)
+    public init(head: [UInt8]) throws(WireError) { self = try Self.decoded(try HeadReader(head)) }
+
+    static func decoded(_ reader: HeadReader) throws(WireError) -> BrokerMessage {
         switch reader.verb {
-        case "WELCOME": self = .welcome(try Welcome(reader))
+        case "WELCOME": return .welcome(try Welcome(reader))
         case "ACCEPTED":
             try reader.expectOperands(2)
-            self = .accepted(try reader.handler(0), try reader.request(1))
-        case "RESULT": self = .terminal(try .decoded(result: reader))
-        case "FAILED": self = .terminal(try Terminal(failed: reader))
-        case "PROGRESS": self = .progress(try Progress(reader))
+            return .accepted(try reader.handler(0), try reader.request(1))
+        case "RESULT": return .terminal(try .decoded(result: reader))
+        case "FAILED": return .terminal(try Terminal(failed: reader))
+        case "PROGRESS": return .progress(try Progress(reader))
         case "REMOVED":
             try reader.expectOperands(3)
             if reader.operandCount == 3 {
                 let count = try HeadReader.integer(try reader.operand(2, "count"), in: 0...1, "count")
-                self = .requestRemoved(try reader.handler(0), try reader.request(1), wasOpen: count == 1)
+                return .requestRemoved(try reader.handler(0), try reader.request(1), wasOpen: count == 1)
             } else {
                 let count = try HeadReader.count(try reader.operand(1, "count"), "count")
-                self = .removed(try reader.pattern(0), count: count)
+                return .removed(try reader.pattern(0), count: count)
             }
-        case "ANSWER": self = .answer(try Query(reader))
-        case "CHANGED": self = .changed(try SettingWords(reader))
-        case "DATA": self = .data(try BodyData(reader))
+        case "ANSWER": return .answer(try Query(reader))
+        case "CHANGED": return .changed(try SettingWords(reader))
+        case "DATA": return .data(try BodyData(reader))
         case "TAKEN":
             let sequence = try reader.number(0, "sequence number")
             // A path may contain single spaces.
@@ -53,11 +56,14 @@ public enum BrokerMessage: Equatable, Sendable {
             guard path.isEmpty || path.utf8.first == UInt8(ascii: "/") else {
                 throw WireError(.badMessage, "the path of TAKEN must be absolute")
             }
-            self = .taken(sequence, path: path.isEmpty ? nil : path)
-        case "ERROR": self = .error(try ErrorReply(reader))
+            return .taken(sequence, path: path.isEmpty ? nil : path)
+        case "ERROR": return .error(try ErrorReply(reader))
+        case "OK":
+            try reader.expectOperands(0)
+            return .ok
         case "GOODBYE":
             try reader.expectOperands(0)
-            self = .goodbye(reason: reader.fields["reason"]?.string ?? "")
+            return .goodbye(reason: reader.fields["reason"]?.string ?? "")
         default: throw WireError(.unknownVerb, "EAR/1 has no such verb for brokers")
         }
     }
@@ -65,7 +71,7 @@ public enum BrokerMessage: Equatable, Sendable {
     /// Whether the message replies to one message of the client. A session counts replies.
     public var isReply: Bool {
         switch self {
-        case .accepted, .removed, .requestRemoved, .answer, .changed, .taken, .error: true
+        case .accepted, .removed, .requestRemoved, .answer, .changed, .taken, .error, .ok: true
         case .terminal(let terminal): terminal.sequence == 0
         case .welcome, .progress, .data, .goodbye: false
         }
@@ -108,6 +114,7 @@ public enum BrokerMessage: Equatable, Sendable {
             if let path { writer.operand(path) }
             return writer.finished()
         case .error(let reply): return reply.encoded()
+        case .ok: return HeadWriter("OK").finished()
         case .goodbye(let reason):
             var writer = HeadWriter("GOODBYE")
             writer.field("reason", reason)
@@ -126,8 +133,8 @@ public struct Welcome: Equatable, Sendable {
     public var leaseMilliseconds = 0
     /// Secret for resuming the session; nil without a lease.
     public var token: SessionToken?
-    /// Number of messages of the session that the broker has processed, if this connection resumes it; nil for a new
-    /// session.
+    /// If this connection resumes a session: the number of the last message that the broker carries out or has carried
+    /// out; for a client without numbers the count of its messages. Nil for a new session.
     public var heard: UInt64?
     /// Number of replies of the session so far. The client receives again those that it lacks. Nil if the client does
     /// not count them, or if an older broker keeps none.

@@ -45,6 +45,7 @@ public enum ClientMessage: Equatable, Sendable {
         guard let verb = verbs.first(where: { $0.utf8.elementsEqual(words[0]) }) else { return error }
         var error = error
         error.verb = verb
+        if !unnumbered.contains(verb) { error.number = HeadNumber.value(of: "number", in: head) }
         guard namedByRequest.contains(verb), words.count > 2, let handler = HandlerID(words[1]) else { return error }
         error.handler = handler
         error.request = RequestID(words[2])
@@ -55,12 +56,14 @@ public enum ClientMessage: Equatable, Sendable {
         "HELLO", "FETCH", "RETRY", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK", "QUERY", "SET",
         "READ", "TAKE", "BYE",
     ]
+    /// Verbs without numbers.
+    private static let unnumbered = ["HELLO", "ACK", "READ", "BYE"]
     /// Verbs whose operands start with a handler and a request.
     private static let namedByRequest = ["FETCH", "RETRY", "REMOVE", "PRIORITY"]
     /// Length of a prefix that contains the longest verb, handler and request, and the space after them, in bytes.
     private static let namingBytes = 12 + WireLimits.handlerBytes + 1 + WireLimits.identifierBytes + 1
 
-    private static func decoded(_ reader: HeadReader) throws(WireError) -> ClientMessage {
+    static func decoded(_ reader: HeadReader) throws(WireError) -> ClientMessage {
         switch reader.verb {
         case "HELLO": return .hello(try Hello(reader))
         case "FETCH": return .fetch(try .decoded(reader))
@@ -160,6 +163,8 @@ public struct Hello: Equatable, Sendable {
     public var token: SessionToken?
     /// Number of replies of that session that the client has received; nil from a client that does not count them.
     public var replies: UInt64?
+    /// Number from which the client lacks answers; nil from a client without numbers.
+    public var unanswered: UInt64?
     /// Whether bodies in files are read with READ. The broker then names no paths.
     public var isPulling = false
     /// Whether durable failures stay on disk after their acknowledgement, where RETRY repeats them.
@@ -187,6 +192,7 @@ public struct Hello: Equatable, Sendable {
             case "window": window = try HeadReader.integer(value, in: 1...WireLimits.window, "window")
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
+            case "unanswered": unanswered = UInt64(try HeadReader.integer(value, in: 1...Int.max, "unanswered"))
             case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
             case "failures": keepsFailures = try HeadReader.keepsFailures(value)
@@ -206,6 +212,7 @@ public struct Hello: Equatable, Sendable {
         writer.field("window", String(window))
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
+        writer.field("unanswered", unanswered.map { String($0) })
         writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
         writer.field("failures", if: keepsFailures, "keep")

@@ -34,7 +34,8 @@ struct DurableBookTests {
     private static func entering(_ url: String = "http://a.example/") throws -> DurableRecord.Entering {
         let fetch = Fetch(
             handler: try #require(HandlerID("a")), request: try #require(RequestID("1")), url: url)
-        return DurableRecord.Entering(fetch, by: GenerationalHandle(record: 1, generation: 2))
+        let asker = Asker(session: GenerationalHandle(record: 1, generation: 2), number: 0)
+        return DurableRecord.Entering(fetch, by: asker)
     }
 
     private static let success = DurableSummary(status: 200, attempts: 1)

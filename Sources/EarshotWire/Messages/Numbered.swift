@@ -1,0 +1,109 @@
+/// Message of a client with its number in the session.
+public struct NumberedMessage: Equatable, Sendable {
+    public var message: ClientMessage
+    /// From 1, below 2^63; nil for a message without a number.
+    public var number: UInt64?
+
+    public init(_ message: ClientMessage, number: UInt64? = nil) {
+        self.message = message
+        self.number = number
+    }
+
+    /// - Throws: `WireError` for bytes that are not a valid message.
+    public init(head: [UInt8]) throws(WireError) {
+        do throws(WireError) {
+            let reader = try HeadReader(head)
+            message = try ClientMessage.decoded(reader)
+            number = message.canHaveNumber ? try reader.firstNumber("number") : nil
+        } catch {
+            throw ClientMessage.named(error, by: head)
+        }
+    }
+
+    /// The head frame.
+    public func encoded() -> [UInt8] { HeadNumber.inserting("number", number, into: message.encoded()) }
+}
+
+extension ClientMessage {
+    /// Whether the verb takes a number. HELLO begins the numbers; ACK, READ and BYE have no answer that names one.
+    public var canHaveNumber: Bool {
+        switch self {
+        case .hello, .acknowledge, .read, .bye: false
+        case .fetch, .retry, .remove, .removeRequest, .subscribe, .unsubscribe, .priority, .cookies, .query, .set, .take:
+            true
+        }
+    }
+
+    /// Whether OK answers the message, if it has a number.
+    public var isAnsweredByOK: Bool {
+        switch self {
+        case .subscribe, .unsubscribe, .priority, .cookies: true
+        default: false
+        }
+    }
+
+    /// Whether the message counts as unanswered until its answer is due. A FETCH without `durable` has no answer, and a
+    /// QUERY is asked again.
+    public var countsAsUnanswered: Bool {
+        switch self {
+        case .fetch(let fetch): fetch.options.isDurable
+        case .query: false
+        default: canHaveNumber
+        }
+    }
+}
+
+/// Message of the broker with the number of the message that it answers.
+public struct NumberedAnswer: Equatable, Sendable {
+    public var message: BrokerMessage
+    /// Nil for a message that answers none, or one without a number.
+    public var to: UInt64?
+
+    public init(_ message: BrokerMessage, to: UInt64? = nil) {
+        self.message = message
+        self.to = to
+    }
+
+    /// - Throws: `WireError` for bytes that are not a valid message.
+    public init(head: [UInt8]) throws(WireError) {
+        let reader = try HeadReader(head)
+        message = try BrokerMessage.decoded(reader)
+        to = message.isReply ? try reader.firstNumber("to") : nil
+    }
+
+    /// The head frame.
+    public func encoded() -> [UInt8] { HeadNumber.inserting("to", to, into: message.encoded()) }
+}
+
+/// Number in the first field of a head, where it can be found even if a later line is malformed.
+enum HeadNumber {
+    /// Returns the number of a head of any form; nil without a valid one.
+    static func value(of name: StaticString, in head: [UInt8]) -> UInt64? {
+        guard let end = head.firstIndex(of: Ascii.lineFeed) else { return nil }
+        let line = head[(end + 1)...].prefix(64).prefix { $0 != Ascii.lineFeed }
+        guard let colon = line.firstIndex(of: Ascii.colon), line[..<colon].elementsEqual("\(name)".utf8) else {
+            return nil
+        }
+        let words = line[(colon + 1)...].split(separator: Ascii.space)
+        guard words.count == 1, let number = Decimal.unsigned(words[0]), range.contains(number) else { return nil }
+        return number
+    }
+
+    static func inserting(_ name: StaticString, _ number: UInt64?, into head: [UInt8]) -> [UInt8] {
+        guard let number, let end = head.firstIndex(of: Ascii.lineFeed) else { return head }
+        var head = head
+        head.insert(contentsOf: "\(name): \(number)\n".utf8, at: end + 1)
+        return head
+    }
+
+    private static let range: ClosedRange<UInt64> = 1...UInt64(Int.max)
+}
+
+extension HeadReader {
+    /// The number in the first field, if that has this name.
+    fileprivate func firstNumber(_ name: String) throws(WireError) -> UInt64? {
+        var fields = fields.makeIterator()
+        guard let first = fields.next(), first.name == name else { return nil }
+        return UInt64(try HeadReader.integer(first.value, in: 1...Int.max, name))
+    }
+}
