@@ -177,6 +177,14 @@ struct CoreRig {
         actions.compactMap { if case .client(.send(client, let message)) = $0 { message } else { nil } }
     }
 
+    /// Refusals of a client's durable requests, which are replies: handler, request and code.
+    func refusals(to client: ClientID) -> [String] {
+        replies(to: client).compactMap { message in
+            guard case .terminal(let terminal) = message, case .failed(let failure) = terminal.outcome else { return nil }
+            return "\(terminal.handler) \(terminal.request) \(failure.code)"
+        }
+    }
+
     /// Answers to numbered messages of a client, each as the first line with the number before it.
     func answers(to client: ClientID) -> [String] {
         actions.compactMap { action in

@@ -257,11 +257,17 @@ class PartsTests(TestCase):
                     self.assertResult(client.terminal(), published.version.content)
 
     def test_a_folder_that_is_removed_is_created_again_with_the_descriptions(self):
+        self.assert_created_again(self.parts)
+
+    def test_the_folder_of_descriptions_is_created_again_with_them(self):
+        self.assert_created_again(self.parts / "growing")
+
+    def assert_created_again(self, folder):
         published = self.publish()
         with self.bus("--drain-seconds", 0) as bus:
             client = bus.client()
             self.begin(bus, client)
-            shutil.rmtree(self.parts)
+            shutil.rmtree(folder)
             # The broker checks the folder while it has something to do.
             eventually(lambda: client.query("settings") and growing(self.parts), "the body is recorded again")
             self.assertIn("the folder of partial bodies was removed, and is created again", bus.program.stderr)

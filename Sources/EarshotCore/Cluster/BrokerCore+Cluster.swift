@@ -303,6 +303,14 @@ extension BrokerCore {
         return true
     }
 
+    /// Withdraws this node's want of a flight that only other nodes still want. Otherwise the engine would not end it with
+    /// their wants.
+    mutating func leaveToOtherNodes(_ flight: Handle<Flight>) {
+        guard !flights[flight].isAwaited, !flights[flight].isRevalidation else { return }
+        let local = local(flight)
+        _ = cluster?.value.book.withdraw(local, now: clock)
+    }
+
     /// Records that an attempt is being cancelled.
     mutating func clusterCancels(_ flight: Handle<Flight>, _ attempt: AttemptID) {
         flights[flight].isHosted = false

@@ -437,7 +437,10 @@ extension BrokerCore {
     ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
     ///   - message: the message that removed its last request; nil if none did.
     mutating func dropIfUnwanted(_ flight: Handle<Flight>, isAtOnce: Bool = true, by message: MessageMark? = nil) {
-        guard !flights[flight].isWanted else { return }
+        guard !flights[flight].isWanted else {
+            if flights[flight].isHosted { leaveToOtherNodes(flight) }
+            return
+        }
         switch flights[flight].phase {
         case .asking, .queued, .claiming, .backingOff: break
         case .running where !isAtOnce && !flights[flight].isAlone, .ended where !isAtOnce:

@@ -118,8 +118,10 @@ public final class PartFolder: Sendable {
         return status.st_mtim.tv_sec &* 1_000_000_000 &+ status.st_mtim.tv_nsec
     }
 
-    /// Whether the folder was removed since it was opened.
-    public var isRemoved: Bool {
+    /// Whether the folder, or the one of descriptions in it, was removed since it was opened.
+    public var isRemoved: Bool { Self.isRemoved(folder) || Self.isRemoved(growing) }
+
+    private static func isRemoved(_ folder: Int32) -> Bool {
         var status = stat()
         return unsafe fstat(folder, &status) == 0 && status.st_nlink == 0
     }

@@ -74,7 +74,7 @@ import Testing
         rig.core.facilities.isKeeping = true
         let a = rig.client(1)
         pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) { $0.options.isDurable = true } } }
-        #expect(rig.terminals(for: a) == ["h 4 queue-full"])
+        #expect(rig.refusals(to: a) == ["h 4 queue-full"])
         #expect(rig.core.requestHeads.bytes(of: a) == 3 * Self.counted)
         pass { $0.rig.core.durableStored(DurableID(rawValue: 1), now: $0.rig.now) }
         #expect(rig.core.requestHeads.bytes(of: a) == 3 * Self.counted)

@@ -239,7 +239,7 @@ struct QuotaTests {
         bed.finishJobs(worker)
         #expect(bed.rig.core.quotas.use(by: 1).durableBytes > bytes + 3, "the result counts")
         bed.pass { Self.ask(2...9, by: Self.a, &$0, durable) }
-        #expect(bed.rig.terminals(for: Self.a).contains("h 9 quota"))
+        #expect(bed.rig.refusals(to: Self.a).contains("h 9 quota"))
         bed.pass { rig in
             for request in 1...9 { rig.fetch("h", "\(request)", "http://u3/\(request)", by: administrator, durable) }
         }
