@@ -450,7 +450,7 @@ class DamagedLogTests(TestCase):
         log.write_bytes(content)
 
     def test_no_body_is_wrong_and_a_url_is_fetched_once_more_at_most(self):
-        for turn in range(10):
+        for turn in range(4):
             folder = temporary_folder()
             self.addCleanup(remove_folder, folder)
             generator = random.Random(turn)
