@@ -4,10 +4,8 @@ lifetimes."""
 import hashlib
 import json
 import os
-import pathlib
 import random
 import signal
-import threading
 import unittest.mock
 import urllib.parse
 
