@@ -25,7 +25,7 @@ import time
 from support.interposer import Interposer, build
 
 HERE = pathlib.Path(__file__).parent
-ALONE = {"test_cluster_turns", "test_fairness", "test_flood", "test_readers", "test_removal", "test_removal_slices", "test_retry_after",
+ALONE = {"test_cluster_turns", "test_fairness", "test_flood", "test_readers", "test_removal", "test_removal_slices",
          "test_stopped_reader", "test_waiters"}
 # Strict tests of a few seconds that meet their times with a wide margin.
 SLICE = {"test_crashes": ["test_50_transfers_of_a_killed_worker"],

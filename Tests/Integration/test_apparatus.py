@@ -228,17 +228,6 @@ class SteadyTests(TestCase):
         self.assertEqual(self.origin.most_at_once(), 1)
         self.assertEqual([entry.status for entry in self.origin.log()], [0, 0, 0])
 
-    def test_it_refuses_at_one_port(self):
-        self.origin.refuse(0, 7)
-        self.check_answer(0, b"429 Too Many Requests\r\nRetry-After: 7\r\n")
-        self.check_answer(1, b"200 OK\r\n")
-        self.origin.accept(0)
-        self.check_answer(0, b"200 OK\r\n")
-
-    def check_answer(self, port, beginning):
-        with ask(self.origin, "/0/x", port) as connection:
-            self.assertTrue(connection.recv(1 << 16).startswith(b"HTTP/1.1 " + beginning))
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -4,10 +4,8 @@ lifetimes."""
 import hashlib
 import json
 import os
-import pathlib
 import random
 import signal
-import threading
 import unittest.mock
 import urllib.parse
 
@@ -450,7 +448,7 @@ class DamagedLogTests(TestCase):
         log.write_bytes(content)
 
     def test_no_body_is_wrong_and_a_url_is_fetched_once_more_at_most(self):
-        for turn in range(10):
+        for turn in range(4):
             folder = temporary_folder()
             self.addCleanup(remove_folder, folder)
             generator = random.Random(turn)

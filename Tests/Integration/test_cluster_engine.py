@@ -87,6 +87,7 @@ class EngineDeathTests(ClusterTestCase):
     def test_nodes_fetch_alone_while_the_engine_is_dead_and_rejoin(self):
         self.assertAlone(self.engine.server.kill, self.engine.server.restart)
 
+    @unittest.skipUnless(IS_LONG, "ten seconds more: EARSHOT_LONG=1")
     def test_nodes_fetch_alone_while_the_engine_hangs_and_rejoin(self):
         self.assertAlone(self.engine.server.stop, self.engine.server.resume)
 

@@ -33,6 +33,7 @@ class PartitionTests(ClusterTestCase):
         starts = [since] + [request.started for request in self.origin.log() if request.started > since]
         return max(later - earlier for earlier, later in zip(starts, starts[1:]))
 
+    @unittest.skipUnless(IS_LONG, "half a minute: EARSHOT_LONG=1")
     def test_a_dead_primary_of_the_engine_delays_starts_and_loses_nothing(self):
         count = 4 * URLS
         urls = [[f"{self.origin.url}/slow/0.02?bytes=1000&n={index}-{number}" for number in range(count)] for index in range(3)]

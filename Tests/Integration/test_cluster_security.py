@@ -14,9 +14,8 @@ from support.network import RemoteClient
 from support.origin import Origin, body
 from support.processes import eventually
 
-#: Replies of a program that is not Redis, of one that breaks off, and of one that promises too much.
-NONSENSE = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\xff\xfe\x01" * 64, b"+OK\r\n", b":1\r\n:2\r\n:3\r\n", b"*4\r\n$1\r\na\r\n",
-            b"$99999999999\r\n", b"*1000000000\r\n", b"*-7\r\n", b"-\r\n", b"*1\r\n" * 64]
+#: Replies of a program that is not Redis, of one that answers without a question, and of one that promises too much.
+NONSENSE = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*1000000000\r\n"]
 
 
 class EngineSecurityTests(TestCase):
@@ -54,22 +53,6 @@ class EngineSecurityTests(TestCase):
             # The wrong secret reads nothing: it has the same name and the same engine.
             cluster[0].await_members(1)
             self.assertFetchesAlone(cluster)
-
-    def test_an_engine_without_the_needed_rules_is_told(self):
-        with Engine() as engine:
-            engine.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
-            with Cluster(engine, nodes=1, is_joined=False) as cluster:
-                self.assertSays(cluster[0], "lacks a permission", True)
-                self.assertFetchesAlone(cluster)
-
-    def test_an_engine_that_evicts_is_left_and_refused(self):
-        with Engine() as engine, Cluster(engine, nodes=1) as cluster:
-            engine.ask("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
-            self.assertSays(cluster[0], "the engine would evict the cluster's keys", True)
-            late = cluster.add()
-            self.assertSays(late, "the engine would evict the cluster's keys", True)
-            self.assertFetchesAlone(cluster)
-            self.assertEqual(late.cluster()["counts"]["losses"], 0)
 
     def test_a_new_password_of_the_engine_is_read_by_SIGHUP(self):
         with Engine(password="right") as engine, Cluster(engine, nodes=1) as cluster:

@@ -124,22 +124,6 @@ class DamageTests(SetUpTestCase):
         eventually(lambda: second.ask("SENTINEL", "get-master-addr-by-name", "shop")[0] != self.first.address, "another primary", 30)
         self.assertFault(self.first, "cannot connect")
 
-    def test_mistakes_at_the_servers_are_named(self):
-        server = self.first.server
-        for words, mended, part in (
-            (("ACL", "SETUSER", "node", "-zadd"), ("ACL", "SETUSER", "node", "+zadd"), "the user may not use: zadd"),
-            (("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"),
-             ("CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction"), "it evicts keys (allkeys-lru)"),
-        ):
-            with self.subTest(part=part):
-                server.ask(*words)
-                self.assertFault(self.first, part)
-                server.ask(*mended)
-        for machine in self.installed.machines[1:]:
-            machine.server.kill()
-        eventually(lambda: server.info("replication")["connected_slaves"] == "0", "no replica")
-        self.assertFault(self.first, "it has no replica")
-
 
 class FolderTests(TestCase):
     def new(self, *words):

@@ -76,19 +76,13 @@ class CompletionTests(TestCase):
         shell = shell(folder, self.environment, script)
         for typed, expected in (
                 ("earshot dro", "earshot drop"),
-                ("earshot cache ver", "earshot cache verify"),
                 ("earshot get --timeo", "earshot get --timeout"),
-                ("earshot cancel h --runt", "earshot cancel h --runtime"),
                 ("earshot get --redirect fol", "earshot get --redirect follow"),
                 ("earshot set address-p", "earshot set address-policy"),
-                ("earshot set http2 of", "earshot set http2 off"),
-                ("earshot serve --address-policy pub", "earshot serve --address-policy public-only"),
                 ("earshot get -i lis", "earshot get -i list.txt"),
-                ("earshot get -o lis", "earshot get -o list.txt"),
                 ("earshot get -d tar", "earshot get -d target/"),
                 ("earshot drop nig", "earshot drop night-backup"),
                 ("earshot watch gallery/7", "earshot watch gallery/7"),
-                ("earshot why gall", "earshot why gallery/7"),
                 ("earshot submit --handler nig", "earshot submit --handler night-backup")):
             with self.subTest(name, typed=typed):
                 self.assertEqual(shell.line(typed).rstrip("/"), expected.rstrip("/"))

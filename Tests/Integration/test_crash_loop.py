@@ -1,7 +1,6 @@
 """Crash loops: restarts back off, the state is reported, and it ends by itself."""
 
 import re
-import time
 
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
@@ -41,29 +40,13 @@ class CrashLoopTests(TestCase):
             self.assertTrue(bus.workers, "it goes on trying")
             bus.program.await_line("a worker has recovered", timeout=GOOD_LIFE + 10)
             eventually(lambda: not self.failing(client), "the failure is forgotten")
+            self.assertFalse((bus.runtime / "failing").exists())
             client.fetch("a", 1, f"{origin.url}/bytes/9")
             self.assertResult(client.terminal(), body(9))
             said = [line for line in bus.program.stderr.splitlines() if "in a row" in line]
             self.assertEqual(len(said), 1, said)
             deaths = [line for line in bus.program.stderr.splitlines() if "ended with signal 9" in line]
             self.assertEqual(len(deaths), QUICK_DEATHS, "the sixth death is not told")
-
-    def test_the_pauses_grow(self):
-        with Bus(workers=1) as bus:
-            pauses = []
-            for _ in range(7):
-                worker = bus.workers[0]
-                dies = time.monotonic()
-                kill(worker)
-                bus.workers
-                pauses.append(time.monotonic() - dies)
-            # The longest pauses permitted, and the shortest with jitter; deaths and starts add to them.
-            for pause, longest in zip(pauses[1:], (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)):
-                self.assertGreater(pause, longest / 2, pauses)
-            # Its log shows that the first pauses are not too long; later ones are not logged.
-            told = [int(found[1]) for found in re.finditer(r"starting another in (\d+) ms", bus.program.stderr)]
-            for milliseconds, longest in zip(told, (100, 200, 400), strict=True):
-                self.assertLessEqual(milliseconds, longest, told)
 
     def test_a_broker_that_cannot_serve_is_told_of_though_nobody_answers(self):
         with Bus(workers=1) as bus, Origin() as origin:
@@ -82,9 +65,6 @@ class CrashLoopTests(TestCase):
             got = eventually(lambda: self.got(bus, f"{origin.url}/bytes/9"), "the broker serves again", timeout=30)
             self.assertEqual(got.stdout, body(9))
             self.assertEqual([f["role"] for f in bus.status()["failing"]], ["broker"])
-            bus.program.await_line("the broker has recovered", timeout=GOOD_LIFE + 10)
-            eventually(lambda: not bus.status()["failing"], "the failure is forgotten")
-            self.assertFalse((bus.runtime / "failing").exists())
 
     def got(self, bus, url):
         program = bus.run("get", "--no-spawn", url)

@@ -266,14 +266,6 @@ class GatewayWorkerTests(TestCase):
         self.assertResult(client.terminal(), b"second")
         self.assertEqual(client.rest(), [])
 
-    def test_an_unserved_scheme_is_unknown_after_ten_seconds(self):
-        worker, _ = self.serving("schemes: x")
-        client = self.bus.remote()
-        client.fetch("h", 1, "x:1")
-        worker.job()
-        worker.close()
-        self.assertFailed(client.terminal(), "unsupported-scheme")
-
     def test_a_worker_that_sends_garbage_is_disconnected(self):
         worker, _ = self.serving("schemes: x")
         worker.say("NONSENSE")

@@ -13,9 +13,11 @@ from support.processes import Watched, eventually
 
 class HangTests(TestCase):
     def setUp(self):
-        self.origin = self.enterContext(Origin())
-        self.bus = self.enterContext(Bus(workers=1))
-        self.client = self.bus.client()
+        self.origin, self.other = self.enterContext(Origin()), self.enterContext(Origin())
+
+    def begin(self):
+        bus = self.enterContext(Bus(workers=1))
+        return bus, bus.client()
 
     def stop(self, pid):
         worker = Watched(pid)
@@ -23,46 +25,41 @@ class HangTests(TestCase):
         worker.signal(signal.SIGSTOP)
         return worker
 
-    def test_what_a_stopped_worker_runs_runs_elsewhere_once_that_is_dead(self):
-        self.client.fetch("hang", 1, f"{self.origin.url}/gate/hang?bytes=5000")
-        self.origin.await_count("/gate/hang", 1)
-        worker = self.stop(self.bus.workers[0])
+    def test_stopped_workers_are_killed_before_their_work_runs_elsewhere(self):
+        """One with a transfer, one with an answer that it has not read, and one that was idle: at once, because each takes 15 s."""
+        (_, client), (_, unread), (idle, late) = buses = [self.begin() for _ in range(3)]
+        for (_, each), origin in zip(buses, (self.origin, self.other)):
+            each.fetch("hang", 1, f"{origin.url}/gate/hang?bytes=5000")
+            origin.await_count("/gate/hang", 1)
+        eventually(lambda: [w["phase"] for w in late.query("workers")["workers"]] == ["ready"], "it is taken in")
+        workers = [self.stop(bus.workers[0]) for bus, _ in buses]
+        self.other.open_gate("hang")
+        self.assertEqual([w["pid"] for w in late.query("workers")["workers"]], [workers[2].pid])
+        late.fetch("hang", 1, f"{self.other.url}/bytes/5000")
+
         self.origin.await_count("/gate/hang", 2, timeout=30)
-        self.assertTrue(worker.await_death(0), "it was dead before")
+        self.assertTrue(workers[0].await_death(0), "it was dead before")
         self.assertEqual(self.origin.most_at_once, 1, "never two at once")
         self.origin.open_gate("hang")
-        self.assertResult(self.client.terminal(), body(5000))
-        self.assertEqual(self.client.rest(), [], "once")
-        ledger = self.balance(self.client)
-        self.assertEqual(ledger["flights"]["lost"], 1)
-
-    def test_the_answer_that_a_stopped_worker_has_not_read_is_fetched_again(self):
-        self.client.fetch("hang", 1, f"{self.origin.url}/gate/hang?bytes=5000")
-        self.origin.await_count("/gate/hang", 1)
-        worker = self.stop(self.bus.workers[0])
-        self.origin.open_gate("hang")
-        self.assertResult(self.client.terminal(), body(5000))
-        self.assertTrue(worker.await_death(0))
-        self.assertEqual(self.client.rest(), [], "once")
-
-    def test_a_worker_that_was_stopped_with_nothing_to_do_loses_only_time(self):
-        eventually(lambda: [w["phase"] for w in self.client.query("workers")["workers"]] == ["ready"], "it is taken in")
-        worker = self.stop(self.bus.workers[0])
-        self.assertEqual([w["pid"] for w in self.client.query("workers")["workers"]], [worker.pid])
-        self.client.fetch("hang", 1, f"{self.origin.url}/bytes/5000")
-        self.assertResult(self.client.terminal(), body(5000))
-        self.assertTrue(worker.await_death(0))
-        self.assertEqual(self.origin.count("/bytes/5000"), 1)
+        self.assertResult(client.terminal(), body(5000))
+        self.assertEqual(self.balance(client)["flights"]["lost"], 1)
+        self.assertResult(unread.terminal(timeout=30), body(5000))
+        self.assertResult(late.terminal(timeout=30), body(5000))
+        self.assertEqual(self.other.count("/bytes/5000"), 1)
+        for worker, (_, each) in zip(workers, buses):
+            self.assertTrue(worker.await_death(0))
+            self.assertEqual(each.rest(), [], "once")
 
     def test_one_that_goes_on_in_time_is_left_alone(self):
-        self.client.fetch("hang", 1, f"{self.origin.url}/gate/hang?bytes=5000")
+        bus, client = self.begin()
+        client.fetch("hang", 1, f"{self.origin.url}/gate/hang?bytes=5000")
         self.origin.await_count("/gate/hang", 1)
-        worker = self.stop(self.bus.workers[0])
+        worker = self.stop(bus.workers[0])
         self.assertFalse(worker.await_death(2))
         worker.signal(signal.SIGCONT)
         self.origin.open_gate("hang")
-        self.assertResult(self.client.terminal(), body(5000))
-        self.assertEqual(self.bus.workers, [worker.pid])
+        self.assertResult(client.terminal(), body(5000))
+        self.assertEqual(bus.workers, [worker.pid])
         self.assertEqual(self.origin.count("/gate/hang"), 1)
 
 

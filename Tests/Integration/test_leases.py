@@ -10,7 +10,6 @@ import signal
 import time
 
 from support import zmtp
-from support.client import Client
 from support.figures import milliseconds, tell
 from support.harness import PYTHON, SUPPORT, Bus, TestCase
 from support.origin import Origin, body
@@ -221,17 +220,6 @@ class LivenessTests(LeaseTestCase):
             process.kill()
             process.wait()
         self.skipTest(f"no process got the number {number}")
-
-    def test_a_connection_that_says_nothing_is_closed_after_10_seconds(self):
-        began = time.monotonic()
-        silent = zmtp.connect(self.bus.runtime / "bus")
-        wordy = self.bus.client(hello=False)
-        wordy.say("QUERY ping")
-        self.assertEqual(wordy.expect("ERROR").operands, ["hello-required"])
-        self.assertTrue(zmtp.await_end(silent, 30))
-        self.assertGreater(time.monotonic() - began, 9.5)
-        self.assertEqual(wordy.expect("GOODBYE").fields["reason"], "silent")
-        silent.close()
 
     def test_many_that_come_and_go_harm_nobody(self):
         client = self.bus.client()

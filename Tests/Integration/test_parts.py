@@ -7,7 +7,7 @@ import signal
 
 from support.disks import SmallDisk
 from support.harness import Bus, Commands, TestCase, remove_folder, temporary_folder
-from support.origin import Origin, body
+from support.origin import Origin
 from support.parts import Version
 from support.processes import eventually, kill
 

@@ -108,11 +108,3 @@ class ReadmeTests(TestCase):
         answer = client.terminal()
         self.assertEqual(answer.id, ("shell/2", "mine"))
         self.assertResult(answer, body(32))
-
-    def test_nobody_who_watches_ends_it_after_the_grace(self):
-        client = self.bus.client()
-        client.fetch("nobody", 1, f"{self.origin.url}/bytes/33", subscribe="no")
-        self.origin.await_count("/bytes/33", 1)
-        self.await_requests(client, timeout=30, pending=0)
-        self.assertEqual(client.rest(), [])
-        self.assertEqual(self.balance(client)["requests"]["orphaned"], 1)

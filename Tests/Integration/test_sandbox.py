@@ -11,8 +11,7 @@ from contextlib import contextmanager
 
 from support.harness import Bus, TestCase, remove_folder, temporary_folder
 from support.injection import IS_SUPPORTED, LANDLOCK, Injected
-from support.names import NameServer
-from support.origin import Origin, body
+from support.origin import Origin
 from support.processes import children, eventually
 
 READ, WRITE, CREATE = os.O_RDONLY, os.O_WRONLY, os.O_WRONLY | os.O_CREAT

@@ -70,14 +70,6 @@ class Steady:
         """Returns the maximum number of concurrent requests of a port."""
         return self._ask("/most")[port]
 
-    def refuse(self, port, seconds):
-        """Makes the port respond 429 with `Retry-After: SECONDS`, also to the current requests."""
-        self._ask(f"/refuse/{port}/{seconds}")
-
-    def accept(self, port):
-        """Makes the port respond normally again."""
-        self._ask(f"/refuse/{port}/-")
-
     def _ask(self, target):
         connection = http.client.HTTPConnection("127.0.0.1", self._control, timeout=20)
         connection.request("GET", target)
@@ -110,7 +102,6 @@ class Server:
         self._log = []
         self._running = [0] * ports
         self._most = [0] * ports
-        self._refusals = [None] * ports
         for port in range(self.CONTROL, ports):
             listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
             listener.setblocking(False)
@@ -183,11 +174,8 @@ class Server:
         heapq.heappush(self._due, (now + float(target.split("/", 2)[1]), connection.entry, connection))
 
     def _answer(self, connection):
-        target, refusal = self._log[connection.entry][1], self._refusals[connection.port]
-        self._end(connection, 429 if refusal else 200)
-        if refusal:
-            self._send(connection, f"429 Too Many Requests\r\nRetry-After: {refusal}", b"")
-            return
+        target = self._log[connection.entry][1]
+        self._end(connection, 200)
         status, content = "200 OK", target.encode("latin-1")
         if "?cc=" in target:
             if connection.is_condition:
@@ -210,18 +198,14 @@ class Server:
         connection.socket.setblocking(False)
 
     def _control(self, target):
-        what, *operands = target.strip("/").split("/")
+        what = target.strip("/")
         if what == "log":
             return self._log
         if what == "most":
             return self._most
         if what == "running":
             return [self._log[c.entry][1] for c in self._connections.values() if c.entry is not None]
-        if what == "total":
-            return len(self._log)
-        port, seconds = operands
-        self._refusals[int(port)] = None if seconds == "-" else seconds
-        return None
+        return len(self._log)
 
 
 if __name__ == "__main__":
