@@ -113,7 +113,8 @@ extension ClientCore {
     /// Handles the answer to the first message of its kind, or another message.
     mutating func received(_ message: BrokerMessage, count: Int = 0) -> [ClientAction] {
         let questions = awaited.map { ($0.number, $0.what.message) }
-        let fetches = requests.values.filter { $0.number < .max }.map { ($0.number, ClientMessage.fetch($0.fetch.value)) }
+        let sent = requests.values.filter { $0.number < .max }
+        let fetches = sent.map { ($0.number, ClientMessage.fetch($0.fetch.value)) }
         let others = notices.entries.map { ($0.number, $0.message) }
         let open = (questions + fetches + others).sorted { $0.0 < $1.0 }
         let to = open.first { isAnswer(message, to: $0.1) }?.0

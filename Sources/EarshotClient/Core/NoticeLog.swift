@@ -1,7 +1,8 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// Messages that OK answers, oldest first, until their answer: a resumption repeats those that the broker did not receive.
+/// Messages that OK answers, oldest first, until their answer. A resumption repeats those that the broker did not
+/// receive.
 ///
 /// While disconnected the log grows, so the core abandons the session when it is full.
 struct NoticeLog {
