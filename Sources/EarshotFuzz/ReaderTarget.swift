@@ -83,7 +83,7 @@ struct ReaderTarget {
         case 13:
             let (isOne, name) = (choices.flag(), handler())
             let all = BrokerMessage.removed(.handler(name), count: 1)
-            carryOut(core.received(isOne ? .requestRemoved(name, request(), wasOpen: true) : all))
+            say(isOne ? .requestRemoved(name, request(), wasOpen: true) : all)
         case 14:
             let pattern = HandlerPattern.handler(handler())
             carryOut(choices.flag() ? core.subscribe(pattern) : core.unsubscribe(pattern))
@@ -124,9 +124,9 @@ struct ReaderTarget {
         welcome.isPulling = form % 8 != 7
         welcome.token = form & 8 == 0 ? SessionToken(high: 0, low: 1) : nil
         let isResumed = form & 1 == 1 && core.token != nil
-        welcome.heard = isResumed ? core.said : nil
+        welcome.heard = isResumed ? core.numbers.last : nil
         if !isResumed { (lastSequence, lengths, keys) = (0, [:], [:]) }
-        carryOut(core.received(.welcome(welcome)))
+        carryOut(core.received(NumberedAnswer(.welcome(welcome))))
     }
 
     private mutating func fetch() {
@@ -185,7 +185,7 @@ struct ReaderTarget {
         let read =
             reads.lastIndex { isNamed($0.read) }.map { reads.remove(at: $0).read }
             ?? void.lastIndex(where: isNamed).map { void.remove(at: $0) }
-        carryOut(core.received(.data(data), count: count), count: count, of: read)
+        carryOut(core.received(NumberedAnswer(.data(data)), count: count), count: count, of: read)
     }
 
     private mutating func error() {
@@ -240,9 +240,9 @@ struct ReaderTarget {
         let count = choices.number(64)
         let head = (0..<count).map { _ in choices.byte() }
         do throws(WireError) {
-            let message = try BrokerMessage(head: head)
+            let message = try NumberedAnswer(head: head)
             // Those are in the other steps, with the books that they need.
-            switch message {
+            switch message.message {
             case .data, .terminal, .progress, .welcome: return
             default: carryOut(core.received(message))
             }
@@ -254,7 +254,10 @@ struct ReaderTarget {
         }
     }
 
-    private mutating func say(_ message: BrokerMessage) { carryOut(core.received(message)) }
+    private mutating func say(_ message: BrokerMessage) {
+        let number = message.isReply ? UInt64(choices.number(8)) : 0
+        carryOut(core.received(NumberedAnswer(message, to: number > 0 ? number : nil)))
+    }
 
     private mutating func finish(_ delivery: Delivery) {
         if choices.flag(), let actions = core.askAgain(delivery) { return carryOut(actions) }

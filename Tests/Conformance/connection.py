@@ -63,8 +63,9 @@ class Connection:
 class StandIn:
     """Stand-in broker that sends the messages of the scenario.
 
-    It answers `QUERY ping` and a removal of `nothing/here`, and gives further connections of the program the WELCOME
-    of the first one. `acknowledged` is the highest number of an ACK, `taken` the number of messages except HELLO.
+    It answers `QUERY ping` and a removal of `nothing/here`, gives further connections of the program the WELCOME of the
+    first one, and answers messages with a number by OK where nothing else answers. A REMOVED of the scenario names the
+    number of its REMOVE. `acknowledged` is the highest number of an ACK, `taken` the number of messages except HELLO.
     """
 
     def __init__(self, runtime):
@@ -83,11 +84,21 @@ class StandIn:
         self.socket.bind(self._endpoint)
         self._inbox.clear()
         self._greeting = None
+        self._removals = {}
         self.acknowledged = 0
 
     def say(self, frames):
         if frames[0].startswith(b"WELCOME "):
             self._greeting = (self._peer, frames)
+        line = frames[0].split(b"\n")[0].decode("latin-1")
+        number = self._removals.pop(line.rpartition(" ")[0], None) if line.startswith("REMOVED ") else None
+        self._answer(frames, number)
+
+    def _answer(self, frames, number):
+        """Sends an answer to a message, which may have a number."""
+        if number is not None:
+            line, _, rest = frames[0].partition(b"\n")
+            frames = [line + b"\nto: " + number.encode() + b"\n" + rest, *frames[1:]]
         self.socket.send_multipart([self._peer, *frames])
 
     def take(self):
@@ -95,16 +106,21 @@ class StandIn:
         self._peer, *frames = self.socket.recv_multipart()
         message = heard(frames)
         self.taken += not message.line.startswith("HELLO ")
+        number = message.fields.get("number")
         if message.line.startswith("ACK "):
             self.acknowledged = max(self.acknowledged, int(message.line[4:]))
         elif message.line.startswith("HELLO ") and self._greeting and self._greeting[0] != self._peer:
             self.socket.send_multipart([self._peer, *self._greeting[1]])
         elif message.line == "QUERY ping":
-            self.say([b"ANSWER ping\n", b"{}"])
+            self._answer([b"ANSWER ping\n", b"{}"], number)
         elif message.line == "REMOVE nothing/here":
-            self.say([b"REMOVED nothing/here 0\n"])
+            self._answer([b"REMOVED nothing/here 0\n"], number)
         elif message.line != "BYE":
             self._inbox.append(message)
+            if message.line.startswith("REMOVE "):
+                self._removals["REMOVED " + message.line.removeprefix("REMOVE ")] = number
+            elif number and message.line.split(" ")[0] in ("SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES"):
+                self._answer([b"OK\n"], number)
 
     def read(self, timeout):
         """Returns the next message that is no ACK, or None on timeout."""

@@ -255,7 +255,7 @@ import Testing
         _ = core.fetch(submission)
         _ = verb == "cancel" ? core.cancel(key("1")) : core.remove(.handler(handler))
         _ = core.fetch(submission)
-        #expect(core.received(.accepted(handler, key("1").request)) == [])
+        #expect(core.received(NumberedAnswer(.accepted(handler, key("1").request), to: 1)) == [])
         _ = core.received(
             verb == "cancel" ? requestRemoved("1") : .removed(.handler(handler), count: 1))
         _ = core.linkLost()

@@ -78,7 +78,49 @@ func welcome(_ instance: UInt64, heard: UInt64?, replies: UInt64? = nil) -> Brok
     return .welcome(welcome)
 }
 
+/// Returns whether a broker message is an answer to a message of this kind.
+func isAnswer(_ answer: BrokerMessage, to message: ClientMessage) -> Bool {
+    switch (answer, message) {
+    case (.removed(let pattern, _), .remove(let asked)): pattern == asked
+    case (.requestRemoved(let handler, let request, _), .removeRequest(let asked, let of)):
+        handler == asked && request == of
+    case (.answer(let query), .query(let asked, _)): query == asked
+    case (.changed, .set): true
+    case (.taken(let sequence, _), .take(let asked)): sequence == asked
+    case (.accepted(let handler, let request), _): isAbout(handler, request, message)
+    case (.terminal(let terminal), _) where terminal.sequence == 0:
+        isAbout(terminal.handler, terminal.request, message)
+    case (.error(let error), _) where error.handler != nil:
+        isAbout(error.handler!, error.request!, message)
+    case (.error(let error), .query): error.verb == "QUERY"
+    case (.error(let error), .set): error.verb == "SET"
+    case (.error(let error), .take(let sequence)): error.verb == "TAKE" && error.sequence == sequence
+    case (.error(let error), .subscribe): error.verb == "SUBSCRIBE"
+    case (.ok, _): message.isAnsweredByOK
+    default: false
+    }
+}
+
+private func isAbout(_ handler: HandlerID, _ request: RequestID, _ message: ClientMessage) -> Bool {
+    switch message {
+    case .fetch(let fetch): fetch.handler == handler && fetch.request == request
+    case .retry(let asked, let of): asked == handler && of == request
+    default: false
+    }
+}
+
 extension ClientCore {
+    /// Handles the answer to the first message of its kind, or another message.
+    mutating func received(_ message: BrokerMessage, count: Int = 0) -> [ClientAction] {
+        let questions = awaited.map { ($0.number, $0.what.message) }
+        let sent = requests.values.filter { $0.number < .max }
+        let fetches = sent.map { ($0.number, ClientMessage.fetch($0.fetch.value)) }
+        let others = notices.entries.map { ($0.number, $0.message) }
+        let open = (questions + fetches + others).sorted { $0.0 < $1.0 }
+        let to = open.first { isAnswer(message, to: $0.1) }?.0
+        return received(NumberedAnswer(message, to: message.isReply ? to : nil), count: count)
+    }
+
     mutating func fetch(_ fetch: Fetch) -> [ClientAction] { self.fetch(Shared(fetch)) }
 }
 

@@ -11,6 +11,10 @@ final class ScriptedBroker {
     private var registration: EventLoop.Registration?
     private var hook: EventLoop.HookID?
     private(set) var said: [ClientMessage] = []
+    /// Number of the last message that had one.
+    private(set) var number: UInt64 = 0
+    /// Messages with numbers that were not answered.
+    private var open: [NumberedMessage] = []
     /// Identity of the client that sent last.
     private(set) var peer: [UInt8] = []
     /// Authentication of clients; nil to admit all.
@@ -38,7 +42,14 @@ final class ScriptedBroker {
                 var parts = Multipart(capacity: 3)
                 while try socket.receive(into: &parts) {
                     peer = parts.bytes(0)
-                    let message = try ClientMessage(head: parts.bytes(1))
+                    let numbered = try NumberedMessage(head: parts.bytes(1))
+                    let message = numbered.message
+                    if let number = numbered.number {
+                        self.number = number
+                        open.append(numbered)
+                    } else if case .hello = message {
+                        open = []
+                    }
                     said.append(message)
                     try answer(self, message)
                 }
@@ -52,7 +63,14 @@ final class ScriptedBroker {
     /// Sends a head of any form.
     func say(head: String) throws { try say(head: Array(head.utf8), body: nil) }
 
-    func say(_ message: BrokerMessage, body: [UInt8]? = nil) throws { try say(head: message.encoded(), body: body) }
+    /// Sends a message, as the answer to the first message of its kind if it is one.
+    func say(_ message: BrokerMessage, body: [UInt8]? = nil) throws {
+        var to: UInt64?
+        if message.isReply, let index = open.firstIndex(where: { isAnswer(message, to: $0.message) }) {
+            to = open.remove(at: index).number
+        }
+        try say(head: NumberedAnswer(message, to: to).encoded(), body: body)
+    }
 
     private func say(head: [UInt8], body: [UInt8]?) throws {
         _ = try socket.send(peer, more: true)

@@ -30,7 +30,7 @@ import Testing
         _ = core.linkLost()
         var next = hello
         next.token = token
-        next.replies = 0
+        next.unanswered = 1
         #expect(core.linkOpened() == [.send(.hello(next))])
         // Another broker does not know the session.
         #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1"))])
@@ -117,26 +117,7 @@ import Testing
         #expect(lost == ["1 connection-lost", "2 connection-lost"], "the submission was heard, and is the handler's")
     }
 
-    /// Older brokers do not keep replies.
-    @Test func `answers that were lost are settled, questions are asked again`() {
-        var core = leased()
-        _ = core.fetch(fetch("1"))
-        _ = core.cancel(key("1"))
-        _ = core.remove(.handler(handler))
-        _ = core.query(.status)
-        let actions = resume(&core, heard: 4)
-        #expect(
-            actions == [
-                .report(.state(.connected(BrokerInstance(rawValue: 1)))), .report(.cancelled(key("1"), wasOpen: false)),
-                .report(.removed(.handler(handler), count: 0)), .send(.query(.status)),
-            ])
-        #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
-        // The removal is settled, so a later request is delivered.
-        _ = core.fetch(fetch("2"))
-        #expect(deliveries(core.received(.terminal(result("2", sequence: 1)))).count == 1)
-    }
-
-    @Test func `replies are counted, and those that were lost are awaited`() throws {
+    @Test func `answers that were lost are awaited, and queries asked again`() throws {
         var core = leased()
         _ = core.fetch(fetch("1"))
         _ = core.fetch(fetch("2"))
@@ -156,9 +137,9 @@ import Testing
             Issue.record("no HELLO")
             return
         }
-        #expect(hello.replies == 1)
+        #expect(hello.unanswered == 4)
         // Only the last query did not arrive.
-        #expect(sent(core.received(welcome(1, heard: 7, replies: 5))) == [.query(.ledger)])
+        #expect(sent(core.received(welcome(1, heard: 7))) == [.query(.status), .query(.ledger)])
         #expect(core.received(requestRemoved("2")) == [.report(.cancelled(key("2"), wasOpen: true))])
         let removed = BrokerMessage.removed(.handler(HandlerID("gone")!), count: 3)
         #expect(core.received(removed) == [.report(.removed(.handler(HandlerID("gone")!), count: 3))])
@@ -176,13 +157,12 @@ import Testing
             Issue.record("no HELLO")
             return
         }
-        #expect(next.replies == 7)
-        #expect(sent(core.received(welcome(1, heard: 8, replies: 7))) == [])
+        #expect(next.unanswered == 10)
+        #expect(sent(core.received(welcome(1, heard: 9))) == [])
         // A new session counts from zero.
         _ = core.linkLost()
         _ = core.linkOpened()
         _ = core.received(welcome(2, heard: nil))
-        #expect(core.replies == 0)
     }
 
     @Test func `a submission that is refused without a number is told, and nothing is acknowledged`() throws {
@@ -196,7 +176,6 @@ import Testing
             outcome: .failed(Terminal.Failure(code: "not-stored")))
         #expect(delivery(core.received(.terminal(refusal)))?.terminal == refusal)
         #expect(core.passEnded() == [])
-        #expect(core.replies == 1)
         #expect(sent(resume(&core, heard: 0)) == [])
     }
 
@@ -271,7 +250,7 @@ import Testing
         _ = core.linkLost()
         var next = hello
         next.token = token
-        next.replies = 0
+        next.unanswered = 1
         #expect(core.linkOpened() == [.send(.hello(next))])
         #expect(core.received(.error(refusal)) == [.reconnect])
         _ = core.linkLost()
@@ -283,53 +262,49 @@ import Testing
         for number in 0...NoticeLog.most { _ = core.subscribe(pattern("h/\(number)")) }
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])
-        // An answer proves that earlier messages arrived.
         core = leased()
         for number in 0...NoticeLog.most {
-            let actions = core.subscribe(pattern("h/\(number)")) + core.query(.ping)
-            for case .query(.ping, _) in sent(actions) { _ = core.received(.answer(.ping)) }
+            _ = core.subscribe(pattern("h/\(number)"))
+            #expect(core.received(.ok) == [])
         }
         #expect(core.notices.isEmpty)
         #expect(core.token != nil)
     }
 
-    @Test func `each 256 messages without an answer are confirmed by a ping of the core`() {
+    @Test func `each 256 submissions without an answer are confirmed by a ping of the core`() {
         var core = leased()
         let most = ClientCore.messagesPerBarrier
-        for number in 1..<most { #expect(sent(core.subscribe(pattern("h/\(number)"))).count == 1) }
-        #expect(sent(core.setPriority(key("1"), .high)).last == .query(.ping, QueryPage()))
+        var messages: [ClientMessage] = []
+        for number in 1...most {
+            var submission = fetch("\(number)")
+            submission.options.subscribes = false
+            messages += sent(core.fetch(submission))
+        }
+        #expect(messages.count == most + 1 && messages.last == .query(.ping))
+        #expect(core.awaited.count == most + 1)
         _ = core.query(.ping)
         #expect(core.received(.answer(.ping)) == [], "the consumer did not ask")
-        #expect(core.notices.isEmpty)
+        #expect(core.awaited.count == 1)
         #expect(core.received(.answer(.ping)) == [.report(.answered(.ping))])
-        // Without the answer the messages are repeated, and the ping after them.
-        for number in 1...most { _ = core.subscribe(pattern("g/\(number)")) }
-        let again = sent(resume(&core, heard: UInt64(most + 2)))
-        #expect(again.count == most + 1 && again.last == .query(.ping, QueryPage()))
-        // A ping that the broker received is answered.
-        #expect(sent(resume(&core, heard: UInt64(2 * most + 3))) == [])
-        #expect(core.awaited.isEmpty, "an older broker keeps no replies")
-        #expect(core.token != nil)
     }
 
-    @Test func `more than 1,000 messages without an answer wait for the answer to a ping`() {
+    @Test func `more than 256 messages without an answer wait for answers, and an acknowledgement does not`() {
         var core = leased()
-        let count = NoticeLog.most + 300
+        _ = sent(core.fetch(fetch("0"))).map { core.numbered($0) }
+        let count = SentNumbers.most + 300
         var messages: [ClientMessage] = []
         for number in 1...count { messages += sent(core.subscribe(pattern("h/\(number)"))) }
         messages += sent(core.fetch(fetch("1")))
-        let isSubscription = { (message: ClientMessage) in if case .subscribe = message { true } else { false } }
-        #expect(messages.count(where: isSubscription) == NoticeLog.most && !messages.contains(.fetch(fetch("1"))))
-        let first = sent(core.received(.answer(.ping)))
-        #expect(first.count(where: isSubscription) == ClientCore.messagesPerBarrier)
-        messages += first + sent(core.received(.answer(.ping)))
-        #expect(messages.last == .fetch(fetch("1")))
-        #expect(messages.filter(isSubscription) == (1...count).map { .subscribe(pattern("h/\($0)")) })
-        #expect(sent(core.fetch(fetch("2"))) == [.fetch(fetch("2"))])
-        #expect(core.token != nil)
+        #expect(messages == (1...SentNumbers.most).map { .subscribe(pattern("h/\($0)")) })
+        _ = core.received(.terminal(result("0", sequence: 1)))
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+        for _ in 1...count { messages += sent(core.received(.ok)) }
+        #expect(messages == (1...count).map { .subscribe(pattern("h/\($0)")) } + [.fetch(fetch("1"))])
         // The numbers are those of the order on the wire.
-        let answered = UInt64(messages.count)
-        #expect(sent(resume(&core, heard: answered)) == [.fetch(fetch("2"))])
+        let numbered = messages.map { core.numbered($0).number }
+        #expect(numbered.last == core.numbers.last)
+        #expect(sent(core.fetch(fetch("2"))) == [.fetch(fetch("2"))])
+        #expect(sent(resume(&core, heard: core.numbers.last - 1)) == [.acknowledge(1), .fetch(fetch("2"))])
     }
 
     @Test func `a submission that was held back and then sent is not repeated in a new session`() {
@@ -340,7 +315,9 @@ import Testing
         post.options.coalesces = false
         post.options.subscribes = false
         #expect(core.fetch(post) == [])
-        #expect(sent(core.received(.answer(.ping))).contains(.fetch(post)))
+        var messages: [ClientMessage] = []
+        while !core.notices.isEmpty { messages += sent(core.received(.ok)) }
+        #expect(messages.contains(.fetch(post)))
         _ = core.linkLost()
         _ = core.linkOpened()
         let actions = core.received(welcome(2, heard: nil))

@@ -58,7 +58,7 @@ import Testing
         (refusal.verb, refusal.sequence) = ("TAKE", 2)
         #expect(delivery(core.received(.error(refusal)))?.terminal.response?.file == Self.path)
         _ = hear(&core, "3", 3)
-        let fragment = BrokerFragment(head: Array("TAKEN 3 relative\n".utf8))
+        let fragment = BrokerFragment(head: Array("TAKEN 3 relative\nto: 6\n".utf8))
         let actions = core.received(malformed: fragment, WireError(.badMessage, "malformed"))
         #expect(delivery(actions)?.isOwn == false)
         #expect(core.taking.isEmpty && core.awaited.isEmpty)

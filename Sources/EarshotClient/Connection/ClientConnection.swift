@@ -345,7 +345,7 @@ public final class ClientConnection {
             guard !isPaused, let message = link?.next() else { return true }
             do throws(WireError) {
                 let body = message.body ?? []
-                carryOut(core.received(try BrokerMessage(head: message.head), count: body.count), body: body)
+                carryOut(core.received(try NumberedAnswer(head: message.head), count: body.count), body: body)
             } catch {
                 // Verbs of later versions are ignored.
                 if error.code == .unknownVerb { continue }
@@ -360,7 +360,7 @@ public final class ClientConnection {
         actions.reverseInPlace()
         while let action = actions.popLast() {
             switch action {
-            case .send(let message): outbox.append((message.encoded(), message.body))
+            case .send(let message): outbox.append((core.numbered(message).encoded(), message.body))
             case .read(let read, let connection): bodyConnections?.send(read, over: connection)
             case .deliver(let delivery): reports.append(.terminal(delivery, body: body))
             case .report(let report): reports.append(event(report, body))

@@ -32,7 +32,6 @@ extension ClientCore {
     ///
     /// - Parameter path: the file that the consumer owns; nil if it copies the file of the terminal.
     mutating func taken(_ sequence: UInt64, _ path: String?) -> [ClientAction] {
-        _ = settle(.take(sequence))
         guard let delivery = taking.removeValue(forKey: sequence) else { return [] }
         return [.deliver(path.map { delivery.owning($0) } ?? delivery)]
     }

@@ -76,8 +76,7 @@ extension ClientCore {
         let lost = carryOut(pulls.endSession()) + stopTaking()
         link += 1
         token = nil
-        said = 0
-        replies = 0
+        numbers = SentNumbers()
         replaced = [:]
         awaited.removeAll { question in
             switch question.what {
@@ -107,13 +106,26 @@ extension ClientCore {
         }
     }
 
-    mutating func terminalReceived(_ terminal: consuming Terminal) -> [ClientAction] {
+    /// - Parameter number: number of the message that it answers; nil unless it is a refusal without a sequence number.
+    mutating func terminalReceived(_ terminal: consuming Terminal, answering number: UInt64?) -> [ClientAction] {
         let key = RequestKey(terminal.handler, terminal.request)
-        // The refusal of a submission has no sequence number.
-        guard terminal.sequence == 0 || ledger.receive(terminal.sequence, of: key) else { return [] }
+        if terminal.sequence == 0 {
+            guard let number else { return [] }
+            numbers.answered(number)
+            heard(number)
+            // The ID may be that of a later request.
+            let isOpen = requests[key]?.number == number
+            guard isOpen || awaited.contains(where: { $0.number == number }) else { return [] }
+        } else if !ledger.receive(terminal.sequence, of: key) {
+            return []
+        }
         // One lookup: hashing names of up to 200 bytes costs time.
         let place = requests.index(forKey: key)
-        if let place { heard(requests.values[place].number) }
+        if let place {
+            heard(requests.values[place].number)
+            // The terminal may be the only answer, to a repetition of a durable request that was refused to others.
+            if requests.values[place].fetch.value.options.isDurable { numbers.close(requests.values[place].number) }
+        }
         let id = Delivery.ID(link: link, sequence: terminal.sequence)
         let isRefusedByDraining =
             switch terminal.outcome {
@@ -160,39 +172,8 @@ extension ClientCore {
 
     func isSubmitted(_ key: RequestKey) -> Bool { awaited.contains { $0.what.submitted == key } }
 
-    mutating func accepted(_ key: RequestKey) -> [ClientAction] {
-        guard !isStale(key) else { return [] }
-        settleSubmission(key)
-        return [.report(.accepted(key))]
-    }
-
-    mutating func answered(_ query: Query) -> [ClientAction] {
-        guard let index = awaited.firstIndex(where: { $0.what.asks(query) }) else { return [] }
-        return settleQuery(at: index) ? [.report(.answered(query))] : []
-    }
-
-    /// Settles the first open query, whose answer does not name it.
-    ///
-    /// - Returns: whether the consumer asked it.
-    mutating func settleFirstQuery() -> Bool {
-        guard let index = awaited.firstIndex(where: \.what.isQuery) else { return false }
-        return settleQuery(at: index)
-    }
-
-    /// - Returns: whether the consumer asked the query.
-    private mutating func settleQuery(at index: Int) -> Bool {
-        let isBarrier = awaited[index].what == .barrier
-        heard(awaited[index].number)
-        // Messages are processed in order: the answer to a query proves that earlier submissions arrived. It does not
-        // prove that durable ones are on disk.
-        let earlier = awaited[..<index].filter { entry in
-            if case .submission(let fetch) = entry.what { fetch.options.isDurable || entry.isRefused } else { true }
-        }
-        awaited.replaceSubrange(...index, with: earlier)
-        return !isBarrier
-    }
-
-    mutating func refused(_ reply: ErrorReply) -> [ClientAction] {
+    /// - Parameter asked: the question that the error answers; nil for another message.
+    mutating func refused(_ reply: ErrorReply, _ asked: Awaited?) -> [ClientAction] {
         switch reply.code {
         case "hello-required":
             // One ERROR comes for each message in flight. Only the first one has an effect.
@@ -208,24 +189,22 @@ extension ClientCore {
         default: break
         }
         if reply.verb == "READ" { return readRefused(reply) }
-        if reply.verb == "TAKE", let sequence = reply.sequence { return taken(sequence, nil) }
-        if let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil {
+        switch asked {
+        case .take(let sequence)?: return taken(sequence, nil)
+        case .barrier?: return []
+        case .retry(let key)?:
+            if isStale(key) { return [] }
+        case .submission(let fetch)?:
+            if isStale(RequestKey(fetch)) { return [] }
+        case nil:
+            guard let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil
+            else { break }
             let key = RequestKey(handler, request)
             // The refusal precedes the answer to a removal, so it concerns the removed request with the same ID.
-            guard !isStale(key) else { return [] }
+            if isStale(key) { return [] }
             requests[key] = nil
             waiting.remove(key)
-            settleSubmission(key)
-        } else if reply.verb == "RETRY", let handler = reply.handler, let request = reply.request {
-            let key = RequestKey(handler, request)
-            guard !isStale(key) else { return [] }
-            _ = settle(.retry(key))
-        } else if reply.verb == "QUERY" {
-            if let index = awaited.firstIndex(where: \.what.isQuery), awaited.remove(at: index).what == .barrier {
-                return []
-            }
-        } else if reply.verb == "SET" {
-            _ = settleSetting()
+        case .cancel?, .replacement?, .remove?, .query?, .setting?: break
         }
         return [.report(.refused(reply))]
     }
@@ -271,33 +250,6 @@ extension ClientCore {
     /// Forgets submissions and repetitions that a removal ends.
     mutating func forgetSubmissions(_ isRemoved: (RequestKey) -> Bool) {
         awaited.removeAll { $0.what.submitted.map(isRemoved) ?? false }
-    }
-
-    /// Settles the first removal of a request.
-    ///
-    /// - Returns: whether the consumer requested it.
-    mutating func settleCancel(_ key: RequestKey) -> Bool {
-        guard let index = awaited.firstIndex(where: { [.cancel(key), .replacement(key)].contains($0.what) }) else {
-            return false
-        }
-        let question = awaited.remove(at: index)
-        heard(question.number)
-        return question.what == .cancel(key)
-    }
-
-    mutating func settle(_ what: Awaited) -> Bool {
-        guard let index = awaited.firstIndex(where: { $0.what == what }) else { return false }
-        heard(awaited.remove(at: index).number)
-        return true
-    }
-
-    /// Answers come in the order of the SETs, with the setting in canonical form.
-    mutating func settleSetting() -> Bool {
-        guard let index = awaited.firstIndex(where: { if case .setting = $0.what { true } else { false } }) else {
-            return false
-        }
-        heard(awaited.remove(at: index).number)
-        return true
     }
 }
 

@@ -1,20 +1,20 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// One session over several connections. Sent messages are numbered, so that after a resumption only those are repeated
-/// that the broker did not receive. Replies are counted, so that the broker repeats those that were lost.
+/// One session over several connections. Messages have numbers, so that after a resumption only those are repeated that
+/// the broker did not receive, and the broker repeats the answers that were lost.
 extension ClientCore {
     // MARK: Sending
 
-    /// Sends a message, or only counts it while disconnected: its number marks it as not received, so the resumption
+    /// Sends a message, or only numbers it while disconnected: its number marks it as not received, so the resumption
     /// sends it.
     mutating func say(_ message: ClientMessage) -> [ClientAction] {
-        said += 1
-        return phase == .ready && notices.admits(message) ? [.send(message)] : []
+        numbers.add(message)
+        return phase == .ready && numbers.admits(message) ? [.send(message)] : []
     }
 
-    /// Sends the messages that waited for a confirmation of notices.
-    mutating func sayHeld() -> [ClientAction] { notices.release().map { .send($0) } }
+    /// Sends the messages that waited for answers to earlier ones.
+    mutating func sayHeld() -> [ClientAction] { numbers.release().map { .send($0) } }
 
     /// Sends a message that the broker answers.
     mutating func ask(_ what: Awaited) -> [ClientAction] {
@@ -25,7 +25,7 @@ extension ClientCore {
 
     mutating func sayQuestion(_ index: Int) -> [ClientAction] {
         let actions = say(awaited[index].what.message)
-        awaited[index].number = said
+        awaited[index].number = numbers.last
         awaited[index].isRefused = false
         // A message that is held back leaves later, without another call of this function.
         awaited[index].wasSaid = awaited[index].wasSaid || phase == .ready
@@ -33,7 +33,7 @@ extension ClientCore {
         return actions + confirmInTime()
     }
 
-    /// Counts a message without an answer, and asks for a confirmation of each `messagesPerBarrier` of them.
+    /// Counts a submission without an answer, and asks for a confirmation of each `messagesPerBarrier` of them.
     private mutating func confirmInTime() -> [ClientAction] {
         unconfirmed += 1
         guard unconfirmed >= Self.messagesPerBarrier, phase == .ready else { return [] }
@@ -48,21 +48,43 @@ extension ClientCore {
     }
 
     mutating func say(_ request: inout OpenRequest) -> [ClientAction] {
-        defer { request.number = said }
+        defer { request.number = numbers.last }
         return say(request.takeMessage())
     }
 
-    /// Sends a message without an answer.
+    /// Sends a message that OK answers.
     mutating func notify(_ message: ClientMessage) -> [ClientAction] {
         let actions = say(message)
         guard token != nil else { return actions }
-        notices.append(message, number: said)
+        notices.append(message, number: numbers.last)
         // Without a connection nothing confirms them: the next one starts a new session.
         if notices.isFull, phase != .ready {
             notices = NoticeLog()
             token = nil
         }
-        return actions + confirmInTime()
+        return actions
+    }
+
+    /// Records an answer, and ends the question that has it. The broker carries out messages in order, so earlier
+    /// submissions have arrived; that does not prove that durable ones are on disk.
+    ///
+    /// - Returns: the question; nil if the message is none, or had the answer before.
+    mutating func settle(_ number: UInt64) -> Awaited? {
+        numbers.answered(number)
+        heard(number)
+        var found: Awaited?
+        var index = awaited.startIndex
+        // Numbers rise, and few questions are passed: those about durable requests.
+        while index < awaited.endIndex, awaited[index].number <= number {
+            if awaited[index].number == number {
+                found = awaited.remove(at: index).what
+            } else if awaited[index].isAnsweredByLater {
+                awaited.remove(at: index)
+            } else {
+                index += 1
+            }
+        }
+        return found
     }
 
     /// Records that the broker received all messages up to a number.
@@ -74,10 +96,10 @@ extension ClientCore {
 
     // MARK: Resumption
 
-    /// Resumes a session in which the broker received `heard` messages.
+    /// Resumes a session in which the broker knows the messages up to `heard`.
     ///
-    /// Repeats the messages after those in their order. The broker then repeats lost replies. An older broker does not
-    /// store replies, so its answers are settled or requested again.
+    /// Repeats the messages after those in their order. The broker repeats lost answers, except those to queries, which
+    /// are asked again.
     mutating func resumed(_ heard: UInt64, _ welcome: Welcome) -> [ClientAction] {
         phase = .ready
         token = welcome.token
@@ -88,15 +110,13 @@ extension ClientCore {
         // Terminals of replaced requests are repeated after WELCOME.
         for key in replaced.keys { replaced[key] = .max }
         self.heard(heard)
-        let isAnswered = welcome.replies != nil
-        actions += settleHeard(heard, isAnswered: isAnswered)
-        // The repeated notices bring new ones.
-        awaited.removeAll { $0.number > heard && $0.what == .barrier }
+        // The repeated submissions bring new barriers.
+        awaited.removeAll { $0.what == .barrier || $0.number <= heard && $0.isAnsweredByLater }
         unconfirmed = 0
         var unheard: [(number: UInt64, say: (inout ClientCore) -> [ClientAction])] = []
         for notice in notices.entries { unheard.append((notice.number, { $0.notify(notice.message) })) }
-        let answered = awaited.prefix { isAnswered && $0.number <= heard }
-        for question in awaited.dropFirst(answered.count) {
+        let isKnown: (Question) -> Bool = { $0.number <= heard && !$0.what.isQuery }
+        for question in awaited where !isKnown(question) {
             unheard.append((question.number, { $0.sayAgain(question) }))
         }
         for (key, request) in requests where request.number > heard && request.waitsFor == nil {
@@ -106,11 +126,11 @@ extension ClientCore {
             unheard.append((number, { $0.sayRequest(key) }))
         }
         notices = NoticeLog()
-        awaited = Deque(answered)
-        said = heard
+        awaited.removeAll { !isKnown($0) }
+        numbers.resume(after: heard)
         if let sequence = ledger.acknowledged { actions += say(.acknowledge(sequence)) }
         for (_, say) in unheard.sorted(by: { $0.number < $1.number }) { actions += say(&self) }
-        for key in replaced.keys { replaced[key] = said + 1 }
+        for key in replaced.keys { replaced[key] = numbers.last + 1 }
         return actions
     }
 
@@ -146,28 +166,5 @@ extension ClientCore {
     mutating func sayAgain(_ question: Question) -> [ClientAction] {
         awaited.append(question)
         return sayQuestion(awaited.endIndex - 1)
-    }
-
-    /// Settles messages that the broker received and does not answer: submissions without `durable`, and with an older
-    /// broker cancellations and removals. The answer to a repeated removal would be that there is nothing to remove.
-    private mutating func settleHeard(_ heard: UInt64, isAnswered: Bool) -> [ClientAction] {
-        var actions: [ClientAction] = []
-        awaited.removeAll { question in
-            guard question.number <= heard else { return false }
-            switch question.what {
-            case .cancel(let key):
-                guard !isAnswered else { return false }
-                actions.append(.report(.cancelled(key, wasOpen: false)))
-            case .replacement, .barrier: return !isAnswered
-            case .remove(let pattern):
-                guard !isAnswered else { return false }
-                actions.append(.report(.removed(pattern, count: 0)))
-            // A durable submission may not be on disk. It is idempotent and therefore repeated.
-            case .submission(let fetch): return !fetch.options.isDurable && !question.isRefused
-            case .retry, .query, .take, .setting: return false
-            }
-            return true
-        }
-        return actions
     }
 }

@@ -9,7 +9,7 @@ internal import EarshotWire
 ///
 /// With a lease, WELCOME may state that the broker kept the session. Then the core repeats only the messages that the
 /// broker did not receive. It recognises repeated terminals by their sequence numbers, and the broker repeats lost
-/// replies.
+/// answers. Each answer names its message by number.
 struct ClientCore {
     /// State of the connection: `apart -> greeting -> ready`, and from both back to `apart`.
     enum Phase: Equatable {
@@ -37,15 +37,6 @@ struct ClientCore {
         case setting(SettingWords)
         /// Request without subscription. The answer to a later query proves that it arrived.
         case submission(Fetch)
-
-        /// Returns whether this is a query of that kind, about any page. Answers come in order.
-        func asks(_ query: Query) -> Bool {
-            switch self {
-            case .query(let own, _): own == query
-            case .barrier: query == .ping
-            case .cancel, .retry, .replacement, .remove, .take, .setting, .submission: false
-            }
-        }
     }
 
     /// A message that awaits an answer.
@@ -59,9 +50,14 @@ struct ClientCore {
         var wasSaid: Bool
         /// Whether a broker that accepts no requests has refused this submission, which waits for the next broker.
         var isRefused = false
+
+        /// Whether the answer to a later message shows that the broker has carried it out.
+        var isAnsweredByLater: Bool {
+            if case .submission(let fetch) = what { !fetch.options.isDurable && !isRefused } else { false }
+        }
     }
 
-    /// Number of messages without an answer after which the core sends a ping.
+    /// Number of submissions without an answer after which the core sends a ping.
     static let messagesPerBarrier = 256
     /// Maximum removals that wait for a connection: one for each of 10,000 handlers, with names of up to 200 bytes. At
     /// the bound a further removal is refused, so a program without a broker cannot fill its memory.
@@ -106,13 +102,11 @@ struct ClientCore {
     var token: SessionToken?
     /// Folder of body files, as named by the last broker.
     var spool: String?
-    /// Messages of the session, including those that wait for a connection.
-    var said: UInt64 = 0
-    /// Replies received in the session.
-    var replies: UInt64 = 0
+    /// Numbers of the session's messages.
+    var numbers = SentNumbers()
     /// SUBSCRIBE, UNSUBSCRIBE, PRIORITY and COOKIES that the broker may not have received. Empty without a lease.
     var notices = NoticeLog()
-    /// Notices and submissions without `durable` since the last barrier.
+    /// Submissions without `durable` since the last barrier.
     var unconfirmed = 0
     /// Unanswered removals while disconnected.
     var unsentRemovals = 0
@@ -132,7 +126,7 @@ struct ClientCore {
         countRemovals()
         var hello = hello
         hello.token = token
-        if token != nil { hello.replies = replies }
+        if token != nil { hello.unanswered = numbers.unanswered }
         return [.send(.hello(hello))]
     }
 
@@ -163,28 +157,41 @@ struct ClientCore {
     /// Handles a message of the broker.
     ///
     /// - Parameter count: number of bytes in its body.
-    mutating func received(_ message: consuming BrokerMessage, count: Int = 0) -> [ClientAction] {
+    mutating func received(_ message: consuming NumberedAnswer, count: Int = 0) -> [ClientAction] {
         let actions = handle(message, count)
-        return notices.isHolding ? actions + sayHeld() : actions
+        return numbers.isHolding ? actions + sayHeld() : actions
     }
 
-    private mutating func handle(_ message: consuming BrokerMessage, _ count: Int) -> [ClientAction] {
-        if phase == .ready, message.isReply { replies += 1 }
-        switch consume message {
+    private mutating func handle(_ answer: consuming NumberedAnswer, _ count: Int) -> [ClientAction] {
+        let to = phase == .ready ? answer.to : nil
+        if case .terminal(let terminal) = answer.message { return terminalReceived(terminal, answering: to) }
+        let asked = to.flatMap { settle($0) }
+        switch answer.message {
         case .welcome(let welcome): return welcomed(by: welcome)
-        case .accepted(let handler, let request): return accepted(RequestKey(handler, request))
-        case .terminal(let terminal): return terminalReceived(terminal)
-        case .progress(let progress): return progressReceived(progress)
-        case .removed(let pattern, let count):
-            return settle(.remove(pattern)) ? [.report(.removed(pattern, count: count))] : []
-        case .requestRemoved(let handler, let request, let wasOpen):
+        case .accepted(let handler, let request):
             let key = RequestKey(handler, request)
-            return settleCancel(key) ? [.report(.cancelled(key, wasOpen: wasOpen))] : []
-        case .answer(let query): return answered(query)
-        case .changed(let setting): return settleSetting() ? [.report(.changed(setting))] : []
+            let isOpen = asked != nil || to != nil && requests[key]?.number == to
+            return isOpen && !isStale(key) ? [.report(.accepted(key))] : []
+        // Returned above.
+        case .terminal: return []
+        case .progress(let progress): return progressReceived(progress)
+        case .removed(_, let count):
+            guard case .remove(let pattern)? = asked else { return [] }
+            return [.report(.removed(pattern, count: count))]
+        case .requestRemoved(_, _, let wasOpen):
+            guard case .cancel(let key)? = asked else { return [] }
+            return [.report(.cancelled(key, wasOpen: wasOpen))]
+        case .answer:
+            guard case .query(let query, _)? = asked else { return [] }
+            return [.report(.answered(query))]
+        case .changed(let setting):
+            guard case .setting? = asked else { return [] }
+            return [.report(.changed(setting))]
         case .data(let data): return dataReceived(data, count: count)
-        case .taken(let sequence, let path): return taken(sequence, path)
-        case .error(let reply): return refused(reply)
+        case .taken(_, let path):
+            guard case .take(let sequence)? = asked else { return [] }
+            return taken(sequence, path)
+        case .error(let reply): return refused(reply, asked)
         case .ok: return []
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }
@@ -195,6 +202,9 @@ struct ClientCore {
 
     /// Acknowledges all deliveries finished in a pass with one ACK, and continues to read bodies.
     mutating func passEnded() -> [ClientAction] { acknowledge() + readOn() }
+
+    /// Returns a message with its number. The shell calls it for each message that it sends, in their order.
+    mutating func numbered(_ message: ClientMessage) -> NumberedMessage { numbers.numbered(message) }
 
     private mutating func acknowledge() -> [ClientAction] {
         guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
@@ -229,7 +239,7 @@ struct ClientCore {
         let said = forget(.handler(fetch.value.handler), old)
         for key in said { replaced[key] = .max }
         let actions = ask(fetch, losses: 0)
-        if phase == .ready { for key in said where replaced[key] != nil { replaced[key] = self.said } }
+        if phase == .ready { for key in said where replaced[key] != nil { replaced[key] = numbers.last } }
         return actions
     }
 

@@ -161,6 +161,9 @@ struct BrokerUnderTest {
         case (.repeatedMessage, .clientSaid(let id, let message, let number?)):
             defer { numbers[id] = max(numbers[id, default: 0], number) }
             return number > numbers[id, default: 0] ? event : .clientSaid(id, message)
+        case (.repeatedMessage, .clientSaid(let id, .bye, _)):
+            numbers[id] = nil
+            return event
         case (.sharedDeadline, .clientSaid(let id, .fetch(let fetch), _)) where fetch.options.subscribes:
             open[id, default: []].append((fetch.handler, fetch.request))
             return event

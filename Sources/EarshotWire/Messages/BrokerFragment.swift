@@ -8,6 +8,8 @@ public struct BrokerFragment: Equatable, Sendable {
     public let request: RequestID?
     /// Value of `seq`; nil if it is absent or illegible.
     public let sequence: UInt64?
+    /// Number of the message that it answers; nil if it is absent or illegible.
+    public let to: UInt64?
     private let hasSequence: Bool
 
     /// Reads a head of any form.
@@ -15,6 +17,7 @@ public struct BrokerFragment: Equatable, Sendable {
         let lines = head.prefix(WireLimits.headBytes).split(separator: Ascii.lineFeed, omittingEmptySubsequences: false)
         let words = lines.first?.split(separator: Ascii.space, maxSplits: 3) ?? []
         verb = words.first.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        to = HeadNumber.value(of: "to", in: head)
         handler = words.count > 1 ? HandlerID(words[1]) : nil
         request = words.count > 2 ? RequestID(words[2]) : nil
         // The last of several values counts. HTTP fields follow an empty line.

@@ -28,7 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # Minimum number of operands of each verb of the broker, and whether it may have more. REMOVED has three of one request.
 _OPERANDS = {"WELCOME": (1, False), "RESULT": (3, False), "FAILED": (3, False), "PROGRESS": (3, False),
              "REMOVED": (2, True), "ACCEPTED": (2, False), "ANSWER": (1, True), "CHANGED": (2, True), "TAKEN": (1, True),
-             "DATA": (2, True), "ERROR": (1, False), "GOODBYE": (0, False)}
+             "DATA": (2, True), "ERROR": (1, False), "OK": (0, False), "GOODBYE": (0, False)}
 # The same for the broker's messages to workers, protocols/6-workers.md.
 _WORKER_OPERANDS = {"LIMITS": (0, False), "JOB": (2, False), "RAISE": (1, False), "CANCEL": (1, False),
                     "PING": (0, False), "DRAIN": (0, False), "ERROR": (1, False)}

@@ -4,14 +4,16 @@ Pure: each event is a method that returns a list of actions. After each WELCOME 
 unanswered removals, then the subscriptions, the pending requests, and the other unanswered questions. Request IDs are
 never reused, so a terminal belongs to a pending request or to none.
 
-With a lease, WELCOME can resume the session. Then the core repeats only messages that the broker has not received. It
-recognizes redelivered terminals by their `seq`, and the broker sends lost replies again.
+Each message has a number, which its answer names. With a lease, WELCOME can resume the session. Then the core repeats
+only messages that the broker has not received. It recognizes redelivered terminals by their `seq`, and the broker sends
+lost answers again.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
+import itertools
 from collections import Counter, deque
 from dataclasses import dataclass
 from collections.abc import Callable, Generator
@@ -26,10 +28,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """Exponential backoff in seconds after a connection that failed or ended without a WELCOME."""
 
 MOST_NOTICES = 1000
-"""Maximum number of unconfirmed messages without an answer. Further messages wait for a confirmation. Without a
-connection there is none, so the core gives up the session."""
-NOTICES_PER_PING = 256
-"""Number of messages without an answer after which the core sends `QUERY ping`. Its answer confirms them."""
+"""Maximum number of messages that OK answers and that wait for a connection. With more the core gives up the session."""
+MOST_OPEN = 256
+"""Maximum number of unanswered messages, without FETCH and QUERY: the broker keeps as many answers. Further messages
+wait."""
 MOST_REFUSALS = 20
 """Maximum number of refusals `session-in-use` before the core starts a new session."""
 
@@ -44,7 +46,7 @@ class Send(NamedTuple):
 
     head: bytes
     number: int = 0
-    """Number of the message in the session; 0 for HELLO."""
+    """Number of the message in the session; 0 for HELLO, ACK and READ, which have none."""
 
 
 class Deliver(NamedTuple):
@@ -195,8 +197,7 @@ def pages(subject: tuple[str, ...]) -> Generator[Query, dict[str, Any], dict[str
     return found
 
 
-_REPLIES = {"ACCEPTED", "REMOVED", "ANSWER", "CHANGED", "ERROR"}
-_ANSWERS = {"REMOVED": "REMOVE", "ANSWER": "QUERY", "CHANGED": "SET", "ACCEPTED": "RETRY"}
+_ANSWERS = {"REMOVED", "ANSWER", "CHANGED", "ACCEPTED"}
 
 
 class Core:
@@ -223,17 +224,20 @@ class Core:
         self._session: str | None = None
         self._refusals = 0
         self._said = 0
-        self._replies = 0
-        """Number of replies received in the session."""
+        """Number of the last message in the session."""
+        self._answered_last = 0
+        """Highest number with an answer."""
+        self._open: dict[int, None] = {}
+        """Numbers without an answer that count, in their order."""
         self._ownerless: set[int] = set()
         """Questions without a caller that waits for the answer."""
         self._numbers: dict[int, int] = {}
-        self._notices: deque[Send] = deque()
-        self._notices_since_ping = 0
+        """Numbers of questions by token, and the other way round."""
+        self._tokens: dict[int, int] = {}
+        self._notices: deque[tuple[int, bytes]] = deque()
+        """Messages that the broker may not have received and that OK answers, with their numbers."""
         self._held: deque[Send] = deque()
-        """Messages that wait for the confirmation of earlier ones."""
-        self._pings = 0
-        """Number of pings that the core itself has sent. Their tokens are negative."""
+        """Messages that wait for the answers to earlier ones."""
         self.phase = Phase.APART
         self.draining = False
         self._failures = 0
@@ -253,7 +257,8 @@ class Core:
         if self._session is None:
             self._reset()
         self.phase = Phase.GREETING
-        token = [("token", self._session), ("replies", self._replies)] if self._session else []
+        unanswered = min(next(iter(self._open), self._said + 1), self._answered_last + 1)
+        token = [("token", self._session), ("unanswered", unanswered)] if self._session else []
         return [Send(encode("HELLO", "EAR/1", fields=(*self._hello, *token)))]
 
     def lost(self, is_torn: bool = False) -> list[Action]:
@@ -286,20 +291,23 @@ class Core:
         try:
             message = decode(frames)
         except ValueError as error:
-            return [*self._malformed(legible(frames)), Note(str(error))]
-        self._count_reply(message)
+            part = legible(frames)
+            return [*self._malformed(part, self._asked(part)), Note(str(error))]
+        question = self._asked(message)
         if message.verb in ("RESULT", "FAILED"):
-            return self._terminal(message)
+            return self._terminal(message, question)
         if message.verb == "DATA":
             return self._data(message)
         if message.verb in _ANSWERS:
-            return self._answered(message)
+            return self._answered(message, question)
         if message.verb == "PROGRESS":
             return self._progress(message)
         if message.verb == "WELCOME":
             return self._welcomed(message)
         if message.verb == "ERROR":
-            return self._refused(message)
+            return self._refused(message, question)
+        if message.verb == "OK":
+            return []
         if message.field("reason") == "draining":
             self.draining = True
             return []
@@ -316,7 +324,7 @@ class Core:
         if self.owed() <= 0:
             return []
         self._acknowledged = self._finished()
-        return self._pace([self._say(encode("ACK", str(self._acknowledged)))])
+        return self._pace([Send(encode("ACK", str(self._acknowledged)))])
 
     # Calls of the application.
 
@@ -412,42 +420,34 @@ class Core:
         if heard is not None:
             if self._session is None:
                 return self.lost()  # Too many notices since HELLO: the resumed session does not know them.
-            return actions + self._resumed(heard, everything, message.number("replies") is not None)
+            return actions + self._resumed(heard, everything)
         if self._session is not None:
             self._reset()
-        self._said = self._replies = 0
+        self._restart_numbers(0)
         self._session = message.field("token")
         # After a subscription or a request a removal would end it.
         removals = [question for question in self._questions.values() if question.verb == "REMOVE"]
         others = [question for question in self._questions.values() if question.verb != "REMOVE"]
         actions += [self._say_question(question) for question in removals]
         for pattern in sorted(set(self._watches.values())):
-            actions += self._notify(encode("SUBSCRIBE", pattern))
+            actions.append(self._notify(encode("SUBSCRIBE", pattern)))
         actions += [self._say_wanted(wanted) for wanted in everything]
         actions += [self._say_question(question) for question in others]
         return actions
 
-    def _resumed(self, heard: int, everything: list[_Wanted], answered: bool) -> list[Action]:
-        """Resumes the session. `heard`: number of messages that the broker received; later ones are repeated.
+    def _resumed(self, heard: int, everything: list[_Wanted]) -> list[Action]:
+        """Resumes the session. `heard`: number of the last message that the broker knows; later ones are repeated.
 
-        `answered`: the broker sends lost replies again. An older broker does not, so questions are repeated, except
-        removals, which have taken effect.
+        The broker sends lost answers again, except those to queries.
         """
         self._heard(heard)
         actions: list[Action] = []
-        unheard: list[tuple[int, Callable[[], Send | list[Send]]]] = []
-        for question in list(self._questions.values()):
+        unheard: list[tuple[int, Callable[[], Send]]] = []
+        for question in self._questions.values():
             number = self._numbers[question.token]
-            if answered and number <= heard:
-                continue
-            if question.token < 0:
-                self._settle(question, None)
-            elif question.verb == "REMOVE" and number <= heard:
-                actions.append(self._settle(question, None))
-            else:
+            if number > heard or question.verb == "QUERY":
                 unheard.append((number, functools.partial(self._say_question, question)))
-        unheard += [(notice.number, functools.partial(self._notify, notice.head)) for notice in self._notices
-                    if notice.number > heard]
+        unheard += [(number, functools.partial(self._notify, head)) for number, head in self._notices]
         for wanted in everything:
             if wanted.number > heard:
                 wanted.said = False
@@ -456,38 +456,46 @@ class Core:
         unheard += [(last + wanted.order, functools.partial(self._say_wanted, wanted))
                     for wanted in everything if not wanted.number]
         self._notices.clear()
-        self._notices_since_ping = 0
-        self._said = heard
+        self._restart_numbers(heard)
         if self._acknowledged:
-            actions.append(self._say(encode("ACK", str(self._acknowledged))))
+            actions.append(Send(encode("ACK", str(self._acknowledged))))
         unheard.sort(key=lambda entry: entry[0])
-        for _, say in unheard:
-            sent = say()
-            actions += sent if isinstance(sent, list) else [sent]
+        actions += [say() for _, say in unheard]
         self._pulls.detach()
         return actions + self._read_on()
 
-    def _count_reply(self, message: Message) -> None:
-        is_reply = message.verb in _REPLIES or message.verb == "FAILED" and message.field("seq") is None
-        if self.phase is Phase.READY and is_reply:
-            self._replies += 1
+    def _restart_numbers(self, last: int) -> None:
+        """Continues after a number: later ones were not received, and are used again."""
+        self._said = last
+        self._answered_last = min(self._answered_last, last)
+        self._open = {number: None for number in self._open if number <= last}
+        self._tokens = {number: token for number, token in self._tokens.items() if number <= last}
 
-    def _malformed(self, message: Message) -> list[Action]:
+    def _asked(self, message: Message) -> _Question | None:
+        """Records an answer. Returns the question that it names."""
+        number = message.number("to") if self.phase is Phase.READY else None
+        if number is None:
+            return None
+        self._answered_last = max(self._answered_last, number)
+        self._open.pop(number, None)
+        self._heard(number)
+        question = self._questions.get(self._tokens.get(number, -1))
+        # A QUERY that was asked again has another number.
+        return question if question is not None and self._numbers[question.token] == number else None
+
+    def _malformed(self, message: Message, question: _Question | None) -> list[Action]:
         """Handles the legible part of a malformed message.
 
-        A reply counts, and answers the first question of its kind. A terminal counts as received, and ends its request.
+        An answer ends the question that it names. A terminal counts as received, and ends its request.
         """
         if self.phase is not Phase.READY:
             return []
-        self._count_reply(message)
-        verb = _ANSWERS.get(message.verb)
-        for question in self._questions.values():
-            if question.verb == verb:
-                is_awaited = question.token not in self._ownerless
-                # Only a removal has an outcome without the answer.
-                failed = Message("ERROR", ("internal",), "\ndetail: the answer of the broker was malformed", "", None)
-                settled = self._settle(question, None if verb == "REMOVE" else failed)
-                return [settled] if is_awaited else []
+        if question is not None:
+            is_awaited = question.token not in self._ownerless
+            # Only a removal has an outcome without the answer.
+            failed = Message("ERROR", ("internal",), "\ndetail: the answer of the broker was malformed", "", None)
+            settled = self._settle(question, None if question.verb == "REMOVE" else failed)
+            return [settled] if is_awaited else []
         if message.verb not in ("RESULT", "FAILED") or 0 < message.sequence <= self._seen:
             return []
         self._seen = max(self._seen, message.sequence)
@@ -496,10 +504,10 @@ class Core:
             return []
         return [Refuse(key, "internal", "the broker sent a malformed result")]
 
-    def _terminal(self, message: Message) -> list[Action]:
+    def _terminal(self, message: Message, question: _Question | None) -> list[Action]:
         sequence, key = message.sequence, (message.operands[0], message.operands[1])
         if self.phase is Phase.READY and message.field("seq") is None:
-            return self._retry_failed(key, message)
+            return [self._settle(question, message)] if question else []
         if self.phase is not Phase.READY or sequence <= self._seen:
             return []
         self._seen = sequence
@@ -524,12 +532,6 @@ class Core:
         self._unfinished[sequence] = (mine is not None) + len(watches)
         return [Deliver((self._link, sequence), message, mine is not None, watches)]
 
-    def _retry_failed(self, key: Key, message: Message) -> list[Action]:
-        for question in self._questions.values():
-            if question.verb == "RETRY" and question.operands == key:
-                return [self._settle(question, message)]
-        return []
-
     def _data(self, message: Message) -> list[Action]:
         sequence, offset = decimal(message.operands[0]), decimal(message.operands[1])
         pull = None if sequence is None else self._pulls.get(sequence)
@@ -545,7 +547,7 @@ class Core:
 
     def _read_on(self) -> list[Action]:
         """Sends the READs for which there is room."""
-        return [self._say(head) for head in self._pulls.reads()]
+        return [Send(head) for head in self._pulls.reads()]
 
     def _pulled(self, pull: Pull) -> list[Action]:
         """Delivers a terminal whose body was read, or lost."""
@@ -581,17 +583,14 @@ class Core:
             return []
         return [Report(key, count, decimal(total))]
 
-    def _answered(self, message: Message) -> list[Action]:
-        verb = _ANSWERS[message.verb]
-        asked = message.operands[:-1] if verb == "REMOVE" else message.operands
-        for question in self._questions.values():
-            if question.verb == verb and (verb == "SET" or question.operands == asked):
-                is_awaited = question.token not in self._ownerless
-                settled = self._settle(question, message)
-                return [settled] if is_awaited else []
-        return []
+    def _answered(self, message: Message, question: _Question | None) -> list[Action]:
+        if question is None:
+            return []
+        is_awaited = question.token not in self._ownerless
+        settled = self._settle(question, message)
+        return [settled] if is_awaited else []
 
-    def _refused(self, message: Message) -> list[Action]:
+    def _refused(self, message: Message, question: _Question | None) -> list[Action]:
         code, detail = message.operands[0], message.field("detail") or ""
         verb = message.field("verb")
         if code == "hello-required":
@@ -615,10 +614,8 @@ class Core:
         key = (message.field("handler") or "", message.field("request") or "")
         if verb == "FETCH" and self._take(key):
             return [Refuse(key, code, detail)]
-        for question in self._questions.values():
-            # The answers to RETRYs come in the order of their writes to disk.
-            if question.verb == verb and (verb != "RETRY" or question.operands == key):
-                return [self._settle(question, message)]
+        if question is not None:
+            return [self._settle(question, message)]
         return [] if verb == "PRIORITY" else [Note(f"the broker says {code} of a {verb or 'message'}: {detail}")]
 
     # Internal steps.
@@ -626,12 +623,9 @@ class Core:
     def _reset(self) -> None:
         self._link += 1
         self._session = None
-        self._said = self._replies = 0
+        self._restart_numbers(0)
         self._notices.clear()
-        self._notices_since_ping = 0
         self._held.clear()
-        for token in [token for token in self._questions if token < 0]:
-            self._settle(self._questions[token], None)
         for requests in self._wanted.values():
             for wanted in requests.values():
                 wanted.number = 0
@@ -646,18 +640,20 @@ class Core:
 
     def _say(self, head: bytes) -> Send:
         self._said += 1
-        return Send(head, self._said)
+        if not head.startswith((b"FETCH ", b"QUERY ")):
+            self._open[self._said] = None
+        return Send(head.replace(b"\n", b"\nnumber: %d\n" % self._said, 1), self._said)
 
     def _pace(self, actions: list[Action]) -> list[Action]:
-        """Holds back messages behind `MOST_NOTICES` unconfirmed ones, and returns messages held before if these are fewer.
+        """Holds back messages behind `MOST_OPEN` unanswered ones, and returns messages held before if these are fewer.
 
-        All calls that return actions of a standing connection end with it.
+        Messages without a number do not wait. All calls that return actions of a standing connection end with it.
         """
-        is_full = len(self._notices) > MOST_NOTICES
+        is_full = len(self._open) > MOST_OPEN
         if not is_full and not self._held:
             return actions
-        # The messages from the first notice beyond the maximum on have to wait.
-        end = self._notices[MOST_NOTICES].number if is_full else self._said + 1
+        # The messages from the first one beyond the maximum on have to wait.
+        end = next(itertools.islice(self._open, MOST_OPEN, None)) if is_full else self._said + 1
         waiting = [action for action in actions if isinstance(action, Send) and action.number >= end]
         rest = [action for action in actions if not (isinstance(action, Send) and action.number >= end)]
         released: list[Action] = []
@@ -674,33 +670,24 @@ class Core:
     def _say_question(self, question: _Question) -> Send:
         send = self._say(question.head())
         self._numbers[question.token] = self._said
+        self._tokens[self._said] = question.token
         return send
 
-    def _notify(self, head: bytes) -> list[Send]:
+    def _notify(self, head: bytes) -> Send:
         """Sends a message without a relevant answer, and keeps it until the broker confirms it."""
-        sent = [self._say(head)]
+        sent = self._say(head)
         if self._session is not None:
-            self._notices.append(sent[0])
-            self._notices_since_ping += 1
+            self._notices.append((self._said, head))
             if len(self._notices) > MOST_NOTICES and self.phase is not Phase.READY:
                 self._session = None
-            elif self._notices_since_ping >= NOTICES_PER_PING and self.phase is Phase.READY:
-                sent.append(self._ping())
         return sent
-
-    def _ping(self) -> Send:
-        """Asks a question whose answer confirms all earlier messages."""
-        self._notices_since_ping = 0
-        self._pings += 1
-        question = _Question(-self._pings, "QUERY", ("ping",), survives=True)
-        self._questions[question.token] = question
-        self._ownerless.add(question.token)
-        return self._say_question(question)
 
     def _tell(self, head: bytes) -> list[Action]:
         """Sends a message now, or when the session resumes."""
-        sent = self._notify(head) if self.phase is Phase.READY or self._session is not None else []
-        return list(sent) if self.phase is Phase.READY else []
+        if self.phase is not Phase.READY and self._session is None:
+            return []
+        sent = self._notify(head)
+        return [sent] if self.phase is Phase.READY else []
 
     def _subscribing_again(self, pattern: str) -> list[bytes]:
         """Returns the SUBSCRIBE messages to repeat after a REMOVE, which ends subscriptions to the removed handlers.
@@ -711,7 +698,7 @@ class Core:
         return [encode("SUBSCRIBE", p) for p in sorted(ended)]
 
     def _heard(self, number: int) -> None:
-        while self._notices and self._notices[0].number <= number:
+        while self._notices and self._notices[0][0] <= number:
             self._notices.popleft()
 
     def _ask(self, question: _Question) -> list[Action]:
@@ -726,10 +713,8 @@ class Core:
 
     def _settle(self, question: _Question, answer: Message | None) -> Settle:
         del self._questions[question.token]
-        number = self._numbers.pop(question.token)
+        self._tokens.pop(self._numbers.pop(question.token), None)
         self._ownerless.discard(question.token)
-        if answer is not None:
-            self._heard(number)
         if question.verb == "REMOVE":
             self._ending[question.operands] -= 1
             if not self._ending[question.operands]:

@@ -1,0 +1,79 @@
+internal import DequeModule
+internal import EarshotWire
+
+/// Numbers of a session's messages, and the messages that wait until the broker has answered earlier ones.
+///
+/// The broker keeps a limited number of answers for the next connection, so no more may be unanswered.
+struct SentNumbers {
+    /// Maximum unanswered numbers.
+    static let most = 256
+
+    /// Number of the last message, including messages that wait for a connection or for answers.
+    private(set) var last: UInt64 = 0
+    /// Number of the last message that was sent over the present connection.
+    private var lastSent: UInt64 = 0
+    private var lastAnswered: UInt64 = 0
+    /// Numbers of messages that count as unanswered, in rising order.
+    private var open = Deque<UInt64>()
+    /// Messages that wait for answers, in their order.
+    private var held = Deque<ClientMessage>()
+    /// Number of messages among `held` that count as unanswered.
+    private var heldOpen = 0
+
+    /// The number that HELLO names: the lowest without an answer.
+    var unanswered: UInt64 { min(open.first ?? .max, lastAnswered + 1) }
+    var isHolding: Bool { !held.isEmpty }
+
+    /// Gives the next number to a message, if it takes one.
+    mutating func add(_ message: ClientMessage) {
+        guard message.canHaveNumber else { return }
+        last += 1
+        if message.countsAsUnanswered { open.append(last) }
+    }
+
+    /// Returns whether the message that was added last may be sent now. Otherwise `release` returns it later.
+    mutating func admits(_ message: ClientMessage) -> Bool {
+        guard message.canHaveNumber else { return true }
+        if held.isEmpty, !message.countsAsUnanswered || open.count <= Self.most { return true }
+        held.append(message)
+        if message.countsAsUnanswered { heldOpen += 1 }
+        return false
+    }
+
+    /// Returns the messages that may be sent after an answer, in their order.
+    mutating func release() -> [ClientMessage] {
+        var released: [ClientMessage] = []
+        while let first = held.first, !first.countsAsUnanswered || open.count - heldOpen < Self.most {
+            held.removeFirst()
+            if first.countsAsUnanswered { heldOpen -= 1 }
+            released.append(first)
+        }
+        return released
+    }
+
+    /// Returns a message with its number. Called in the order in which messages are sent.
+    mutating func numbered(_ message: ClientMessage) -> NumberedMessage {
+        guard message.canHaveNumber else { return NumberedMessage(message) }
+        lastSent += 1
+        return NumberedMessage(message, number: lastSent)
+    }
+
+    /// Records an answer.
+    mutating func answered(_ number: UInt64) {
+        lastAnswered = max(lastAnswered, number)
+        close(number)
+    }
+
+    /// Records that a message needs no answer any more.
+    mutating func close(_ number: UInt64) {
+        guard let first = open.first, number >= first, let index = open.firstIndex(of: number) else { return }
+        open.remove(at: index)
+    }
+
+    /// Resumes a session in which the broker knows the messages up to a number. Later ones get new numbers.
+    mutating func resume(after number: UInt64) {
+        (last, lastSent) = (number, number)
+        open.removeAll { $0 > number }
+        (held, heldOpen) = ([], 0)
+    }
+}
