@@ -192,6 +192,9 @@ let package = Package(
             ],
             swiftSettings: settings),
 
+        // Origin, name server and sockets for tests.
+        .target(
+            name: "TestPeers", dependencies: ["EarshotLoop"], path: "Tests/TestPeers", swiftSettings: settings),
         tests("EarshotWireTests", ["EarshotWire", "EarshotCore"]),
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire", "EarshotCore"]),
         tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
@@ -208,8 +211,8 @@ let package = Package(
             ]),
         tests("ZeroMQTests", ["ZeroMQ"]),
         tests("ZMTPTests", ["ZMTP", "ZeroMQ", "EarshotLoop"]),
-        tests("CurlTests", ["Curl"]),
-        tests("CaresTests", ["Cares"]),
+        tests("CurlTests", ["Curl", "TestPeers"]),
+        tests("CaresTests", ["Cares", "TestPeers"]),
         tests("IDN2Tests", ["IDN2"]),
         tests("HiredisTests", ["Hiredis"]),
         tests(
@@ -227,9 +230,9 @@ let package = Package(
             "EarshotWorkerTests",
             [
                 "EarshotWorker", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZeroMQ", "ZMTP", "LibCrypto", "Curl",
-                logging,
+                "TestPeers", logging,
             ]),
-        tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "ZeroMQ"]),
+        tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "TestPeers", "ZeroMQ"]),
         tests("EarshotGatewayTests", ["EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", logging]),
         tests("EarshotWebTests", ["EarshotWeb", "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire"]),
         tests(

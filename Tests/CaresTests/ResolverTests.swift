@@ -1,6 +1,8 @@
 import Cares
 import Testing
 
+@testable import TestPeers
+
 @Suite struct ResolverTests {
     @Test func `a name is answered by the server with its addresses and their time`() throws {
         let loop = try TestLoop(.addresses([[192, 0, 2, 1], [192, 0, 2, 2]], timeToLive: 77))
@@ -27,12 +29,12 @@ import Testing
     @Test(
         "a lookup that fails tells how",
         arguments: [
-            (FakeNameServer.Answer.noSuchName, LookupFailure.notFound),
+            (NameServer.Answer.noSuchName, LookupFailure.notFound),
             (.addresses([], timeToLive: 0), .notFound),
             (.serverFailure, .serverFailure),
             (.silence, .timeout),
         ])
-    func failure(answer: FakeNameServer.Answer, failure: LookupFailure) throws {
+    func failure(answer: NameServer.Answer, failure: LookupFailure) throws {
         let loop = try TestLoop(answer)
         #expect(loop.lookUp("host.example") == .failure(failure))
     }

@@ -1,14 +1,16 @@
 import Cares
 import Glibc
 
+@testable import TestPeers
+
 /// Owner of a resolver for tests: poll(2) over its descriptors and those of the name server.
 final class TestLoop {
     let resolver: Resolver
-    let server: FakeNameServer
+    let server: NameServer
     private(set) var interests: [Int32: ResolverInterest] = [:]
 
-    init(_ answer: FakeNameServer.Answer) throws {
-        server = FakeNameServer(answer)
+    init(_ answer: NameServer.Answer) throws {
+        server = try NameServer(answer)
         var options = ResolverOptions(servers: ["127.0.0.1:\(server.port)"])
         options.attemptTimeout = .milliseconds(250)
         options.tries = 1

@@ -2,6 +2,8 @@ import Curl
 import Glibc
 import Testing
 
+@testable import TestPeers
+
 /// Addresses that a sink is asked to admit before anything is sent.
 @Suite struct AddressTests {
     private static let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

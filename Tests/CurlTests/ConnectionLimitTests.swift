@@ -1,6 +1,8 @@
 import Curl
 import Testing
 
+@testable import TestPeers
+
 /// Connections kept by a multi handle that fetches from many hosts.
 @Suite struct ConnectionLimitTests {
     private static let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -2,6 +2,8 @@ import Curl
 import Glibc
 import Testing
 
+@testable import TestPeers
+
 @Suite struct FailureTests {
     @Test(
         "a broken answer is told by its cause",

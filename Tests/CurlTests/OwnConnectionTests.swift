@@ -1,6 +1,8 @@
 import Curl
 import Testing
 
+@testable import TestPeers
+
 /// Requests whose connection serves no other request.
 @Suite struct OwnConnectionTests {
     private func loop() throws -> TestLoop {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import Curl
+@testable import TestPeers
 
 /// libcurl stores addresses only for running transfers.
 @Suite struct ResolvedNamesTests {

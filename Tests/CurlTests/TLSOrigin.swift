@@ -1,5 +1,7 @@
 import Foundation
 
+@testable import TestPeers
+
 /// HTTPS origin: OpenSSL's test server with a self-signed certificate for `localhost`.
 final class TLSOrigin {
     let port: UInt16

@@ -2,6 +2,8 @@ import Curl
 import Foundation
 import Testing
 
+@testable import TestPeers
+
 @Suite struct TLSTests {
     @Test func `a certificate is believed only if it is trusted and for this name`() throws {
         let tls = try TLSOrigin()

@@ -1,6 +1,8 @@
 import Curl
 import Glibc
 
+@testable import TestPeers
+
 /// Owner of a multi handle for tests: poll(2) over its descriptors and those of an origin.
 final class TestLoop {
     let origin: LoopbackOrigin
@@ -66,7 +68,7 @@ final class TestLoop {
     /// Sends bytes on each connection of the origin, and waits until this many connections of the client have received
     /// them.
     func sendUnsolicited(_ text: String, connections: Int) -> Bool {
-        origin.sendUnsolicited(Array(text.utf8))
+        origin.send(Array(text.utf8))
         return newDescriptors.suffix(connections).allSatisfy { descriptor in
             var polled = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             return unsafe poll(&polled, 1, 10_000) == 1

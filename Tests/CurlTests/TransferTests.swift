@@ -2,6 +2,8 @@ import Curl
 import Glibc
 import Testing
 
+@testable import TestPeers
+
 @Suite struct TransferTests {
     @Test func `a response arrives whole, head and body`() throws {
         let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kind: small\r\n\r\nhello")

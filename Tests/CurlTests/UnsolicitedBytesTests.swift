@@ -1,6 +1,8 @@
 import Curl
 import Testing
 
+@testable import TestPeers
+
 /// Bytes sent by a server on an idle connection.
 @Suite struct UnsolicitedBytesTests {
     private static func answer(_ body: String) -> String { "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\(body)" }

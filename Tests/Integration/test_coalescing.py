@@ -49,41 +49,6 @@ class CoalescingTests(TestCase):
         self.assertEqual((ledger["submitted"], ledger["answered"], ledger["removed"], ledger["pending"]),
                          (200, 150, 50, 0))
 
-    def test_other_header_fields_are_another_flight(self):
-        client = self.bus.client()
-        client.fetch("apart", 1, self.url, headers=[("accept", "a/b")])
-        client.fetch("apart", 2, self.url, headers=[("accept", "c/d")])
-        client.fetch("apart", 3, self.url, headers=[("accept", "a/b")])
-        self.await_requests(client, pending=3)
-        self.origin.await_count("/gate/slow", 2)
-        self.origin.open_gate("slow")
-        client.terminals(3)
-        self.assertEqual(self.origin.count("/gate/slow"), 2)
-
-    def test_a_credential_shares_with_the_same_credential_only(self):
-        client = self.bus.client()
-        for index, secret in enumerate(("one", "two", "one")):
-            client.fetch("secrets", index, self.url, headers=[("authorization", f"Bearer {secret}")])
-        client.fetch("secrets", "none", self.url)
-        self.await_requests(client, pending=4)
-        self.origin.await_count("/gate/slow", 3)
-        self.origin.open_gate("slow")
-        client.terminals(4)
-        sent = sorted(r.headers.get("authorization", "") for r in self.origin.log("/gate/slow"))
-        self.assertEqual(sent, ["", "Bearer one", "Bearer two"])
-
-    def test_one_who_leaves_leaves_the_others_their_flight(self):
-        first, second = self.bus.client(), self.bus.client()
-        first.fetch("first", 1, self.url)
-        self.origin.await_count("/gate/slow", 1)
-        second.fetch("second", 1, self.url)
-        self.await_requests(second, pending=2)
-        first.cancel("first", 1)
-        self.assertEqual(first.rest(), [])
-        self.origin.open_gate("slow")
-        self.assertResult(second.terminal(), body(30_000))
-        self.assertEqual(self.origin.count("/gate/slow"), 1)
-
     def test_the_last_who_leaves_cuts_the_transfer(self):
         client = self.bus.client()
         client.fetch("alone", 1, self.url)

@@ -1,13 +1,12 @@
 """Requests with a credential are isolated from all others: both responses and refusals."""
 
-import http.server
 import json
-import threading
 import urllib.parse
 
 from support.harness import Bus, TestCase
 from support.origin import Origin
 from support.processes import eventually
+from support.script import ScriptedOrigin
 
 
 class CredentialTests(TestCase):
@@ -73,41 +72,24 @@ class CredentialTests(TestCase):
             self.assertEqual((headers.get("authorization"), headers.get("cookie")), seen)
 
 
-class CountingHandler(http.server.BaseHTTPRequestHandler):
-    """Handler of one connection, which records its number and the path of each request."""
-
-    protocol_version = "HTTP/1.1"
-
-    def setup(self):
-        super().setup()
-        self.server.connections += 1
-        self.number = self.server.connections
-
-    def do_GET(self):
-        self.server.asked.append((self.number, self.path))
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_message(self, *_):
-        pass
-
-
 class ConnectionTests(TestCase):
     """Credentials that authenticate a connection: it serves no other request."""
 
     OWN = ("Negotiate YII=", "NTLM TlRM", "negotiate YII=")
 
     def setUp(self):
-        self.server = self.enterContext(http.server.ThreadingHTTPServer(("127.0.0.1", 0), CountingHandler))
-        self.server.connections, self.server.asked, self.server.daemon_threads = 0, [], True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.addCleanup(self.server.shutdown)
+        self.asked = []
+        self.server = self.enterContext(ScriptedOrigin(self.serve))
         self.client = self.enterContext(Bus(workers=1)).client()
 
+    def serve(self, connection):
+        """Records the connection and the path of each request."""
+        while path := connection.request():
+            self.asked.append((connection, path))
+            connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
     def fetch(self, request, field=None):
-        self.client.fetch("h", request, f"http://127.0.0.1:{self.server.server_port}/{request}",
+        self.client.fetch("h", request, f"{self.server.url}/{request}",
                           [field] if field else [])
         self.assertEqual(self.client.terminal().verb, "RESULT")
 
@@ -118,8 +100,8 @@ class ConnectionTests(TestCase):
                 self.fetch(f"own-{turn}-{number}", ("authorization", value))
             self.fetch(f"proxy-own-{turn}", ("proxy-authorization", "Negotiate YII="))
             self.fetch(f"bearer-{turn}", ("authorization", "Bearer one"))
-        shared = {number for number, path in self.server.asked if "own" not in path}
-        own = [number for number, path in self.server.asked if "own" in path]
+        shared = {number for number, path in self.asked if "own" not in path}
+        own = [number for number, path in self.asked if "own" in path]
         self.assertEqual(len(shared), 1, "the others share one")
         self.assertEqual(len(own), 20)
         self.assertEqual(len({*own, *shared}), 21, "each has one")

@@ -156,46 +156,6 @@ class FailureTests(TestCase):
         self.assertEqual(self.origin.count("/status/502?three"), 3)
         self.assertEqual(self.origin.count("/status/410?once"), 1)
 
-    def test_a_deadline_ends_one_interest_alone(self):
-        client = self.bus.client()
-        url = f"{self.origin.url}/gate/deadline?bytes=6"
-        client.fetch("deadline", "short", url, deadline="0.3")
-        client.fetch("deadline", "long", url)
-        # The tests of the core check the exact time.
-        first = client.terminal()
-        self.assertFailed(first, "deadline")
-        self.assertEqual(first.id[1], "short")
-        self.origin.open_gate("deadline")
-        self.assertResult(client.terminal(), body(6))
-        self.assertEqual(self.origin.count("/gate/deadline"), 1)
-
-    def test_a_size_limit_and_a_digest_end_one_interest_alone(self):
-        client = self.bus.client()
-        url = f"{self.origin.url}/gate/sizes?bytes=3000"
-        client.fetch("sizes", "right", url)
-        self.origin.await_count("/gate/sizes", 1)  # It runs, without a limit, when the others join it.
-        client.fetch("sizes", "small", url, max_bytes=100)
-        client.fetch("sizes", "wrong", url, digest="sha-256=" + "0" * 64)
-        self.await_requests(client, pending=3)
-        self.origin.open_gate("sizes")
-        answers = {m.id[1]: m for m in client.terminals(3)}
-        self.assertFailed(answers["small"], "too-large")
-        self.assertFailed(answers["wrong"], "digest-mismatch")
-        self.assertResult(answers["right"], body(3000))
-        self.assertEqual(self.origin.count("/gate/sizes"), 1)
-
-    def test_one_who_joins_a_transfer_with_a_small_limit_gets_all_of_it(self):
-        client = self.bus.client()
-        url = f"{self.origin.url}/gate/larger?bytes=3000"
-        client.fetch("larger", "small", url, max_bytes=100)
-        self.origin.await_count("/gate/larger", 1)
-        client.fetch("larger", "right", url)
-        self.await_requests(client, pending=2)
-        self.origin.open_gate("larger")
-        answers = {m.id[1]: m for m in client.terminals(2)}
-        self.assertFailed(answers["small"], "too-large")
-        self.assertResult(answers["right"], body(3000))
-
     def test_redirects_can_be_refused_or_taken_as_they_are(self):
         client = self.bus.client()
         client.fetch("hops", "error", f"{self.origin.url}/redirect/1", redirect="error")

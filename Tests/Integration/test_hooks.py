@@ -100,8 +100,10 @@ class HookTests(TestCase):
         watch = self.bus.start("watch", "-d", "out", "--exec", "./wait", "--count", "1", "hooks/b")
         eventually(self.running, "the program runs")
         os.kill(self.running()[0], signal.SIGSTOP)
-        watch.kill()
+        watch.signal(signal.SIGKILL)
+        # The program has the pipes of the killed command.
         os.kill(self.running()[0], signal.SIGKILL)
+        watch.wait()
         watch = self.bus.run("watch", "-d", "out", "--exec", "./tell {}", "--count", "1", "hooks/b")
         self.assertEqual(watch.status, 0, watch.describe())
         self.assertEqual([line["arguments"] for line in self.told()], [["out/7"]])

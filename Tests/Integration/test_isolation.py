@@ -4,10 +4,8 @@ Every attempt has the answer that a name has which does not exist, or a refusal.
 nothing had happened."""
 
 import json
-import os
 import unittest
 
-from support.figures import tell
 from support.origin import Origin
 from support.processes import eventually
 from test_users import DAEMON, LARGE, NOBODY, Case
@@ -348,128 +346,6 @@ for pid in family:
         deputy.say("SET slots 3")
         self.assertEqual(deputy.expect("ERROR").operands, ["not-authorized"], "it has the rights of that user only")
         self.assertUndisturbed(victim)
-
-
-class QuotaTests(Bed):
-    def test_a_user_at_its_quota_of_requests_takes_none_from_another(self):
-        bus = self.shared("--requests-per-user", 20, origin_limit=100)
-        said = self.visit(NOBODY, bus, self.code("""
-c = client(bodies="pull")
-for number in range(50):
-    c.fetch("own", number, here + "/gate/own")
-say([terminal.operands[2] for terminal in c.terminals(30)])
-c.say("FETCH own unheard " + here + "/gate/own", subscribe="no")
-say(c.query("status")["requests"]["pending"])
-victim = client(bodies="pull")
-victim.fetch("other", 1, here + "/bytes/10")
-say(victim.terminal().operands[2])
-""")).said()
-        self.assertEqual(said, [["quota"] * 30, 20, "quota"], "another session of the user has no quota of its own")
-        victim, _ = self.victim(bus)
-        self.assertUndisturbed(victim)
-
-    def test_a_user_at_its_quota_of_transfers_waits_and_another_does_not(self):
-        bus = self.shared("--transfers-per-user", 3, origin_limit=100)
-        hostile = self.visit(NOBODY, bus, self.code("""
-c = client(bodies="pull")
-for number in range(50):
-    c.fetch("own", number, f"{here}/gate/own?n={number}", priority="high")
-c.query("ping")
-say("asked")
-sys.stdin.readline()
-say(c.query("why own 49")["waits-for"])
-c.terminals(50)
-"""))
-        hostile.await_line("asked", "stdout")
-        self.origin.await_count("/gate/own", 3)
-        done = self.visit(DAEMON, bus, self.code("""
-c = client(bodies="pull")
-for number in range(20):
-    c.fetch("own", number, f"{here}/bytes/10?n={number}")
-say(len(c.terminals(20)))
-""")).said()
-        self.assertEqual(done, [20])
-        self.assertEqual(self.origin.count("/gate/own"), 3)
-        hostile.write(b"\n")
-        hostile.await_line("quota", "stdout")
-        self.origin.open_gate("own")
-        self.assertEqual(hostile.said(), ["asked", "quota"])
-        self.assertEqual(self.origin.count("/gate/own"), 50)
-
-    def test_a_user_at_its_quota_of_bytes_gets_no_more_bodies_until_it_acknowledges(self):
-        bus = self.shared("--spool-per-user", "1M")
-        fetch = """
-c = client(bodies="pull")
-c.hold()
-ends = []
-for number in range(4):
-    c.fetch("own", number, f"{here}/bytes/{large}?seed={number}")
-    ends.append(c.terminal().operands[2])
-say(ends)
-"""
-        said = self.visit(NOBODY, bus, self.code(fetch + """
-c.release()
-c.fetch("own", "next", f"{here}/bytes/{large}?seed=5")
-say(c.terminal().operands[2])
-c.hold()
-c.fetch("own", "growing", f"{here}/bytes/{20 * large}")
-say(c.terminal().operands[2])
-""")).said()
-        self.assertEqual(said, [["200", "200", "200", "quota"], "200", "quota"])
-        # The bodies of a user who left count no more, and the other user had its own quota all the time.
-        self.assertEqual(self.visit(DAEMON, bus, self.code(fetch)).said(), [["200", "200", "200", "quota"]])
-        self.assertEqual(self.visit(NOBODY, bus, self.code(fetch)).said(), [["200", "200", "200", "quota"]])
-
-
-class FairnessTests(Case):
-    """A user with very many urgent requests beside one with ten normal ones."""
-
-    MANY = 100_000 if os.environ.get("EARSHOT_LONG") else 5_000
-    SLOTS = 24
-    SECONDS = 0.5
-
-    CROWD = """
-c = client(bodies="pull", window=4096)
-for number in range(many):
-    c.fetch("crowd", number, f"{crowd}/slow/{seconds}?bytes=10&n={number}", priority="high")
-c.query("ping", timeout=120)
-say("asked")
-while c.receive(600):
-    pass
-"""
-
-    FEW = """
-import time
-c = client(bodies="pull")
-began = time.monotonic()
-for number in range(10):
-    c.fetch(name, number, f"{url}/slow/{seconds}?bytes=10&few={name}{number}")
-c.terminals(10, timeout=120)
-say(time.monotonic() - began)
-"""
-
-    def few(self, bus, name):
-        code = f"name = {name!r}\nurl = {self.origin.url!r}\nseconds = {self.SECONDS}\n" + self.FEW
-        [seconds] = self.visit(DAEMON, bus, code).said(180)
-        return seconds
-
-    def test_ten_requests_of_one_user_are_served_beside_very_many_urgent_ones_of_another(self):
-        bus = self.bus("--users", "nobody,daemon", "--transfers-per-user", "1000", slots=self.SLOTS, origin_limit=1_000)
-        alone = self.few(bus, "alone")
-        crowd = self.visit(NOBODY, bus, f"crowd = {self.origin.url!r}\nmany = {self.MANY}\nseconds = {self.SECONDS}\n"
-                           + self.CROWD)
-        crowd.await_line("asked", "stdout", timeout=180)
-        self.origin.await_running(self.SLOTS)
-        before = self.origin.total
-        beside = self.few(bus, "beside")
-        own = [index for index, request in enumerate(self.origin.log()[before:])
-               if request.query.get("few", "").startswith("beside")]
-        self.assertEqual(len(own), 10)
-        self.assertLessEqual(own[-1] - own[0], 20, "each second start is one of theirs")
-        if os.environ.get("EARSHOT_LONG"):
-            tell(f"ten requests: alone {alone:.2f} s, beside {self.MANY:,} urgent ones {beside:.2f} s")
-            self.assertLessEqual(beside, 1.2 * alone + self.SECONDS, f"alone {alone:.2f} s, beside {beside:.2f} s")
-        crowd.kill()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Removals of very many requests: others are served meanwhile, each subscriber gets its terminals, and codes that wait for a
-client take little memory. Clients to which very much is due get all of it.
+client take little memory.
 
 It is 10,000 of 30,000 requests. With EARSHOT_LONG=1 it is 100,000 of 300,000, and the times count, which hold on an otherwise
 idle machine.
@@ -15,7 +15,6 @@ import time
 from support.crowd import Crowd
 from support.figures import milliseconds, tell
 from support.harness import Bus, TestCase, check_ledgers
-from support.origin import Origin
 from support.processes import eventually, resident
 from support.raw import RawClient
 from support.steady import Steady
@@ -337,59 +336,3 @@ class ReplacementTests(TestCase):
             number = head.split()[-1]
             count += int(number)
         counts.append(count)
-
-
-class OverflowTests(TestCase):
-    """Nobody who reads is too slow, however much is due at once."""
-
-    def outcome(self, crowd):
-        self.addCleanup(lambda: crowd.running and crowd.kill())
-        outcome = crowd.outcome(timeout=300)
-        self.assertEqual({name: outcome[name] for name in ("answered", "again", "failed")},
-                         {"answered": MANY, "again": 0, "failed": 0})
-        tell(f"{MANY} in {outcome['seconds']:.1f} s")
-
-    def test_fresh_responses_for_a_window_of_one(self):
-        with Steady() as origin, Bus(workers=2, slots=64, origin_limit=64) as bus:
-            url = origin.url + "/0/{}?cc=max-age=10000"
-            self.outcome(Crowd(bus, "fill", MANY, url))
-            self.outcome(Crowd(bus, "fresh", MANY, url, window=1, lag=1))
-            self.assertEqual(origin.total(), MANY, "all came from the cache")
-
-    def test_durable_results(self):
-        with Steady() as origin, Bus(workers=2, slots=64, origin_limit=64, arguments=["--no-cache"]) as bus:
-            submitter = bus.client()
-            submitter.set("durable-size 4G")
-            accepted = 0
-            for number in range(MANY):
-                submitter.socket.send(b"FETCH kept %d %s/0/%d\ndurable: yes\nsubscribe: no\n" % (
-                    number, origin.url.encode(), number))
-                if number - accepted >= 1_000:
-                    submitter.expect("ACCEPTED")
-                    accepted += 1
-            while accepted < MANY:
-                submitter.expect("ACCEPTED", timeout=60)
-                accepted += 1
-            eventually(lambda: not any(submitter.query("status")["flights-now"].values()), "all have ended", 300)
-            claimer = bus.client(window=1)
-            began = time.monotonic()
-            claimer.say("SUBSCRIBE kept")
-            claimed = collections.Counter()
-            while len(claimed) < MANY:
-                message = claimer.receive(60)
-                self.assertIsNotNone(message, f"{len(claimed)} came")
-                self.assertEqual(message.verb, "RESULT", message)
-                claimed[message.id[1]] += 1
-            tell(f"{MANY} durable results in {time.monotonic() - began:.1f} s")
-            self.assertEqual(set(claimed.values()), {1})
-            self.assertEqual(claimer.rest(), [])
-
-    def test_requests_of_one_url(self):
-        with Origin() as origin, Bus(workers=1, arguments=["--no-cache"]) as bus:
-            for name, options in (("wide", {}), ("narrow", {"window": 1, "lag": 1})):
-                with self.subTest(name):
-                    crowd = Crowd(bus, name, MANY, f"{origin.url}/gate/{name}?bytes=9", **options)
-                    crowd.await_asked()
-                    origin.open_gate(name)
-                    self.outcome(crowd)
-                    self.assertEqual(origin.count(f"/gate/{name}"), 1)

@@ -7,8 +7,6 @@ from support.harness import Bus, TestCase
 from support.origin import Origin
 from support.processes import kill
 
-MIB = 1 << 20
-
 
 class MethodTests(TestCase):
     def setUp(self):
@@ -28,34 +26,6 @@ class MethodTests(TestCase):
             self.assertEqual(seen["method"], method)
             self.assertEqual(seen["body"].encode("latin-1"), bytes(range(256)))
             self.assertEqual(seen["headers"]["content-type"], "application/x")
-
-    def test_the_same_asked_twice_is_done_twice(self):
-        for number in range(20):
-            self.ask(number, "POST", "/headers", b"once")
-        self.assertEqual({m.verb for m in self.client.terminals(20)}, {"RESULT"})
-        self.assertEqual(self.origin.total, 20)
-
-    def test_a_mebibyte_is_taken_and_more_is_not(self):
-        self.ask(1, "PUT", "/headers", b"x" * MIB)
-        self.assertEqual(self.client.terminal().verb, "RESULT")
-        self.ask(2, "PUT", "/headers", b"x" * (MIB + 1))
-        self.assertEqual(self.client.expect("ERROR").operands, ["limit"])
-        self.assertEqual(self.client.set(f"request-body-bytes {4 * MIB}").verb, "CHANGED")
-        self.ask(3, "PUT", "/headers", b"x" * (4 * MIB))
-        self.assertEqual(self.client.terminal().verb, "RESULT")
-        self.assertEqual([len(r.body) for r in self.origin.log()], [MIB, 4 * MIB])
-
-    def test_bodies_that_wait_are_bounded_and_let_go(self):
-        self.client.set("origin-limit 1")
-        for number in range(40):
-            self.ask(number, "PUT", "/gate/bodies", b"x" * MIB)
-        for answer in self.client.terminals(8):
-            self.assertFailed(answer, "queue-full")
-        self.origin.open_gate("bodies")
-        self.assertEqual({m.verb for m in self.client.terminals(32)}, {"RESULT"})
-        self.ask("after", "PUT", "/headers", b"x" * MIB)
-        self.assertEqual(self.client.terminal().verb, "RESULT")
-        self.balance(self.client)
 
     def test_a_redirect_keeps_method_and_body_or_neither(self):
         for status, method, wanted in ((301, "POST", "GET"), (302, "POST", "GET"), (303, "PUT", "GET"),

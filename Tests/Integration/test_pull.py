@@ -11,7 +11,7 @@ from support.nginx import Nginx
 from support.origin import Origin, body
 from support.parts import Version
 from support.processes import eventually, reset_peak, resident, resident_peak
-from support.puller import MOST_READS, OPEN_READS, PIECE, Follower, pull
+from support.puller import OPEN_READS, PIECE, Follower, pull
 
 MIB = 1 << 20
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
@@ -30,14 +30,6 @@ class PullTests(TestCase):
         client.hold()
         client.fetch(handler, request, f"{self.origin.url}/bytes/{size}", **fields)
         return client.terminal()
-
-    def halfway(self):
-        """Returns a client that has read the first half of a growing body. The rest comes once the gate `f` is open."""
-        self.origin.publish("f", 2_000_000, plan=lambda number, start: {"held": 1_000_000})
-        client = self.puller()
-        client.fetch("h", 1, f"{self.origin.url}/parts/f", stream="yes")
-        Follower(client, "h", 1).follow(1_000_000)
-        return client
 
     def assertError(self, message, code, **fields):
         self.assertEqual((message.verb, message.operands), ("ERROR", [code]), message)
@@ -147,17 +139,6 @@ class PullTests(TestCase):
             self.assertError(message, "unknown-body", verb="READ", handler="h", request="1")
         self.assertLessEqual(len(rest), 1)
 
-    def test_the_terminal_ends_the_read_that_waits(self):
-        client = self.halfway()
-        client.query("ping")  # The READ beyond these bytes has arrived.
-        self.origin.open_gate("f")
-        answers = [client.receive()]
-        while not answers[-1].is_terminal:
-            answers.append(client.receive())
-        data = [message for message in answers if message.verb == "DATA"]
-        self.assertLessEqual(len(data), 1, "one READ has one answer")
-        self.assertEqual(client.rest(), [])
-
     def test_progress_names_a_generation_and_no_path(self):
         self.origin.publish("f", 2_000_000, plan=lambda number, start: {"held": 1_000_000})
         client = self.puller()
@@ -195,35 +176,6 @@ class PullTests(TestCase):
         terminal = follower.follow()
         self.assertEqual(terminal.fields["generation"], follower.generation)
         self.assertEqual(follower.finish(terminal), other.content)
-
-    def test_a_read_of_a_removed_request_is_not_answered(self):
-        client = self.halfway()
-        client.remove("h")
-        self.origin.open_gate("f")
-        self.assertEqual([m for m in client.rest() if m.verb != "PROGRESS"], [])
-        self.assertError(self.refused(client, "h 1 0 1"), "unknown-body", handler="h", request="1")
-        # Its four READs are free again.
-        terminal = self.held(client, 300_000, "other")
-        self.assertEqual(pull(client, terminal), body(300_000))
-
-    def test_a_terminal_that_was_sent_before_its_removal_is_not_read(self):
-        client, other = self.puller(), self.puller()
-        other.say("SUBSCRIBE h/a")
-        other.query("ping")
-        other.hold()
-        client.hold()
-        for request, handler in enumerate(["h/a", "h/b", "h/b", "k"], 1):
-            self.held(client, 300_000, handler, request)
-        for count, removal in enumerate([lambda: client.remove("h/a"), lambda: client.cancel("h/b", 2)], 1):
-            removal()
-            self.assertError(self.refused(client, f"{count} 0 1"), "unknown-body", seq=str(count))
-        for number in ("3", "4"):
-            client.say(f"READ {number} 0 5")
-            self.assertEqual(client.expect("DATA", number).inline, body(300_000)[:5])
-        self.assertEqual(pull(other, other.terminal()), body(300_000), "the other subscriber still reads it")
-        client.fetch("k", 5, f"{self.origin.url}/bytes/10", replace="yes")
-        client.terminal()
-        self.assertError(self.refused(client, "4 0 1"), "unknown-body", seq="4")
 
     # Sessions.
 
@@ -279,20 +231,6 @@ class PullTests(TestCase):
         late = self.bus.client(hello=False)
         late.say("READ 1 0 1")
         self.assertError(late.expect("ERROR"), "hello-required", verb="READ")
-
-    def test_one_read_too_many_is_refused(self):
-        self.origin.publish("f", 2_000_000, plan=lambda number, start: {"held": 1_000_000})
-        client = self.puller()
-        client.fetch("h", 1, f"{self.origin.url}/parts/f", stream="yes")
-        for offset in range(MOST_READS):
-            client.say(f"READ h 1 {1_500_000 + offset} 1")
-        self.assertError(self.refused(client, "h 1 1500099 1"), "limit", handler="h", request="1")
-        self.origin.open_gate("f")
-        client.terminal()
-        client.hold()
-        # The terminal has ended them.
-        terminal = self.held(client, 300_000, "other")
-        self.assertEqual(pull(client, terminal), body(300_000))
 
     def test_the_file_of_a_removed_spool_is_reported(self):
         client = self.puller()

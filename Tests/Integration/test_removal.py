@@ -4,8 +4,6 @@ With EARSHOT_LONG=1 the tests also check the delay, which holds on an otherwise 
 """
 
 import os
-import pathlib
-import signal
 import statistics
 import time
 
@@ -13,7 +11,6 @@ from support.figures import milliseconds, percentile, tell
 from support.harness import PYTHON, SUPPORT, Bus, TestCase
 from support.origin import Origin, body
 from support.processes import Program, eventually
-from support.raw import RawClient
 
 QUEUED = 10_000
 RUNNING = 48
@@ -131,65 +128,6 @@ class RemovalTests(TestCase):
         self.origin.open_gate("tree")
         self.assertEqual(client.terminal().id[0], "gallery2")
         self.assertEqual((client.rest(), watcher.rest()), ([], []))
-
-    def test_a_request_that_comes_while_its_flight_is_cut_gets_another(self):
-        client = self.bus.client()
-        url = f"{self.origin.url}/gate/again?bytes=8"
-        client.fetch("again", 1, url)
-        self.origin.await_count("/gate/again", 1)
-        client.remove("again")
-        client.fetch("again", 2, url)
-        self.origin.await_count("/gate/again", 2)
-        self.origin.open_gate("again")
-        answer = client.terminal()
-        self.assertEqual(answer.id, ("again", "2"))
-        self.assertResult(answer, body(8))
-
-    def test_what_one_lets_go_and_another_asks_for_together_with_it_goes_on(self):
-        # A client that has passed all output to the kernel once it has sent it.
-        client = RawClient(self.bus.runtime)
-        self.addCleanup(client.close)
-        self.assertIn("WELCOME", client.hear())
-        url = f"{self.origin.url}/gate/handed?bytes=8"
-        client.say(f"FETCH first 1 {url}\n")
-        self.origin.await_count("/gate/handed", 1)
-        # A stopped broker reads its pending input at once when it continues.
-        os.kill(self.bus.broker, signal.SIGSTOP)
-        stat = pathlib.Path(f"/proc/{self.bus.broker}/stat")
-        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it is stopped")
-        client.say("REMOVE first\n")
-        client.say(f"FETCH second 1 {url}\n")
-        os.kill(self.bus.broker, signal.SIGCONT)
-        self.assertTrue(client.hear().startswith("REMOVED first 1\n"))
-        self.origin.open_gate("handed")
-        self.assertTrue(client.hear().startswith("RESULT second 1 200\n"))
-        self.assertEqual(self.origin.count("/gate/handed"), 1)
-
-    def test_a_transfer_that_ends_during_a_hand_over_of_300_messages_is_not_fetched_again(self):
-        client = RawClient(self.bus.runtime)
-        self.addCleanup(client.close)
-        self.assertIn("WELCOME", client.hear())
-        stat = pathlib.Path(f"/proc/{self.bus.broker}/stat")
-        handed = turn = 0
-        # A transfer that ends before the broker reads the REMOVE does not count.
-        while turn < 20 or handed == 0 and turn < 200:
-            turn += 1
-            path = f"/gate/turn{turn}"
-            client.say(f"FETCH first {turn} {self.origin.url + path}\n")
-            self.origin.await_count(path, 1)
-            os.kill(self.bus.broker, signal.SIGSTOP)
-            eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it is stopped")
-            client.say("REMOVE first\n", *["QUERY ping\n"] * 300, f"FETCH second {turn} {self.origin.url + path}\n")
-            os.kill(self.bus.broker, signal.SIGCONT)
-            self.origin.open_gate(f"turn{turn}")
-            heard = [client.hear()]
-            while not heard[-1].startswith("RESULT second"):
-                heard.append(client.hear())
-            if not any(head.startswith("RESULT first") for head in heard):
-                handed += 1
-                self.assertEqual(self.origin.count(path), 1)
-        tell(f"{handed} of {turn} transfers were handed over")
-        self.assertGreater(handed, 0)
 
     def test_drop_and_cancel_of_what_is_not_there_say_so(self):
         dropped = self.bus.run("drop", "nobody")

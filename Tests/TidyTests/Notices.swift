@@ -5,12 +5,17 @@ enum Notices {
 
     /// Names of the packages, linked libraries and libraries loaded at run time in one file.
     static func dependencies(_ file: SourceFile) -> [String] {
-        file.lines.flatMap { line in
-            line.matches(of: /\.package\(url: "[^"]*\/([\w.-]+?)(?:\.git)?"/).map { String($0.1) }
-                + line.matches(of: /^\s*link "([\w-]+)"/).map { "lib\($0.1)" }
-                + line.matches(of: /\.linkedLibrary\("([\w-]+)"/).map { "lib\($0.1)" }
-                + line.matches(of: /"(lib[\w-]+)\.so\b/).map { String($0.1) }
-        }
+        // The substring tests come first: regular expressions take a thousand times as long.
+        let marks = [".package(url", "link", ".so"]
+        return file.lines.filter { line in marks.contains { line.contains($0) } }.flatMap(dependencies(in:))
+    }
+
+    private static func dependencies(in line: String) -> [String] {
+        var found = line.matches(of: /\.package\(url: "[^"]*\/([\w.-]+?)(?:\.git)?"/).map { String($0.1) }
+        found += line.matches(of: /^\s*link "([\w-]+)"/).map { "lib" + $0.1 }
+        found += line.matches(of: /\.linkedLibrary\("([\w-]+)"/).map { "lib" + $0.1 }
+        found += line.matches(of: /"(lib[\w-]+)\.so\b/).map { String($0.1) }
+        return found
     }
 
     /// Dependencies without a text, texts without a dependency, and texts too short for a licence.

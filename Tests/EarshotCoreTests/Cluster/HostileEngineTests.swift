@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test(arguments: 1...60 as ClosedRange<UInt64>)
+    @Test(arguments: 1...20 as ClosedRange<UInt64>)
     func `no event of an engine breaks an invariant, and without it every request ends`(seed: UInt64) {
         var walk = Walk(seed: seed)
         for step in 0..<250 {

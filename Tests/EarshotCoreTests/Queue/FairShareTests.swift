@@ -47,12 +47,12 @@ struct FairShareTests {
     }
 
     @Test(
-        "100,000 high do not keep low from its share of the starts, 4 of 68",
+        "20,000 high do not keep low from its share of the starts, 4 of 68",
         arguments: [("one", "other", 1_000), ("one", "one", 1_000), ("one", "one", 6)])
     func starvation(high: String, low: String, originLimit: Int) {
         var bus = FullBus(originLimit: originLimit) { rig in
             let a = rig.client(1, window: 4_096)
-            Self.ask(100_000, .high, of: high, by: a, &rig)
+            Self.ask(20_000, .high, of: high, by: a, &rig)
             Self.ask(400, .low, of: low, by: a, &rig)
         }
         let starts = bus.starts(3_400)

@@ -53,7 +53,7 @@ struct SlabTests {
         var model: [Handle<Record>: Int] = [:]
         var random = SplitMix(seed: seed)
         let token = Token()
-        for step in 0..<4_000 {
+        for step in 0..<1_500 {
             if let number = model.keys.sorted().randomElement(using: &random), Bool.random(using: &random) {
                 if Bool.random(using: &random) {
                     slab.remove(number)

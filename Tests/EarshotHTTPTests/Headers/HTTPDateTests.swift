@@ -81,12 +81,12 @@ import Testing
                 == HTTPDate("Mon, 01 Mar 2001 00:00:00 GMT", now: 0))
     }
 
-    @Test func `the days of 800 years follow one another`() throws {
+    @Test func `the days of 400 years follow one another`() throws {
         let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
         var expected = try #require(HTTPDate("Mon, 01 Jan 1600 00:00:00 GMT", now: now)).secondsSince1970
         #expect(expected == -11_676_096_000)
         var days = 0
-        for year in 1600..<2400 {
+        for year in 1600..<2000 {
             for month in months {
                 for day in 1...31 {
                     let text = "Mon, \(day < 10 ? "0" : "")\(day) \(month) \(year) 00:00:00 GMT"
@@ -97,7 +97,7 @@ import Testing
                 }
             }
         }
-        #expect(days == 2 * 146_097)
+        #expect(days == 146_097)
     }
 
     @Test func `any clock is taken`() {

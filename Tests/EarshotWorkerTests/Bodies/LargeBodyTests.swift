@@ -5,6 +5,7 @@ import LibCrypto
 import Testing
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 /// Bodies large enough for hash threads.
 @Suite struct LargeBodyTests {

@@ -4,6 +4,7 @@ import LibCrypto
 import Testing
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 /// Resumption of a partial body that the broker lends.
 @Suite struct ResumeTests {

@@ -6,6 +6,7 @@ import LibCrypto
 import Testing
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 /// The response to one job, without a transfer: its verdicts on heads and bytes, and its reports.
 struct IncomingResponseTests {

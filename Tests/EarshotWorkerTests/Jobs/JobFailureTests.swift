@@ -3,6 +3,7 @@ import EarshotWire
 import Testing
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 @Suite struct JobFailureTests {
     @Test(
@@ -22,13 +23,13 @@ import Testing
     }
 
     @Test func `a name that does not exist is an unknown host`() throws {
-        let bed = try Bed(names: .knowsNone) { _ in .ok([]) }
+        let bed = try Bed(names: .noSuchName) { _ in .ok([]) }
         #expect(try bed.failure(bed.job("http://host.example/")) == "unknown-host")
     }
 
     @Test func `a port nobody listens on refuses the connection`() throws {
         let bed = try Bed { _ in .ok([]) }
-        #expect(try bed.failure(bed.job("http://127.0.0.1:\(Loopback.freePort())/")) == "connect-refused")
+        #expect(try bed.failure(bed.job("http://127.0.0.1:\(try Loopback.freePort())/")) == "connect-refused")
     }
 
     @Test func `a body that ends before its length is truncated`() throws {
@@ -76,7 +77,7 @@ import Testing
     }
 
     @Test func `a name that nobody answers for counts in the time to connect`() throws {
-        let bed = try Bed(names: .isSilent) { _ in .ok([]) }
+        let bed = try Bed(names: .silence) { _ in .ok([]) }
         var job = bed.job("http://host.example/")
         job.connectMilliseconds = 50
         #expect(try bed.failure(job) == "connect-timeout")

@@ -5,6 +5,7 @@ import LibCrypto
 import Testing
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 @Suite struct JobTests {
     static let kilobyte = [UInt8](repeating: 7, count: 1000)
@@ -149,23 +150,23 @@ import Testing
     }
 
     @Test func `names are looked up once however many jobs wait, and then known`() throws {
-        let bed = try Bed(names: .knowsAll) { _ in .ok([1]) }
+        let bed = try Bed(names: .loopback()) { _ in .ok([1]) }
         #expect(try bed.meet())
         let jobs = (0..<5).map { _ in bed.job(bed.origin.url(host: "Origin.Example")) }
         for job in jobs { try bed.broker.tell(.job(job)) }
         #expect(try bed.run { jobs.allSatisfy { bed.broker.completion($0.attempt) != nil } })
-        #expect(bed.nameServer?.questions == 1)
+        #expect(bed.nameServer?.addressQuestions == 1)
         #expect(try bed.fetch(bed.job(bed.origin.url(host: "origin.example"))))
-        #expect(bed.nameServer?.questions == 1)
+        #expect(bed.nameServer?.addressQuestions == 1)
     }
 
     @Test(arguments: ["localhost", "a.localhost"])
     func `localhost is this machine and asks nobody`(host: String) throws {
-        let bed = try Bed(names: .knowsNone) { _ in .ok([1]) }
+        let bed = try Bed(names: .noSuchName) { _ in .ok([1]) }
         let job = bed.job(bed.origin.url(host: host))
         #expect(try bed.fetch(job))
         #expect(bed.broker.completion(job.attempt) != nil)
-        #expect(bed.nameServer?.questions == 0)
+        #expect(bed.nameServer?.addressQuestions == 0)
     }
 
     @Test func `hundreds of jobs run at once over several multi handles`() throws {
@@ -180,7 +181,7 @@ import Testing
         for job in jobs { try bed.broker.tell(.job(job)) }
         #expect(try bed.run { waiting == 600 })
         #expect(bed.worker.pool.count == 600)
-        bed.origin.send(Origin.Reply.ok([1]).bytes)
+        bed.origin.send(LoopbackOrigin.Reply.ok([1]).bytes)
         #expect(try bed.run { jobs.allSatisfy { bed.broker.completion($0.attempt) != nil } })
         #expect(bed.worker.pool.count == 0)
     }

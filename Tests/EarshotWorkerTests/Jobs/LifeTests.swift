@@ -4,11 +4,12 @@ import Foundation
 import Testing
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 /// Cancellation, progress, loss and return of the broker, and the worker's own end.
 @Suite struct LifeTests {
     /// Head of a response whose body the test sends later.
-    static let started = Origin.Reply(
+    static let started = LoopbackOrigin.Reply(
         "HTTP/1.1 200 OK\r\nContent-Length: 6000\r\n\r\n", body: [UInt8](repeating: 1, count: 5000))
     static let rest = [UInt8](repeating: 1, count: 1000)
 
@@ -46,7 +47,7 @@ import Testing
     }
 
     @Test func `a job that waits for its name can be cancelled`() throws {
-        let bed = try Bed(names: .isSilent) { _ in .ok([]) }
+        let bed = try Bed(names: .silence) { _ in .ok([]) }
         let job = bed.job("http://host.example/")
         #expect(try bed.meet())
         try bed.broker.tell(.job(job))
@@ -104,7 +105,7 @@ import Testing
 
     @Test func `bytes that decode to nothing are no progress`() throws {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Encoding: gzip\r\n\r\n"
-        let bed = try Bed { _ in Origin.Reply(head) }
+        let bed = try Bed { _ in LoopbackOrigin.Reply(head) }
         var job = bed.job()
         job.progressMilliseconds = 1
         #expect(try bed.meet())
@@ -127,7 +128,7 @@ import Testing
     ) throws {
         let validator = isResumable ? "ETag: \"a\"\r\n" : ""
         let bed = try Bed(inlineBytes: 100) { _ in
-            Origin.Reply(
+            LoopbackOrigin.Reply(
                 "HTTP/1.1 200 OK\r\nContent-Length: \(count + 1)\r\n\(validator)\r\n",
                 body: [UInt8](repeating: 1, count: count))
         }

@@ -2,6 +2,7 @@ import EarshotWire
 import Testing
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 /// Requests with methods other than GET and HEAD.
 struct MethodTests {

@@ -2,6 +2,7 @@ import EarshotWire
 import Testing
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 /// Addresses that a worker connects to or refuses.
 struct AddressTests {
@@ -23,7 +24,7 @@ struct AddressTests {
         "a rule of one's own opens what a preset keeps shut",
         arguments: ["allow 127.0.0.1", "allow 127.0.0.0/8, deny 127.0.0.2", "allow name.example"])
     func opened(rule: String) throws {
-        let bed = try Bed(addressPolicy: "public-only, \(rule)", names: .knowsAll) { _ in .ok([]) }
+        let bed = try Bed(addressPolicy: "public-only, \(rule)", names: .loopback()) { _ in .ok([]) }
         let job = bed.job(bed.origin.url(host: "name.example"))
         #expect(try bed.fetch(job))
         #expect(bed.broker.completion(job.attempt)?.completion.status == 200)
@@ -35,14 +36,14 @@ struct AddressTests {
     }
 
     @Test func `a name is judged by the address it has`() throws {
-        let bed = try Bed(addressPolicy: "public-only", names: .knowsAll) { _ in .ok([]) }
+        let bed = try Bed(addressPolicy: "public-only", names: .loopback()) { _ in .ok([]) }
         #expect(try bed.failure(bed.job(bed.origin.url(host: "name.example"))) == "address-refused")
         #expect(bed.origin.accepted == 0)
     }
 
     @Test(arguments: [3, 25] as [UInt8])
     func `a name with many addresses that are all denied is refused at once`(count: UInt8) throws {
-        let bed = try Bed(addressPolicy: "public-only", names: .knowsMany(count)) { _ in .ok([]) }
+        let bed = try Bed(addressPolicy: "public-only", names: .loopback(count)) { _ in .ok([]) }
         var job = bed.job(bed.origin.url(host: "name.example"))
         // A part of it is longer than the bed's time limit.
         job.connectMilliseconds = 1_000_000
@@ -99,6 +100,6 @@ struct AddressTests {
 
     @Test func `what nobody listens to is refused by the host and not by the policy`() throws {
         let bed = try Bed(addressPolicy: "deny ::1") { _ in .ok([]) }
-        #expect(try bed.failure(bed.job("http://localhost:\(Loopback.freePort())/")) == "connect-refused")
+        #expect(try bed.failure(bed.job("http://localhost:\(try Loopback.freePort())/")) == "connect-refused")
     }
 }

@@ -5,12 +5,13 @@ import Logging
 import ZeroMQ
 
 @testable import EarshotWorker
+@testable import TestPeers
 
 /// A worker, its broker, an origin and a name server on one loop in one thread.
 final class Bed {
     let loop: EventLoop
     let folder: URL
-    let origin: Origin
+    let origin: LoopbackOrigin
     let worker: Worker
     let nameServer: NameServer?
     private(set) var broker: ScriptedBroker
@@ -19,8 +20,8 @@ final class Bed {
     private var flights: UInt64 = 0
 
     init(
-        inlineBytes: Int = 65536, slots: Int = 1000, addressPolicy: String = "", names: NameServer.Habit? = nil,
-        script: @escaping (_ requestHead: String) -> Origin.Reply
+        inlineBytes: Int = 65536, slots: Int = 1000, addressPolicy: String = "", names: NameServer.Answer? = nil,
+        script: @escaping (_ requestHead: String) -> LoopbackOrigin.Reply
     ) throws {
         loop = try EventLoop()
         context = try Context.make()
@@ -29,7 +30,7 @@ final class Bed {
             try FileManager.default.createDirectory(
                 at: path, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
         }
-        origin = try Origin(loop, script: script)
+        origin = try LoopbackOrigin(loop, script: script)
         limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: folder.appending(path: "spool").path)
         limits.inlineBytes = inlineBytes
         limits.addressPolicy = addressPolicy
@@ -37,7 +38,7 @@ final class Bed {
         var options = WorkerOptions(workPath: folder.appending(path: "work").path, slots: slots)
         options.secret = "c0ffee"
         if let names {
-            let server = try NameServer(loop, names)
+            let server = try NameServer(names, loop)
             nameServer = server
             options.dnsServers = ["127.0.0.1:\(server.port)"]
         } else {

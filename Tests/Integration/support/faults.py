@@ -25,8 +25,6 @@
     /redirect/N            N redirects, then a short body
     /redirect-to?url=U     one redirect to U; `&status=C` by status C (302)
     /loop/a, /loop/b       each redirects to the other, with the same query
-    /ring/N/I              redirects to I+1 in a ring of N, with the same query
-    /other-port            redirects to the origin's next port, with the same query
     /parts/NAME            a file published by the test: in parts, broken off, changing (`parts.py`)
     /only/TOKEN            429 with `Retry-After: 60` unless the credential is `Bearer TOKEN`; then as /headers
     /kept/NAME?cc=C        with `Cache-Control: C` and the ETag of the version that the test gave NAME (0): 304 if the request
@@ -281,17 +279,6 @@ async def loop(connection, request, _origin, side):
     return True
 
 
-async def ring(connection, request, _origin, size, index):
-    await go_to(connection, with_query(request, f"/ring/{size}/{(int(index) + 1) % int(size)}"))
-    return True
-
-
-async def other_port(connection, request, origin):
-    here = next(index for index, url in enumerate(origin.urls) if url.endswith(f":{request.port}"))
-    await go_to(connection, origin.urls[(here + 1) % len(origin.urls)] + request.target)
-    return True
-
-
 def with_query(request, path):
     return path + request.target[len(request.path):]
 
@@ -363,7 +350,7 @@ FAULTS = {
     "bytes": bytes_, "chunked": chunked, "gzip-bomb": gzip_bomb, "coded": coded, "slow": slow, "gate": gate, "first": first,
     "drip": drip, "drip-head": drip_head, "steps": steps, "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status,
     "flaky": flaky,
-    "redirect": redirect, "redirect-to": redirect_to, "loop": loop, "ring": ring, "other-port": other_port,
+    "redirect": redirect, "redirect-to": redirect_to, "loop": loop,
     "headers": headers, "set-cookie": set_cookie, "drop-second": drop_second, "only": only, "parts": parts_,
     "kept": kept,
 }

@@ -2,7 +2,6 @@
 
 PIECE = 256 << 10
 OPEN_READS = 4
-MOST_READS = 64
 
 
 def pull(client, terminal, offset=0, until=None, piece=PIECE, take=None):

@@ -1,40 +1,35 @@
+import EarshotLoop
 import Glibc
 
-/// DNS server on the loopback interface that runs inside the test's loop. It responds to a question with IPv4
-/// addresses, with "no such name", or not at all.
-final class FakeNameServer {
+/// DNS server on the loopback interface that runs inside the test's loop.
+final class NameServer {
     enum Answer {
-        case addresses([[UInt8]], timeToLive: UInt32)
+        /// IPv4 addresses of every name.
+        case addresses([[UInt8]], timeToLive: UInt32 = 60)
         case noSuchName
         case serverFailure
         case silence
+
+        /// Returns an answer with this number of addresses, from 127.0.0.1 on.
+        static func loopback(_ count: UInt8 = 1) -> Answer { .addresses((1...count).map { [127, 0, 0, $0] }) }
     }
 
     let port: UInt16
     let descriptor: Int32
     /// Names of the received questions. A name appears for A and for AAAA.
     private(set) var questions: [String] = []
+    /// Number of questions for IPv4 addresses.
+    private(set) var addressQuestions = 0
     private let answer: Answer
 
-    init(_ answer: Answer) {
+    /// - Parameter loop: event loop of the server; nil for a test that calls `ready`.
+    init(_ answer: Answer, _ loop: EventLoop? = nil) throws {
         self.answer = answer
-        descriptor = socket(AF_INET, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let bound = descriptor
-        _ = unsafe withUnsafeMutablePointer(to: &address) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe bind(bound, $0, length) == 0 && getsockname(bound, $0, &length) == 0
-            }
-        }
-        port = UInt16(bigEndian: address.sin_port)
+        (descriptor, port) = try Loopback.bind(SOCK_DGRAM)
+        _ = try loop?.add(descriptor, .readable) { [weak self] _ in self?.ready() }
     }
 
-    deinit {
-        close(descriptor)
-    }
+    deinit { close(descriptor) }
 
     func ready() {
         var packet = [UInt8](repeating: 0, count: 1500)
@@ -62,23 +57,20 @@ final class FakeNameServer {
             labels.append(String(decoding: query[(end + 1)...(end + size)], as: UTF8.self))
             end += size + 1
         }
-        let question = query[12..<(end + 5)]
         questions.append(labels.joined(separator: "."))
-        let asksIPv4 = query[end + 2] == 1
+        let isIPv4 = query[end + 2] == 1
+        if isIPv4 { addressQuestions += 1 }
         var code: UInt8 = 0
-        var records: [UInt8] = []
-        var count: UInt8 = 0
+        var records: [[UInt8]] = []
         switch answer {
         case .silence: return nil
         case .noSuchName: code = 3
         case .serverFailure: code = 2
         case .addresses(let addresses, let timeToLive):
-            for address in addresses where asksIPv4 {
-                let seconds = (0..<4).map { UInt8(truncatingIfNeeded: timeToLive >> (24 - 8 * $0)) }
-                records += [0xc0, 12, 0, 1, 0, 1] + seconds + [0, 4] + address
-                count += 1
-            }
+            let seconds = (0..<4).map { UInt8(truncatingIfNeeded: timeToLive >> (24 - 8 * $0)) }
+            records = (isIPv4 ? addresses : []).map { [0xc0, 12, 0, 1, 0, 1] + seconds + [0, 4] + $0 }
         }
-        return Array(query[..<2]) + [0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0] + question + records
+        let head: [UInt8] = [0x81, 0x80 | code, 0, 1, 0, UInt8(records.count), 0, 0, 0, 0]
+        return Array(query[..<2]) + head + query[12..<(end + 5)] + records.flatMap { $0 }
     }
 }
