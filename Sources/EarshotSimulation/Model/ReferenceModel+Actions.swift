@@ -444,12 +444,14 @@ extension ReferenceModel {
             else { continue }
             flight.forEachRequest { request in
                 guard let limit = request.fetch.options.waitMilliseconds else { return }
-                if let (since, attempts) = request.coolingSince, attempts == flight.attempts {
+                if let (since, attempts, recoveries) = request.coolingSince, attempts == flight.attempts,
+                    recoveries == scope.recoveries
+                {
                     expect(
                         now.milliseconds(since: since) <= limit, 8,
                         "\(request.name) waits for a cool-down since \(now.milliseconds(since: since)) ms")
                 } else {
-                    request.coolingSince = (now, flight.attempts)
+                    request.coolingSince = (now, flight.attempts, scope.recoveries)
                 }
             }
         }

@@ -55,8 +55,8 @@ final class RequestRecord {
     /// Number of terminals neither acknowledged nor lost.
     var outstanding = 0
     var ending: Ending?
-    /// Time and number of attempts since which it certainly waits for a cool-down.
-    var coolingSince: (Tick, attempts: UInt32)?
+    /// Time since which it certainly waits for a cool-down, and the numbers of attempts and of ended cool-downs then.
+    var coolingSince: (Tick, attempts: UInt32, recoveries: Int)?
     /// Time at which it is removed unless a subscriber comes back.
     var abandonedUntil: Tick?
 

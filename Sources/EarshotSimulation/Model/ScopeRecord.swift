@@ -26,7 +26,9 @@ struct ScopeRecord {
     /// Minimum pause in milliseconds after a refusal without `Retry-After`.
     private static let leastPause = 500
 
-    var state = State.serving
+    var state = State.serving { didSet { if case .serving = state { recoveries += 1 } } }
+    /// Number of cool-downs that have ended.
+    private(set) var recoveries = 0
     /// Earliest start of the next transfer; the core may wait longer.
     private(set) var quietUntil = Tick(nanoseconds: .min)
     /// Number of open flights.
