@@ -64,15 +64,29 @@ static char *compose(earshot_bus *bus, const char *fields, const char *const wor
     return head;
 }
 
-static int note(earshot_bus *bus, const char *head);
+static int note(earshot_bus *bus, const char *head, unsigned long long *number);
 static int resume(earshot_bus *bus);
+
+/* Sends a message with its number, unless that is 0. */
+static int send_numbered(earshot_bus *bus, const char *head, unsigned long long number, const char *body)
+{
+    if (!number) return transmit(bus, head, body);
+    int line = (int)strcspn(head, "\n") + 1;
+    char *numbered = malloc(strlen(head) + 40);
+    if (!numbered) return earshot_fail(bus, EARSHOT_FAILED, "no memory");
+    sprintf(numbered, "%.*snumber: %llu\n%s", line, head, number, head + line);
+    int result = transmit(bus, numbered, body);
+    free(numbered);
+    return result;
+}
 
 static int say_with(earshot_bus *bus, const char *fields, const char *const words[], const char *body)
 {
     char *head = compose(bus, fields, words);
     if (!head) return -1;
-    int result = note(bus, head);
-    if (result == 0) result = transmit(bus, head, body);
+    unsigned long long number = 0;
+    int result = note(bus, head, &number);
+    if (result == 0) result = send_numbered(bus, head, number, body);
     free(head);
     return result;
 }
@@ -171,7 +185,7 @@ static int hello(earshot_bus *bus, earshot_message *answer)
 {
     char fields[300] = "", *end = fields;
     if (bus->options.lease) end += sprintf(end, "client: %s\nlease: %u\n", bus->client, bus->options.lease);
-    if (bus->token[0]) end += sprintf(end, "token: %s\nreplies: %llu\n", bus->token, bus->replies);
+    if (bus->token[0]) end += sprintf(end, "token: %s\nunanswered: %llu\n", bus->token, bus->answered + 1);
     if (bus->options.pull) strcpy(end, "bodies: pull\n");
     if (make_socket(bus) != 0) return -1;
     return greet(bus, "bus", fields, (const char *[]){"HELLO", "EAR/1", NULL}, answer);
@@ -371,11 +385,11 @@ int earshot_receive(earshot_bus *bus, earshot_message *message)
 
 /* Sessions with a lease. */
 
-/* Numbers a message, and logs it until an answer shows that the broker has received it. */
-static int note(earshot_bus *bus, const char *head)
+/* Numbers a message, and logs it until an answer shows that the broker has received it. Some have no number. */
+static int note(earshot_bus *bus, const char *head, unsigned long long *number)
 {
-    bus->sent++;
     if (!bus->token[0] || strncmp(head, "ACK ", 4) == 0 || strncmp(head, "READ ", 5) == 0) return 0;
+    *number = ++bus->sent;
     struct earshot_sent *entry = malloc(sizeof *entry + strlen(head) + 1), **last = &bus->log;
     if (!entry) return earshot_fail(bus, EARSHOT_FAILED, "no memory");
     entry->number = bus->sent;
@@ -393,46 +407,43 @@ static void drop_first(earshot_bus *bus)
     free(first);
 }
 
-/* Counts a reply. Drops the message that it answers, and all before it, from the log. */
+/* Drops the message that an answer names, or that a terminal ends, and all before it from the log. */
 static void confirm(earshot_bus *bus, const earshot_message *message)
 {
-    static const char *const questions[][2] = {
-        {"RESULT", "FETCH"}, {"FAILED", "FETCH"}, {"REMOVED", "REMOVE"}, {"ANSWER", "QUERY"}};
-    if (!bus->token[0]) return;
-    const char *verb = message->verb;
-    if (!earshot_field(message, "seq") && strcmp(verb, "DATA") != 0 && strcmp(verb, "PROGRESS") != 0
-        && strcmp(verb, "GOODBYE") != 0)
-        bus->replies++;
-    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
-        if (strcmp(verb, questions[i][0]) != 0) continue;
+    const char *to = earshot_field(message, "to");
+    unsigned long long number = to ? strtoull(to, NULL, 10) : 0;
+    if (number > bus->answered) bus->answered = number;
+    if (!to && earshot_is_terminal(message)) {
         char start[300];
-        int is_request = questions[i][1][0] == 'F'; /* REMOVEs are answered in order. */
-        int length = snprintf(start, sizeof start, "%s %s%s%s", questions[i][1], message->word[0], is_request ? " " : "",
-                              is_request ? message->word[1] : "");
-        for (struct earshot_sent *entry = bus->log; entry; entry = entry->next) {
-            if (strncmp(entry->head, start, length) != 0 || (unsigned char)entry->head[length] > ' ') continue;
-            while (bus->log != entry) drop_first(bus);
-            drop_first(bus);
-            return;
-        }
+        int length = snprintf(start, sizeof start, "FETCH %s %s ", message->word[0], message->word[1]);
+        for (struct earshot_sent *entry = bus->log; entry && !number; entry = entry->next)
+            if (strncmp(entry->head, start, length) == 0) number = entry->number;
     }
+    while (bus->log && bus->log->number <= number) drop_first(bus);
 }
 
-/* Repeats the messages of the session that the broker has not received. */
+/* Repeats the messages of the session that the broker has not received, and asks each QUERY without an answer again. */
 static int send_again(earshot_bus *bus, unsigned long long resumed)
 {
     bus->connection++;
     bus->sent = resumed;
-    while (bus->log && bus->log->number <= resumed) drop_first(bus);
+    for (struct earshot_sent **at = &bus->log; *at;) {
+        struct earshot_sent *entry = *at;
+        if (entry->number > resumed || strncmp(entry->head, "QUERY ", 6) == 0) {
+            at = &entry->next;
+        } else {
+            *at = entry->next;
+            free(entry);
+        }
+    }
     if (bus->acknowledged) {
         char ack[40];
         snprintf(ack, sizeof ack, "ACK %llu\n", bus->acknowledged);
-        bus->sent++;
         if (transmit(bus, ack, NULL) != 0) return -1;
     }
     for (struct earshot_sent *entry = bus->log; entry; entry = entry->next) {
         entry->number = ++bus->sent;
-        if (transmit(bus, entry->head, NULL) != 0) return -1;
+        if (send_numbered(bus, entry->head, entry->number, NULL) != 0) return -1;
     }
     return 0;
 }

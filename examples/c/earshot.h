@@ -27,7 +27,7 @@ typedef struct {
     earshot_options options;
     int is_local; /* whether it is on this machine in any case, as for workers */
     char client[40], token[40];                      /* name of a session with a lease */
-    unsigned long long sent, replies, acknowledged;  /* its messages, and the `seq` of the last ACK */
+    unsigned long long sent, answered, acknowledged; /* its last numbers, and the `seq` of the last ACK */
     unsigned connection, sockets;                    /* number of times it was resumed, and of sockets so far */
     struct earshot_sent *log;                        /* messages that the broker may not have received, oldest first */
     struct earshot_waiting *waiting;                 /* messages received while a body was read, oldest first */

@@ -10,9 +10,6 @@ import { Dealer } from './zmtp.mjs'
 const FAILED = 1, NO_BROKER = 69
 const PIECE_BYTES = 256 << 10, OPEN_READS = 4
 
-/** Message that each reply answers, and the number of their common operands. REMOVEs are answered in order. */
-const QUESTIONS = { RESULT: ['FETCH', 2], FAILED: ['FETCH', 2], REMOVED: ['REMOVE', 1], ANSWER: ['QUERY', 1] }
-
 /** Error of the client. `status` is the exit code for it, the same as that of the command `earshot`. */
 export class EarshotError extends Error {
   constructor(message, status = FAILED) {
@@ -151,17 +148,22 @@ function head(words, fields) {
   return words.join(' ') + '\n' + lines.join('')
 }
 
+/** Returns the head of a message with its number, which its answer repeats in `to`. */
+function numbered({ number, words, fields }) {
+  return head(words, { number, ...fields })
+}
+
 /** Connection of a client. Closing it removes its requests. */
 export class Bus extends Connection {
   #hello
   #lease
   #token
   #sent = 0
-  #replies = 0
+  #answered = 0
   #acknowledged
   /** Number of times the session was resumed. */
   #resumptions = 0
-  /** Messages of a session with a lease that the broker may not have received: number, words and head. */
+  /** Messages of a session with a lease that the broker may not have received: number, words and fields. */
   #log = []
   /** Messages received while a body was read. */
   #waiting = []
@@ -223,10 +225,10 @@ export class Bus extends Connection {
   }
 
   _say(words, fields = {}) {
-    const text = head(words, fields)
-    this.#sent++
-    if (this.#token && !['ACK', 'READ'].includes(words[0])) this.#log.push({ number: this.#sent, words, text })
-    this._send(text)
+    if (!this.#token || ['ACK', 'READ'].includes(words[0])) return this._send(head(words, fields))
+    const entry = { number: ++this.#sent, words, fields }
+    this._send(numbered(entry))
+    this.#log.push(entry)
   }
 
   /** Returns the next message, or undefined after it has resumed the session over a new connection. */
@@ -248,7 +250,7 @@ export class Bus extends Connection {
       await sleep(pause)
       super.close()
       try {
-        const state = { ...this.#hello, token: this.#token, replies: this.#replies }
+        const state = { ...this.#hello, token: this.#token, unanswered: this.#answered + 1 }
         const { resumed } = (await this._greet('bus', ['HELLO', 'EAR/1'], state)).fields
         if (resumed === undefined) throw new EarshotError('the session has ended: ask again', NO_BROKER)
         return this.#sendAgain(Number(resumed))
@@ -259,23 +261,24 @@ export class Bus extends Connection {
     throw error
   }
 
+  /** Repeats the messages that the broker has not received, and asks each QUERY without an answer again. */
   #sendAgain(resumed) {
     this.#resumptions++
     this.#sent = resumed
-    this.#log = this.#log.filter(({ number }) => number > resumed)
+    this.#log = this.#log.filter(({ number, words }) => number > resumed || words[0] === 'QUERY')
     if (this.#acknowledged) this._say(['ACK', this.#acknowledged])
     for (const entry of this.#log) {
       entry.number = ++this.#sent
-      this._send(entry.text)
+      this._send(numbered(entry))
     }
   }
 
-  /** Counts a reply, and drops messages from the log: an answer to one shows that the broker has received all before it. */
-  #confirm({ verb, operands, fields }) {
-    if (!fields.seq && !['DATA', 'PROGRESS', 'GOODBYE'].includes(verb)) this.#replies++
-    const [asked, count] = QUESTIONS[verb] ?? []
-    const isAsked = ({ words }) => words[0] === asked && operands.slice(0, count).every((word, i) => word === words[i + 1])
-    this.#log.splice(0, this.#log.findIndex(isAsked) + 1)
+  /** Drops the message that an answer names, or that a terminal ends, and all before it from the log. */
+  #confirm({ isTerminal, operands, fields }) {
+    const isAsked = ({ words }) => words[0] === 'FETCH' && words[1] === operands[0] && words[2] === operands[1]
+    const number = Number(fields.to ?? (isTerminal && this.#log.find(isAsked)?.number) ?? 0)
+    if (fields.to) this.#answered = Math.max(this.#answered, number)
+    while (this.#log[0]?.number <= number) this.#log.shift()
   }
 
   /** Requests a URL. The fields are those of FETCH: `{ priority: 'high', timeout: 5 }`. */
