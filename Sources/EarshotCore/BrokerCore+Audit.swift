@@ -157,6 +157,9 @@ extension BrokerCore {
                 switch holder {
                 case .flight(let flight): flights.contains(flight)
                 case .entering(let interest): durables.entering(interest) != nil
+                case .joined(let interest):
+                    interests.contains(interest)
+                        && interests[interest].extras.map { extras[$0].fields != nil } ?? false
                 }
             }, "12: a counted head has no holder")
         for fault in flights.checkInvariants() { check(false, fault) }

@@ -130,9 +130,24 @@ class ModeTests(CacheTestCase):
     def test_requests_for_parts_and_conditions_go_past_it(self):
         url = self.url("a", cc="max-age=1000")
         self.get(url)
-        for field in ("range", "if-none-match", "accept-encoding"):
+        for field in ("range", "if-match", "accept-encoding"):
             self.assertNotEqual(self.get(url, [(field, "x")]).fields.get("source"), "cache")
         self.assertEqual(self.requests("a"), 4)
+
+    def test_a_condition_is_answered_from_it(self):
+        url = self.url("a", cc="max-age=1000")
+        self.get(url)
+        for field, status in (('"0"', "304"), ('"1"', "200")):
+            message = self.get(url, [("if-none-match", field)])
+            self.assertEqual((message.operands[-1], message.fields.get("source")), (status, "cache"))
+        self.assertEqual(self.requests("a"), 1)
+
+    def test_clients_share_what_does_not_vary_by_them(self):
+        url = self.url("a", cc="max-age=1000", vary="accept-encoding")
+        for agent, encoding, source in (("x", "gzip", "network"), ("y", "gzip", "cache"), ("x", "br", "network")):
+            message = self.get(url, [("user-agent", agent), ("accept-encoding", encoding)], decode="no")
+            self.assertEqual(message.fields.get("source"), source, (agent, encoding))
+        self.assertEqual(self.requests("a"), 2)
 
     def test_variants_are_kept_apart(self):
         url = self.url("a", cc="max-age=1000", vary="accept-language")

@@ -129,7 +129,18 @@ extension BrokerCore {
     @inline(__always)
     func jobFields(of flight: Handle<Flight>) -> HeaderFields {
         guard let plan = cachePlans[flight] else { return flights[flight].fields }
-        return flights[flight].request.adding(plan.adding).fields
+        return jobRequest(of: flight, plan).fields
+    }
+
+    private func jobRequest(of flight: Handle<Flight>, _ plan: CachePlan) -> HTTPRequest {
+        let request = flights[flight].request.adding(plan.adding)
+        return plan.conditions.map { request.adding($0.fields) } ?? request
+    }
+
+    /// Whether the JOB of a flight asks for a response that suits only this request.
+    func jobChoosesItsAnswer(_ flight: Handle<Flight>) -> Bool {
+        guard let plan = cachePlans[flight] else { return flights[flight].request.choosesItsAnswer }
+        return jobRequest(of: flight, plan).choosesItsAnswer
     }
 
     // MARK: Use of stored responses
@@ -360,7 +371,8 @@ extension BrokerCore {
     private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Handle<Flight>) {
         let record = flights[flight]
         let key = FlightKey(
-            record.request, redirect: record.redirect, partition: record.partition, alone: nil, mode: .noCache)
+            record.request, redirect: record.redirect, partition: record.partition, alone: nil, mode: .noCache,
+            isExact: record.isExact)
         guard flights.number(of: key) == nil, revalidations.count < limits.revalidations, !isDraining else { return }
         let behind = beginFlight(
             record.request, redirect: record.redirect, partition: record.partition, key, isAlone: false, body: nil)

@@ -6,6 +6,8 @@ internal import EarshotWire
 struct CachePlan {
     /// Fields that its JOB has in addition to those of the request: conditions, and `Cache-Control` for other caches.
     var adding = HeaderFields()
+    /// Conditions of all requests of the flight, which its JOB has too, if the cache has none of its own.
+    var conditions: RequestConditions?
     /// The stored response that is being validated, may replace a failure, or is being read.
     var stored: CacheVariant?
     /// The source to report in the terminal, while the body is being read; nil otherwise.

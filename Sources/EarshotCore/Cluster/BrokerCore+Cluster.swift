@@ -416,7 +416,7 @@ extension BrokerCore {
         let isForeign = shared.policy != workerLimits.addressPolicy
         if !isForeign, let name = flights.number(of: key).map({ flights.name(of: $0) }),
             let flight = liveFlight(name),
-            flights[flight].phase == .queued, !flights[flight].isSuspect,
+            flights[flight].phase == .queued, !flights[flight].isSuspect, flights[flight].fields == request.fields,
             cluster?.value.book.claims[local(flight)] == nil, cluster?.value.pulls[flight] == nil
         {
             return flight

@@ -362,7 +362,10 @@ extension BrokerCore {
         unlist(interest)
         let record = interests[interest]
         if let outcome = record.outcome { release(outcome) }
-        if let number = record.extras { extras.remove(number) }
+        if let number = record.extras {
+            if extras[number].fields != nil { releaseHead(of: .joined(interest)) }
+            extras.remove(number)
+        }
         interests.remove(interest)
         handlers.release(record.handler)
         dropHandlerIfIdle(record.handler)

@@ -34,6 +34,9 @@ extension BrokerCore {
         }
         let attempts = Int(flights[flight].attempts)
         separateUsers(of: flight, fields)
+        guard !separateReaders(of: flight, response, fields),
+            !continuesWithoutConditions(flight, after: response, now: now)
+        else { return }
         switch redirect(of: flight, response.status, fields) {
         case .follow(let next):
             if cluster != nil { publish(flight, withoutBody: response) }
@@ -97,7 +100,7 @@ extension BrokerCore {
         let record = flights[flight]
         let (child, isNew) = openFlight(
             next, redirect: record.redirect, partition: record.partition, isAlone: record.isAlone,
-            body: next.method == record.method ? record.body : nil, mode: record.mode)
+            body: next.method == record.method ? record.body : nil, mode: record.mode, isExact: record.isExact)
         if isNew {
             let sender = requestHeads[.flight(flight)]?.client ?? RequestHeads.nobody
             holdHead(of: next, for: .flight(child), of: sender, by: firstPrincipal(of: flight))
@@ -185,7 +188,7 @@ extension BrokerCore {
     }
 
     /// Ends some of the requests of a flight with the outcome of its attempt. The flight continues for the others.
-    private mutating func conclude(
+    mutating func conclude(
         _ leaving: [Handle<Interest>], of flight: Handle<Flight>, with outcome: Outcome, now: Tick
     ) {
         var outcome = outcome
@@ -309,6 +312,8 @@ extension BrokerCore {
     ) {
         if isDoomed(interest) {
             removeRequest(interest)
+        } else if let notModified = notModified(outcome, for: interest) {
+            settle(interest, with: outcomes.insert(notModified), transferStartedAt: start, now: now)
         } else if let code = objection(of: interest, to: outcome) {
             settle(interest, with: outcomes.insert(outcome.replaced(by: code)), now: now)
         } else {
@@ -328,11 +333,7 @@ extension BrokerCore {
             let redirects = [Terminal.Redirect(status: flights[parent].redirectStatus, url: url)] + later
             let listed = redirects.bounded
             for interest in flights.ownInterests(of: parent) where interests[interest].owner != nil {
-                if let number = interests[interest].extras {
-                    extras[number].redirects = listed
-                } else {
-                    interests[interest].extras = extras.insert(Interest.Extras(redirects: listed))
-                }
+                changeExtras(of: interest) { $0.redirects = listed }
             }
             noteRedirects(to: parent, before: redirects)
         }

@@ -197,6 +197,7 @@ extension BrokerCore {
             job.method = HTTPMethod.get.description
             job.redirect = .manual
         } else {
+            planConditions(of: flight, isResuming: lent != nil)
             job.httpFields = jobFields(of: flight).bytes
             if let cluster { job.addressPolicy = cluster.value.foreignPolicies[flight] ?? "" }
         }
@@ -205,7 +206,7 @@ extension BrokerCore {
         if let body = record.body {
             actions.append(.worker(.sendJob(id, job, body)))
         } else if hasStoredParts, lent == nil, !isPulling, !workers[worker].isRemote, !workers[worker].isOwn,
-            !record.request.adding(cachePlans[flight]?.adding ?? HeaderFields()).choosesItsAnswer,
+            !jobChoosesItsAnswer(flight),
             let keys = partKeys(of: flight, chargedTo: principal)
         {
             actions.append(.worker(.resumeJob(id, job, keys)))

@@ -266,14 +266,18 @@ extension BrokerCore {
         _ interest: Handle<Interest>, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?,
         of client: ClientID
     ) {
+        let partition = partition(of: interest, request, options)
+        var request = request
+        let conditions = options.coalesces ? RequestConditions.separated(from: &request) : nil
         let flight = openFlight(
             request, redirect: request.url.isHTTP ? options.redirect : .manual,
-            in: pool(for: request.url, of: interest),
-            partition: partition(of: interest, request, options), isAlone: !options.coalesces, body: body,
-            mode: options.cache)
+            in: pool(for: request.url, of: interest), partition: partition, isAlone: !options.coalesces, body: body,
+            mode: request.mode(options.cache))
         if flight.isNew {
             holdHead(of: request, for: .flight(flight.number), of: client, by: principal(of: interest))
         }
+        if let conditions { changeExtras(of: interest) { $0.conditions = conditions } }
+        if !flight.isNew, !request.route.decodes { keepFields(of: request, for: interest, flight.number, of: client) }
         attach(interest, to: flight.number, options, joined: !flight.isNew)
     }
 
@@ -282,13 +286,14 @@ extension BrokerCore {
     /// - Parameters:
     ///   - pool: pool of a new flight.
     ///   - isAlone: whether to begin a new flight that no other request can join.
+    ///   - isExact: whether all fields of the request are part of the key.
     mutating func openFlight(
         _ request: HTTPRequest, redirect: RedirectMode, in pool: Handle<WorkerPool> = WorkerPool.web,
-        partition: String?,
-        isAlone: Bool, body: BodyID?, mode: CacheMode
+        partition: String?, isAlone: Bool, body: BodyID?, mode: CacheMode, isExact: Bool = false
     ) -> (number: Handle<Flight>, isNew: Bool) {
         let key = FlightKey(
-            request, redirect: redirect, partition: partition, alone: isAlone ? flights.nextID : nil, mode: mode)
+            request, redirect: redirect, partition: partition, alone: isAlone ? flights.nextID : nil, mode: mode,
+            isExact: isExact)
         if let flight = joinedFlight(key) { return (flight, false) }
         let flight = beginFlight(
             request, redirect: redirect, in: pool, partition: partition, key, isAlone: isAlone, body: body)

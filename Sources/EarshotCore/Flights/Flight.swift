@@ -43,6 +43,7 @@ struct Flight {
         /// Partition of flights and stored responses, for redirects to inherit; see `BrokerCore.partition`.
         let partition: String?
         let isAlone: Bool
+        let isExact: Bool
         let body: BodyID?
         let mode: CacheMode
 
@@ -51,6 +52,7 @@ struct Flight {
             body: BodyID?
         ) {
             mode = key.mode
+            isExact = key.isExact
             method = request.method
             fields = request.fields
             variant = key.variant
@@ -149,6 +151,9 @@ struct Flight {
     /// Whether it serves one request, and no other may join it.
     var isAlone: Bool { particulars?.isAlone ?? false }
 
+    /// Whether its requests have all fields in common, see `FlightKey`.
+    var isExact: Bool { particulars?.isExact ?? false }
+
     /// Body of the request.
     var body: BodyID? { particulars?.body }
 
@@ -161,7 +166,7 @@ struct Flight {
 
     /// Takes a key that no request has, in another partition.
     mutating func isolate(in partition: String) {
-        let key = FlightKey(request, redirect: redirect, partition: partition, alone: id, mode: mode)
+        let key = FlightKey(request, redirect: redirect, partition: partition, alone: id, mode: mode, isExact: isExact)
         particulars = Particulars(request, redirect, key, partition, isAlone: isAlone, body: body)
         keyHash = key.hash
     }

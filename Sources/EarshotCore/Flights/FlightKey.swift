@@ -1,8 +1,8 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Properties that requests must have in common to share a flight: method, URL, request fields, redirect mode, the
-/// partition, the route, the cookie jar, and the cache mode unless another is as strict (`CacheMode.stricter`).
+/// Properties that requests must have in common to share a flight: method, URL, request fields except those that
+/// `HTTPRequest.sharedFields` leaves out, redirect mode, the partition, the route, the cookie jar, and the cache mode unless another is as strict (`CacheMode.stricter`).
 /// The key of a flight for one request alone contains a unique number. Credentials are in the URL and the fields, so
 /// each trust scope has its own flights.
 struct FlightKey: Hashable {
@@ -10,6 +10,8 @@ struct FlightKey: Hashable {
     /// All other properties except the mode; empty for a plain GET without fields.
     let variant: String
     var mode: CacheMode
+    /// Whether no field of the request is left out, so that the response suits all requests with this key.
+    let isExact: Bool
     /// Hash of `url` and `variant` without the mode, because a lookup tries several modes.
     let hash: UInt32
 
@@ -17,14 +19,16 @@ struct FlightKey: Hashable {
         url = flight.url.description
         variant = flight.variant
         mode = flight.mode
+        isExact = flight.isExact
         hash = flight.keyHash
     }
 
     init(
         _ request: borrowing HTTPRequest, redirect: RedirectMode, partition: String?, alone: UInt64?,
-        mode: CacheMode = .default
+        mode: CacheMode = .default, isExact: Bool = false
     ) {
         self.mode = mode
+        self.isExact = isExact
         url = request.url.description
         let isPlain =
             request.method == .get && redirect == .follow && request.fields.isEmpty && request.route.isUsual
@@ -38,7 +42,8 @@ struct FlightKey: Hashable {
         // Fields never contain an empty line, so the jar and route cannot be mistaken for fields.
         variant += request.jar.map { "\n\($0)\n" } ?? ""
         variant += request.route.canonical
-        variant += Self.text(request.fields.canonical)
+        if isExact { variant = "exact " + variant }
+        variant += Self.text(request.sharedFields(whole: isExact))
         self.variant = variant
         hash = Self.hash(url, variant)
     }

@@ -1,3 +1,4 @@
+internal import EarshotHTTP
 internal import EarshotWire
 
 /// Stake of one request in a flight, and later the delivery state of its terminal.
@@ -55,6 +56,10 @@ struct Interest: Generational {
         var waitMilliseconds: Int?
         /// Latest end of its present wait for a cool-down; nil if it does not wait for one.
         var waitEnd: Tick?
+        /// Conditions that turn a response into a 304 for this request alone.
+        var conditions: RequestConditions?
+        /// HTTP fields of the request, if they differ from those of its flight.
+        var fields: HeaderFields?
         /// Redirects that were followed, for the owner's terminal, once the request has its outcome.
         var redirects: [Terminal.Redirect] = []
 
@@ -63,10 +68,9 @@ struct Interest: Generational {
         private static let streamMilliseconds = 100
 
         /// Extras of a request whose options have their defaults.
-        init(redirects: [Terminal.Redirect]) {
+        init() {
             streams = false
             delivery = .auto
-            self.redirects = redirects
         }
 
         /// Returns nil if all options have their defaults.

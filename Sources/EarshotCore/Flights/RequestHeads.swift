@@ -3,13 +3,15 @@ internal import EarshotWire
 
 /// Long heads of requests that have not ended, counted against three bounds: in total, per client, and per principal.
 ///
-/// A flight holds the head of the request that began it. A durable request holds its own head until it is on disk.
+/// A flight holds the head of the request that began it. A request that joined it with other fields holds its own. A durable request holds its own head until it is on disk.
 struct RequestHeads: Equatable {
     /// Holder of a head.
     enum Holder: Hashable {
         case flight(Handle<Flight>)
         /// A durable request that is being written, by its interest.
         case entering(Handle<Interest>)
+        /// A request that joined a flight with other fields.
+        case joined(Handle<Interest>)
     }
 
     /// Bytes of each head that are not counted, so that ordinary requests cost no entry.

@@ -78,27 +78,10 @@ extension BrokerCore {
     /// Lets a request leave a flight for one in the partition of its principal.
     private mutating func beginApart(_ interest: Handle<Interest>) {
         guard let former = interests[interest].flight else { return }
-        let record = flights[former]
-        var options = Fetch.Options()
-        options.timeoutMilliseconds = Int(record.timeoutMilliseconds)
-        options.retries = Int(record.retries)
-        if let number = interests[interest].extras {
-            options.delivery = extras[number].delivery
-            options.maxBytes = extras[number].maxBytes
-        }
-        queue.remove(interest)
-        interests[interest].flight = nil
-        flights.detach(interest, from: former)
+        let start = leave(former, interest)
         // The flight with the response is needed by its first request. One that was redirected to it may be empty.
         if case .following = flights[former].phase { dropIfUnwanted(former) }
-        let (flight, isNew) = openFlight(
-            record.request, redirect: record.redirect, partition: ownPartition(of: principal(of: interest)),
-            isAlone: false, body: nil, mode: record.mode)
-        if isNew {
-            let sender = interests[interest].owner.map { clients[$0].id } ?? RequestHeads.nobody
-            holdHead(of: record.request, for: .flight(flight), of: sender, by: principal(of: interest))
-        }
-        attach(interest, to: flight, options, joined: !isNew)
+        beginAgain(interest, start, partition: ownPartition(of: principal(of: interest)))
     }
 
     /// Principal whose part of the cache a flight's response takes; nil for the administrator.

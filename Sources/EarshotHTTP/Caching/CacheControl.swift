@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Directives of `Cache-Control`, in a request or response: RFC 9111, section 5.2.
 ///
 /// Names are case-insensitive. Arguments are tokens or quoted strings, durations 0 to 2^31 seconds. An invalid
@@ -51,6 +53,13 @@ public struct CacheControl: Hashable, Sendable {
         for member in FieldList.members(fields.values(bytes: "pragma")) {
             if CacheDirective(member)?.name.elementsEqual("no-cache".utf8) == true { noCache = true }
         }
+    }
+
+    /// Cache mode that these directives of a request mean; nil if no mode means the same.
+    var mode: CacheMode? {
+        guard maxStale == nil, minFresh == nil, staleIfError == nil, !onlyIfCached, maxAge ?? 0 == 0 else { return nil }
+        if noStore { return .noStore }
+        return noCache || maxAge != nil ? .noCache : .default
     }
 
     private mutating func take(_ directive: CacheDirective) {

@@ -5,13 +5,16 @@ extension CacheRule {
     /// section 4.1.
     ///
     /// A response with `Vary` is preferred to one without, which may only lack it by mistake; then the newest one. A shared
-    /// cache may hold responses for one user, from the time when it was private.
+    /// cache may hold responses for one user, from the time when it was private. With `decode: no` the client accepts the
+    /// coding and type of the response.
     public func selection(for request: HTTPRequest, from stored: [StoredResponse]) -> Int? {
         guard request.method == .get || request.method == .head else { return nil }
         var chosen: (index: Int, rank: (Int64, Int64, Int64))?
         for (index, response) in stored.enumerated() {
             let key = response.hasVary ? VaryKey(response: response.fields, request: request.fields) : .empty
             guard let key, key == response.varyKey, !isShared || !response.isPersonal else { continue }
+            // Nobody decodes the body for this client.
+            guard request.route.decodes || request.fields.accept(response.fields) else { continue }
             let rank: (Int64, Int64, Int64) = (response.hasVary ? 1 : 0, response.date, response.responseTime)
             if let best = chosen, best.rank >= rank { continue }
             chosen = (index, rank)

@@ -1,14 +1,16 @@
+internal import EarshotWire
+
 extension HTTPRequest {
     /// Whether the client's own fields select a range, condition or coding, so that the response suits only this
-    /// request: Range, Accept-Encoding and all fields beginning with `If-`.
-    public var choosesItsAnswer: Bool { fields.contains(where: Self.choosesAnswer) }
+    /// request: Range, all fields beginning with `If-`, and Accept-Encoding unless the worker decodes nothing.
+    public var choosesItsAnswer: Bool { fields.contains(where: choosesAnswer) }
 
     /// Range of a GET that a stored response can answer: one range of bytes without a coding, and without a condition
     /// but `If-Range`. Nil for any other request.
     var range: RequestedRange? {
         guard method == .get, let text = fields.agreed("range") else { return nil }
         let isPlain = !fields.contains { field in
-            Self.choosesAnswer(field) && !field.isNamed("range") && !field.isNamed("if-range")
+            choosesAnswer(field) && !field.isNamed("range") && !field.isNamed("if-range")
         }
         return isPlain ? RequestedRange(bytes: text) : nil
     }
@@ -16,8 +18,8 @@ extension HTTPRequest {
     /// Whether the cache may answer the request: it selects no answer of its own, or only a range.
     public var mayBeStored: Bool { !choosesItsAnswer || range != nil }
 
-    private static func choosesAnswer(_ field: HeaderField) -> Bool {
-        field.isNamed("range") || field.isNamed("accept-encoding")
+    private func choosesAnswer(_ field: HeaderField) -> Bool {
+        field.isNamed("range") || route.decodes && field.isNamed("accept-encoding")
             || field.name.prefix(3).map(\.lowercased).elementsEqual("if-".utf8)
     }
 }
