@@ -14,30 +14,16 @@ from support.network import NetworkBus, RemoteClient
 from support.origin import body
 from support.processes import Program, eventually, watch_all
 from support.puller import pull
+from support.worker import HandWorker
 
 MOST_BYTES = 4 << 20
 
 
-class RawWorker:
-    """Connection of a worker over tcp. `key`: (public key, secret key)."""
+class RawWorker(HandWorker):
+    """Worker over tcp. `key`: (public key, secret key)."""
 
     def __init__(self, bus, key, *fields, line="READY EARW/1"):
-        self.socket = zmq.Context.instance().socket(zmq.DEALER)
-        self.socket.linger = 0
-        # Without another attempt libzmq would drop the unread messages of a connection that ends.
-        self.socket.reconnect_ivl = 3_600_000
-        self.socket.curve_publickey, self.socket.curve_secretkey = key
-        self.socket.curve_serverkey = bus.server_key
-        self.socket.connect(bus.endpoint)
-        self.say(line, *fields)
-
-    def say(self, line, *fields, body=None):
-        frames = ["\n".join([line, *fields, ""]).encode()]
-        self.socket.send_multipart(frames if body is None else [*frames, body])
-
-    def hear(self, timeout=10):
-        """Returns the head of the next message; None after the timeout."""
-        return self.socket.recv_multipart()[0].decode() if self.socket.poll(timeout * 1000) else None
+        super().__init__(bus.endpoint, *fields, line=line, key=key, server_key=bus.server_key)
 
     def job(self):
         """Returns the head of the next job."""
@@ -50,9 +36,6 @@ class RawWorker:
         """Answers the next job."""
         digest = hashlib.sha256(content).hexdigest()
         self.say(f"DONE {self.job().split()[1]} 200", f"length: {len(content)}", f"sha-256: {digest}", *fields, body=content)
-
-    def close(self):
-        self.socket.close()
 
 
 class GatewayWorkerTests(TestCase):

@@ -4,11 +4,10 @@ import os
 import signal
 import uuid
 
-import zmq
-
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
 from support.processes import Watched, eventually
+from support.worker import HandWorker
 
 
 class HangTests(TestCase):
@@ -63,49 +62,28 @@ class HangTests(TestCase):
         self.assertEqual(self.origin.count("/gate/hang"), 1)
 
 
-class HandWorker:
-    """Worker controlled by the test. The broker must have no supervisor."""
-
-    def __init__(self, runtime):
-        self.socket = zmq.Context.instance().socket(zmq.DEALER)
-        self.socket.linger = 0
-        self.socket.connect(f"ipc://{runtime}/work")
-        self.say(f"READY EARW/1\nslots: 4\nschemes: http https\npid: {os.getpid()}\nhost: test\n")
-
-    def say(self, head, *body):
-        self.socket.send_multipart([head.encode(), *body])
-
-    def expect(self, verb):
-        """Returns the operands of the next message with this verb; others are skipped."""
-        while self.socket.poll(10_000):
-            first = self.socket.recv_multipart()[0].decode().split("\n")[0].split(" ")
-            if first[0] == verb:
-                return first[1:]
-        raise AssertionError(f"no {verb}")
-
-
 class LateTests(TestCase):
-    DONE = "DONE {} 200\nlength: {}\nsha-256: {}\nelapsed-ms: 1\n"
+    DONE = "DONE {} 200\nlength: {}\nsha-256: {}\nelapsed-ms: 1"
 
     def test_what_a_worker_says_of_an_attempt_that_is_past_is_stale(self):
         with Bus(workers=1) as elsewhere:
             runtime = elsewhere.folder / uuid.uuid4().hex[:8]
             broker = elsewhere.start("broker", "--runtime", runtime)
             eventually(lambda: (runtime / "work").is_socket(), broker.describe)
-            worker = HandWorker(runtime)
+            worker = HandWorker(f"ipc://{runtime}/work", "slots: 4", "schemes: http https", f"pid: {os.getpid()}", "host: test")
             # Only after the broker's death: it kills a worker that abandons its work, and that is this process.
-            self.addCleanup(worker.socket.close)
+            self.addCleanup(worker.close)
             elsewhere.runtime = runtime
             client = elsewhere.client()
             client.fetch("late", 1, "http://127.0.0.1:9/x", retries=2)
-            first = worker.expect("JOB")[0]
-            worker.say(f"FAILED {first} reset\n")
-            second = worker.expect("JOB")[0]
+            (first, _), _ = worker.expect("JOB")
+            worker.say(f"FAILED {first} reset")
+            (second, _), _ = worker.expect("JOB")
             self.assertNotEqual(first, second)
             worker.say(self.DONE.format(first, 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
-                       b"abc")
+                       body=b"abc")
             worker.say(self.DONE.format(second, 1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
-                       b"x")
+                       body=b"x")
             self.assertEqual(client.terminal().body, b"x")
             self.assertEqual(client.rest(), [])
             self.assertEqual(self.balance(client)["flights"]["stale"], 1)

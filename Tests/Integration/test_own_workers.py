@@ -4,32 +4,19 @@ import collections
 import concurrent.futures
 import time
 
-import zmq
-
 from support.harness import Bus, TestCase
+from support.worker import HandWorker
 
 RESPONSE_FIELD_BYTES = 48 * 1024
 HEAD_BYTES = 65_536
 
 
-class OwnWorker:
-    """Connection on `work` that serves one scheme and sends nothing by itself."""
+class OwnWorker(HandWorker):
+    """Worker of one scheme on `work`."""
 
     def __init__(self, bus, scheme, *fields):
-        self._socket = zmq.Context.instance().socket(zmq.DEALER)
-        self._socket.linger = 0
-        self._socket.reconnect_ivl = 3_600_000
-        self._socket.connect(f"ipc://{bus.runtime}/work")
-        self.say("READY EARW/1", "slots: 4", f"schemes: {scheme}", *fields)
+        super().__init__(f"ipc://{bus.runtime}/work", "slots: 4", f"schemes: {scheme}", *fields)
         self.limits = self.hear()
-
-    def say(self, line, *fields, body=None):
-        frames = ["\n".join([line, *fields, ""]).encode()]
-        self._socket.send_multipart(frames if body is None else [*frames, body])
-
-    def hear(self, timeout=10):
-        """Returns the head of the next message; None after the timeout."""
-        return self._socket.recv_multipart()[0].decode() if self._socket.poll(timeout * 1000) else None
 
     def job(self):
         """Returns the attempt of the next job."""
@@ -52,9 +39,6 @@ class OwnWorker:
             else:
                 raise AssertionError(f"no JOB but {verb}")
         return served
-
-    def close(self):
-        self._socket.close()
 
 
 class OwnWorkerTests(TestCase):

@@ -9,6 +9,7 @@ import signal
 import time
 import unittest
 
+import test_pull_command
 from support.figures import tell
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.network import Forwarder, NetworkBus
@@ -16,7 +17,6 @@ from support.origin import Origin, body
 from support.processes import children, eventually, reset_peak, resident, resident_peak
 from support.relay import Keys
 from support.script import ScriptedOrigin
-from test_pull_command import PullCommandTests
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 MIB = 1 << 20
@@ -30,7 +30,7 @@ def changed(options, name, value):
     return [*options[:place], value, *options[place + 1:]]
 
 
-class RemoteBodyTests(PullCommandTests):
+class RemoteBodyTests(test_pull_command.PullCommandTests):
     """All promises of pulled bodies hold over a network."""
 
     def pulling_bus(self):
