@@ -115,7 +115,7 @@ import Testing
             Issue.record("no HELLO")
             return
         }
-        #expect(hello.token == nil && hello.replies == nil)
+        #expect(hello.token == nil && hello.unanswered == nil)
         let requests = sent(core.received(welcome(2, heard: nil))).compactMap { message in
             if case .fetch(let fetch) = message { fetch.request.description } else { nil }
         }

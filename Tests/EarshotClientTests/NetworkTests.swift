@@ -213,7 +213,7 @@ private let anyPort = "tcp://127.0.0.1:*"
 
         let second = try ScriptedBroker(endpoint, loop) { broker, message in
             guard case .hello = message else { return }
-            try broker.say(welcome(1, heard: 1, replies: 0))
+            try broker.say(welcome(1, heard: 1))
             try broker.say(.terminal(result("1", sequence: 1)))
         }
         #expect(try loop.run(for: patience) { second.said.last == .acknowledge(1) })

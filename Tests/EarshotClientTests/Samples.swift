@@ -68,13 +68,12 @@ let token = SessionToken(high: 1, low: 2)
 
 /// Returns the WELCOME of a broker that grants a lease.
 ///
-/// `heard` is the received count of a resumed session, `replies` the reply count of a broker that keeps replies.
-func welcome(_ instance: UInt64, heard: UInt64?, replies: UInt64? = nil) -> BrokerMessage {
+/// `heard` is the last number of a resumed session.
+func welcome(_ instance: UInt64, heard: UInt64?) -> BrokerMessage {
     var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
     welcome.leaseMilliseconds = 5_000
     welcome.token = token
     welcome.heard = heard
-    welcome.replies = replies
     return .welcome(welcome)
 }
 

@@ -100,7 +100,7 @@ import Testing
             _ = hear(&core)
             #expect(deliveries(core.linkLost()).isEmpty)
             _ = core.linkOpened()
-            let actions = sent(core.received(welcome(1, heard: heard, replies: heard - 1)))
+            let actions = sent(core.received(welcome(1, heard: heard)))
             #expect(actions == (heard == 1 ? [.take(1)] : []))
             #expect(core.received(.terminal(result("1", 1))) == [], "a repetition")
             #expect(delivery(core.received(.taken(1, path: Self.ownPath)))?.isOwn == true)

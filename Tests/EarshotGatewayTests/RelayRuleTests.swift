@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test func `HELLO gets principal and proof, and keeps its terms`() throws {
-        let text = "HELLO EAR/1\nclient: me\nwindow: 8\nlease: 60\nreplies: 3\nbodies: pull\n"
+        let text = "HELLO EAR/1\nclient: me\nwindow: 8\nlease: 60\nunanswered: 3\nbodies: pull\n"
         guard case .forward(let head) = try verdict(text), case .hello(let hello) = try ClientMessage(head: head) else {
             Issue.record("HELLO was not passed on")
             return
@@ -26,7 +26,7 @@ import Testing
         #expect(hello.principal?.description == "key:laptop")
         #expect(hello.proof == proof)
         #expect(hello.client == "me" && hello.window == 8 && hello.leaseMilliseconds == 60_000)
-        #expect(hello.replies == 3 && hello.isPulling)
+        #expect(hello.unanswered == 3 && hello.isPulling)
     }
 
     @Test func `the key of a cluster is that of clients with the principal of its nodes`() throws {

@@ -41,10 +41,11 @@ extension BrokerCore {
 
     /// Prepares the replies that the next connection of a session lacks.
     ///
-    /// - Returns: false if some are no longer kept, or if the client names numbers or replies that there were not.
+    /// - Returns: false if some are no longer kept, or if the client names a number that there was not.
     private mutating func resumeReplies(of session: Handle<ClientSession>, _ hello: Hello) -> Bool {
-        guard let first = hello.unanswered else { return clients[session].replies.resume(after: hello.replies) }
-        return first - 1 <= clients[session].numbers.last && clients[session].replies.resume(from: first)
+        let next = clients[session].numbers.last + 1
+        let first = hello.unanswered ?? next
+        return first <= next && clients[session].replies.resume(from: first)
     }
 
     /// Ends a session when its lease is over, or when it was closed while away.
@@ -68,10 +69,7 @@ extension BrokerCore {
             welcome.leaseMilliseconds = clients[client].leaseMilliseconds
             welcome.token = clients[client].token
         }
-        if isResumed {
-            welcome.heard = hello.unanswered == nil ? clients[client].heard : clients[client].numbers.last
-        }
-        if isResumed, hello.unanswered == nil, hello.replies != nil { welcome.replies = clients[client].replies.count }
+        if isResumed { welcome.heard = clients[client].numbers.last }
         if !workerLimits.spool.isEmpty, !hello.isPulling { welcome.spool = workerLimits.spool }
         say(.welcome(welcome), to: client)
         if isDraining { say(.goodbye(reason: "draining"), to: client) }

@@ -10,9 +10,8 @@ enum Reply {
 
 /// Latest replies of a session with a lease, kept so that its next connection can get those lost with the former one.
 ///
-/// A client that numbers its messages names the first number whose answer it lacks, in the HELLO that resumes the
-/// session. An answer to its QUERY is not kept once it is sent: the client asks again. Another client counts the replies
-/// that it receives, and reports that number.
+/// The HELLO that resumes the session names the first number whose answer the client lacks. An answer to a QUERY is not
+/// kept once it is sent: the client asks again.
 struct ReplyLog {
     /// A reply, the number of the message that it answers, and the sequence number of the last terminal before it.
     private struct Entry {
@@ -20,12 +19,10 @@ struct ReplyLog {
         var number: UInt64
         var place: UInt64
 
-        /// Whether the client asks again for a reply that is lost.
-        var isAskedAgain: Bool { if case .answer = reply { number > 0 } else { false } }
+        /// Whether it is kept after it was sent. The client asks again for the answer to a QUERY.
+        var isKept: Bool { if case .answer = reply { false } else { number > 0 } }
     }
 
-    /// Number of replies in the session, discarded ones included.
-    private(set) var count: UInt64 = 0
     /// Replies that were sent over the current connection, oldest first.
     private var sent: Deque<Entry> = []
     /// Replies that wait for the terminals that precede them, oldest first.
@@ -41,7 +38,6 @@ struct ReplyLog {
 
     /// - Parameter number: number of the message that it answers; 0 for none.
     mutating func append(_ reply: Reply, answering number: UInt64, after sequence: UInt64) {
-        count += 1
         unsent.append(Entry(reply: reply, number: number, place: sequence))
     }
 
@@ -51,7 +47,7 @@ struct ReplyLog {
     mutating func next(after sequence: UInt64) -> (reply: Reply, number: UInt64)? {
         guard let first = unsent.first, first.place <= sequence else { return nil }
         unsent.removeFirst()
-        if !first.isAskedAgain { sent.append(first) }
+        if first.isKept { sent.append(first) }
         return (first.reply, first.number)
     }
 
@@ -71,24 +67,7 @@ struct ReplyLog {
     /// - Returns: false if such an answer is no longer kept.
     mutating func resume(from first: UInt64) -> Bool {
         guard first > discarded else { return false }
-        unsent = Deque((sent + unsent).filter { $0.number >= first && !$0.isAskedAgain })
-        sent = []
-        return true
-    }
-
-    /// Prepares the replies for a connection of a client without numbers that resumes the session.
-    ///
-    /// - Parameter received: number of replies that the client has received; nil for a client that does not count,
-    ///   which gets none again.
-    /// - Returns: false if missing replies are no longer kept, or if the client counts more replies than there were.
-    mutating func resume(after received: UInt64?) -> Bool {
-        guard let received else {
-            sent += unsent
-            unsent = []
-            return true
-        }
-        guard received <= count, count - received <= UInt64(kept) else { return false }
-        unsent = Deque((sent + unsent).suffix(Int(count - received)))
+        unsent = Deque((sent + unsent).filter { $0.number >= first && $0.isKept })
         sent = []
         return true
     }

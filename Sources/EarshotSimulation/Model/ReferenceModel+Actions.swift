@@ -140,9 +140,9 @@ extension ReferenceModel {
 
     private func isRight(_ message: BrokerMessage, _ expected: Reply) -> Bool {
         switch (message, expected) {
-        case (.welcome(let welcome), .welcome(let lease, let token, let heard, let replies)):
+        case (.welcome(let welcome), .welcome(let lease, let token, let heard)):
             welcome.broker == instance && welcome.leaseMilliseconds == lease && welcome.heard == heard
-                && welcome.token == (lease > 0 ? token : nil) && welcome.replies == replies
+                && welcome.token == (lease > 0 ? token : nil)
         case (.removed(let pattern, let count), .removed(let asked, let right)):
             pattern == asked && count == right
         case (.requestRemoved(let handler, let request, let was), .requestRemoved(let asked, let of, let right)):

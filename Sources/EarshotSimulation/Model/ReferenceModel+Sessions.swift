@@ -29,7 +29,7 @@ extension ReferenceModel {
             owedReplies[client.connection] = .error("session-in-use")
             return
         }
-        guard hello.unanswered.map({ session.resume(from: $0) }) ?? session.resume(after: hello.replies) else {
+        guard session.resume(from: hello.unanswered ?? session.lastNumber + 1) else {
             client.name = hello.client
             greet(client, hello, session: nil)
             return
@@ -49,9 +49,7 @@ extension ReferenceModel {
         client.window = hello.window
         client.leaseMilliseconds = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
         owedReplies[client.connection] = .welcome(
-            lease: client.leaseMilliseconds, token: client.token,
-            heard: hello.unanswered == nil ? session?.heard : session?.lastNumber,
-            replies: hello.replies == nil ? nil : session?.replyCount)
+            lease: client.leaseMilliseconds, token: client.token, heard: session?.lastNumber)
     }
 
     /// Queues the replies to this event behind replies that wait for terminals.

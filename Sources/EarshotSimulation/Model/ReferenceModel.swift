@@ -61,8 +61,8 @@ final class ReferenceModel {
 
     /// Reply that must follow an event at once.
     enum Reply {
-        /// Lease in milliseconds; for a resumed session, the number of messages received and replies sent.
-        case welcome(lease: Int, token: SessionToken, heard: UInt64?, replies: UInt64?)
+        /// Lease in milliseconds; for a resumed session, the number of the last message.
+        case welcome(lease: Int, token: SessionToken, heard: UInt64?)
         case removed(HandlerPattern, Int)
         case requestRemoved(HandlerID, RequestID, wasOpen: Bool)
         case answer

@@ -33,13 +33,12 @@ final class SessionRecord {
         /// Number of the last terminal before it.
         let place: UInt64
 
-        /// Whether the client asks again if it is lost.
-        var isAskedAgain: Bool { reply.isAnswer && number > 0 }
+        /// Whether it is kept after it was sent. The client asks again for the answer to a QUERY.
+        var isKept: Bool { !reply.isAnswer && number > 0 }
     }
 
-    /// Latest replies, oldest first. For a session with a lease, all are counted.
+    /// Latest replies, oldest first.
     var replies: Deque<KeptReply> = []
-    var replyCount: UInt64 = 0
     /// Highest number of a reply that is kept no longer.
     private var lastDiscarded: UInt64 = 0
     /// Number of the last replies not yet sent on its connection.
@@ -136,16 +135,15 @@ final class SessionRecord {
     /// Records the reply to the present message.
     func keep(_ reply: ReferenceModel.Reply, isSent: Bool) {
         let kept = KeptReply(reply: reply, number: number, place: lastSequence)
-        replyCount += 1
         if !isSent { unsentReplies += 1 }
-        if !isSent || !kept.isAskedAgain { replies.append(kept) }
+        if !isSent || kept.isKept { replies.append(kept) }
     }
 
     /// Records that the next reply was sent.
     func sentNextReply() {
         let index = replies.count - unsentReplies
         unsentReplies -= 1
-        if replies[index].isAskedAgain { replies.remove(at: index) }
+        if !replies[index].isKept { replies.remove(at: index) }
     }
 
     /// Discards the oldest replies.
@@ -158,21 +156,8 @@ final class SessionRecord {
     /// - Returns: false if some are not available.
     func resume(from first: UInt64) -> Bool {
         guard first > lastDiscarded, first <= lastNumber + 1 else { return false }
-        replies = replies.filter { $0.number >= first && !$0.isAskedAgain }
+        replies = replies.filter { $0.number >= first && $0.isKept }
         unsentReplies = replies.count
-        return true
-    }
-
-    /// Prepares the replies for a connection that has received `received` of them.
-    /// - Returns: false if the remaining ones are not all available.
-    func resume(after received: UInt64?) -> Bool {
-        guard let received else {
-            unsentReplies = 0
-            return true
-        }
-        guard received <= replyCount, replyCount - received <= UInt64(replies.count) else { return false }
-        unsentReplies = Int(replyCount - received)
-        replies.removeFirst(replies.count - unsentReplies)
         return true
     }
 

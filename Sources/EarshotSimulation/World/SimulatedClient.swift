@@ -27,14 +27,8 @@ struct SimulatedClient {
     /// Whether it awaits a WELCOME before sending more, because a resumed session may need no repetition.
     var awaitsWelcome = false
     var wants: [Want: Fetch] = [:]
-    /// Number of messages sent in its session, and the number of each request's message.
-    var said: UInt64 = 0
-    var saidAs: [Want: UInt64] = [:]
-    /// Whether it numbers its messages. Another one counts messages and replies.
-    var isNumbering: Bool
+    /// Numbers of the messages of its session.
     var numbers = SentNumbers()
-    /// Number of replies received in its session.
-    var replies: UInt64 = 0
     /// Last terminal received in its session.
     var received: UInt64 = 0
     var willAcknowledge = false

@@ -9,9 +9,7 @@ extension World {
         return SimulatedClient(
             window: window, isSlow: random.perMille(250),
             principal: setting.has(.principals) ? PrincipalName("key:\(clients.count % 3)") : nil, handlers: handlers,
-            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0,
-            // Not drawn, so that other behaviour stays the same.
-            isNumbering: !clients.count.isMultiple(of: 3))
+            lease: setting.has(.leases) ? [0, 40, 400, 4_000][random.below(4)] : 0)
     }
 
     mutating func clientConnects(_ number: Int) throws(Violation) {
@@ -36,12 +34,9 @@ extension World {
             // Token of another session, or an unknown one.
             hello.token = Trial.token(of: ClientID(rawValue: UInt64(random.below(Int(lastLink) + 2))))
         }
-        // Some clients do not count their replies, and some miscount. Not drawn, so that other behaviour stays the
-        // same.
-        if hello.token != nil, clients[number].isNumbering {
+        // Some clients name none, and some a number that there was not. Not drawn, so that other behaviour stays the same.
+        if hello.token != nil, !link.isMultiple(of: 7) {
             hello.unanswered = clients[number].numbers.unanswered + (link.isMultiple(of: 11) ? 100 : 0)
-        } else if hello.token != nil, !link.isMultiple(of: 7) {
-            hello.replies = clients[number].replies + (link.isMultiple(of: 11) ? 1 : 0)
         }
         clients[number].awaitsWelcome = hello.token != nil
         clients[number].numbers.helloSent(unanswered: hello.unanswered)
@@ -54,7 +49,6 @@ extension World {
 
     /// Repeats all open requests.
     private mutating func sessionBegan(_ number: Int, _ link: UInt64) {
-        clients[number].said = 0
         clients[number].numbers.begin()
         for want in clients[number].wants.keys.sorted() { ask(want, number, link) }
     }
@@ -62,12 +56,10 @@ extension World {
     private mutating func ask(_ want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
         guard let fetch = clients[number].wants[want] else { return }
         say(.fetch(fetch), link)
-        clients[number].saidAs[want] = clients[number].said
     }
 
     private mutating func welcomed(_ welcome: Welcome, _ number: Int, _ link: UInt64) {
         clients[number].token = welcome.token
-        if welcome.heard == nil { clients[number].replies = 0 }
         clients[number].numbers.welcomed()
         guard clients[number].awaitsWelcome else { return }
         clients[number].awaitsWelcome = false
@@ -76,28 +68,16 @@ extension World {
             sessionBegan(number, link)
             return
         }
-        guard !clients[number].isNumbering else {
-            let (repeated, queries) = clients[number].numbers.resumed(after: heard)
-            for message in repeated { send(message, link) }
-            for query in queries { say(query, link) }
-            say(.acknowledge(clients[number].received), link)
-            return
-        }
-        clients[number].said = heard
-        for want in clients[number].wants.keys.sorted() where clients[number].saidAs[want, default: .max] > heard {
-            ask(want, number, link)
-        }
+        let (repeated, queries) = clients[number].numbers.resumed(after: heard)
+        for message in repeated { send(message, link) }
+        for query in queries { say(query, link) }
         say(.acknowledge(clients[number].received), link)
     }
 
     /// Sends a message; some as bytes, to be parsed by the decoder.
     private mutating func say(_ message: ClientMessage, _ link: UInt64) {
-        var numbered = NumberedMessage(message)
-        if let number = links[link]?.peer {
-            if case .hello = message {} else { clients[number].said += 1 }
-            if clients[number].isNumbering { numbered = clients[number].numbers.sent(message) }
-        }
-        send(numbered, link)
+        guard let number = links[link]?.peer else { return }
+        send(clients[number].numbers.sent(message), link)
     }
 
     private mutating func send(_ message: NumberedMessage, _ link: UInt64) {
@@ -203,7 +183,6 @@ extension World {
         say(.fetch(fetch), link)
         guard fetch.options.subscribes else { return }
         clients[number].wants[want] = fetch
-        clients[number].saidAs[want] = clients[number].said
     }
 
     /// Makes a request unshared, distinguished by a header field.
@@ -305,9 +284,7 @@ extension World {
         switch random.below(6) {
         case 0: say(.acknowledge(random.next() >> 40), link)
         case 1:
-            // Counted like any other message of a session.
             send(up: link, .fromClient(link: link, .message(NumberedMessage(.hello(Hello(client: nil, window: 2))))))
-            if let number = links[link]?.peer { clients[number].said += 1 }
         case 2: say(.removeRequest(catalogue.handlers[0], catalogue.requests[0]), link)
         case 3:
             guard let number = links[link]?.peer, let last = clients[number].numbers.last else { return }
@@ -315,7 +292,6 @@ extension World {
             send(NumberedMessage(message, number: max(1, link.isMultiple(of: 2) ? last : last / 2)), link)
         default:
             send(up: link, .fromClient(link: link, .bytes(nonsense())))
-            if let number = links[link]?.peer { clients[number].said += 1 }
         }
     }
 
@@ -341,7 +317,6 @@ extension World {
         if let to = answer.to, !clients[number].numbers.answered(to) {
             throw Violation(1, "client \(number) gets a second answer to its message \(to): \(message)")
         }
-        if message.isReply, !clients[number].awaitsWelcome { clients[number].replies += 1 }
         switch message {
         case .terminal(let terminal):
             // Not a duplicate from before a disconnection.
@@ -413,9 +388,7 @@ extension World {
             let arrival = max(last, now + setting.delay)
             links[link]?.isDeaf = true
             links[link]?.lastUp = arrival
-            clients[number].said += 1
-            let ping = ClientMessage.query(.ping)
-            let last = clients[number].isNumbering ? clients[number].numbers.sent(ping) : NumberedMessage(ping)
+            let last = clients[number].numbers.sent(.query(.ping))
             plan(arrival - now, .fromClient(link: link, .message(last)))
         }
         cut(link)

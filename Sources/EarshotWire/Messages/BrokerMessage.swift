@@ -68,7 +68,7 @@ public enum BrokerMessage: Equatable, Sendable {
         }
     }
 
-    /// Whether the message replies to one message of the client. A session counts replies.
+    /// Whether the message replies to one message of the client.
     public var isReply: Bool {
         switch self {
         case .accepted, .removed, .requestRemoved, .answer, .changed, .taken, .error, .ok: true
@@ -134,11 +134,8 @@ public struct Welcome: Equatable, Sendable {
     /// Secret for resuming the session; nil without a lease.
     public var token: SessionToken?
     /// If this connection resumes a session: the number of the last message that the broker carries out or has carried
-    /// out; for a client without numbers the count of its messages. Nil for a new session.
+    /// out. Nil for a new session.
     public var heard: UInt64?
-    /// Number of replies of the session so far. The client receives again those that it lacks. Nil if the client does
-    /// not count them, or if an older broker keeps none.
-    public var replies: UInt64?
     /// Whether bodies in files are read with READ.
     public var isPulling = false
     /// Whether the connection reads the bodies of the session that its HELLO names.
@@ -161,7 +158,6 @@ public struct Welcome: Equatable, Sendable {
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
             case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
-            case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
             case "bodies-of": readsOther = try HeadReader.flag(value, "bodies-of")
             case "spool": spool = value.string
@@ -180,7 +176,6 @@ public struct Welcome: Equatable, Sendable {
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
         writer.field("resumed", heard.map { String($0) })
-        writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
         writer.field("bodies-of", if: readsOther, "yes")
         writer.field("spool", spool)

@@ -161,9 +161,7 @@ public struct Hello: Equatable, Sendable {
     public var leaseMilliseconds = 0
     /// Secret from the WELCOME of the session to resume; nil for a new session.
     public var token: SessionToken?
-    /// Number of replies of that session that the client has received; nil from a client that does not count them.
-    public var replies: UInt64?
-    /// Number from which the client lacks answers; nil from a client without numbers.
+    /// Number from which the client lacks answers; nil from one that lacks none.
     public var unanswered: UInt64?
     /// Whether bodies in files are read with READ. The broker then names no paths.
     public var isPulling = false
@@ -193,7 +191,6 @@ public struct Hello: Equatable, Sendable {
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
             case "unanswered": unanswered = UInt64(try HeadReader.integer(value, in: 1...Int.max, "unanswered"))
-            case "replies": replies = UInt64(try HeadReader.count(value, "replies"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
             case "failures": keepsFailures = try HeadReader.keepsFailures(value)
             case "bodies-of": bodiesOf = try HeadReader.token(value)
@@ -213,7 +210,6 @@ public struct Hello: Equatable, Sendable {
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
         writer.field("unanswered", unanswered.map { String($0) })
-        writer.field("replies", replies.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
         writer.field("failures", if: keepsFailures, "keep")
         writer.field("bodies-of", bodiesOf?.description)

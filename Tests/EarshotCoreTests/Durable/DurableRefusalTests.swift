@@ -66,14 +66,16 @@ struct DurableRefusalTests {
         bed.rig.pass { rig in
             rig.connect(ids[0])
             rig.say(.hello(hello), by: ids[0])
-            for name in ["1", "2"] {
-                rig.fetch("h", name, "http://a/", by: ids[0], Self.submit)
+            for number in 1...2 as ClosedRange<UInt64> {
+                var fetch = Fetch(handler: HandlerID("h")!, request: RequestID("\(number)")!, url: "http://a/")
+                Self.submit(&fetch)
+                rig.say(.fetch(fetch), number: number, by: ids[0])
             }
         }
         let asked = bed.rig.actions
         bed.rig.pass { $0.core.clientLost(ids[0], now: $0.now) }
         hello.token = CoreRig.token(of: ids[0])
-        hello.replies = 0
+        hello.unanswered = 1
         // The disk completes the first write while the client is away, and the second after its return.
         bed.disk.take(
             asked.filter { if case .durable(.store(DurableID(rawValue: 1), _, _, _)) = $0 { true } else { false } })
@@ -97,6 +99,7 @@ struct DurableRefusalTests {
     }
 
     private func verbs(of bed: DurableBed, _ client: ClientID) -> [String] {
-        bed.rig.replies(to: client).map { String(decoding: $0.encoded().prefix { $0 > 32 }, as: UTF8.self) }
+        let plain = bed.rig.replies(to: client).map { String(decoding: $0.encoded().prefix { $0 > 32 }, as: UTF8.self) }
+        return plain + bed.rig.answers(to: client).map { String($0.split(separator: " ")[1]) }
     }
 }

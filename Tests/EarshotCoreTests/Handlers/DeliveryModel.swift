@@ -57,8 +57,9 @@ struct DeliveryModel {
         var questions: [Question] = []
         /// Handler and ID of a FETCH that replaces and is not carried out yet.
         var replacing: String?
-        var messages = 0
-        var replies = 0
+        /// Numbers of its last message, and of the last one with an answer.
+        var lastNumber: UInt64 = 0
+        var lastAnswered: UInt64 = 0
         /// End of the lease of a session that is away.
         var leaseEnd: Int?
         var isOpen: Bool { leaseEnd == nil && unacknowledged.count < window }
@@ -111,11 +112,9 @@ struct DeliveryModel {
     }
 
     /// Another connection continues a session.
-    mutating func resumed(_ session: Int, messages: Int, replies: Int) {
+    mutating func resumed(_ session: Int, number: UInt64?) {
         guard let state = sessions[session] else { return fault(1, "session \(session) is resumed after its end") }
-        if messages != state.messages || replies < state.replies {
-            fault(1, "session \(session): \(messages) of \(state.messages), \(replies) of \(state.replies) replies")
-        }
+        if number != state.lastNumber { fault(1, "session \(session): \(number ?? 0) of \(state.lastNumber)") }
         sessions[session]?.leaseEnd = nil
         sessions[session]?.again = state.unacknowledged
     }
@@ -365,7 +364,6 @@ struct DeliveryModel {
 
     /// `error`: handler and ID that an ERROR names; nil for another reply. `count`: operand of a REMOVED.
     mutating func reply(_ session: Int, error: String?, count: Int?) {
-        sessions[session]?.replies += 1
         guard let first = sessions[session]?.questions.first else {
             return fault(1, "\(session) has not asked for a reply: \(error ?? "REMOVED \(count ?? -1)")")
         }

@@ -202,8 +202,7 @@ struct RemovalWalkTests {
             case .acknowledge: model.acknowledge(session, sequence)
             case .bye: model.ended(session)
             }
-            model.sessions[session]?.messages += 1
-            say(message.text(tag: tag, sequence: sequence), by: client)
+            say(message.text(tag: tag, sequence: sequence), of: session, by: client)
             fetchesCarriedOut()
             take()
             if case .bye = message { lose(client) }
@@ -218,9 +217,12 @@ struct RemovalWalkTests {
             }
         }
 
-        private mutating func say(_ head: String, by client: ClientID) {
+        private mutating func say(_ head: String, of session: Int, by client: ClientID) {
             do {
-                rig.say(try ClientMessage(head: Array(head.utf8)), by: client)
+                let message = try ClientMessage(head: Array(head.utf8))
+                if message.canHaveNumber { model.sessions[session]?.lastNumber += 1 }
+                let number = message.canHaveNumber ? model.sessions[session]?.lastNumber : nil
+                rig.say(message, number: number, by: client)
             } catch {
                 Issue.record("\(head): \(error)")
             }
@@ -243,7 +245,7 @@ struct RemovalWalkTests {
             connections[client] = session
             rig.connect(client)
             let lease = state.leaseMilliseconds / 1_000
-            say("HELLO EAR/1\nclient: walker\nwindow: \(state.window)\nlease: \(lease)\n" + more, by: client)
+            say("HELLO EAR/1\nclient: walker\nwindow: \(state.window)\nlease: \(lease)\n" + more, of: session, by: client)
             take()
         }
 
@@ -266,7 +268,7 @@ struct RemovalWalkTests {
             guard let token = away.removeValue(forKey: session), let state = model.sessions[session],
                 let end = state.leaseEnd, end > now
             else { return }
-            greet(ClientID(rawValue: nextConnection), session, more: "token: \(token)\nreplies: \(state.replies)\n")
+            greet(ClientID(rawValue: nextConnection), session, more: "token: \(token)\nunanswered: \(state.lastAnswered + 1)\n")
         }
 
         // MARK: Workers
@@ -317,6 +319,10 @@ struct RemovalWalkTests {
             case .client(.send(let client, let message)):
                 guard let session = connections[client] else { return }
                 received(String(decoding: message.encoded(), as: UTF8.self), session)
+            case .client(.reply(let client, let message, _, let number)):
+                guard let session = connections[client] else { return }
+                model.sessions[session]?.lastAnswered = number
+                received(String(decoding: message.encoded(), as: UTF8.self), session)
             case .client(.close(let client, let reason)): Issue.record("\(client.rawValue) is closed: \(reason)")
             default: break
             }
@@ -357,8 +363,9 @@ struct RemovalWalkTests {
             switch words[0] {
             case "WELCOME":
                 tokens[session] = field("token")
-                guard let messages = field("resumed"), let replies = field("replies") else { return }
-                model.resumed(session, messages: Int(messages) ?? -1, replies: Int(replies) ?? -1)
+                guard let number = field("resumed") else { return }
+                model.resumed(session, number: UInt64(number))
+            case "OK": break
             case "REMOVED", "ERROR":
                 if canary == .lostReply { return }
                 let error = words[0] == "ERROR" ? "\(field("handler") ?? "?") \(field("request") ?? "?")" : nil
