@@ -33,8 +33,8 @@ public struct FetchOptions: Sendable {
     public var mostBytesPerSecond: Int?
     /// Maximum number of retries for transient failures, 0 to 20. Default 2.
     public var retries = 2
-    /// Maximum time of a wait for an origin that has requested a pause, then ``BusError/Code/originCooling``; zero does not
-    /// wait. Nil waits. The pause that the origin has announced counts, so that the request fails at once.
+    /// Maximum time of a wait for an origin that has requested a pause, then ``BusError/Code/originCooling``. Zero does
+    /// not wait, nil waits. If the origin has announced a longer pause, the request fails at once.
     public var longestCoolDown: Duration?
     /// Treatment of redirects. Default ``RedirectPolicy/follow``.
     public var redirect = RedirectPolicy.follow

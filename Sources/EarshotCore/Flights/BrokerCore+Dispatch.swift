@@ -146,7 +146,8 @@ extension BrokerCore {
         }
         let pause = governor.startTransfer(at: origin, by: workers[worker].id, isHigh: isHigh, now: now)
         setTimer(pause, of: origin)
-        if governor.probeStarted(flights[flight].scope, flights[flight].id) { waitForCoolDown(of: flights[flight].scope) }
+        let scope = flights[flight].scope
+        if governor.probeStarted(scope, flights[flight].id) { waitForCoolDown(of: scope) }
         flights.enter(.running(worker: worker), flight)
         flights[flight].attempts += 1
         let maxBytes = sizeLimit(of: flight)

@@ -1,12 +1,12 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Requests that share a flight although their HTTP fields differ: in conditions, and with `decode: no` in the fields that
-/// `HTTPRequest.sharedFields` leaves out.
+/// Requests that share a flight although their HTTP fields differ: in conditions, and with `decode: no` in the fields
+/// that `HTTPRequest.sharedFields` leaves out.
 ///
 /// The server gets the fields of the request that began the flight, and conditions only if all requests have the same
-/// ones. When the response is known, each request gets the response, or a 304 by its own conditions. One that the response
-/// does not suit begins again, in a flight of requests with the same fields.
+/// ones. When the response is known, each request gets the response, or a 304 by its own conditions. One that the
+/// response does not suit begins again, in a flight of requests with the same fields.
 extension BrokerCore {
     /// Beginning of a request's flights, from which it can begin again.
     struct FlightStart {
@@ -161,8 +161,8 @@ extension BrokerCore {
         interests[interest].extras.flatMap { extras[$0].conditions }
     }
 
-    /// Ends the requests whose conditions the server has met with a 304, and queues the flight again for those that have
-    /// joined it with others.
+    /// Ends the requests whose conditions the server has met with a 304, and queues the flight again for those that
+    /// have joined it with others.
     ///
     /// - Returns: whether the response needs nothing further.
     @inline(__always)
@@ -195,8 +195,8 @@ extension BrokerCore {
         return true
     }
 
-    /// A 304 in place of the outcome of a flight, if a request has conditions that its response meets. PROGRESS may have
-    /// named the response of a transfer to a streaming request.
+    /// A 304 in place of the outcome of a flight, if a request has conditions that its response meets. PROGRESS may
+    /// have named the response of a transfer to a streaming request.
     @inline(__always)
     func notModified(_ outcome: Outcome, for interest: Handle<Interest>) -> Outcome? {
         guard let number = interests[interest].extras, let conditions = extras[number].conditions,

@@ -3,7 +3,8 @@ internal import EarshotWire
 
 /// Long heads of requests that have not ended, counted against three bounds: in total, per client, and per principal.
 ///
-/// A flight holds the head of the request that began it. A request that joined it with other fields holds its own. A durable request holds its own head until it is on disk.
+/// A flight holds the head of the request that began it. A request that joined it with other fields holds its own, and so
+/// does a durable request until it is on disk.
 struct RequestHeads: Equatable {
     /// Holder of a head.
     enum Holder: Hashable {

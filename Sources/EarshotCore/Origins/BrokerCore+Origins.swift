@@ -128,8 +128,8 @@ extension BrokerCore {
         for interest in impatientInterests(of: scope) { waitForCoolDown(interest, of: scope) }
     }
 
-    /// Begins the wait of a queued request for a cool-down, if there is one. If the request does not wait for so long, a
-    /// timer ends it in this pass, otherwise at the end of the time that it waits.
+    /// Begins the wait of a queued request for a cool-down, if there is one. If the request does not wait for so long,
+    /// a timer ends it in this pass, otherwise at the end of the time that it waits.
     mutating func waitForCoolDown(_ interest: Handle<Interest>, of scope: Handle<OriginScope>) {
         guard let number = interests[interest].extras, let limit = extras[number].waitMilliseconds,
             let end = governor.coolDownEnd(of: scope, now: clock)

@@ -371,8 +371,8 @@ struct OriginGovernor {
     /// Whether refused flights wait for the end of a cool-down, or of its probe.
     func isCoolingDown(_ scope: Handle<OriginScope>) -> Bool { scopes[scope].coolDown != nil }
 
-    /// Time until which a cool-down is an obstacle to all starts; nil if it is none. Just after `now` while a probe runs,
-    /// because the end of that is not known.
+    /// Time until which a cool-down is an obstacle to all starts; nil if it is none. Just after `now` while a probe
+    /// runs, because the end of that is not known.
     func coolDownEnd(of scope: Handle<OriginScope>, now: Tick) -> Tick? {
         switch scopes[scope].coolDown?.phase {
         case .cooling(let until), .refusing(let until): until

@@ -4,8 +4,7 @@ public import EarshotWire
 ///
 /// The shell reports the local user of each connection. A HELLO may name another principal: that of the gateway, which
 /// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof, from a session
-/// without `rights: user`. The READY of a worker
-/// names one only through the gateway. The gateway runs as the administrator's user, but its connections have no rights of
+/// without `rights: user`. The READY of a worker names one only through the gateway. The gateway runs as the administrator's user, but its connections have no rights of
 /// that user: without a proof they open no session. A proof names keys only, and no local users.
 extension BrokerCore {
     /// Principal and rights of a session, and the form of its bodies.
@@ -35,7 +34,8 @@ extension BrokerCore {
             guard isProof(proof, of: name) else { return nil }
             return Identity(principalNumber(name), of: hello, mustPull: true)
         }
-        return isLocal && !isGateway && !hello.hasUserRights ? Identity(principalNumber(name), of: hello, mustPull: false) : nil
+        guard isLocal, !isGateway, !hello.hasUserRights else { return nil }
+        return Identity(principalNumber(name), of: hello, mustPull: false)
     }
 
     /// The principal of a worker by its READY; nil if the worker may not name it. Only the gateway may name one, and it must.

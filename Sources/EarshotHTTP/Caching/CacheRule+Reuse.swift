@@ -5,8 +5,8 @@ extension CacheRule {
     /// section 4.1.
     ///
     /// A response with `Vary` is preferred to one without, which may only lack it by mistake; then the newest one. A shared
-    /// cache may hold responses for one user, from the time when it was private. With `decode: no` the client accepts the
-    /// coding and type of the response.
+    /// cache may hold responses for one user, from the time when it was private. With `decode: no` the client accepts
+    /// the coding and type of the response.
     public func selection(for request: HTTPRequest, from stored: [StoredResponse]) -> Int? {
         guard request.method == .get || request.method == .head else { return nil }
         var chosen: (index: Int, rank: (Int64, Int64, Int64))?

@@ -1,7 +1,7 @@
 public import EarshotWire
 
-/// Fields in which requests may differ that share a fetch, if the worker decodes nothing. Whether the response suits each
-/// of them is known when it arrives.
+/// Fields in which requests may differ that share a fetch, if the worker decodes nothing. Whether the response suits
+/// each of them is known when it arrives.
 extension HTTPRequest {
     /// The fields that requests must have in common to share a fetch, in canonical form.
     ///
@@ -17,15 +17,15 @@ extension HTTPRequest {
         }
     }
 
-    /// Cache mode of the request: the one that FETCH names or, with `decode: no` and without one, that of `Cache-Control`
-    /// and `Pragma`.
+    /// Cache mode of the request: the one that FETCH names or, with `decode: no` and without one, that of
+    /// `Cache-Control` and `Pragma`.
     public func mode(_ named: CacheMode) -> CacheMode {
         guard !route.decodes, named == .default else { return named }
         return CacheControl(request: fields).mode ?? named
     }
 
-    /// Returns whether the response to another request, which differs in fields that `sharedFields` leaves out, suits this
-    /// one: `Vary` names none of those that differ, and this client accepts its coding and type.
+    /// Returns whether the response to another request, which differs in fields that `sharedFields` leaves out, suits
+    /// this one: `Vary` names none of those that differ, and this client accepts its coding and type.
     public func isSuited(by response: HeaderFields, to other: HTTPRequest) -> Bool {
         let (own, others) = (preferences, other.preferences)
         guard own != others else { return true }
@@ -57,8 +57,8 @@ extension HTTPRequest {
 }
 
 extension HeaderFields {
-    /// Returns whether a client with these request fields accepts the content coding and the media type of a response: RFC
-    /// 9110, sections 12.5.1 and 12.5.3.
+    /// Returns whether a client with these request fields accepts the content coding and the media type of a response:
+    /// RFC 9110, sections 12.5.1 and 12.5.3.
     ///
     /// Without Accept-Encoding it accepts no coding: clients that send none decode none.
     func accept(_ response: HeaderFields) -> Bool {

@@ -1,5 +1,5 @@
-/// Conditions of a GET or HEAD on the validators of its response: If-None-Match and If-Modified-Since. RFC 9110, section
-/// 13.1.
+/// Conditions of a GET or HEAD on the validators of its response: If-None-Match and If-Modified-Since. RFC 9110,
+/// section 13.1.
 public struct RequestConditions: Hashable, Sendable {
     /// The fields as the client sent them.
     public let fields: HeaderFields
@@ -32,7 +32,8 @@ public struct RequestConditions: Hashable, Sendable {
         return modified <= since
     }
 
-    /// Returns the fields of a 304 in place of a response: those of the response without the ones that describe its body.
+    /// Returns the fields of a 304 in place of a response: those of the response without the ones that describe its
+    /// body.
     public static func notModified(_ response: HeaderFields) -> HeaderFields {
         var fields = response
         fields.removeAll {
@@ -41,8 +42,8 @@ public struct RequestConditions: Hashable, Sendable {
         return fields
     }
 
-    /// Separates the conditions of a request from its other fields. Nil for a request without conditions, and for one with
-    /// another field that selects the response, whose combination with conditions only the server evaluates.
+    /// Separates the conditions of a request from its other fields. Nil for a request without conditions, and for one
+    /// with another field that selects the response, whose combination with conditions only the server evaluates.
     public static func separated(from request: inout HTTPRequest) -> RequestConditions? {
         guard !request.fields.isEmpty, request.method.canCoalesce, request.url.isHTTP,
             request.fields.contains(where: isCondition)

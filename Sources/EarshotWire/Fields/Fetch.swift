@@ -174,7 +174,8 @@ extension Fetch.Options {
         try visitor.field("subscribe", &options.subscribes, usual.subscribes, FlagForm(), .handling)
         try visitor.field("tag", &options.tag, nil, OptionalForm(IdentifierForm()), .handling)
         try visitor.field(
-            "wait-ms", &options.waitMilliseconds, nil, OptionalForm(NumberForm(0...WireLimits.seconds * 1000)), .handling)
+            "wait-ms", &options.waitMilliseconds, nil,
+            OptionalForm(NumberForm(0...WireLimits.seconds * 1000)), .handling)
     }
 
     /// Whether all options with the role `.content` have their defaults.

@@ -94,7 +94,9 @@ struct CoolDownWaitTests {
     @Test mutating func `a cool-down that is prolonged ends a request that would wait too long`() {
         let worker = rig.worker(slots: 64)
         let a = rig.client(1)
-        rig.pass { rig in for n in 1...2 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) { $0.options.retries = 0 } } }
+        rig.pass { rig in
+            for n in 1...2 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) { $0.options.retries = 0 } }
+        }
         let jobs = rig.jobs
         rig.pass { $0.done(jobs[0], by: worker, status: 429, fields: "retry-after: 2") }
         rig.pass { $0.fetch("h", "3", "http://slow/3", by: a, Self.waiting(3_000)) }

@@ -10,7 +10,9 @@ struct UserRightsTests {
     private var rig = CoreRig()
 
     private func isAuthorized(_ client: ClientID) -> Bool {
-        !rig.replies(to: client).contains { if case .error(let error) = $0 { error.code == "not-authorized" } else { false } }
+        !rig.replies(to: client).contains {
+            if case .error(let error) = $0 { error.code == "not-authorized" } else { false }
+        }
     }
 
     /// The JSON of the last answer to a client.

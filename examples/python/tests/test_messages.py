@@ -45,7 +45,7 @@ class EncodingTests(unittest.TestCase):
         options = {"priority": "high", "method": "HEAD", "timeout": 1.25, "deadline": 9, "max_bytes": 1048576,
                    "redirect": "manual", "cache": "no-cache", "cookies": True, "retries": 0, "progress_ms": 100,
                    "sha256": digest.upper(), "key": "v2", "decode": False, "warm": True, "tag": "cell-3",
-                   "headers": {"accept": "image/*", "x-note": "a: b"}}
+                   "wait_ms": 250, "headers": {"accept": "image/*", "x-note": "a: b"}}
         self.assertEqual(options.keys() | {"on_progress"}, FetchOptions.__annotations__.keys())
         fetch = Fetch.make("gallery/42", "7", "https://example.org/a.png", options, replace=True)
         top, _, rest = (VECTORS / "good/client/FETCH-all-fields.ear").read_bytes().partition(b"\n\n")
