@@ -180,7 +180,9 @@ struct CoreRig {
     /// Refusals of a client's durable requests, which are replies: handler, request and code.
     func refusals(to client: ClientID) -> [String] {
         replies(to: client).compactMap { message in
-            guard case .terminal(let terminal) = message, case .failed(let failure) = terminal.outcome else { return nil }
+            guard case .terminal(let terminal) = message, case .failed(let failure) = terminal.outcome else {
+                return nil
+            }
             return "\(terminal.handler) \(terminal.request) \(failure.code)"
         }
     }

@@ -119,7 +119,8 @@ struct CookieJars {
 
     /// Adds the cookies of a root's jar to a request. A request with a `Cookie` field of its own does not take part.
     mutating func withCookies(_ request: HTTPRequest, of root: String, seconds: Int64) -> HTTPRequest {
-        guard !request.fields.contains("cookie"), let fields = jars[root]?.jar.cookieField(for: request.url, now: seconds)
+        guard !request.fields.contains("cookie"),
+            let fields = jars[root]?.jar.cookieField(for: request.url, now: seconds)
         else { return request }
         var request = request.adding(fields)
         request.jar = root

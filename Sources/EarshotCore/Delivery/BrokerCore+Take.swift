@@ -19,7 +19,8 @@ extension BrokerCore {
     /// one link, and reports that by `fileTaken`. Without a rename `clientSaid` answers that the client must copy.
     public mutating func fileToTake(_ sequence: UInt64, by id: ClientID) -> FileToTake? {
         guard let client = clients.number(of: id), !pulls.contains(client),
-            let interest = clients[client].deliveries.entry(sequence)?.interest, let file = namedFile(of: interest), !SpoolName.isTaken(file), !isDurable(interest),
+            let interest = clients[client].deliveries.entry(sequence)?.interest, let file = namedFile(of: interest),
+            !SpoolName.isTaken(file), !isDurable(interest),
             interests[interest].outstanding == 1
         else { return nil }
         let outcome = outcomeNumber(of: interest)

@@ -114,7 +114,8 @@ extension BrokerCore {
             formers.append(former)
             starts.append(leave(former, interest))
         }
-        let isLeft = flights.interests(of: flight).isEmpty && !flights[flight].isRevalidation
+        let isLeft =
+            flights.interests(of: flight).isEmpty && !flights[flight].isRevalidation
             && !flights[flight].isHosted
         if isLeft {
             drop(response)

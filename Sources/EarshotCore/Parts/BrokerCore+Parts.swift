@@ -124,7 +124,9 @@ extension BrokerCore {
     }
 
     private mutating func store(_ part: KeptPart, _ keys: PartKeys?) {
-        guard let keys, mayOutlive(bytes: part.bytes), let description = description(of: part) else { return delete(part) }
+        guard let keys, mayOutlive(bytes: part.bytes), let description = description(of: part) else {
+            return delete(part)
+        }
         if !part.isRecorded { record(part.file, keys, description) }
         actions.append(.spool(.storePart(part.file)))
         hasStoredParts = true
@@ -155,7 +157,9 @@ extension BrokerCore {
         of attempt: AttemptID, _ flight: Handle<Flight>, _ checkpoint: Checkpoint? = nil,
         at worker: Handle<WorkerSession>
     ) {
-        guard facilities.isKeepingParts, let lease = workers[worker].leases[attempt], let part = lease.part else { return }
+        guard facilities.isKeepingParts, let lease = workers[worker].leases[attempt], let part = lease.part else {
+            return
+        }
         // A worker that reports more of them than it may costs nothing.
         let checkpoint = checkpoint.flatMap {
             // No sum: the head of a part may name any number.

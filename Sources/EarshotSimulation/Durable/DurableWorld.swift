@@ -376,7 +376,8 @@ struct DurableWorld {
     private mutating func removed(_ removal: Removal, by client: ClientID) {
         switch removal {
         case .request(let name): closed(name, by: client)
-        case .handler(let handler): for name in promises.names where name.handler == handler { closed(name, by: client) }
+        case .handler(let handler):
+            for name in promises.names where name.handler == handler { closed(name, by: client) }
         }
     }
 

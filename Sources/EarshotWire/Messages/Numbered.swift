@@ -29,7 +29,8 @@ extension ClientMessage {
     public var canHaveNumber: Bool {
         switch self {
         case .hello, .acknowledge, .read, .bye: false
-        case .fetch, .retry, .remove, .removeRequest, .subscribe, .unsubscribe, .priority, .cookies, .query, .set, .take:
+        case .fetch, .retry, .remove, .removeRequest, .subscribe, .unsubscribe, .priority, .cookies, .query, .set,
+            .take:
             true
         }
     }

@@ -36,7 +36,8 @@ public enum Query: Equatable, Sendable {
         default:
             throw WireError(
                 .badMessage,
-                "QUERY takes ping, status, ledger, handlers, origins, workers, requests, settings, cluster, why or cookies")
+                "QUERY takes ping, status, ledger, handlers, origins, workers, requests, settings, cluster, why or cookies"
+            )
         }
     }
 

@@ -186,7 +186,8 @@ struct ReaderTests {
     @Test(arguments: [
         "authorization: a", "cookie: a=1", "range: bytes=0-1", "if-match: \"1\"", "if-range: \"1\"",
         "if-unmodified-since: Thu, 01 Jan 1970 00:00:00 GMT", "accept-charset: utf-8", "x-api-key: 1",
-        "origin: http://h", "x-forwarded-for: 1.2.3.4", "forwarded: for=1.2.3.4", "from: a@b", "a-im: feed", "prefer: x",
+        "origin: http://h", "x-forwarded-for: 1.2.3.4", "forwarded: for=1.2.3.4", "from: a@b", "a-im: feed",
+        "prefer: x",
         "sec-websocket-key: x", "x-requested-with: x", "content-type: text/plain", "want-digest: x", "max-forwards: 1",
         "proxy-authorization: x",
         "access-control-request-method: GET", "sec-purpose: prefetch", "cache-control: max-stale=9",

@@ -245,7 +245,9 @@ struct RemovalWalkTests {
             connections[client] = session
             rig.connect(client)
             let lease = state.leaseMilliseconds / 1_000
-            say("HELLO EAR/1\nclient: walker\nwindow: \(state.window)\nlease: \(lease)\n" + more, of: session, by: client)
+            say(
+                "HELLO EAR/1\nclient: walker\nwindow: \(state.window)\nlease: \(lease)\n" + more, of: session,
+                by: client)
             take()
         }
 
@@ -268,7 +270,9 @@ struct RemovalWalkTests {
             guard let token = away.removeValue(forKey: session), let state = model.sessions[session],
                 let end = state.leaseEnd, end > now
             else { return }
-            greet(ClientID(rawValue: nextConnection), session, more: "token: \(token)\nunanswered: \(state.lastAnswered + 1)\n")
+            greet(
+                ClientID(rawValue: nextConnection), session,
+                more: "token: \(token)\nunanswered: \(state.lastAnswered + 1)\n")
         }
 
         // MARK: Workers

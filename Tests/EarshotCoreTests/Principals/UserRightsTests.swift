@@ -51,7 +51,8 @@ struct UserRightsTests {
         let jobs = rig.jobs
         #expect(jobs.count == 1)
         rig.pass { $0.done(jobs[0], by: worker) }
-        #expect(rig.terminals(for: door) == ["h 1 200", "h 2 200"] && rig.terminals(for: own) == ["h 1 200", "h 2 200"])
+        #expect(
+            rig.terminals(for: door) == ["h 1 200", "h 2 200"] && rig.terminals(for: own) == ["h 1 200", "h 2 200"])
         #expect(rig.core.principal(of: door) == nil)
     }
 
