@@ -131,6 +131,18 @@ extension BrokerCore {
         return isLeft
     }
 
+    /// Whether a streaming request may read the growing body of a response with these fields, which are empty while the
+    /// head is unknown: the response suits it.
+    func mayRead(_ response: HeaderFields, _ interest: Handle<Interest>) -> Bool {
+        let leaf = leaf(ofOpen: interest)
+        guard !flights[leaf].route.decodes, !flights[leaf].isExact else { return true }
+        let asked = flights[leaf].request
+        guard let own = ownFields(of: interest), own != asked.fields else { return true }
+        var request = asked
+        request.fields = own
+        return !response.isEmpty && request.isSuited(by: response, to: asked)
+    }
+
     /// Fields of a request: its own, or those of the flight that it began.
     private func ownFields(of interest: Handle<Interest>) -> HeaderFields? {
         if let number = interests[interest].extras, let fields = extras[number].fields { return fields }

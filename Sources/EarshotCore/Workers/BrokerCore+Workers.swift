@@ -377,7 +377,9 @@ extension BrokerCore {
         var progress = Progress(
             handler: handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
             total: lease.totalBytes, tag: record.extras.flatMap { extras[$0].tag })
-        if let number = record.extras, extras[number].streams, let part = lease.part {
+        if let number = record.extras, extras[number].streams, let part = lease.part,
+            mayRead(part.fields, interest)
+        {
             progress.file = workerLimits.spool + "/" + SpoolName.path(part.file)
             progress.generation = Generation(part.generation)
             if !part.fields.isEmpty {

@@ -223,6 +223,22 @@ struct ReaderTests {
         #expect(sources == ["cache"])
     }
 
+    @Test(arguments: ["", "accept-ranges: none", "vary: user-agent", "content-encoding: gzip"])
+    mutating func `a growing body is named to those whom its head suits`(head: String) throws {
+        ask(["user-agent: a\naccept-encoding: gzip", "user-agent: b"]) { $0.options.streams = true }
+        let job = try #require(rig.jobs.first)
+        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(head.utf8))
+        rig.pass { [worker] rig in
+            rig.core.workerSaid(
+                .progress(job.attempt, received: 9, total: nil, part: part), body: nil, by: worker, now: rig.now)
+        }
+        let named = rig.replies(to: client).compactMap { message -> String? in
+            guard case .progress(let progress) = message, progress.file != nil else { return nil }
+            return progress.request.description
+        }
+        #expect(named == (head == "accept-ranges: none" ? ["q1", "q2"] : ["q1"]))
+    }
+
     @Test mutating func `a response that varies by everything serves only the same fields`() {
         ask(["dnt: 1", "dnt: 1", "dnt: 2"])
         #expect(answerAll("vary: *") == 2)
