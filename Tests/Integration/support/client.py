@@ -63,6 +63,8 @@ class Client:
         self.lease = lease
         self.bodies = bodies
         self.token = None
+        self.unanswered = None
+        """Number from which a resumed session lacks answers; None without numbers."""
         self.name = f"test-{uuid.uuid4()}"
         self.broker = None
         self._inbox = collections.deque()
@@ -128,7 +130,7 @@ class Client:
     def greet(self):
         """Sends HELLO. Returns "WELCOME" or the code of the error."""
         fields = {"client": self.name, "window": self.window, "lease": self.lease, "token": self.token,
-                  "bodies": self.bodies}
+                  "unanswered": self.unanswered, "bodies": self.bodies}
         self.say("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
         answer = self._read(10)
         if answer is None or answer.verb != "WELCOME":

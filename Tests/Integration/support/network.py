@@ -344,16 +344,17 @@ class LeasedRemote(RemoteClient):
 
     def __init__(self, *arguments, **options):
         self.log = []
-        """Messages of the session, without HELLO."""
+        """Messages with numbers: the first one has the number 1."""
         self.acknowledged = 0
         super().__init__(*arguments, **options)
         self.event(10)
 
     def ask(self, request, url):
-        self._send(f"FETCH h {request} {url}\n".encode())
+        head = f"FETCH h {request} {url}\nnumber: {len(self.log) + 1}\n".encode()
+        self.log.append(head)
+        self._send(head)
 
     def _send(self, head):
-        self.log.append(head)
         if self.is_open:
             self.socket.send(head)
 
@@ -387,6 +388,8 @@ class LeasedRemote(RemoteClient):
             self.socket.reconnect_ivl = 10
             self._connect(None)
             self.name, self.token = name, token
+            # A FETCH has no answer but its terminal.
+            self.unanswered = 1
             try:
                 if self.greet() == "WELCOME":
                     break
