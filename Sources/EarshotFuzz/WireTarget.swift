@@ -6,7 +6,7 @@ enum WireTarget {
     static func run(_ bytes: [UInt8]) {
         if let message = try? NumberedMessage(head: bytes) {
             check(message, try? NumberedMessage(head: message.encoded()))
-            if hasCanary, case .acknowledge(let sequence) = message, sequence % 10 == 7 {
+            if hasCanary, case .acknowledge(let sequence) = message.message, sequence % 10 == 7 {
                 // The artificial trap that the fuzzer must find.
                 fatalError("the canary")
             }
