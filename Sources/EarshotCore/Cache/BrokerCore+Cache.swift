@@ -129,18 +129,7 @@ extension BrokerCore {
     @inline(__always)
     func jobFields(of flight: Handle<Flight>) -> HeaderFields {
         guard let plan = cachePlans[flight] else { return flights[flight].fields }
-        return jobRequest(of: flight, plan).fields
-    }
-
-    private func jobRequest(of flight: Handle<Flight>, _ plan: CachePlan) -> HTTPRequest {
-        let request = flights[flight].request.adding(plan.adding)
-        return plan.conditions.map { request.adding($0.fields) } ?? request
-    }
-
-    /// Whether the JOB of a flight asks for a response that suits only this request.
-    func jobChoosesItsAnswer(_ flight: Handle<Flight>) -> Bool {
-        guard let plan = cachePlans[flight] else { return flights[flight].request.choosesItsAnswer }
-        return jobRequest(of: flight, plan).choosesItsAnswer
+        return plan.request(of: flights[flight].request).fields
     }
 
     // MARK: Use of stored responses

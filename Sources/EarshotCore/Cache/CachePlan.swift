@@ -22,6 +22,13 @@ struct CachePlan {
     var reservation: GenerationalHandle<ClientSession>?
     /// Principal whose use of a stale response began a revalidation; nil for the administrator.
     var owner: PrincipalName?
+
+    /// The request that the JOB makes, from that of the flight. Not a method of the core, because its caller would copy the
+    /// whole core.
+    func request(of request: HTTPRequest) -> HTTPRequest {
+        let request = request.adding(adding)
+        return conditions.map { request.adding($0.fields) } ?? request
+    }
 }
 
 extension CacheMode {

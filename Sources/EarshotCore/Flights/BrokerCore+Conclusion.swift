@@ -34,8 +34,7 @@ extension BrokerCore {
         }
         let attempts = Int(flights[flight].attempts)
         separateUsers(of: flight, fields)
-        guard !separateReaders(of: flight, response, fields),
-            !continuesWithoutConditions(flight, after: response, now: now)
+        guard !mayBeginAgain(flight, after: response.status) || !beginAgain(flight, after: response, fields, now: now)
         else { return }
         switch redirect(of: flight, response.status, fields) {
         case .follow(let next):
@@ -312,7 +311,7 @@ extension BrokerCore {
     ) {
         if isDoomed(interest) {
             removeRequest(interest)
-        } else if let notModified = notModified(outcome, for: interest) {
+        } else if hasConditions(interest), let notModified = notModified(outcome, for: interest) {
             settle(interest, with: outcomes.insert(notModified), transferStartedAt: start, now: now)
         } else if let code = objection(of: interest, to: outcome) {
             settle(interest, with: outcomes.insert(outcome.replaced(by: code)), now: now)

@@ -158,7 +158,8 @@ extension BrokerCore {
         var lease = WorkerLease(
             origin: origin, isHigh: isHigh, use: .flight(flight), startedAt: now, maxBytes: maxBytes)
         lease.part = lent?.part
-        lease.resumedBytes = lent?.resume.bytes ?? 0
+        let resumedBytes = lent?.resume.bytes ?? 0
+        lease.resumedBytes = resumedBytes
         lease.growingBytes = lease.resumedBytes
         lease.principal = principal
         outcomes.filesGrew(by: lease.growingBytes)
@@ -198,7 +199,7 @@ extension BrokerCore {
             job.method = HTTPMethod.get.description
             job.redirect = .manual
         } else {
-            planConditions(of: flight, isResuming: lent != nil)
+            planConditions(of: flight, isResuming: resumedBytes > 0)
             job.httpFields = jobFields(of: flight).bytes
             if let cluster { job.addressPolicy = cluster.value.foreignPolicies[flight] ?? "" }
         }
@@ -207,7 +208,7 @@ extension BrokerCore {
         if let body = record.body {
             actions.append(.worker(.sendJob(id, job, body)))
         } else if hasStoredParts, lent == nil, !isPulling, !workers[worker].isRemote, !workers[worker].isOwn,
-            !jobChoosesItsAnswer(flight),
+            !(cachePlans[flight] ?? CachePlan()).request(of: record.request).choosesItsAnswer,
             let keys = partKeys(of: flight, chargedTo: principal)
         {
             actions.append(.worker(.resumeJob(id, job, keys)))

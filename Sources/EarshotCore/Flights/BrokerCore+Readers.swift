@@ -84,21 +84,28 @@ extension BrokerCore {
 
     // MARK: Fields
 
+    /// Whether a response with this status may not suit all requests of a flight.
+    @inline(__always)
+    func mayBeginAgain(_ flight: Handle<Flight>, after status: Int) -> Bool {
+        !flights[flight].route.decodes || status == 304
+    }
+
     /// Lets the requests of a flight begin again that its response does not suit.
     ///
+    /// - Returns: whether the response needs nothing further.
+    @inline(never)
+    mutating func beginAgain(
+        _ flight: Handle<Flight>, after response: Outcome.Response, _ fields: HeaderFields, now: Tick
+    ) -> Bool {
+        separateReaders(of: flight, response, fields)
+            || continuesWithoutConditions(flight, after: response, now: now)
+    }
+
     /// - Returns: whether the flight has ended, because no request is left.
-    @inline(__always)
-    mutating func separateReaders(
+    private mutating func separateReaders(
         of flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields
     ) -> Bool {
         guard !flights[flight].route.decodes, !flights[flight].isExact else { return false }
-        return separate(flight, response, fields)
-    }
-
-    @inline(never)
-    private mutating func separate(
-        _ flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields
-    ) -> Bool {
         let asked = flights[flight].request
         let leaving = flights.interests(of: flight).filter { interest in
             guard !isDoomed(interest), let own = ownFields(of: interest) else { return false }
@@ -178,20 +185,12 @@ extension BrokerCore {
     /// have joined it with others.
     ///
     /// - Returns: whether the response needs nothing further.
-    @inline(__always)
-    mutating func continuesWithoutConditions(
+    private mutating func continuesWithoutConditions(
         _ flight: Handle<Flight>, after response: Outcome.Response, now: Tick
     ) -> Bool {
         guard response.status == 304, response.source == nil, let sent = cachePlans[flight]?.conditions else {
             return false
         }
-        return continueWithoutConditions(flight, sent, after: response, now: now)
-    }
-
-    @inline(never)
-    private mutating func continueWithoutConditions(
-        _ flight: Handle<Flight>, _ sent: RequestConditions, after response: Outcome.Response, now: Tick
-    ) -> Bool {
         let waiting = flights.interests(of: flight)
         let met = waiting.filter { conditions(of: $0) == sent }
         guard waiting.isEmpty || met.count < waiting.count else { return false }
@@ -208,9 +207,15 @@ extension BrokerCore {
         return true
     }
 
+    @inline(__always)
+    func hasConditions(_ interest: Handle<Interest>) -> Bool {
+        guard let number = interests[interest].extras else { return false }
+        return extras[number].conditions != nil
+    }
+
     /// A 304 in place of the outcome of a flight, if a request has conditions that its response meets. PROGRESS may
     /// have named the response of a transfer to a streaming request.
-    @inline(__always)
+    @inline(never)
     func notModified(_ outcome: Outcome, for interest: Handle<Interest>) -> Outcome? {
         guard let number = interests[interest].extras, let conditions = extras[number].conditions,
             outcome.failure == nil, let response = outcome.response, response.status == 200,
@@ -219,7 +224,6 @@ extension BrokerCore {
         return Self.notModified(outcome, response, conditions, now: calendarSeconds)
     }
 
-    @inline(never)
     private static func notModified(
         _ outcome: Outcome, _ response: Outcome.Response, _ conditions: RequestConditions, now: Int64
     ) -> Outcome? {

@@ -266,17 +266,28 @@ extension BrokerCore {
         _ interest: Handle<Interest>, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?,
         of client: ClientID
     ) {
-        let partition = partition(of: interest, request, options)
-        var request = request
-        let conditions = options.coalesces ? RequestConditions.separated(from: &request) : nil
+        // Without a variable for both: a copy of the request costs as much as a twentieth of a submission.
+        if options.coalesces, !request.fields.isEmpty,
+            let (plain, conditions) = RequestConditions.separated(from: request)
+        {
+            changeExtras(of: interest) { $0.conditions = conditions }
+            joinOrBegin(plain, for: interest, options, body: body, of: client)
+        } else {
+            joinOrBegin(request, for: interest, options, body: body, of: client)
+        }
+    }
+
+    private mutating func joinOrBegin(
+        _ request: HTTPRequest, for interest: Handle<Interest>, _ options: Fetch.Options, body: BodyID?,
+        of client: ClientID
+    ) {
         let flight = openFlight(
             request, redirect: request.url.isHTTP ? options.redirect : .manual,
-            in: pool(for: request.url, of: interest), partition: partition, isAlone: !options.coalesces, body: body,
-            mode: request.mode(options.cache))
+            in: pool(for: request.url, of: interest), partition: partition(of: interest, request, options),
+            isAlone: !options.coalesces, body: body, mode: request.mode(options.cache))
         if flight.isNew {
             holdHead(of: request, for: .flight(flight.number), of: client, by: principal(of: interest))
         }
-        if let conditions { changeExtras(of: interest) { $0.conditions = conditions } }
         if !flight.isNew, !request.route.decodes { keepFields(of: request, for: interest, flight.number, of: client) }
         attach(interest, to: flight.number, options, joined: !flight.isNew)
     }

@@ -112,8 +112,8 @@ extension BrokerCore {
         // The end of a probe is not known.
         let seconds = max(1, (until.milliseconds(since: now) + 999) / 1_000)
         return Outcome(
-            failure: .originCooling, detail: "The server requested a cool-down for another \(seconds) s.",
-            attempts: attempts, retryAfterSeconds: seconds)
+            failure: .originCooling, coolDownSeconds: UInt32(clamping: seconds),
+            detail: "The server requested a cool-down for another \(seconds) s.", attempts: attempts)
     }
 
     // MARK: Limited waits for cool-downs

@@ -29,6 +29,9 @@ struct Outcome {
     }
 
     var failure: FailureCode?
+    /// Seconds until the end of the cool-down that the failure is about; 0 for others. Beside the code it takes no more
+    /// room in the record.
+    var coolDownSeconds: UInt32 = 0
     /// Sentence that replaces the standard sentence of the code; nil for the standard one.
     var detail: String?
     /// URL of a failure without a response; nil if there was no flight.
@@ -36,10 +39,10 @@ struct Outcome {
     /// Result, or error page of an `http-status`.
     var response: Response?
     var attempts = 0
-    /// Seconds until the end of the cool-down that the failure is about; nil for other failures.
-    var retryAfterSeconds: Int?
     /// Reference count: interests, and functions that are distributing the outcome.
     var holders = 0
+
+    var retryAfterSeconds: Int? { coolDownSeconds == 0 ? nil : Int(coolDownSeconds) }
 
     /// Text of a failure without a response; nil for all others.
     var text: OwedFailure.Text? {

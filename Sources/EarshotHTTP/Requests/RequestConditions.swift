@@ -42,10 +42,10 @@ public struct RequestConditions: Hashable, Sendable {
         return fields
     }
 
-    /// Separates the conditions of a request from its other fields. Nil for a request without conditions, and for one
-    /// with another field that selects the response, whose combination with conditions only the server evaluates.
-    public static func separated(from request: inout HTTPRequest) -> RequestConditions? {
-        guard !request.fields.isEmpty, request.method.canCoalesce, request.url.isHTTP,
+    /// Returns a request without its conditions, and these. Nil for a request without conditions, and for one with another
+    /// field that selects the response, whose combination with conditions only the server evaluates.
+    public static func separated(from request: HTTPRequest) -> (plain: HTTPRequest, conditions: RequestConditions)? {
+        guard request.method.canCoalesce, request.url.isHTTP,
             request.fields.contains(where: isCondition)
         else { return nil }
         var plain = request
@@ -54,8 +54,7 @@ public struct RequestConditions: Hashable, Sendable {
         var conditions = HeaderFields()
         for field in request.fields where isCondition(field) { conditions.add(field.name, field.value) }
         guard conditions.bytes.count <= mostBytes else { return nil }
-        request = plain
-        return RequestConditions(fields: conditions)
+        return (plain, RequestConditions(fields: conditions))
     }
 
     private static func isCondition(_ field: HeaderField) -> Bool {
