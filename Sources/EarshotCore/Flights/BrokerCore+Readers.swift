@@ -17,6 +17,26 @@ extension BrokerCore {
         let options: Fetch.Options
     }
 
+    /// Attaches a request to the flight for its content.
+    ///
+    /// - Parameter client: sender, whose budget a new flight's head counts against.
+    mutating func wait(
+        _ interest: Handle<Interest>, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?,
+        of client: ClientID
+    ) {
+        // By all fields: a validator may identify a user.
+        let partition = partition(of: interest, request, options)
+        // Without a variable for both requests: a copy costs a twentieth of a submission.
+        if options.coalesces, !request.fields.isEmpty,
+            let (plain, conditions) = RequestConditions.separated(from: request)
+        {
+            changeExtras(of: interest) { $0.conditions = conditions }
+            joinOrBegin(plain, partition, for: interest, options, body: body, of: client)
+        } else {
+            joinOrBegin(request, partition, for: interest, options, body: body, of: client)
+        }
+    }
+
     /// Changes the extras of a request, which are added if needed.
     mutating func changeExtras(of interest: Handle<Interest>, _ change: (inout Interest.Extras) -> Void) {
         let number = interests[interest].extras ?? extras.insert(Interest.Extras())

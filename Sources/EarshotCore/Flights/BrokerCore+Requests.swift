@@ -259,31 +259,14 @@ extension BrokerCore {
         return withCookies(request, of: root)
     }
 
-    /// Attaches a request to the flight for its content.
-    ///
-    /// - Parameter client: sender, whose budget a new flight's head counts against.
-    mutating func wait(
-        _ interest: Handle<Interest>, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?,
-        of client: ClientID
-    ) {
-        // Without a variable for both: a copy of the request costs as much as a twentieth of a submission.
-        if options.coalesces, !request.fields.isEmpty,
-            let (plain, conditions) = RequestConditions.separated(from: request)
-        {
-            changeExtras(of: interest) { $0.conditions = conditions }
-            joinOrBegin(plain, for: interest, options, body: body, of: client)
-        } else {
-            joinOrBegin(request, for: interest, options, body: body, of: client)
-        }
-    }
-
-    private mutating func joinOrBegin(
-        _ request: HTTPRequest, for interest: Handle<Interest>, _ options: Fetch.Options, body: BodyID?,
-        of client: ClientID
+    /// Attaches a request without conditions to an open flight with its key, or to a new one.
+    mutating func joinOrBegin(
+        _ request: HTTPRequest, _ partition: String?, for interest: Handle<Interest>, _ options: Fetch.Options,
+        body: BodyID?, of client: ClientID
     ) {
         let flight = openFlight(
             request, redirect: request.url.isHTTP ? options.redirect : .manual,
-            in: pool(for: request.url, of: interest), partition: partition(of: interest, request, options),
+            in: pool(for: request.url, of: interest), partition: partition,
             isAlone: !options.coalesces, body: body, mode: request.mode(options.cache))
         if flight.isNew {
             holdHead(of: request, for: .flight(flight.number), of: client, by: principal(of: interest))
