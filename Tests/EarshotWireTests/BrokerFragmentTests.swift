@@ -10,20 +10,16 @@ import Testing
         #expect(fragment.handler?.description == "page/1")
         #expect(fragment.request?.description == "2")
         #expect(fragment.sequence == 7)
-        #expect(!fragment.isReply)
     }
 
     @Test(arguments: ["", "\n", " ", "\u{0} \u{0}", "RESULT / ", "seq:", "\nseq: x", "A\nseq:", "A\nseq: 1 2"])
     func `illegible parts are nil`(head: String) {
         let fragment = read(head)
         #expect(fragment.handler == nil && fragment.request == nil && fragment.sequence == nil)
-        #expect(!fragment.isReply)
     }
 
-    @Test func `a FAILED is a reply unless it has a sequence number`() {
-        #expect(read("FAILED h 1 x y\n").isReply)
-        #expect(!read("FAILED h 1 x y\nseq: x\n").isReply)
-        for verb in ["ACCEPTED", "REMOVED", "ANSWER", "CHANGED", "ERROR"] { #expect(read(verb).isReply) }
-        for verb in ["WELCOME", "RESULT", "PROGRESS", "GOODBYE", "NOVELTY"] { #expect(!read(verb).isReply) }
+    @Test func `the number of the answered message is read`() {
+        #expect(read("FAILED h 1 x y\nto: 7\n").to == 7)
+        for head in ["", "OK\n", "OK\nto: x\n", "OK\n\nto: 7\n"] { #expect(read(head).to == nil, "\(head)") }
     }
 }

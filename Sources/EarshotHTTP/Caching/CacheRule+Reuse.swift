@@ -13,7 +13,7 @@ extension CacheRule {
         for (index, response) in stored.enumerated() {
             let key = response.hasVary ? VaryKey(response: response.fields, request: request.fields) : .empty
             guard let key, key == response.varyKey, !isShared || !response.isPersonal else { continue }
-            // Nobody decodes the body for this client.
+            // With `decode: no` the client gets the stored coding.
             guard request.route.decodes || request.fields.accept(response.fields) else { continue }
             let rank: (Int64, Int64, Int64) = (response.hasVary ? 1 : 0, response.date, response.responseTime)
             if let best = chosen, best.rank >= rank { continue }

@@ -10,7 +10,6 @@ public struct BrokerFragment: Equatable, Sendable {
     public let sequence: UInt64?
     /// Number of the message that it answers; nil if it is absent or illegible.
     public let to: UInt64?
-    private let hasSequence: Bool
 
     /// Reads a head of any form.
     public init(head: [UInt8]) {
@@ -22,17 +21,7 @@ public struct BrokerFragment: Equatable, Sendable {
         request = words.count > 2 ? RequestID(words[2]) : nil
         // The last of several values counts. HTTP fields follow an empty line.
         let field = lines.dropFirst().prefix { !$0.isEmpty }.last { $0.starts(with: "seq:".utf8) }
-        hasSequence = field != nil
         let values = field?.dropFirst(4).split(separator: Ascii.space) ?? []
         sequence = values.count == 1 ? Decimal.unsigned(values[0]) : nil
-    }
-
-    /// Whether the message counts as a reply, like ``BrokerMessage/isReply``.
-    public var isReply: Bool {
-        switch verb {
-        case "ACCEPTED", "REMOVED", "ANSWER", "CHANGED", "TAKEN", "ERROR", "OK": true
-        case "FAILED": !hasSequence
-        default: false
-        }
     }
 }
