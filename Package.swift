@@ -14,8 +14,12 @@ let settings: [SwiftSetting] = [
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 let ordered = Target.Dependency.product(name: "OrderedCollections", package: "swift-collections")
-let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
-let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log", condition: .when(traits: ["Bus"]))
+let arguments = Target.Dependency.product(
+    name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["Bus"]))
+
+/// Settings of C targets. A package with unsafe flags cannot be a dependency, so `bin/build` adds the protection of stacks.
+let fortified: [CSetting] = [.define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release))]
 
 func source(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
     .target(name: name, dependencies: dependencies, swiftSettings: settings)
@@ -32,7 +36,13 @@ let fuzzing =
     : [
         source(
             "EarshotFuzz",
-            ["EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression"])
+            [
+                "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWire", "EarshotLoop",
+                "ZMTP",
+                "Decompression", "RESP", "TOML",
+                // Only targets that a Swift target names are built by `--target`.
+                "CLoader",
+            ])
     ]
 
 let package = Package(
@@ -42,28 +52,26 @@ let package = Package(
         .executable(name: "earshot-web", targets: ["earshot-web"]),
         .library(name: "EarshotClient", targets: ["EarshotClient"]),
     ],
+    traits: [
+        .trait(
+            name: "Bus",
+            description: "The programs of a bus. A package that uses only the library EarshotClient leaves it out."),
+        .default(enabledTraits: ["Bus"]),
+    ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
     targets: fuzzing + [
+        // Loads shared libraries at run time, and notes each in the program.
+        .target(name: "CLoader", cSettings: fortified),
         // C libraries: a module map and a shim header each; exceptions are noted.
-        // Loads libzmq for the first connection over tcp.
-        .target(
-            name: "CLibZMQ",
-            cSettings: [
-                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
-                // valgrind of Debian 12 cannot read version 5 in `earshot-lab`.
-                .unsafeFlags(["-fstack-protector-strong", "-gdwarf-4"]),
-            ]),
+        // Loads libzmq for the first connection over tcp, with own declarations instead of its header.
+        .target(name: "CLibZMQ", dependencies: ["CLoader"], cSettings: fortified),
         // Loads libcurl at run time instead of linking it.
         .target(
-            name: "CLibCurl",
-            cSettings: [
-                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
-                .unsafeFlags(["-fstack-protector-strong"]),
-            ],
+            name: "CLibCurl", dependencies: ["CLoader"], cSettings: fortified,
             // Exports replacements that libcurl calls instead of nghttp2's functions: see http2.c.
             linkerSettings: [
                 .unsafeFlags([
@@ -73,41 +81,13 @@ let package = Package(
                 ])
             ]),
         // Loads libidn2 for the first internationalized host name.
-        .target(
-            name: "CLibIDN2",
-            cSettings: [
-                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
-                .unsafeFlags(["-fstack-protector-strong"]),
-            ]),
+        .target(name: "CLibIDN2", dependencies: ["CLoader"], cSettings: fortified),
         // Loads libpsl for the first cookie with a domain.
-        .target(
-            name: "CLibPSL",
-            cSettings: [
-                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
-                .unsafeFlags(["-fstack-protector-strong"]),
-            ]),
+        .target(name: "CLibPSL", dependencies: ["CLoader"], cSettings: fortified),
         // Loads zlib, libbrotlidec and libzstd when a worker starts.
-        .target(
-            name: "CDecompression",
-            cSettings: [
-                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
-                .unsafeFlags(["-fstack-protector-strong"]),
-            ]),
-        // Loads hiredis for the first connection to a cluster's engine.
-        .target(
-            name: "CHiredis",
-            cSettings: [
-                .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
-                .unsafeFlags(["-fstack-protector-strong"]),
-            ]),
+        .target(name: "CDecompression", dependencies: ["CLoader"], cSettings: fortified),
         // Landlock and seccomp.
-        .target(
-            name: "CSandbox",
-            cSettings: [
-                .define("_GNU_SOURCE"), .define("_FORTIFY_SOURCE", to: "2", .when(configuration: .release)),
-                // Version 4 for the same reason as in CLibZMQ.
-                .unsafeFlags(["-fstack-protector-strong", "-gdwarf-4"]),
-            ]),
+        .target(name: "CSandbox", cSettings: [.define("_GNU_SOURCE")] + fortified),
         // Build facts that `bin/build` writes, and arguments of the program.
         .target(name: "CBuild"),
         .systemLibrary(name: "CLibCares"),
@@ -120,7 +100,6 @@ let package = Package(
         source("Curl", ["CLibCurl"]),
         source("Cares", ["CLibCares"]),
         source("IDN2", ["CLibIDN2"]),
-        source("Hiredis", ["CHiredis"]),
         source("PSL", ["CLibPSL"]),
         source("LibCrypto", ["CLibCrypto"]),
         source("SQLite", ["CLibSQLite"]),
@@ -129,9 +108,12 @@ let package = Package(
         source("ZMTP", ["EarshotLoop", deque]),
 
         // Pure decision code, without I/O.
+        source("RESP"),
+        source("TOML"),
         source("EarshotWire"),
         source("EarshotHTTP", ["EarshotWire"]),
         source("EarshotCore", ["EarshotWire", "EarshotHTTP", deque, heap, ordered]),
+        source("EarshotQueries", ["EarshotCore", "EarshotHTTP", "EarshotWire", heap]),
 
         // Shells: I/O around the cores.
         source("EarshotDisk", ["EarshotLoop", "EarshotWire", "LibCrypto"]),
@@ -139,7 +121,7 @@ let package = Package(
         source("EarshotDurable", ["EarshotLoop", "EarshotDisk", "SQLite"]),
         .target(
             name: "EarshotCluster",
-            dependencies: ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"],
+            dependencies: ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "RESP", "LibCrypto"],
             resources: ["common", "pass", "want", "unwant", "take", "done", "cool", "renew", "reap", "survey"].map {
                 .embedInCode("Scripts/\($0).lua")
             },
@@ -147,8 +129,8 @@ let package = Package(
         source(
             "EarshotBroker",
             [
-                "EarshotCore", "EarshotCache", "EarshotCluster", "EarshotDurable", "EarshotDisk", "EarshotHTTP",
-                "EarshotWire", "EarshotLoop", "ZMTP", "IDN2", "PSL", "LibCrypto", deque, logging,
+                "EarshotQueries", "EarshotCore", "EarshotCache", "EarshotCluster", "EarshotDurable", "EarshotDisk",
+                "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "IDN2", "PSL", "LibCrypto", deque, logging,
             ]),
         source(
             "EarshotWorker",
@@ -163,8 +145,8 @@ let package = Package(
             name: "earshot",
             dependencies: [
                 "EarshotBroker", "EarshotCache", "EarshotCluster", "EarshotDisk", "EarshotWorker", "EarshotGateway",
-                "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "ZeroMQ",
-                "LibCrypto", "CBuild", arguments, logging,
+                "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "TOML",
+                "ZeroMQ", "LibCrypto", "CBuild", arguments, logging,
             ],
             swiftSettings: settings),
 
@@ -183,12 +165,12 @@ let package = Package(
             swiftSettings: settings),
 
         // Simulation of a broker and its peers in one process, for tests only; no product.
-        source("EarshotSimulation", ["EarshotCore", "EarshotWire", deque, heap]),
+        source("EarshotSimulation", ["EarshotQueries", "EarshotCore", "EarshotWire", deque, heap]),
         .executableTarget(
             name: "earshot-lab",
             dependencies: [
-                "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "LibCrypto",
-                arguments,
+                "EarshotSimulation", "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop",
+                "LibCrypto", arguments,
             ],
             swiftSettings: settings),
 
@@ -197,7 +179,7 @@ let package = Package(
             name: "TestPeers", dependencies: ["EarshotLoop"], path: "Tests/TestPeers", swiftSettings: settings),
         tests("EarshotWireTests", ["EarshotWire", "EarshotCore"]),
         tests("EarshotHTTPTests", ["EarshotHTTP", "EarshotWire", "EarshotCore"]),
-        tests("EarshotCoreTests", ["EarshotCore", "EarshotWire", "EarshotHTTP"]),
+        tests("EarshotCoreTests", ["EarshotQueries", "EarshotCore", "EarshotWire", "EarshotHTTP"]),
         tests(
             "EarshotCacheTests", ["EarshotCache", "EarshotDisk", "EarshotHTTP", "EarshotLoop", "LibCrypto", "SQLite"]),
         tests("EarshotDiskTests", ["EarshotDisk", "EarshotLoop", "EarshotWire", "LibCrypto"]),
@@ -214,12 +196,13 @@ let package = Package(
         tests("CurlTests", ["Curl", "TestPeers"]),
         tests("CaresTests", ["Cares", "TestPeers"]),
         tests("IDN2Tests", ["IDN2"]),
-        tests("HiredisTests", ["Hiredis"]),
+        tests("RESPTests", ["RESP"]),
+        tests("TOMLTests", ["TOML"]),
         tests(
             "EarshotClusterTests",
             [
                 "EarshotCluster", "EarshotSimulation", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop",
-                "Hiredis",
+                "RESP",
                 "LibCrypto", heap,
             ]),
         tests("PSLTests", ["PSL"]),
@@ -243,7 +226,7 @@ let package = Package(
                 "EarshotLoop",
                 "EarshotWire", "ZeroMQ", arguments,
             ]),
-        tests("SimulationTests", ["EarshotSimulation", "EarshotCore"]),
+        tests("SimulationTests", ["EarshotSimulation", "EarshotCore", "EarshotWire"]),
         tests("ProtocolTests", ["EarshotCore", "EarshotHTTP", "EarshotWire"]),
         // Optimized, because the rules read all sources: unoptimized they take a tenth of the time of all tests.
         .testTarget(name: "TidyTests", swiftSettings: settings + [.unsafeFlags(["-O"])]),

@@ -1,7 +1,15 @@
 #include "shim.h"
+#include "loader.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
+
+// inflateReset2 came with 1.2.4, of 2010.
+LOADER_LIBRARY(zlib, "libz.so.1", LOADER_REQUIRED, "gzip", "decoding of gzip and deflate")
+// The interface of every version since 1.0, of 2017.
+LOADER_LIBRARY(brotli, "libbrotlidec.so.1", LOADER_REQUIRED, "brotli", "decoding of br")
+// ZSTD_DCtx_setParameter came with 1.4, of 2019.
+LOADER_LIBRARY(zstd, "libzstd.so.1", LOADER_REQUIRED, "zstd", "decoding of zstd")
 
 static struct decshim_functions functions;
 
@@ -10,15 +18,12 @@ static struct decshim_functions functions;
     if (!(*(void **)&functions.name = dlsym(loaded, #name))) return dlerror();
 
 const char *decshim_load(void) {
-    // inflateReset2 came with 1.2.4, of 2010.
-    void *loaded = dlopen("libz.so.1", RTLD_LAZY | RTLD_LOCAL);
+    void *loaded = loader_open(&zlib);
     if (!loaded) return dlerror();
     DECSHIM_ZLIB(LOOK_UP)
-    // The interface of every version since 1.0, of 2017.
-    if (!(loaded = dlopen("libbrotlidec.so.1", RTLD_LAZY | RTLD_LOCAL))) return dlerror();
+    if (!(loaded = loader_open(&brotli))) return dlerror();
     DECSHIM_BROTLI(LOOK_UP)
-    // ZSTD_DCtx_setParameter came with 1.4, of 2019.
-    if (!(loaded = dlopen("libzstd.so.1", RTLD_LAZY | RTLD_LOCAL))) return dlerror();
+    if (!(loaded = loader_open(&zstd))) return dlerror();
     DECSHIM_ZSTD(LOOK_UP)
     return NULL;
 }

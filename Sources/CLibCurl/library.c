@@ -1,5 +1,6 @@
 #include "shim.h"
 #include "loaded.h"
+#include "loader.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <stddef.h>
 
 // ABI of all versions since 7.16 (2006). All functions used here exist since 7.63 (2018).
-static const char library_name[] = "libcurl.so.4";
+LOADER_LIBRARY(curl, "libcurl.so.4", LOADER_REQUIRED, "http", "transfers by http, https and other schemes")
 
 #define FUNCTIONS(USE) \
     USE(curl_global_init) \
@@ -63,7 +64,7 @@ static void load_tls(void *loaded) {
 }
 
 const char *curlshim_load(curlshim_alert alert) {
-    void *loaded = dlopen(library_name, RTLD_LAZY | RTLD_LOCAL);
+    void *loaded = loader_open(&curl);
     if (!loaded) return dlerror();
 // POSIX lets dlsym return functions as object pointers.
 #define LOOK_UP(name) \

@@ -1,17 +1,18 @@
 #include "shim.h"
+#include "loader.h"
 
 #include <dlfcn.h>
 #include <idn2.h>
 #include <stddef.h>
 
 // The interface of every version since 2.0, of 2017.
-static const char library_name[] = "libidn2.so.0";
+LOADER_LIBRARY(idn2, "libidn2.so.0", LOADER_RECOMMENDED, "idn", "internationalized host names")
 
 static __typeof__(idn2_to_ascii_8z) *to_ascii;
 static __typeof__(idn2_strerror) *message;
 
 const char *idn2shim_load(void) {
-    void *loaded = dlopen(library_name, RTLD_LAZY | RTLD_LOCAL);
+    void *loaded = loader_open(&idn2);
     if (!loaded) return dlerror();
     // POSIX lets dlsym return functions as object pointers.
     if (!(*(void **)&to_ascii = dlsym(loaded, "idn2_to_ascii_8z"))) return dlerror();

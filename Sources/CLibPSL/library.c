@@ -1,10 +1,11 @@
 #include "shim.h"
+#include "loader.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 
 // The interface of every version since 0.16, of 2016. It is declared here, because only this file needs it.
-static const char library_name[] = "libpsl.so.5";
+LOADER_LIBRARY(psl, "libpsl.so.5", LOADER_RECOMMENDED, "cookie-domains", "cookies with a domain, which public suffixes limit")
 
 typedef struct psl_ctx_st psl_ctx_t;
 
@@ -16,7 +17,7 @@ static int (*is_public_suffix)(const psl_ctx_t *, const char *, int);
 
 const char *pslshim_load(void) {
     psl_ctx_t *(*latest)(const char *);
-    void *loaded = dlopen(library_name, RTLD_LAZY | RTLD_LOCAL);
+    void *loaded = loader_open(&psl);
     if (!loaded) return dlerror();
     // POSIX lets dlsym return functions as object pointers.
     if (!(*(void **)&latest = dlsym(loaded, "psl_latest"))) return dlerror();

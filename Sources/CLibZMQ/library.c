@@ -1,11 +1,12 @@
 #include "shim.h"
+#include "loader.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
 // ABI of all versions since 4.1 (2014). All functions used here exist since 4.2 (2016).
-static const char library_name[] = "libzmq.so.5";
+LOADER_LIBRARY(zmq, "libzmq.so.5", LOADER_RECOMMENDED, "network", "connections between machines, over tcp with CURVE")
 
 #define FUNCTIONS(USE) \
     USE(errno) \
@@ -41,7 +42,7 @@ static const char library_name[] = "libzmq.so.5";
 static struct { FUNCTIONS(POINTER) } library;
 
 const char *zmqshim_load(void) {
-    void *loaded = dlopen(library_name, RTLD_LAZY | RTLD_LOCAL);
+    void *loaded = loader_open(&zmq);
     if (!loaded) return dlerror();
 // POSIX lets dlsym return functions as object pointers.
 #define LOOK_UP(name) \

@@ -12,20 +12,21 @@ extension BrokerCore {
     ///
     /// - Parameter room: bytes; nil without a limit.
     public mutating func memoryChecked(room: Int?) {
-        let isShort = room.map { $0 < limits.memoryReserve + interests.count * Self.growthBytes } ?? false
-        requestsInMemory = isShort ? ledger.requests.pending : .max
+        let isShort =
+            room.map { $0 < records.limits.memoryReserve + records.requests.count * Self.growthBytes } ?? false
+        requestsInMemory = isShort ? records.ledger.requests.pending : .max
     }
 
     /// Maximum open requests of all clients now.
     @inline(__always)
-    var mostRequests: Int { min(limits.requests, requestsInMemory) }
+    var mostRequests: Int { min(records.limits.requests, requestsInMemory) }
 
     /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
     @inline(__always)
     var hasSpareRoom: Bool {
         let least = SpareRoom.leastPlaces
-        return interests.hasSpareRoom(least: least) || flights.hasSpareRoom(least: least)
-            || handlers.hasSpareRoom(least: least) || outcomes.hasSpareRoom(least: least)
+        return records.requests.hasSpareRoom(least: least) || records.flights.hasSpareRoom(least: least)
+            || records.handlers.hasSpareRoom(least: least) || records.outcomes.hasSpareRoom(least: least)
     }
 
     /// Releases the spare capacity of tables that are mostly empty. O(released capacity). The shell calls it some time
@@ -34,25 +35,22 @@ extension BrokerCore {
 
     /// - Parameter least: number of entries for which each table may keep capacity.
     mutating func releaseRoom(least: Int) {
-        interests.releaseRoom(least: least)
-        extras.releaseRoom(least: least)
-        flights.releaseRoom(beyond: interests.bound, least: least)
-        outcomes.releaseRoom(least: least)
-        handlers.releaseRoom(beyond: interests.bound, least: least)
-        clients.releaseRoom(least: least)
-        governor.releaseRoom(least: least)
-        ownerChains.releaseRoom(beyond: interests.bound, least: least)
-        queue.releaseRoom(beyond: interests.bound, least: least)
+        records.requests.releaseRoom(least: least)
+        records.flights.releaseRoom(beyond: records.requests.bound, least: least)
+        records.outcomes.releaseRoom(least: least)
+        records.handlers.releaseRoom(beyond: records.requests.bound, least: least)
+        records.clients.releaseRoom(least: least)
+        records.governor.releaseRoom(least: least)
+        records.queue.releaseRoom(beyond: records.requests.bound, least: least)
         releaseRoomOfNames(least: least)
-        revalidations.releaseRoomIfEmpty()
-        if timers.isEmpty { timers = [] }
+        records.revalidations.releaseRoomIfEmpty()
+        if records.outbox.timers.isEmpty { records.outbox.timers = [] }
     }
 
     private mutating func releaseRoomOfNames(least: Int) {
-        requestNumbers.releaseRoom(least: least)
-        cachePlans.releaseRoom(least: least)
-        parts.releaseRoom(least: least)
-        durables.releaseRoom(least: least)
-        quotas.releaseRoom(least: least)
+        records.cachePlans.releaseRoom(least: least)
+        records.parts.releaseRoom(least: least)
+        records.durables.releaseRoom(least: least)
+        records.quotas.releaseRoom(least: least)
     }
 }

@@ -1,12 +1,17 @@
-internal import EarshotCore
+internal import EarshotQueries
 internal import EarshotWire
+
+@testable internal import EarshotCore
 
 /// Fuzz target: a core with two clients and two workers that send arbitrary messages, after the death of an earlier
 /// broker. The first two workers have the numbers 3 and 4.
 ///
 /// The input consists of records that end with 0xff. The first byte selects the event:
 ///
-/// - `0`, `1`: a client sends the rest of the record. The shell can rename files with an even number of a TAKE.
+/// - `0`, `1`: a client sends the rest of the record, under the next number if that has none. The shell can rename files
+///   with an even number of a TAKE.
+/// - `n`, `o`: the same without that number. In a session with a lease such a message is refused, and so is one with an old
+///   number: it changes nothing, and the ERROR names no message.
 /// - `2`, `3`: a worker sends the rest of the record.
 /// - `4`: time advances by the next byte times 100 ms.
 /// - `5`, `6`: a client disconnects. A new one connects and sends the rest of the record, or HELLO if it is empty.
@@ -48,10 +53,12 @@ struct CoreTarget {
         limits.departuresPerPass = 1
         limits.withdrawalsPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
-        core = BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, seed: 1)
+        core = BrokerCore(
+            workerLimits: workerLimits, secret: nil, limits: limits, answering: Queries.answer, seed: 1)
         core.brokerDied(awaiting: [3, 4], until: now.advanced(byMilliseconds: 1_000), now: now)
         clients = [connectClient(window: 3), connectClient(window: 256)]
         workers = [connectWorker(), connectWorker()]
+        pass()
     }
 
     // MARK: Records
@@ -61,6 +68,7 @@ struct CoreTarget {
         let rest = Array(record.dropFirst())
         switch kind {
         case UInt8(ascii: "0"), UInt8(ascii: "1"): clientSays(rest, clients[Int(kind & 1)])
+        case UInt8(ascii: "n"), UInt8(ascii: "o"): clientSays(rest, clients[Int(kind & 1)], isNumbering: false)
         case UInt8(ascii: "2"), UInt8(ascii: "3"): workerSays(rest, workers[Int(kind & 1)])
         case UInt8(ascii: "4"): now = now.advanced(byMilliseconds: Int(rest.first ?? 1) * 100)
         case UInt8(ascii: "5"), UInt8(ascii: "6"):
@@ -83,7 +91,7 @@ struct CoreTarget {
         pass()
     }
 
-    private mutating func clientSays(_ head: [UInt8], _ client: ClientID) {
+    private mutating func clientSays(_ head: [UInt8], _ client: ClientID, isNumbering: Bool = true) {
         while core.isRemoving(client) { pass() }
         do throws(WireError) {
             let numbered = try NumberedMessage(head: head)
@@ -93,10 +101,31 @@ struct CoreTarget {
             {
                 core.fileTaken(file)
             }
-            core.clientSaid(message, number: numbered.number, by: client, now: now)
+            let session = core.records.clients.number(of: client).map { core.records.clients[$0] }
+            let last = session?.numbers.last ?? 0
+            let number = numbered.number ?? (isNumbering && message.canHaveNumber ? last &+ 1 : nil)
+            core.clientSaid(message, number: number, by: client, now: now)
+            guard let session, session.phase == .open, message.canHaveNumber else { return }
+            let isWrong = number.map { $0 <= last } ?? (session.leaseMilliseconds > 0)
+            if isWrong { expectRefusal(to: client, last) }
         } catch {
             core.clientSaidNonsense(error, by: client, now: now)
         }
+    }
+
+    /// Checks that the last message was refused without a number, and had no other effect.
+    ///
+    /// - Parameter last: number of the last message before it.
+    private mutating func expectRefusal(to client: ClientID, _ last: UInt64) {
+        guard let session = core.records.clients.number(of: client) else { preconditionFailure("the session ended") }
+        precondition(core.records.clients[session].numbers.last == last, "a refused number counts")
+        // Before a resumed session has room for its terminals, answers wait.
+        guard !core.records.clients[session].replies.isBehind else { return }
+        let actions = core.takeActions()
+        guard actions.count == 1, case .client(.send(client, .error(let reply)))? = actions.first else {
+            preconditionFailure("\(actions) for a message with a wrong number")
+        }
+        precondition(reply.code == "bad-message", "\(reply) for a message with a wrong number")
     }
 
     private mutating func workerSays(_ head: [UInt8], _ worker: WorkerID) {
@@ -163,7 +192,7 @@ struct CoreTarget {
             clientSays(first, client)
             return client
         }
-        var hello = Hello(client: "c", window: window)
+        var hello = Hello(window: window)
         hello.leaseMilliseconds = 1_000
         core.clientSaid(.hello(hello), by: client, now: now)
         return client

@@ -1,7 +1,7 @@
 internal import Glibc
 
 /// Fuzz target from the environment variable EARSHOT_FUZZ_TARGET: `wire`, the default, `core`, `pull`, `reader`,
-/// `gateway`, `stream` or `decoder`.
+/// `gateway`, `stream`, `decoder`, `reply` or `toml`.
 private let target = environment("EARSHOT_FUZZ_TARGET") ?? "wire"
 
 /// Whether EARSHOT_FUZZ_CANARY requests an artificial trap, to show that the fuzzer reports finds.
@@ -22,6 +22,8 @@ public func fuzz(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     case "gateway": GatewayTarget.run(bytes)
     case "stream": StreamTarget.run(bytes)
     case "decoder": DecoderTarget.run(bytes)
+    case "reply": ReplyTarget.run(bytes)
+    case "toml": TOMLTarget.run(bytes)
     default: WireTarget.run(bytes)
     }
     return 0

@@ -6,17 +6,18 @@ internal import EarshotWire
 extension PullTarget {
     /// READs that the core holds for a client.
     func core(_ peer: Int) -> [PullWindow.Read] {
-        core.clients.number(of: peers[peer].id).map { core.pulls.reads(of: $0) } ?? []
+        core.records.clients.number(of: peers[peer].id).map { core.records.pulls.reads(of: $0) } ?? []
     }
 
     /// Generation of an open request; nil if there is none.
     func serial(_ handler: HandlerID, _ request: RequestID, _ peer: Int) -> UInt64? {
-        guard let client = core.clients.number(of: peers[peer].id),
-            let number = core.handlers.number(of: core.key(handler, of: client)),
-            let interest = core.listedInterest(request, of: number), core.interests[interest].phase == .open,
-            !core.isDoomed(interest)
+        guard let client = core.records.clients.number(of: peers[peer].id),
+            let number = core.records.handlers.number(of: core.records.key(handler, of: client)),
+            let interest = core.records.listedInterest(request, of: number),
+            core.records.requests[interest].phase == .open,
+            !core.records.isDoomed(interest)
         else { return nil }
-        return core.interests[interest].generation
+        return core.records.requests[interest].generation
     }
 
     func check() {
@@ -37,13 +38,13 @@ extension PullTarget {
             pass()
             passes += 1
             precondition(passes < 1_000, "the core does not come to rest")
-        } while core.pulls.isBehind
+        } while core.records.pulls.isBehind
         check()
         for peer in peers.indices { settle(peer) }
     }
 
     private func settle(_ peer: Int) {
-        guard core.clients.number(of: peers[peer].id) != nil else { return }
+        guard core.records.clients.number(of: peers[peer].id) != nil else { return }
         let held = core(peer)
         for read in held {
             guard let stream = read.stream else { preconditionFailure("a READ of a complete body waits: \(held)") }
@@ -62,7 +63,8 @@ extension PullTarget {
     private func isVoid(_ open: OpenRead, _ peer: Int) -> Bool {
         switch open.read.body {
         case .terminal(let sequence):
-            core.clients.number(of: peers[owner(peer)].id).map { core.pulls.isClosed(sequence, to: $0) } ?? true
+            core.records.clients.number(of: peers[owner(peer)].id).map { core.records.pulls.isClosed(sequence, to: $0) }
+                ?? true
         case .request(let handler, let request):
             open.mayBeVoid || serial(handler, request, peer).map { $0 != open.serial } ?? true
         }
@@ -70,12 +72,13 @@ extension PullTarget {
 
     /// Whether the growing body has bytes for a READ that waits.
     private func hasBytes(for read: PullWindow.Read, _ stream: GenerationalHandle<Interest>) -> Bool {
-        guard let interest = core.interests.resolve(stream), core.interests[interest].phase == .open else {
+        guard let interest = core.records.requests.resolve(stream), core.records.requests[interest].phase == .open
+        else {
             return false
         }
-        let flight = core.leaf(ofOpen: interest)
-        guard case .running(let worker) = core.flights[flight].phase,
-            let lease = core.workers[worker].leases[core.attempt(of: flight)], lease.part != nil
+        let flight = core.records.leaf(ofOpen: interest)
+        guard case .running(let worker) = core.records.flights[flight].phase,
+            let lease = core.records.workers[worker].leases[core.records.attempt(of: flight)], lease.part != nil
         else { return false }
         return lease.receivedBytes > read.message.offset
     }

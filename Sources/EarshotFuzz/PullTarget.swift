@@ -1,3 +1,4 @@
+internal import EarshotQueries
 internal import EarshotWire
 
 @testable internal import EarshotCore
@@ -5,9 +6,9 @@ internal import EarshotWire
 /// Fuzz target: a core whose clients read bodies with READ, in sessions with leases, and whose workers report growing
 /// and complete bodies. Each byte is a choice.
 ///
-/// Each READ has at most one answer. It names the same body and offset, and at most the requested bytes and those that
-/// the worker reported. No answer follows an ACK, the reply to a removal, or the loss of the connection. A READ without
-/// an answer waits for bytes of a growing body.
+/// Each READ has at most one answer. It is a DATA that names the same body and offset, and at most the requested bytes and
+/// those that the worker reported. No answer follows an ACK, the reply to a removal, or the loss of the connection. A READ
+/// without an answer waits for bytes of a growing body. Only a READ that no decoder accepts is answered by an ERROR.
 struct PullTarget {
     /// Maximum number of steps per input, so that inputs stay fast.
     private static let steps = 300
@@ -32,6 +33,9 @@ struct PullTarget {
         var terminals: [UInt64: (handler: HandlerID, request: RequestID, length: Int)] = [:]
         var last: UInt64 = 0
         var acknowledged: UInt64 = 0
+        /// Number of the last message.
+        var number: UInt64 = 0
+        var isClosed = false
     }
 
     /// A READ without an answer.
@@ -63,11 +67,11 @@ struct PullTarget {
     var isRefusing = false
     var losesPieces = false
     var hasLostPieces = false
-    /// READ that is being said.
-    private var said: BodyRead?
-    /// Whether a READ is being said that no decoder accepts.
-    private var isMalformed = false
-    /// Client whose REMOVE is being said.
+    /// READ that the core is carrying out, and its sender.
+    private var current: (peer: Int, read: BodyRead)?
+    /// Codes of the ERRORs since the last READ.
+    private var errors: [String] = []
+    /// Client whose REMOVE the core is carrying out.
     private var remover: Int?
 
     static func run(_ bytes: [UInt8]) {
@@ -92,7 +96,7 @@ struct PullTarget {
         limits.waitingTerminals = 5
         core = BrokerCore(
             workerLimits: WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool"), secret: nil,
-            limits: limits, seed: 1)
+            limits: limits, answering: Queries.answer, seed: 1)
         for (user, pulls) in [("a", true), ("a", true), ("b", true), ("a", false)] as [(Character, Bool)] {
             peers.append(
                 Peer(id: ClientID(rawValue: 0), token: SessionToken(high: 0, low: 0), user: user, pulls: pulls))
@@ -186,25 +190,26 @@ struct PullTarget {
         var read = BodyRead(body, offset: choices.size(), length: choices.size())
         if form & 2 != 0, let attempt = choices.element(of: attempts) { read.generation = Generation(attempt.id) }
         let bytes = ClientMessage.read(read).encoded()
+        while core.isRemoving(peers[peer].id) { pass() }
+        carryOut()
+        errors = []
         do throws(WireError) {
             guard case .read(let decoded) = try ClientMessage(head: bytes) else { return }
             read = decoded
         } catch {
-            carryOut()
-            isMalformed = true
             core.clientSaidNonsense(error, by: peers[peer].id, now: now)
             carryOut()
-            isMalformed = false
+            precondition(errors == [error.code.rawValue] || peers[peer].isClosed, "\(errors) for \(error)")
             return
         }
-        carryOut()
         var open = OpenRead(read: read)
         if case .request(let handler, let request) = body { open.serial = serial(handler, request, peer) }
         peers[peer].open.append(open)
-        said = read
+        current = (peer, read)
         say(.read(read), peer)
         carryOut()
-        said = nil
+        current = nil
+        precondition(errors.isEmpty, "\(errors) for \(read)")
     }
 
     private mutating func remove(_ message: ClientMessage, _ peer: Int) {
@@ -218,7 +223,9 @@ struct PullTarget {
 
     private mutating func say(_ message: ClientMessage, _ peer: Int) {
         while core.isRemoving(peers[peer].id) { pass() }
-        core.clientSaid(message, by: peers[peer].id, now: now)
+        if message.canHaveNumber { peers[peer].number += 1 }
+        core.clientSaid(
+            message, number: message.canHaveNumber ? peers[peer].number : nil, by: peers[peer].id, now: now)
     }
 
     private mutating func report(_ message: WorkerMessage, _ attempt: Attempt) {
@@ -277,11 +284,12 @@ struct PullTarget {
         peers[peer].id = ClientID(rawValue: lastPeer)
         peers[peer].open = []
         peers[peer].lost = []
+        peers[peer].isClosed = false
         let token = SessionToken(high: 0, low: lastPeer)
         core.clientConnected(
             peers[peer].id, token: token,
             user: peers[peer].user == "a" ? nil : PrincipalName("uid:7"))
-        var hello = Hello(client: "c", window: peer == 0 ? 3 : 8)
+        var hello = Hello(window: peer == 0 ? 3 : 8)
         hello.isPulling = peers[peer].pulls
         hello.leaseMilliseconds = 2_000
         hello.token = resumes ? peers[peer].token : nil
@@ -329,9 +337,12 @@ struct PullTarget {
             peers[peer].terminals[terminal.sequence] = (terminal.handler, terminal.request, length)
             dropVoid(peer, terminal.handler, terminal.request)
         case .client(.sendPiece(let client, let piece)): send(piece, to: client)
-        case .client(.send(let client, let message)):
+        case .client(.send(let client, let message)), .client(.reply(let client, let message, _, _)):
             if let peer = index(of: client) { received(message, peer) }
-        case .client(.close(let client, _)): if let peer = index(of: client) { peers[peer].open = [] }
+        case .client(.close(let client, _)):
+            guard let peer = index(of: client) else { return }
+            peers[peer].open = []
+            peers[peer].isClosed = true
         case .spool(.spill(let body, let file)), .spool(.write(let body, let file)): files[file] = bodies[body]
         case .worker(.send(let worker, .job(let job))):
             guard let index = workers.firstIndex(of: worker) else { return }
@@ -363,8 +374,9 @@ struct PullTarget {
             if welcome.heard == nil {
                 (peers[peer].last, peers[peer].acknowledged, peers[peer].terminals) = (0, 0, [:])
             }
+        case .data(let data) where data.error != nil: refused(data, peer)
         case .data(let data): answerEmpty(data, peer)
-        case .error(let reply) where reply.verb == "READ": refused(reply, peer)
+        case .error(let reply): errors.append(reply.code)
         case .requestRemoved(let handler, let request, _) where remover == peer:
             drop(peer) { $0 == handler && $1 == request }
         case .removed(let pattern, _) where remover == peer: drop(peer) { handler, _ in pattern.matches(handler) }
@@ -426,22 +438,22 @@ struct PullTarget {
         peers[peer].open.remove(at: index)
     }
 
-    private mutating func refused(_ reply: ErrorReply, _ peer: Int) {
-        guard !isMalformed else { return }
-        let body: BodyReference
-        if let sequence = reply.sequence {
-            body = .terminal(sequence)
-        } else if let handler = reply.handler, let request = reply.request {
-            body = .request(handler, request)
-        } else {
-            preconditionFailure("\(reply) names no body")
-        }
-        if let index = peers[peer].lost.firstIndex(of: body) {
+    private mutating func refused(_ data: BodyData, _ peer: Int) {
+        if let index = peers[peer].lost.firstIndex(of: data.body), data.error == "unknown-body" {
             peers[peer].lost.remove(at: index)
             return
         }
-        precondition(said?.body == body, "\(reply) answers no READ")
-        if reply.code == "limit" { precondition(core(peer).count == WireLimits.openReads, "the limit is too low") }
+        guard let current, current.peer == peer, current.read.body == data.body, current.read.offset == data.offset
+        else {
+            preconditionFailure("\(data) answers no READ")
+        }
+        switch data.error {
+        case "unknown-body": precondition(peers[peer].pulls, "a session with paths has bodies to read")
+        case "limit": precondition(core(peer).count == WireLimits.openReads, "the limit is too low")
+        case "bad-message": precondition(!peers[peer].pulls, "a session that pulls may send READ")
+        default: preconditionFailure("\(data) has another code")
+        }
+        self.current = nil
         peers[peer].open.removeLast()
     }
 

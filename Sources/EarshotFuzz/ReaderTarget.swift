@@ -13,7 +13,6 @@ struct ReaderTarget {
     private static let steps = 300
     private static let handlers = ["h", "h/1"].compactMap { HandlerID($0) }
     private static let requests = ["1", "2", "3"].compactMap { RequestID($0) }
-    private static let verbs = ["READ", "FETCH", "READ", nil]
     private static let codes = ["unknown-body", "limit", "bad-message", "hello-required", "session-in-use"]
 
     /// A READ and the number of its connection, 0 for that of the session.
@@ -55,7 +54,7 @@ struct ReaderTarget {
 
     private init(_ bytes: [UInt8]) {
         choices = ByteSource(bytes)
-        var hello = Hello(client: "c")
+        var hello = Hello()
         hello.isPulling = true
         hello.leaseMilliseconds = 1_000
         core = ClientCore(hello: hello, finishesNone: choices.flag())
@@ -189,19 +188,18 @@ struct ReaderTarget {
     }
 
     private mutating func error() {
-        var reply = ErrorReply(code: Self.codes[choices.number(Self.codes.count)])
-        reply.verb = Self.verbs[choices.number(Self.verbs.count)]
-        if choices.flag() {
-            reply.sequence = UInt64(choices.number(8))
-        } else if choices.flag() {
-            (reply.handler, reply.request) = (handler(), request())
-        }
-        if reply.verb == "READ", let sequence = reply.sequence,
-            let index = reads.firstIndex(where: { $0.read.body == .terminal(sequence) && $0.connection == 0 })
+        let code = Self.codes[choices.number(Self.codes.count)]
+        guard choices.flag() else { return say(.error(ErrorReply(code: code))) }
+        let body: BodyReference =
+            choices.flag() ? .terminal(UInt64(choices.number(8))) : .request(handler(), request())
+        if case .terminal = body,
+            let index = reads.firstIndex(where: { $0.read.body == body && $0.connection == 0 })
         {
             reads.remove(at: index)
         }
-        say(.error(reply))
+        var data = BodyData(body, offset: 0)
+        data.error = code
+        say(.data(data))
     }
 
     /// Opens or closes a further connection.
@@ -225,15 +223,13 @@ struct ReaderTarget {
 
     /// Refuses a READ of a further connection.
     private mutating func refuseElsewhere() {
-        guard let refused = choices.element(of: reads), refused.connection > 0,
-            case .terminal(let sequence) = refused.read.body
+        guard let refused = choices.element(of: reads), refused.connection > 0, case .terminal = refused.read.body
         else { return }
         let index = reads.firstIndex { $0.connection == refused.connection && $0.read.body == refused.read.body }
         if let index { reads.remove(at: index) }
-        var reply = ErrorReply(code: "unknown-body")
-        reply.verb = "READ"
-        reply.sequence = sequence
-        carryOut(core.readRefused(reply, over: refused.connection))
+        var data = BodyData(refused.read.body, offset: refused.read.offset)
+        data.error = "unknown-body"
+        carryOut(core.dataReceived(data, count: 0, over: refused.connection))
     }
 
     private mutating func raw() {

@@ -1,4 +1,5 @@
 internal import EarshotCore
+internal import EarshotQueries
 internal import EarshotWire
 
 /// Core with a number of queued requests, and the cost of its operations.
@@ -24,11 +25,11 @@ struct CoreBench {
     init(queued: Int) {
         self.queued = queued
         let limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
-        core = BrokerCore(workerLimits: limits, secret: nil, seed: 1)
+        core = BrokerCore(workerLimits: limits, secret: nil, answering: Queries.answer, seed: 1)
         for client in clients {
             core.clientConnected(
                 client, token: SessionToken(high: 0, low: client.rawValue))
-            core.clientSaid(.hello(Hello(client: nil)), by: client, now: now)
+            core.clientSaid(.hello(Hello()), by: client, now: now)
         }
     }
 
@@ -56,12 +57,12 @@ struct CoreBench {
         }
         let pending = core.ledger.requests.pending
         let remove = nanoseconds { bench in bench.removeCrawl() }
-        let removed = max(1, pending - core.ledger.requests.pending)
         var passes: [Int] = []
         while core.isRemoving {
             _ = core.takeActions()
             passes.append(nanoseconds { bench in bench.core.dispatch(now: bench.now) })
         }
+        let removed = max(1, pending - core.ledger.requests.pending)
         passes.sort()
         let slow = passes.isEmpty ? remove : passes[passes.count * 99 / 100]
         let all = passes.reduce(remove, +)
@@ -118,7 +119,7 @@ struct CoreBench {
         core.workerLost(worker, now: now)
         for client in 0..<clients.count {
             say(.bye, by: client)
-            say(.hello(Hello(client: nil)), by: client)
+            say(.hello(Hello()), by: client)
         }
         while core.isRemoving {
             core.dispatch(now: now)

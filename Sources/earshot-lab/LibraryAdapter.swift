@@ -22,7 +22,7 @@ final class LibraryAdapter {
     init(_ folder: RuntimeFolder, bodies: String, lease: Duration, loop: EventLoop) throws {
         self.bodies = bodies
         connection = try ClientConnection(
-            endpoint: folder.busEndpoint, client: "adapter", lease: lease, loop: loop
+            endpoint: folder.busEndpoint, lease: lease, loop: loop
         ) {
             [unowned self] event in tell(event)
         }

@@ -5,7 +5,7 @@ internal import EarshotWire
 /// Step of a plan: an action of a ``PlannedClient`` with its time.
 ///
 /// `MS ask NAME HANDLER URL [FIELD=VALUE]…`, `MS cancel NAME`, `MS remove PATTERN`, `MS watch PATTERN`, `MS unwatch
-/// PATTERN`. A name identifies one request in the whole run; it serves as request ID and tag.
+/// PATTERN`. A name identifies one request in the whole run; it serves as request ID.
 struct PlanStep {
     enum Action {
         /// `hold`: delay before a body file is read.

@@ -32,7 +32,7 @@ final class PlannedClient {
         self.onIdle = onIdle
         stepsLeft = steps.count
         connection = try ClientConnection(
-            endpoint: folder.busEndpoint, client: "planned-\(getpid())", window: window, lease: lease, loop: loop
+            endpoint: folder.busEndpoint, window: window, lease: lease, loop: loop
         ) { [unowned self] in heard($0) }
         for step in steps {
             loop.setTimer(after: step.delay) { [unowned self] in take(step.action) }
@@ -113,8 +113,8 @@ final class PlannedClient {
             journal.note("removed", pattern.description, String(count))
             unfinished -= 1
         case .refused(let reply):
-            journal.note("refused", reply.request?.description ?? "-", reply.code)
-            if let handler = reply.handler, let request = reply.request { open[RequestKey(handler, request)] = nil }
+            journal.note("refused", reply.key?.request.description ?? "-", reply.code)
+            if let key = reply.key { open[key] = nil }
         case .state(.connected(let instance)):
             broker = instance.description
             journal.note("state", broker)
@@ -128,7 +128,9 @@ final class PlannedClient {
     private func ended(_ delivery: Delivery, _ body: [UInt8]) {
         let terminal = delivery.terminal
         let name = terminal.request.description
-        journal.note("heard", terminal.handler.description, name, terminal.tag ?? "-", Self.word(terminal), broker)
+        // The Python package adds `~` and a number to the ID of a request that it repeats.
+        let wish = String(name.prefix { $0 != "~" })
+        journal.note("heard", terminal.handler.description, name, wish, Self.word(terminal), broker)
         guard let hold = open[delivery.key], delivery.fetch != nil else {
             connection?.finish(delivery)
             return

@@ -16,10 +16,17 @@ sys.path.insert(0, str(places.PACKAGE))
 
 import canaries  # noqa: E402
 import earshot_bus  # noqa: E402
+from earshot_bus._handler import Transfer  # noqa: E402
+from earshot_bus._messages import Fetch  # noqa: E402
 from wishes import Wish  # noqa: E402
 
 NUMBERS = {"retries": int, "max-bytes": int, "timeout": float, "deadline": float}
 RECONNECT_SECONDS = 0.05
+
+
+def wish_of(request):
+    """Returns the name of a wish from the ID of its request. The package adds a number if it requests a lost body again."""
+    return request.partition("~")[0]
 
 
 class Pen:
@@ -99,17 +106,14 @@ class Follower:
         if wish.handler not in self._handlers:
             handler = self._handlers[wish.handler] = self._bus.handler(wish.handler)
             await handler.__aenter__()
-        handler = self._handlers[wish.handler]
         options = {key.replace("-", "_"): NUMBERS.get(key, str)(value)
                    for key, value in wish.options.items() if key not in ("hold", "replace")}
         if wish.replaces:
             self._drop_all(wish.handler)
         self._pen.note("ask", wish.name, wish.handler, wish.url)
-        if wish.replaces:
-            # The package has no `start` with `replace`.
-            transfer = handler._start(wish.url, {**options, "tag": wish.name}, replace=True)
-        else:
-            transfer = handler.start(wish.url, **options, tag=wish.name)
+        # The name is the ID, by which others recognise the terminal. The package chooses IDs itself.
+        transfer = Transfer(self._bus, Fetch.make(wish.handler, wish.name, wish.url, options, wish.replaces), None)
+        self._bus._begin(transfer)
         self._open[wish.name] = transfer
         hold = int(wish.options.get("hold", 0)) / 1000
         self._begin_following(wish.name, transfer, hold)
@@ -155,7 +159,7 @@ class Follower:
     async def _hear(self, watch):
         async for terminal in watch:
             word = terminal.status if terminal.ok else terminal.code
-            self._pen.note("heard", terminal.handler, terminal.request, terminal.tag or "-", word, self._bus.broker)
+            self._pen.note("heard", terminal.handler, terminal.request, wish_of(terminal.request), word, self._bus.broker)
             if terminal.ok:
                 terminal.release()
 

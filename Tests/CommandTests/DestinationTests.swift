@@ -6,7 +6,7 @@ import Testing
 @Suite struct DestinationTests {
     private let folder = CommandFolder()
 
-    private func body(_ text: String) -> Destination.Body { .bytes(Array(text.utf8)) }
+    private func body(_ text: String) -> OutputBody { .bytes(Array(text.utf8)) }
 
     @Test func `bodies in a folder have the names of their URLs, each once`() throws {
         var destination = try Destination.folder(folder.path + "/out", interrupt: -1)
@@ -79,7 +79,7 @@ import Testing
     func `a body of the spool with another length is lost and costs nothing`(length: Int) throws {
         let source = try folder.file("spooled", "content")
         var destination = try Destination.folder(folder.path + "/out", interrupt: -1)
-        #expect(throws: Destination.Failure.self) {
+        #expect(throws: OutputFailure.self) {
             try destination.write(.file(source, length: length, isOwn: false), of: "http://h/x")
         }
         #expect(try destination.write(body("x"), of: "http://h/x") == folder.path + "/out/x", "its name is free")

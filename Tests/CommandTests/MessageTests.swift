@@ -74,7 +74,7 @@ import Testing
         #expect(
             performing: { try destination.write(.bytes([65]), of: "http://h/a") },
             throws: { error in
-                guard case .cannotWrite(let sentence)? = error as? Destination.Failure else { return false }
+                guard case .cannotWrite(let sentence)? = error as? OutputFailure else { return false }
                 return sentence.hasSuffix("/a: Is a directory; remove that directory, or give another name")
             })
     }

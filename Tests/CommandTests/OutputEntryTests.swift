@@ -29,13 +29,13 @@ import Testing
         try FileManager.default.createSymbolicLink(
             atPath: folder.path + "/all", withDestinationPath: folder.path + "/up/b")
         #expect(try OutputEntry.folder(folder.path + "/all/..", given: "").has(ByteText.path("b")))
-        #expect(throws: Destination.Failure.self) { try OutputEntry(folder.path + "/none/x") }
+        #expect(throws: OutputFailure.self) { try OutputEntry(folder.path + "/none/x") }
         _ = try folder.file("file", "")
-        #expect(throws: Destination.Failure.self) {
+        #expect(throws: OutputFailure.self) {
             try OutputEntry.folder(folder.path + "/file/x", given: "", creates: true)
         }
         try FileManager.default.createSymbolicLink(atPath: folder.path + "/loop", withDestinationPath: "loop")
-        #expect(throws: Destination.Failure.self) { try OutputEntry.folder(folder.path + "/loop", given: "") }
+        #expect(throws: OutputFailure.self) { try OutputEntry.folder(folder.path + "/loop", given: "") }
     }
 
     @Test func `a link of proc leads to its folder`() throws {
@@ -58,19 +58,19 @@ import Testing
         let linked = try self.link("linked", to: folder.path, owner: Self.other) + "/new"
         try share(mode: mode)
         for path in [file, pipe, link, linked] {
-            #expect(throws: Destination.Failure.self) { try OutputPath(path) }
+            #expect(throws: OutputFailure.self) { try OutputPath(path) }
             #expect(throws: Complaint.self) { try HeaderOutput(path, interrupt: -1) }
             #expect(throws: Complaint.self) { try FailureList(path) }
             #expect(throws: Complaint.self) { try CookieFile.write([], to: path) }
             #expect(throws: Complaint.self) { try SecretFile.create(path, with: "x") }
             var destination = Destination.file(path, interrupt: -1)
             #expect(destination.existing(nil) == nil)
-            #expect(throws: Destination.Failure.self) { try destination.write(.bytes([65]), of: "http://h/x") }
+            #expect(throws: OutputFailure.self) { try destination.write(.bytes([65]), of: "http://h/x") }
         }
         var destination = try Destination.folder(folder.path, interrupt: -1)
         for name in ["file", "pipe", "link"] {
             #expect(destination.existing(name) == nil)
-            #expect(throws: Destination.Failure.self) {
+            #expect(throws: OutputFailure.self) {
                 try destination.write(.bytes([65]), of: "http://h/\(name)")
             }
         }

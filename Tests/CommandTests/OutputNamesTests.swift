@@ -179,7 +179,7 @@ import Testing
         try FileManager.default.createDirectory(atPath: folder.path + "/out", withIntermediateDirectories: true)
         try FileManager.default.createSymbolicLink(atPath: folder.path + "/out/d", withDestinationPath: folder.path)
         var destination = try Destination.folder(folder.path + "/out", interrupt: -1)
-        #expect(throws: Destination.Failure.self) { try destination.write(.bytes([65]), of: item("d/a")) }
+        #expect(throws: OutputFailure.self) { try destination.write(.bytes([65]), of: item("d/a")) }
         #expect(try folder.names == ["out"])
         _ = try folder.file("outside", "")
         #expect(destination.existing("d/outside") == nil, "a file behind the link is not that of the URL")
@@ -315,7 +315,7 @@ import Testing
             try destination.append(.bytes(Array(", end".utf8)), to: partial, of: item, modified: 1) == folder.path
                 + "/a")
         #expect(try folder.text("a") == "begin, end")
-        #expect(throws: Destination.Failure.self, "its length has changed") {
+        #expect(throws: OutputFailure.self, "its length has changed") {
             try destination.append(.bytes([65]), to: partial, of: item, modified: nil)
         }
         #expect(try folder.text("a") == "begin, end")
@@ -327,7 +327,7 @@ import Testing
         let item = OutputItem(entry: ListEntry(url: "http://h/a"), index: 1, name: "a")
         var partial = try #require(destination.existing("a"))
         partial.digest = "a92488bcbdeac11667e22f7aab5641cc387cf381792555c17bccfa5ff5f0078d"
-        let rest = Destination.Body.bytes(Array(", end".utf8))
+        let rest = OutputBody.bytes(Array(", end".utf8))
         #expect(try destination.append(rest, to: partial, of: item, modified: nil) == nil)
         #expect(try folder.text("a") == "begin")
         partial.digest = "d20a6365a329fd768b2e4cf5e662b5c513ac2e2a2e503a591c1ab774317312a9"

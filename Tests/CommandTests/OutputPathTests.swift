@@ -45,7 +45,7 @@ import Testing
         let pipe = try pipe("pipe")
         #expect(try OutputPath(pipe) == .existing(pipe))
         #expect(try OutputPath(link("piped", to: "pipe")) == .existing(pipe))
-        #expect(throws: Destination.Failure.self) { try OutputPath(link("loop", to: "loop")) }
+        #expect(throws: OutputFailure.self) { try OutputPath(link("loop", to: "loop")) }
     }
 
     @Test func `a body is appended to the file of an open descriptor`() throws {
@@ -125,7 +125,7 @@ import Testing
         var destination = Destination.file(path, interrupt: interrupt.descriptor)
         #expect(
             performing: { try destination.write(.bytes([65]), of: "http://h/x") },
-            throws: { if case .interrupted? = $0 as? Destination.Failure { true } else { false } })
+            throws: { if case .interrupted? = $0 as? OutputFailure { true } else { false } })
     }
 
     @Test func `a terminal gets header fields without control characters`() {

@@ -1,6 +1,7 @@
 """Raw connection to the broker under test. It sends and receives only the messages of the scenario."""
 
 import collections
+import re
 import time
 
 import zmq
@@ -23,21 +24,35 @@ class Connection:
         self._socket.linger = 1000
         self._socket.reconnect_ivl = 10
         self._socket.connect(f"ipc://{runtime}/bus")
+        self._is_leased = False
+        self._number = 0
+        """Highest number of a message in the session."""
 
     def say(self, frames):
+        if found := re.match(rb"[^\n]*\nnumber: (\d+)\n", frames[0]):
+            self._number = max(self._number, int(found[1]))
         if not self._socket.poll(10_000, zmq.POLLOUT):
             raise AssertionError("the broker takes nothing")
         self._socket.send_multipart(frames)
+
+    def ping(self):
+        """Asks a question whose answer is `ANSWER ping`. A session with a lease requires a number."""
+        number = f"number: {self._number + 1}\n" if self._is_leased else ""
+        self.say([f"QUERY ping\n{number}".encode()])
 
     def read(self, timeout):
         """Returns the next message, or None on timeout."""
         if not self._socket.poll(max(0, timeout) * 1000):
             return None
-        return heard(self._socket.recv_multipart())
+        message = heard(self._socket.recv_multipart())
+        if message.line.startswith("WELCOME "):
+            self._is_leased = "lease" in message.fields
+            self._number = int(message.fields.get("resumed", 0))
+        return message
 
     def rest(self, timeout):
         """Returns unread messages before the answer to a new question."""
-        self.say([b"QUERY ping\n"])
+        self.ping()
         unread = []
         while (message := self.read(timeout)) is None or message.line not in ("ANSWER ping", "ERROR hello-required"):
             if message is None:

@@ -169,7 +169,7 @@ class Player:
     def _connection_hears(self, step):
         connection = self._connection(step)
         if step.text == "nothing":
-            connection.say([b"QUERY ping\n"])
+            connection.ping()
             step = step.expecting("ANSWER ping")
         # In scenarios about a library only the events of the program are tampered with.
         self._hear(step, step.party, connection, untouched=self._scenario.folder != "broker")

@@ -25,7 +25,8 @@ PARTS = 2
 
 FORM = (SCENARIOS / "README.md").read_text()
 CLIENT = "".join((places.ROOT / "protocols" / f"{name}.md").read_text()
-                 for name in ("1-core", "1-requests", "2-sessions", "3-bodies", "5-durable", "7-reference"))
+                 for name in ("1-core", "1-requests", "2-sessions", "3-bodies", "5-durable", "7-reference",
+                              "administration"))
 
 
 def play_all(adapter):
@@ -143,6 +144,17 @@ class FormTests(TestCase):
             path = pathlib.Path(folder, "written.txt")
             path.write_text("# title\na says HELLO EAR/1\na hears WELCOME EAR/1\na says REMOVE nothing\n")
             self.assertIn("REMOVED nothing 0", problem(Scenario(path), bus))
+
+    def test_a_refusal_that_no_step_hears_fails_the_scenario(self):
+        """The question after it has a number, so that its answer is no refusal."""
+        with tempfile.TemporaryDirectory() as folder, Bus(workers=1) as bus:
+            path = pathlib.Path(folder, "written.txt")
+            greeting = "# title\na says HELLO EAR/1\n    lease: 60\na hears WELCOME EAR/1\n"
+            for rest, found in (("a hears nothing\n", None), ("a says REMOVE nothing\na hears nothing\n", "bad-message"),
+                                ("a says REMOVE nothing\n", "bad-message")):
+                with self.subTest(rest):
+                    path.write_text(greeting + rest)
+                    self.assertIn(found or "None", str(problem(Scenario(path), bus)))
 
     def test_an_adapter_from_elsewhere_is_given_on_the_command_line(self):
         examples = places.ROOT / "examples" / "python"

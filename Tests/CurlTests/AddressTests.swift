@@ -7,8 +7,8 @@ import Testing
 /// Addresses that a sink is asked to admit before anything is sent.
 @Suite struct AddressTests {
     private static let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-    /// libcurl spends half of it on each address. A test waits ten seconds.
-    private static let connectTimeout = Duration.seconds(100)
+    /// libcurl spends half of it on each address. A test waits a minute.
+    private static let connectTimeout = Duration.seconds(600)
 
     @Test func `an address is asked about before it is connected to, and before each request`() throws {
         let origin = try LoopbackOrigin(Self.answer)

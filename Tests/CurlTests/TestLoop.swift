@@ -55,7 +55,7 @@ final class TestLoop {
         return run { $0.finished.count > count } ? finished.last?.result : nil
     }
 
-    /// Runs until the condition holds; false after ten seconds.
+    /// Runs until the condition holds; false after a minute.
     func run(until condition: (TestLoop) -> Bool) -> Bool {
         let deadline = now() + 10_000
         while !condition(self) {
@@ -71,7 +71,7 @@ final class TestLoop {
         origin.send(Array(text.utf8))
         return newDescriptors.suffix(connections).allSatisfy { descriptor in
             var polled = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            return unsafe poll(&polled, 1, 10_000) == 1
+            return unsafe poll(&polled, 1, 60_000) == 1
         }
     }
 

@@ -144,7 +144,7 @@ final class BrokerRig {
         let client = try Client(folder + "/run/bus", broker.loop)
         peers.append(client)
         try #require(try reaches { client.stream.isOpen })
-        var hello = Hello(client: "test")
+        var hello = Hello()
         change(&hello)
         client.say(.hello(hello))
         try #require(try reaches { client.messages.count == 1 })
@@ -175,8 +175,8 @@ final class BrokerRig {
         peers.removeAll { $0 === peer }
     }
 
-    /// Runs the loop until the condition holds, for ten seconds at most.
-    func reaches(_ condition: () -> Bool) throws -> Bool { try broker.loop.run(for: .seconds(10), until: condition) }
+    /// Runs the loop until the condition holds, for a minute at most.
+    func reaches(_ condition: () -> Bool) throws -> Bool { try broker.loop.run(for: .seconds(60), until: condition) }
 
     /// Runs the loop until the broker stops it, for ten seconds at most.
     ///

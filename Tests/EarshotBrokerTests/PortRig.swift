@@ -1,6 +1,7 @@
 import EarshotLoop
 import Foundation
 import Logging
+import Testing
 import ZMTP
 
 @testable import EarshotBroker
@@ -66,14 +67,32 @@ final class PortRig {
         return peer
     }
 
+    /// Returns peers that have sent `hello`, which are reported in this order.
+    func greeted(_ count: Int) throws -> [Peer] {
+        try (0..<count).map { _ in
+            let reported = events.count
+            let peer = try peer()
+            peer.say("hello")
+            try #require(try reaches { events.count == reported + 2 })
+            return peer
+        }
+    }
+
+    /// Returns a peer that has sent `hello` and does not read.
+    func stopped() throws -> Peer {
+        let peer = try greeted(1)[0]
+        peer.isReading = false
+        return peer
+    }
+
     /// Ends a peer's connection.
     func drop(_ peer: Peer) {
         UnixSocket.shutDown(peer.stream.descriptor)
         peers.removeAll { $0 === peer }
     }
 
-    /// Runs the loop until the condition holds, for ten seconds at most.
-    func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+    /// Runs the loop until the condition holds, for a minute at most.
+    func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(60), until: condition) }
 
     func send(_ head: String, to peer: UInt64, as kind: StreamPort.Kind = .reply) -> StreamPort.Sent {
         port.send(Array(head.utf8), to: peer, as: kind)

@@ -6,6 +6,8 @@ import Testing
 
 /// The socket for ZeroMQ peers: the order of its events, and its bounds.
 struct StreamPortTests {
+    private static let body = String(repeating: "x", count: 200_000)
+
     @Test func `a peer is reported with its first message, and its loss after its last`() throws {
         let rig = try PortRig()
         let peer = try rig.peer()
@@ -48,9 +50,7 @@ struct StreamPortTests {
 
     @Test func `replies reach their peer in order`() throws {
         let rig = try PortRig()
-        let peers = try [rig.peer(), rig.peer()]
-        for peer in peers { peer.say("hello") }
-        #expect(try rig.reaches { rig.events.count == 4 })
+        let peers = try rig.greeted(2)
         for number in 0..<100 {
             for peer in 1...2 { #expect(rig.send("\(peer) \(number)", to: UInt64(peer)) == .sent) }
         }
@@ -62,30 +62,23 @@ struct StreamPortTests {
 
     @Test func `at the limit a connection is closed, and its place is free once another one is lost`() throws {
         let rig = try PortRig(connectionLimit: 2)
-        let first = try rig.peer()
-        let second = try rig.peer()
-        for peer in [first, second] { peer.say("hello") }
-        #expect(try rig.reaches { rig.events.count == 4 })
+        let peers = try rig.greeted(2)
         let third = try rig.peer()
         #expect(third.isEnded)
-        rig.drop(second)
+        rig.drop(peers[1])
         #expect(try rig.reaches { rig.events.last == "lost 2" })
-        let fourth = try rig.peer()
-        fourth.say("hello")
-        #expect(try rig.reaches { rig.events.last == "message 3 hello" })
-        first.say("again")
+        _ = try rig.greeted(1)
+        #expect(rig.events.last == "message 3 hello")
+        peers[0].say("again")
         #expect(try rig.reaches { rig.events.last == "message 1 again" })
     }
 
     @Test func `a peer has a turn of 32 messages before the next one has its own`() throws {
         let rig = try PortRig()
-        let (talker, other) = (try rig.peer(), try rig.peer())
-        talker.say("hello")
-        other.say("hello")
-        #expect(try rig.reaches { rig.events.count == 4 })
+        let peers = try rig.greeted(2)
         rig.isTaking = false
-        for _ in 0..<1_000 { talker.say("much") }
-        other.say("little")
+        for _ in 0..<1_000 { peers[0].say("much") }
+        peers[1].say("little")
         rig.isTaking = true
         #expect(try rig.reaches { rig.events.count == 1_005 })
         let place = try #require(rig.events.firstIndex { $0.hasSuffix("little") })
@@ -97,14 +90,10 @@ struct StreamPortTests {
         var bounds = PortBounds.clients
         bounds.deliveries = 4
         let rig = try PortRig(bounds)
-        let peer = try rig.peer()
-        peer.say("hello")
-        #expect(try rig.reaches { rig.events.count == 2 })
-        peer.isReading = false
+        let peer = try rig.stopped()
         // The kernel accepts as much as its buffer holds.
-        let body = String(repeating: "x", count: 200_000)
         var sent = 0
-        while sent < 1_000, rig.send(body, to: 1, as: .terminal) == .sent { sent += 1 }
+        while sent < 1_000, rig.send(Self.body, to: 1, as: .terminal) == .sent { sent += 1 }
         #expect((4..<100).contains(sent))
         #expect(rig.send("p", to: 1, as: .progress) == .wouldBlock)
         #expect(!rig.port.hasRoom(for: 1))
@@ -120,12 +109,8 @@ struct StreamPortTests {
         var bounds = PortBounds.clients
         bounds.replies = 4
         let rig = try PortRig(bounds)
-        let (peer, other) = (try rig.peer(), try rig.peer())
-        peer.say("hello")
-        other.say("hello")
-        #expect(try rig.reaches { rig.events.count == 4 })
-        peer.isReading = false
-        for _ in 0..<20 { _ = rig.send(String(repeating: "x", count: 200_000), to: 1) }
+        let (peer, other) = (try rig.stopped(), try rig.greeted(1)[0])
+        for _ in 0..<20 { _ = rig.send(Self.body, to: 1) }
         rig.port.flush()
         peer.say("question")
         other.say("question")
@@ -138,11 +123,37 @@ struct StreamPortTests {
         #expect(try rig.reaches { peer.heads.count == 20 })
     }
 
+    @Test func `a reply beyond the bound of messages is refused, and a closed peer is lost without reading`() throws {
+        var bounds = PortBounds.clients
+        bounds.messages = 20
+        let rig = try PortRig(bounds)
+        _ = try rig.stopped()
+        var sent = 0
+        // The kernel accepts as much as its buffer holds.
+        while sent < 100, rig.send(Self.body, to: 1) == .sent {
+            rig.port.flush()
+            sent += 1
+        }
+        #expect((20..<100).contains(sent))
+        rig.port.close(1)
+        #expect(try rig.reaches { rig.events.last == "lost 1" })
+    }
+
+    @Test func `a connection without a message for a time is closed`() throws {
+        var bounds = PortBounds.clients
+        #expect(bounds.silence == .seconds(10))
+        bounds.silence = .milliseconds(100)
+        let rig = try PortRig(bounds)
+        let (silent, other) = (try rig.peer(), try rig.peer())
+        other.say("hello")
+        #expect(try rig.reaches { silent.isEnded })
+        other.say("again")
+        #expect(try rig.reaches { rig.events.last == "message 2 again" })
+    }
+
     @Test func `all shortages of memory share one timer`() throws {
         let rig = try PortRig(PortBounds(messages: 100, frameBytes: 100_000))
-        let peers = try [rig.peer(), rig.peer()]
-        for peer in peers { peer.say("hello") }
-        #expect(try rig.reaches { rig.events.count == 4 })
+        let peers = try rig.greeted(2)
         let before = rig.loop.timerCount
         // A process holds at most half of the memory, so the second frame waits for the end of the first one.
         let length = 40_000

@@ -52,8 +52,8 @@ struct SupervisorLinkTests {
             }
         }
 
-        /// Runs the loop until the condition holds, for ten seconds at most.
-        func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+        /// Runs the loop until the condition holds, for a minute at most.
+        func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(60), until: condition) }
     }
 
     @Test func `a supervisor that does not read gets a bounded number of ends`() throws {

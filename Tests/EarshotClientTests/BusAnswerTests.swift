@@ -130,9 +130,7 @@ import Testing
         try await first.value
         let second = Task { try await bus.retry("2", under: "reports") }
         await broker.hears(.retry(key.handler, ids[1]))
-        var reply = ErrorReply(code: "unknown-request")
-        (reply.verb, reply.handler, reply.request) = ("RETRY", key.handler, ids[1])
-        broker.say(.error(reply))
+        broker.refuse(.retry(key.handler, ids[1]), ErrorReply(code: "unknown-request"))
         #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .unknownRequest)
         let third = Task { try await bus.retry("3", under: "reports") }
         await broker.hears(.retry(key.handler, ids[2]))
@@ -158,10 +156,7 @@ import Testing
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .notStored)
         await broker.hears(.acknowledge(1))
         let second = Task { try await bus.submit(url, under: "reports", id: "2") }
-        var reply = ErrorReply(code: "id-in-use")
-        (reply.verb, reply.handler) = ("FETCH", key.handler)
-        reply.request = await broker.fetch(2).request
-        broker.say(.error(reply))
+        await broker.refuse(.fetch(broker.fetch(2)), ErrorReply(code: "id-in-use"))
         #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .idInUse)
     }
 
@@ -258,7 +253,7 @@ import Testing
         let error = await #expect(throws: BusError.self) { try await old.acknowledge() }
         #expect(error?.code == .connectionLost)
         // The scripted broker sends to the client that sent last.
-        await second.hears(.hello(Hello(client: "swift")))
+        await second.hears(.hello(Hello()))
         let again = try await bus.claim("reports")
         second.answer(fetch)
         var next = again.makeAsyncIterator()
@@ -288,7 +283,7 @@ import Testing
         let broker = try ScriptedBus()
         let choice = BrokerChoice.running(in: broker.folder.path)
         let bus = try await Bus.connect(to: choice, lease: .seconds(30))
-        var hello = Hello(client: "swift")
+        var hello = Hello()
         hello.leaseMilliseconds = 30_000
         await broker.hears(.hello(hello))
         for lease in [Duration.seconds(3_601), .seconds(-1)] {

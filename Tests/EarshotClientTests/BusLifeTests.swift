@@ -70,7 +70,7 @@ import Testing
         await #expect(throws: BusError.self) { try await bus.watch("page/") }
 
         let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
-        await second.hears(.hello(Hello(client: "swift")))
+        await second.hears(.hello(Hello()))
         // The broker has sent WELCOME, but the bus may not have received it.
         while (try? await handler.fetch(url + "2")) == nil { await Task.yield() }
         // The scripted broker records a FETCH after its answer.

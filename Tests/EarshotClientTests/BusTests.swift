@@ -270,12 +270,8 @@ import Testing
         let fetch = await broker.fetch()
         handler.setPriority(.low)
         await broker.hears(.priority(fetch.handler, fetch.request, .low))
-        var late = ErrorReply(code: "unknown-request")
-        (late.verb, late.handler, late.request) = ("PRIORITY", fetch.handler, fetch.request)
-        broker.say(.error(late))
-        var reply = ErrorReply(code: "id-in-use", detail: "choose another")
-        (reply.verb, reply.handler, reply.request) = ("FETCH", fetch.handler, fetch.request)
-        broker.say(.error(reply))
+        broker.refuse(.priority(fetch.handler, fetch.request, .low), ErrorReply(code: "unknown-request"))
+        broker.refuse(.fetch(fetch), ErrorReply(code: "id-in-use", detail: "choose another"))
         let error = await #expect(throws: BusError.self) { try await fetched.value }
         #expect(error?.code.name == "id-in-use")
         #expect(error?.description == "Choose another.")
@@ -326,7 +322,7 @@ import Testing
         let handler = bus.handler()
         let changes: [(inout FetchOptions) -> Void] = [
             { $0.fields = [HeaderField("a", "1\nb: 2")] }, { $0.fields = [HeaderField("a: 1\nb", "2")] },
-            { $0.fields = [HeaderField("", "2")] }, { $0.key = "a\npriority: high" }, { $0.retries = 21 },
+            { $0.fields = [HeaderField("", "2")] }, { $0.retries = 21 },
             { $0.method = "GET\nwarm: yes" }, { $0.timeout = .zero }, { $0.deadline = .seconds(86_401) },
             { $0.mostBytes = -1 }, { $0.digest = "A" }, { $0.proxy = "ftp://a" }, { $0.clientKey = "relative" },
             { $0.body = [UInt8](repeating: 0, count: 4 << 20 + 1) },

@@ -110,7 +110,7 @@ import Testing
             Issue.record("no refusal")
             return
         }
-        #expect(reply.code == "connection-lost" && reply.request == durable.request && reply.verb == "FETCH")
+        #expect(reply.code == "connection-lost" && reply.subject == .fetch(RequestKey(handler, durable.request)))
         guard case .hello(let hello)? = sent(core.linkOpened()).first else {
             Issue.record("no HELLO")
             return

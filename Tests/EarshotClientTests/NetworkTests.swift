@@ -17,7 +17,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         onEvent: @escaping (ClientEvent) -> Void = { _ in }
     ) throws -> ClientConnection {
         try ClientConnection(
-            endpoints: endpoints, client: "test", window: window, lease: lease, loop: loop, onEvent: onEvent)
+            endpoints: endpoints, window: window, lease: lease, loop: loop, onEvent: onEvent)
     }
 
     /// Returns the first HELLO that a broker received.
@@ -238,7 +238,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         }
         let endpoints = try [#require(first?.endpoint), second.endpoint].map { try CurveKeys.endpoint($0) }
         var delivered: [RequestKey] = []
-        var refusals: [ErrorReply] = []
+        var refusals: [RefusedMessage] = []
         let connection = try connect(endpoints, loop) { event in
             switch event {
             case .terminal(let delivery, _): delivered.append(delivery.key)
@@ -260,7 +260,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         #expect(delivered == [key("1")])
         #expect(try firstHello(second).token == nil)
         #expect(refusals.map(\.code) == ["connection-lost"])
-        #expect(refusals.first?.request == durable.request)
+        #expect(refusals.first?.key?.request == durable.request)
         second.die()
     }
 

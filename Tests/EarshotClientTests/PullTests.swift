@@ -67,6 +67,14 @@ import Testing
         .data(BodyData(.terminal(sequence), offset: offset))
     }
 
+    private func refusal(
+        _ body: BodyReference, _ offset: Int = 0, code: String = "unknown-body"
+    ) -> BrokerMessage {
+        var data = BodyData(body, offset: offset)
+        data.error = code
+        return .data(data)
+    }
+
     private func data(_ request: String, _ offset: Int, _ generation: String = "1.1") -> BrokerMessage {
         .data(
             BodyData(
@@ -289,11 +297,11 @@ import Testing
         #expect(sent(core.passEnded()).count == 4)
         _ = core.received(pulled("2", 2, 9 * piece))
         #expect(core.passEnded() == [])
-        var refusal = ErrorReply(code: "unknown-body")
-        (refusal.verb, refusal.sequence) = ("READ", 1)
-        let lost = try #require(delivery(core.received(.error(refusal))))
+        let lost = try #require(delivery(core.received(refusal(.terminal(1)))))
         #expect(sent(core.passEnded()) == [read(2, 0, piece)])
-        _ = core.received(.error(refusal))
+        // The answer of a READ that was answered before has no effect.
+        _ = core.received(refusal(.terminal(1)))
+        _ = core.received(refusal(.terminal(1), piece))
         _ = core.received(data(1, 2 * piece), count: piece)
         #expect(sent(core.passEnded()) == [read(2, piece, piece), read(2, 2 * piece, piece)])
         core.finish(lost.id)
@@ -318,16 +326,15 @@ import Testing
         #expect(core.passEnded() == [.send(.acknowledge(1)), .discard(file: 1)])
     }
 
-    @Test func `a body that is gone is requested again`() throws {
+    @Test(arguments: ["unknown-body", "limit", "bad-message"])
+    func `a body whose READ is refused is requested again`(code: String) throws {
         var core = core()
         _ = core.fetch(fetch("1"))
         _ = core.received(pulled("1", 1, 100))
         _ = core.passEnded()
-        var reply = ErrorReply(code: "unknown-body")
-        (reply.verb, reply.sequence) = ("READ", 1)
-        let actions = core.received(.error(reply))
+        let actions = core.received(refusal(.terminal(1), code: code))
         #expect(isLost(actions.first))
-        #expect(core.received(.error(reply)) == [], "one answer is sufficient")
+        #expect(core.received(refusal(.terminal(1))) == [], "one answer is sufficient")
         let lost = try #require(delivery(actions))
         #expect(core.askAgain(lost) == [])
         // The ID is free after the acknowledgement.
@@ -349,9 +356,7 @@ import Testing
         _ = core.fetch(streaming("1"))
         _ = core.received(grown("1", 100))
         _ = core.passEnded()
-        var reply = ErrorReply(code: "unknown-body")
-        (reply.verb, reply.handler, reply.request) = ("READ", handler, RequestID("1")!)
-        #expect(core.received(.error(reply)) == [])
+        #expect(core.received(refusal(.request(handler, RequestID("1")!))) == [])
         #expect(core.requests[key("1")] != nil)
         _ = core.received(grown("1", 200))
         #expect(sent(core.passEnded()) == [read("1", 0, 200)])

@@ -98,10 +98,9 @@ import Testing
             let fetch = await broker.fetch(number)
             broker.end(fetch, .result(status: 200, response(fetch, 10)))
             let read = await broker.read(number)
-            var reply = ErrorReply(code: "unknown-body")
-            reply.verb = "READ"
-            if case .terminal(let sequence) = read.body { reply.sequence = sequence }
-            broker.say(.error(reply))
+            var data = BodyData(read.body, offset: read.offset)
+            data.error = "unknown-body"
+            broker.say(.data(data))
         }
         guard case .failure(let error as BusError) = await result else {
             Issue.record("a body without bytes was delivered")

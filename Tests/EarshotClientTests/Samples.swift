@@ -4,7 +4,7 @@ import Testing
 
 @testable import EarshotClient
 
-let hello = Hello(client: "test")
+let hello = Hello()
 let handler = HandlerID("gallery/1")!
 
 func key(_ request: String) -> RequestKey { RequestKey(handler, RequestID(request)!) }
@@ -89,12 +89,6 @@ func isAnswer(_ answer: BrokerMessage, to message: ClientMessage) -> Bool {
     case (.accepted(let handler, let request), _): isAbout(handler, request, message)
     case (.terminal(let terminal), _) where terminal.sequence == 0:
         isAbout(terminal.handler, terminal.request, message)
-    case (.error(let error), _) where error.handler != nil:
-        isAbout(error.handler!, error.request!, message)
-    case (.error(let error), .query): error.verb == "QUERY"
-    case (.error(let error), .set): error.verb == "SET"
-    case (.error(let error), .take(let sequence)): error.verb == "TAKE" && error.sequence == sequence
-    case (.error(let error), .subscribe): error.verb == "SUBSCRIBE"
     case (.ok, _): message.isAnsweredByOK
     default: false
     }
@@ -108,16 +102,33 @@ private func isAbout(_ handler: HandlerID, _ request: RequestID, _ message: Clie
     }
 }
 
+/// Returns whether a message is the one that a broker refuses.
+func isSame(_ message: ClientMessage, _ refused: ClientMessage) -> Bool {
+    if case (.fetch(let fetch), .fetch(let other)) = (message, refused) {
+        return fetch.handler == other.handler && fetch.request == other.request
+    }
+    return message == refused
+}
+
 extension ClientCore {
-    /// Handles the answer to the first message of its kind, or another message.
-    mutating func received(_ message: BrokerMessage, count: Int = 0) -> [ClientAction] {
+    private var openMessages: [(number: UInt64, message: ClientMessage)] {
         let questions = awaited.map { ($0.number, $0.what.message) }
         let sent = requests.values.filter { $0.number < .max }
         let fetches = sent.map { ($0.number, ClientMessage.fetch($0.fetch.value)) }
         let others = notices.entries.map { ($0.number, $0.message) }
-        let open = (questions + fetches + others).sorted { $0.0 < $1.0 }
-        let to = open.first { isAnswer(message, to: $0.1) }?.0
+        return (questions + fetches + others).sorted { $0.0 < $1.0 }
+    }
+
+    /// Handles the answer to the first message of its kind, or another message.
+    mutating func received(_ message: BrokerMessage, count: Int = 0) -> [ClientAction] {
+        let to = openMessages.first { isAnswer(message, to: $0.message) }?.number
         return received(NumberedAnswer(message, to: message.isReply ? to : nil), count: count)
+    }
+
+    /// Handles the refusal of an open message.
+    mutating func refused(_ message: ClientMessage, _ reply: ErrorReply) -> [ClientAction] {
+        let to = openMessages.first { isSame($0.message, message) }?.number
+        return received(NumberedAnswer(.error(reply), to: to))
     }
 
     mutating func fetch(_ fetch: Fetch) -> [ClientAction] { self.fetch(Shared(fetch)) }

@@ -72,6 +72,14 @@ final class ScriptedBroker {
         try say(head: NumberedAnswer(message, to: to).encoded(), body: body)
     }
 
+    /// Refuses an open message.
+    func refuse(_ message: ClientMessage, _ reply: ErrorReply) throws {
+        guard let index = open.firstIndex(where: { isSame($0.message, message) }) else {
+            preconditionFailure("\(message) is not open")
+        }
+        try say(head: NumberedAnswer(.error(reply), to: open.remove(at: index).number).encoded(), body: nil)
+    }
+
     private func say(head: [UInt8], body: [UInt8]?) throws {
         _ = try socket.send(peer, more: true)
         _ = try socket.send(head, more: body != nil)

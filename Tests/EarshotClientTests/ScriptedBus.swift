@@ -110,6 +110,11 @@ final class ScriptedBus: Sendable {
         scripts.put { try $0.say(message, body: body) }
     }
 
+    /// Refuses an open message.
+    func refuse(_ message: ClientMessage, _ reply: ErrorReply) {
+        scripts.put { try $0.refuse(message, reply) }
+    }
+
     /// Ends a request with status 200.
     func answer(
         _ fetch: Fetch, _ body: [UInt8] = [], file: String? = nil, length: Int? = nil, generation: String? = nil

@@ -6,7 +6,7 @@ import Testing
 /// Resumption of a session with a lease: messages that the broker received are not repeated.
 @Suite struct SessionTests {
     private var hello: Hello {
-        var hello = Hello(client: "test")
+        var hello = Hello()
         hello.leaseMilliseconds = 5_000
         return hello
     }
@@ -109,10 +109,11 @@ import Testing
         for fetch in [post, late, submission] { _ = core.fetch(fetch) }
         #expect(sent(resume(&core, heard: 1)) == [.fetch(late), .fetch(submission)])
         #expect(sent(resume(&core, heard: 3)) == [])
+        #expect(core.received(.ok) == [])
         _ = core.linkLost()
         _ = core.linkOpened()
         let lost = core.received(welcome(2, heard: nil)).compactMap { action in
-            if case .report(.refused(let reply)) = action { "\(reply.request!) \(reply.code)" } else { nil }
+            if case .report(.refused(let reply)) = action { "\(reply.key!.request) \(reply.code)" } else { nil }
         }
         #expect(lost == ["1 connection-lost", "2 connection-lost"], "the submission was heard, and is the handler's")
     }
@@ -147,11 +148,9 @@ import Testing
         #expect(core.received(.accepted(handler, key("3").request)) == [.report(.accepted(key("3")))])
         #expect(core.received(.answer(.ledger)) == [.report(.answered(.ledger))])
         // A refusal ends the request.
-        var refusal = ErrorReply(code: "too-many-handlers")
-        refusal.verb = "FETCH"
-        refusal.handler = handler
-        refusal.request = key("1").request
-        #expect(core.received(.error(refusal)) == [.report(.refused(refusal))])
+        let refusal = ErrorReply(code: "too-many-handlers")
+        #expect(
+            core.refused(.fetch(fetch("1")), refusal) == [.report(.refused(RefusedMessage(.fetch(key("1")), refusal)))])
         _ = core.linkLost()
         guard case .send(.hello(let next))? = core.linkOpened().first else {
             Issue.record("no HELLO")
@@ -192,9 +191,8 @@ import Testing
         #expect(
             sent(core.fetch(replacing("1"))) == [.removeRequest(handler, key("1").request), .fetch(replacing("1"))])
         #expect(core.received(.terminal(result("1", sequence: 1))) == [])
-        var refusal = ErrorReply(code: "id-in-use")
-        (refusal.verb, refusal.handler, refusal.request) = ("FETCH", handler, key("1").request)
-        #expect(core.received(.error(refusal)) == [], "also of the old one")
+        let refusal = BrokerMessage.error(ErrorReply(code: "id-in-use"))
+        #expect(core.received(NumberedAnswer(refusal, to: 1)) == [], "also of the old one")
         #expect(core.received(.progress(progress("1"))) == [])
         #expect(core.received(requestRemoved("1")) == [])
         #expect(deliveries(core.received(.terminal(result("1", sequence: 2)))) == [result("1", sequence: 2)])
@@ -240,8 +238,7 @@ import Testing
 
     @Test func `a session whose connection still stands is asked for again, and given up at last`() {
         var core = leased()
-        var refusal = ErrorReply(code: "session-in-use")
-        refusal.verb = "HELLO"
+        let refusal = ErrorReply(code: "session-in-use")
         for _ in 1..<ClientCore.mostRefusals {
             _ = core.linkLost()
             _ = core.linkOpened()
@@ -269,23 +266,6 @@ import Testing
         }
         #expect(core.notices.isEmpty)
         #expect(core.token != nil)
-    }
-
-    @Test func `each 256 submissions without an answer are confirmed by a ping of the core`() {
-        var core = leased()
-        let most = ClientCore.messagesPerBarrier
-        var messages: [ClientMessage] = []
-        for number in 1...most {
-            var submission = fetch("\(number)")
-            submission.options.subscribes = false
-            messages += sent(core.fetch(submission))
-        }
-        #expect(messages.count == most + 1 && messages.last == .query(.ping))
-        #expect(core.awaited.count == most + 1)
-        _ = core.query(.ping)
-        #expect(core.received(.answer(.ping)) == [], "the consumer did not ask")
-        #expect(core.awaited.count == 1)
-        #expect(core.received(.answer(.ping)) == [.report(.answered(.ping))])
     }
 
     @Test func `more than 256 messages without an answer wait for answers, and an acknowledgement does not`() {
@@ -358,16 +338,19 @@ import Testing
         #expect(sent(resume(&core, heard: 1)) == [])
     }
 
-    @Test func `submissions are confirmed by a ping too, also without a lease`() {
-        var core = ready()
+    @Test(arguments: [true, false]) func `more than 256 submissions wait for the OK of earlier ones`(isLeased: Bool) {
+        var core = isLeased ? leased() : ready()
+        var messages: [ClientMessage] = []
         var submission = fetch("1")
         submission.options.subscribes = false
-        for number in 1...ClientCore.messagesPerBarrier {
+        for number in 1...SentNumbers.most + 2 {
             submission.request = key("\(number)").request
-            _ = core.fetch(submission)
+            messages += sent(core.fetch(submission))
         }
-        #expect(core.awaited.count == ClientCore.messagesPerBarrier + 1)
-        #expect(core.received(.answer(.ping)) == [])
+        #expect(messages.count == SentNumbers.most)
+        #expect(sent(core.received(.ok)).count == 1)
+        #expect(sent(core.received(.ok)) == [.fetch(submission)])
+        for _ in 1...SentNumbers.most { #expect(core.received(.ok) == []) }
         #expect(core.awaited.isEmpty)
     }
 

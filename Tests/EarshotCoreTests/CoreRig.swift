@@ -1,3 +1,4 @@
+import EarshotQueries
 import EarshotWire
 
 @testable import EarshotCore
@@ -8,12 +9,16 @@ struct CoreRig {
     var now = Tick(nanoseconds: 0)
     var actions: [Action] = []
     private var lastBody: UInt64 = 0
+    /// Whether the rig has numbered a message.
+    private var isNumbering = false
 
     init(
         limits: CoreLimits = CoreLimits(), secret: String? = nil, broker: UInt64 = 1, cluster: ClusterFacility? = nil
     ) {
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: broker), spool: "/spool")
-        core = BrokerCore(workerLimits: workerLimits, secret: secret, limits: limits, cluster: cluster, seed: 7)
+        core = BrokerCore(
+            workerLimits: workerLimits, secret: secret, limits: limits, answering: Queries.answer, cluster: cluster,
+            seed: 7)
     }
 
     /// Runs one pass: the events of `body`, then assignment. Keeps the actions of this pass only.
@@ -55,7 +60,7 @@ struct CoreRig {
     ) -> ClientID {
         let id = ClientID(rawValue: number)
         connect(id)
-        var hello = Hello(client: "c\(number)", window: window)
+        var hello = Hello(window: window)
         change(&hello)
         core.clientSaid(.hello(hello), by: id, now: now)
         return id
@@ -82,9 +87,20 @@ struct CoreRig {
     }
 
     /// Passes a message of a client, after its removal that is under way.
+    ///
+    /// - Parameter number: its number; nil for the next one if the session has a lease.
     mutating func say(_ message: ClientMessage, number: UInt64? = nil, by client: ClientID) {
         while core.isRemoving(client) { core.dispatch(now: now) }
-        core.clientSaid(message, number: number, by: client, now: now)
+        let next = number ?? nextNumber(for: message, of: client)
+        if number == nil, next != nil { isNumbering = true }
+        core.clientSaid(message, number: next, by: client, now: now)
+    }
+
+    private func nextNumber(for message: ClientMessage, of client: ClientID) -> UInt64? {
+        guard message.canHaveNumber, let session = core.records.clients.number(of: client),
+            core.records.clients[session].leaseMilliseconds > 0
+        else { return nil }
+        return core.records.clients[session].numbers.last + 1
     }
 
     mutating func fetch(
@@ -172,9 +188,15 @@ struct CoreRig {
         return "\(terminal.handler) \(terminal.request) \(end)"
     }
 
-    /// Messages to a client other than terminals from its queue.
+    /// Messages to a client other than terminals from its queue, and other than OK.
     func replies(to client: ClientID) -> [BrokerMessage] {
-        actions.compactMap { if case .client(.send(client, let message)) = $0 { message } else { nil } }
+        actions.compactMap { action in
+            switch action {
+            case .client(.send(client, let message)): message
+            case .client(.reply(client, let message, _, _)) where isNumbering && message != .ok: message
+            default: nil
+            }
+        }
     }
 
     /// Refusals of a client's durable requests, which are replies: handler, request and code.

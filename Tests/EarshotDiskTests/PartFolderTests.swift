@@ -32,7 +32,7 @@ import Testing
     private func description(_ checkpoint: Checkpoint? = nil) -> PartDescription {
         PartDescription(
             validator: "\"a\"", totalBytes: 5 << 20, httpFields: Array("etag: \"a\"\nset-cookie: secret".utf8),
-            generation: attempt, checkpoint: checkpoint)
+            generation: attempt, checkpoint: checkpoint, isKnown: true)
     }
 
     /// Writes a body where a worker would, and returns its path.
@@ -79,6 +79,7 @@ import Testing
         let lent = try #require(lend())
         #expect(lent.bytes == Self.mebibyte && lent.sha256 == nil)
         #expect(lent.head.part.validator == "\"a\"" && lent.head.part.generation == attempt)
+        #expect(lent.head.part.isKnown)
         #expect(String(decoding: lent.head.part.httpFields, as: UTF8.self) == "etag: \"a\"")
         #expect(FileManager.default.fileExists(atPath: "\(spool)/worker-7/next"))
         #expect(files == ["growing/next"])
@@ -311,10 +312,12 @@ import Testing
     @Test func `parts are counted, and removed with their descriptions`() throws {
         try stored()
         try recorded(try body(attempt: 2))
+        #expect(parts.hasParts)
         #expect(try PartFolder.totals(of: parts.path).bytes == Self.mebibyte)
         #expect(try PartFolder.clear(parts.path) == 1)
         #expect(try PartFolder.totals(of: parts.path).parts == 0)
         #expect(files == ["growing/one"])
+        #expect(!parts.hasParts)
     }
 
     @Test func `a folder with other files is refused`() throws {

@@ -109,11 +109,22 @@ import Testing
         #expect(try LockFile.take(path) != nil)
     }
 
+    /// Starts a Python program, and awaits its first output. It runs until its input is closed.
+    private func python(_ code: String, _ arguments: String...) throws -> (Process, input: Foundation.Pipe) {
+        let program = Process()
+        program.executableURL = URL(filePath: "/usr/bin/python3")
+        program.arguments = ["-c", code] + arguments
+        let (input, output) = (Foundation.Pipe(), Foundation.Pipe())
+        program.standardInput = input
+        program.standardOutput = output
+        try program.run()
+        #expect(output.fileHandleForReading.availableData.count == 1)
+        return (program, input)
+    }
+
     @Test func `a lock is acquired after the end of the process that holds it`() async throws {
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }
-        let holder = Process()
-        holder.executableURL = URL(filePath: "/usr/bin/python3")
         // fcntl 37 is F_OFD_SETLK, with a write lock on the whole file.
         let code = """
             import fcntl, os, struct, sys
@@ -123,12 +134,7 @@ import Testing
             print(flush=True)
             sys.stdin.read()
             """
-        holder.arguments = ["-c", code, path]
-        let (input, output) = (Foundation.Pipe(), Foundation.Pipe())
-        holder.standardInput = input
-        holder.standardOutput = output
-        try holder.run()
-        #expect(output.fileHandleForReading.availableData.count == 1)
+        let (holder, input) = try python(code, path)
         #expect(try LockFile.take(path, afterHolder: 20) == nil)
         let waiter = Task.detached { try LockFile.take(path, afterHolder: 60_000) != nil }
         try input.fileHandleForWriting.close()
@@ -141,8 +147,6 @@ import Testing
     {
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }
-        let named = Process()
-        named.executableURL = URL(filePath: "/usr/bin/python3")
         // The parent never has the file open, and ends after its child, which holds the lock.
         let code = """
             import fcntl, os, struct, sys
@@ -155,12 +159,7 @@ import Testing
             print(flush=True)
             sys.stdin.read()
             """
-        named.arguments = ["-c", code, path]
-        let (input, output) = (Foundation.Pipe(), Foundation.Pipe())
-        named.standardInput = input
-        named.standardOutput = output
-        try named.run()
-        #expect(output.fileHandleForReading.availableData.count == 1)
+        let (named, input) = try python(code, path)
         #expect(try LockFile.holder(path) == nil)
         let waiter = Task.detached { try LockFile.take(path, afterHolder: 60_000) != nil }
         try input.fileHandleForWriting.close()

@@ -14,7 +14,7 @@ struct LineChannelTests {
         let other = try LineChannel(ends.child, loop: loop) { heard.append($0) }
         own.send(["one", "two words", "three"])
         other.send(["yes"])
-        #expect(try loop.run(for: .seconds(10)) { heard.count == 3 && answered.count == 1 })
+        #expect(try loop.run(for: .seconds(60)) { heard.count == 3 && answered.count == 1 })
         #expect(heard == ["one", "two words", "three"])
         #expect(answered == ["yes"])
     }
@@ -30,7 +30,7 @@ struct LineChannelTests {
         #expect(own.hasBacklog && !hadRoom)
         var heard: [String] = []
         let other = try LineChannel(ends.child, loop: loop) { heard.append($0) }
-        #expect(try loop.run(for: .seconds(10)) { heard.count == lines.count })
+        #expect(try loop.run(for: .seconds(60)) { heard.count == lines.count })
         #expect(heard == lines)
         #expect(hadRoom && !own.hasBacklog)
         withExtendedLifetime(other) {}

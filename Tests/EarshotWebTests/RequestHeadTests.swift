@@ -69,18 +69,3 @@ import Testing
         }
     }
 }
-
-@Suite struct Base64Tests {
-    @Test func `the examples of RFC 4648 are decoded, with and without padding`() {
-        for (text, plain) in [
-            ("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg", "foob"), ("+/A=", nil),
-        ] {
-            guard let plain else {
-                #expect(Base64.decoded(text) == [0xfb, 0xf0])
-                continue
-            }
-            #expect(Base64.decoded(text) == Array(plain.utf8))
-        }
-        #expect(Base64.decoded("Z g") == nil && Base64.decoded("Zé") == nil)
-    }
-}

@@ -5,7 +5,7 @@ import Testing
 /// No bytes of a peer make a decoder trap, and each accepted message can be encoded again.
 struct HostileInputTests {
     static let seeds = [
-        "HELLO EAR/1\nclient: a\nwindow: 3\n", "FETCH a/b 7 http://h/\npriority: high\ntimeout: 1.5\n\naccept: */*\n",
+        "HELLO EAR/1\nlease: 1\nwindow: 3\n", "FETCH a/b 7 http://h/\npriority: high\ntimeout: 1.5\n\naccept: */*\n",
         "REMOVE a/\n", "QUERY why a b\n", "ACK 18446744073709551615\n",
         "RESULT a b 200\nseq: 1\nurl: http://h/\n\na: b\n",
         "FAILED a b http-status\nseq: 1\nstatus: 404\n", "PROGRESS a b 1/-\n",
@@ -76,45 +76,58 @@ struct HostileInputTests {
         #expect(String(decoding: fetch.httpFields, as: UTF8.self) == fields)
     }
 
-    @Test func `a refused FETCH names its request, so that the client can tell which`() {
-        do throws(WireError) {
-            _ = try ClientMessage(head: Array("FETCH a/b 7 http://h/\nretries: x".utf8))
-            Issue.record("it was read")
-        } catch {
-            #expect(error.handler == HandlerID("a/b"))
-            #expect(error.request == RequestID("7"))
-            #expect(error.verb == "FETCH")
-        }
-    }
-
-    @Test func `a message is named whatever is wrong below its first line`() {
+    @Test func `the error has the number of the message, whatever is wrong below its first field`() {
         let faults = [
             "no colon", "a: \u{1}", "a: b\r", "\na\u{1}: b", String(repeating: "a: b\n", count: 65),
             "a: " + String(repeating: "b", count: WireLimits.headBytes),
             "\nn: " + String(repeating: "b", count: 1 << 20),
         ]
         for (index, fault) in faults.enumerated() {
-            for line in ["FETCH a/b 7 http://h/", "REMOVE a/b 7", "PRIORITY a/b 7 high"] {
-                let error = refusal(of: "\(line)\n\(fault)")
-                #expect(error?.verb == String(line.prefix { $0 != " " }), "\(line), fault \(index)")
-                #expect(error?.handler == HandlerID("a/b"), "\(line), fault \(index)")
-                #expect(error?.request == RequestID("7"), "\(line), fault \(index)")
+            for line in ["FETCH a/b 7 http://h/", "REMOVE a/b 7", "PRIORITY a/b 7 high", "NOVELTY", "FETCH", ""] {
+                #expect(refusal(of: "\(line)\nnumber: 3\n\(fault)")?.number == 3, "\(line), fault \(index)")
             }
+            for line in ["HELLO EAR/1", "ACK 1", "READ 1 0 1", "BYE"] {
+                #expect(refusal(of: "\(line)\nnumber: 3\n\(fault)")?.number == nil, "\(line), fault \(index)")
+            }
+        }
+        for field in ["number: 0", "number: x", "number:", "a: b\nnumber: 3", "\nnumber: 3"] {
+            #expect(refusal(of: "FETCH a\n\(field)\n")?.number == nil, "\(field)")
         }
     }
 
-    @Test func `a message is named as far as its first line can be read`() {
-        let (handler, request) = (String(repeating: "a", count: 200), String(repeating: "7", count: 64))
-        let heads: [(head: String, handler: String?, request: String?)] = [
-            ("FETCH a 7 http://h/\r\n", "a", "7"), ("REMOVE a 7\r\n", "a", "7"), ("FETCH a 7", "a", "7"),
-            ("FETCH a/ 7 http://h/", nil, nil), ("FETCH a  http://h/", "a", nil), ("FETCH a", nil, nil),
-            ("FETCH \(handler) \(request)", handler, request), ("FETCH a \(request)7 http://h/", "a", nil),
-            ("REMOVE a \(String(repeating: "7", count: 1_000))", "a", nil),
-        ]
-        for wanted in heads {
-            let error = refusal(of: wanted.head)
-            #expect(error != nil && error?.handler == wanted.handler.flatMap { HandlerID($0) })
-            #expect(error?.request == wanted.request.flatMap { RequestID($0) })
+    @Test(arguments: ["REMOVE a\na: b\nnumber: 3\n", "SUBSCRIBE a\nx: y\nz: 1\nnumber: 0\n"])
+    func `a number after another field is refused`(head: String) {
+        let error = numberedRefusal(of: head)
+        #expect(error?.code == .badMessage && error?.number == nil)
+        #expect(error?.detail.contains("first field") == true)
+    }
+
+    @Test(arguments: ["REMOVE a\nnumber: 3\nnumber: 3\n", "SUBSCRIBE a\nnumber: 3\nx: y\nnumber: 4\n"])
+    func `a second number is refused, and the error has the first`(head: String) {
+        let error = numberedRefusal(of: head)
+        #expect(error?.code == .badMessage && error?.number == 3)
+        #expect(error?.detail == "number must occur once")
+    }
+
+    @Test func `so is that of an answer`() {
+        #expect(throws: WireError(.badMessage, "to must be the first field")) {
+            try NumberedAnswer(head: Array("ERROR limit\ndetail: d\nto: 3\n".utf8))
+        }
+        #expect(throws: WireError(.badMessage, "to must occur once")) {
+            try NumberedAnswer(head: Array("ERROR limit\nto: 3\nto: 4\n".utf8))
+        }
+        // Messages that take no number ignore the field.
+        #expect(throws: Never.self) { try NumberedMessage(head: Array("ACK 1\na: b\nnumber: 3\n".utf8)) }
+        #expect(throws: Never.self) { try NumberedMessage(head: Array("ACK 1\nnumber: 3\nnumber: 4\n".utf8)) }
+        #expect(throws: Never.self) { try NumberedAnswer(head: Array("PROGRESS a 1 1/2\nfile: b\nto: 3\n".utf8)) }
+    }
+
+    private func numberedRefusal(of head: String) -> WireError? {
+        do throws(WireError) {
+            _ = try NumberedMessage(head: Array(head.utf8))
+            return nil
+        } catch {
+            return error
         }
     }
 
@@ -128,21 +141,15 @@ struct HostileInputTests {
         }
     }
 
-    @Test func `a verb that is none is not named`() {
-        for head in ["TELEPORT a 7\nno colon", "fetch a 7 http://h/", "\u{1}", " a", "\r", ""] {
-            let error = refusal(of: head)
-            #expect(error != nil && error?.verb == nil && error?.handler == nil && error?.request == nil)
-        }
-    }
-
     @Test func `of several values of a field the last one alone is read`() throws {
-        let head = "FETCH a 7 http://h/\nretries: many\ntag: \u{e9}\nretries: 3\nrestries: many\ntag: b\nretries: 4\n"
+        let fields = "retries: many\nmethod: \u{e9}\nretries: 3\nrestries: many\nmethod: b\nretries: 4\n"
+        let head = "FETCH a 7 http://h/\n\(fields)"
         guard case .fetch(let fetch) = try ClientMessage(head: Array(head.utf8)) else {
             Issue.record("not a FETCH")
             return
         }
         #expect(fetch.options.retries == 4)
-        #expect(fetch.options.tag == "b")
+        #expect(fetch.options.method == "b")
         #expect(throws: WireError.self) {
             try ClientMessage(head: Array("FETCH a 7 http://h/\nretries: 4\nretries: many\n".utf8))
         }
@@ -154,13 +161,13 @@ struct HostileInputTests {
     @Test func `names that share a mark are told apart`() throws {
         // All have the same length and the same outer bytes.
         let names = (0..<30).map { "x\(10 + $0)x" }
-        let head = "HELLO EAR/1\n" + names.map { "\($0): 1\n" }.joined() + "window: 7\nclient: c\n"
+        let head = "HELLO EAR/1\n" + names.map { "\($0): 1\n" }.joined() + "window: 7\nlease: 3\n"
         guard case .hello(let hello) = try ClientMessage(head: Array(head.utf8)) else {
             Issue.record("not a HELLO")
             return
         }
         #expect(hello.window == 7)
-        #expect(hello.client == "c")
+        #expect(hello.leaseMilliseconds == 3_000)
     }
 
     @Test func `a worker's end of an attempt that cannot be read names the attempt`() {

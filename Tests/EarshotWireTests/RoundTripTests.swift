@@ -19,17 +19,15 @@ struct RoundTripTests {
         fetch.options.progressMilliseconds = 100
         fetch.options.streams = true
         fetch.options.digest = String(repeating: "0a", count: 32)
-        fetch.options.key = "v2"
         fetch.options.replacesHandler = true
         fetch.options.isWarm = true
         fetch.options.subscribes = false
-        fetch.options.tag = "cell-3"
         fetch.httpFields = Array("accept: image/*\nx-a: b".utf8)
-        var hello = Hello(client: "me")
+        var hello = Hello()
         hello.principal = PrincipalName("key:laptop")
         hello.proof = GatewayProof(String(repeating: "0123456789abcdef", count: 4))
         let messages: [ClientMessage] = [
-            .hello(hello), .hello(Hello(client: "me", window: 10)), .hello(Hello(client: nil)),
+            .hello(hello), .hello(Hello(window: 10)), .hello(Hello()),
             .fetch(fetch), .fetch(Fetch(handler: handler, request: request, url: "http://a/")),
             .retry(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
             .removeRequest(handler, request),
@@ -63,25 +61,24 @@ struct RoundTripTests {
         failure.status = 404
         failure.response = response
         failure.attempts = 3
-        var error = ErrorReply(code: "id-in-use", detail: "Choose another.")
-        error.verb = "FETCH"
-        error.handler = handler
-        error.request = request
+        let error = ErrorReply(code: "id-in-use", detail: "Choose another.")
+        var refused = BodyData(.terminal(3), offset: 7)
+        (refused.error, refused.detail) = ("unknown-body", "The file is missing.")
         var resumable = Progress(handler: handler, request: request, received: 1, total: 2)
         resumable.isResumable = true
         func terminal(_ outcome: Terminal.Outcome) -> BrokerMessage {
-            .terminal(Terminal(handler: handler, request: request, sequence: 9, tag: "t", outcome: outcome))
+            .terminal(Terminal(handler: handler, request: request, sequence: 9, outcome: outcome))
         }
         let messages: [BrokerMessage] = [
             .welcome(Welcome(broker: attempt.broker, window: 256)),
             terminal(.result(status: 200, response)), terminal(.result(status: 200, resumed)),
             terminal(.failed(failure)), terminal(.failed(Terminal.Failure(code: "removed"))),
-            .progress(Progress(handler: handler, request: request, received: 1, total: nil, tag: "t")),
+            .progress(Progress(handler: handler, request: request, received: 1, total: nil)),
             .progress(Progress(handler: handler, request: request, received: 1, total: 2)),
             .progress(resumable), .removed(.subtree(handler), count: 3),
             .requestRemoved(handler, request, wasOpen: true),
             .accepted(handler, request), .answer(.why(handler, request)),
-            .error(error), .goodbye(reason: "draining"), .answer(.settings),
+            .error(error), .data(refused), .goodbye(reason: "draining"), .answer(.settings),
             .changed(try #require(SettingWords(["slots", "3"]))),
         ]
         for message in messages {

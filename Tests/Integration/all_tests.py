@@ -1,28 +1,23 @@
-"""Runs the integration tests: python3 all_tests.py [--long | --slice] [--libzmq] [-k PATTERN]…
+"""Runs the integration tests: python3 all_tests.py [--long | --slice] [-k PATTERN]…
 
-Most tests wait for a lease to expire or for a slow server. Therefore one module per processor, and one more, run concurrently,
-each in its own process. Modules that compare times run alone, after the others.
+Most tests wait for a lease to expire or for a slow server, and modules use a third of a processor. Therefore two modules per
+processor, and one more, run concurrently, each in its own process. Modules that compare times run alone, after the others.
 
 With EARSHOT_LONG=1 many tests use larger numbers and check the documented times, which hold on an otherwise idle machine.
 `--long` sets it and runs the modules that read it, one after the other; `--slice` runs only a few short tests of them.
 
-`--libzmq` puts libzmq between the programs and their brokers: `support/interposer.py`. `--libzmq-slice` runs only a few tests so.
-EARSHOT_ZMQ_PYTHON names the interpreter whose pyzmq is used.
+The peers that tests play use the pyzmq of the interpreter that runs this.
 """
 
 import argparse
 import collections
 import concurrent.futures
-import contextlib
 import os
 import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import time
-
-from support.interposer import Interposer, build
 
 HERE = pathlib.Path(__file__).parent
 ALONE = {"test_cluster_turns", "test_fairness", "test_flood", "test_readers", "test_removal", "test_removal_slices",
@@ -33,54 +28,19 @@ SLICE = {"test_crashes": ["test_50_transfers_of_a_killed_worker"],
          "test_stream": ["test_who_comes_half_way_reads_what_is_there"],
          "test_cluster_removal": ["test_a_removed_handler"],
          "test_waiters": ["test_"]}
-# Short modules with libzmq between programs and brokers: deaths of each process, bodies of each kind, removals, clients
-# with many requests, durable requests, `earshot work`, and the gateway.
-LIBZMQ_SLICE = {module: ["test_"] for module in (
-    "test_remote", "test_isolation", "test_durable", "test_stream", "test_programs", "test_lists", "test_crashes", "test_pull",
-    "test_coalescing", "test_pull_command")}
 # Longest first, so that no long module remains at the end.
-LONGEST = ["test_cluster_partitions", "test_cluster_security", "test_cluster_engine", "test_hang", "test_crash_loop", "test_resume", "test_bounds", "test_broker_death", "test_leases", "test_failures",
-           "test_fetch", "test_http2", "test_stream", "test_own_workers", "test_supervisor", "test_readme", "test_decompression"]
+LONGEST = ["test_cluster_health", "test_stored_results", "test_cluster_security", "test_remote", "test_hang", "test_crash_loop", "test_http2",
+           "test_cluster_sharing", "test_resume", "test_bounds", "test_gateway", "test_users", "test_network", "test_supervisor",
+           "test_removed_folders", "test_cluster_deaths", "test_large_removal"]
 NO_TESTS = 5  # Exit status of later Pythons if no test matches the pattern.
 
 
-class Carried:
-    """Counts of libzmq's processes, one for each module. `library`: result of `build`; nil without libzmq."""
-
-    def __init__(self, library):
-        self._library = library
-        self._counts = collections.Counter()
-        self._versions = set()
-
-    @contextlib.contextmanager
-    def variables(self):
-        """Variables for a module, while its process runs."""
-        if not self._library:
-            yield {}
-            return
-        with Interposer(self._library, os.environ.get("EARSHOT_ZMQ_PYTHON")) as interposer:
-            yield interposer.variables()
-            version, counts = interposer.end()
-        self._counts += counts
-        self._versions.add(version)
-
-    def report(self, is_whole):
-        """Prints the counts. Fails for a whole run without both kinds of connections through libzmq."""
-        if not self._library:
-            return
-        print(f"{' and '.join(sorted(self._versions))}:", ", ".join(f"{count} {name}" for name, count in sorted(self._counts.items())))
-        if is_whole and not (self._counts["work connections"] and self._counts["bus connections"]):
-            sys.exit("FAILED: no connection of a worker, or none of a client, went through libzmq")
-
-
-def run(module, patterns, carried):
+def run(module, patterns):
     """Runs a module's tests. Returns its name, success, number of tests, seconds, and output."""
     began = time.monotonic()
     chosen = [word for pattern in patterns for word in ("-k", pattern)]
-    with carried.variables() as variables:
-        done = subprocess.run([sys.executable, "-B", "-m", "unittest", "-v", *chosen, module], cwd=HERE, text=True,
-                              env={**os.environ, **variables}, errors="replace", stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run([sys.executable, "-B", "-m", "unittest", "-v", *chosen, module], cwd=HERE, text=True, errors="replace",
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     ran = re.search(r"^Ran (\d+) tests?", done.stdout, re.MULTILINE)
     passed = done.returncode in (0, NO_TESTS)
     return module, passed, int(ran[1]) if ran else 0, time.monotonic() - began, done.stdout
@@ -101,13 +61,10 @@ def main():
     options.add_argument("-k", dest="patterns", action="append", default=[], help="only tests with this in their name")
     options.add_argument("--long", action="store_true", help="only modules with strict tests, in their strict form")
     options.add_argument("--slice", dest="tests", action="store_const", const=SLICE, help="only a few of the strict tests")
-    options.add_argument("--libzmq", action="store_true", help="with libzmq between programs and brokers")
-    options.add_argument("--libzmq-slice", dest="tests", action="store_const", const=LIBZMQ_SLICE, help="a few tests with libzmq")
     options = options.parse_args()
-    is_strict = options.long or options.tests is SLICE
+    is_strict = options.long or options.tests is not None
     if is_strict:
         os.environ["EARSHOT_LONG"] = "1"
-    has_libzmq = options.libzmq or options.tests is LIBZMQ_SLICE
     failed, tests, skipped, began = [], 0, [], time.monotonic()
 
     def report(result):
@@ -122,21 +79,18 @@ def main():
         if count or not passed:
             print(f"{said.rstrip()}\n-- {module}: {'passed' if passed else 'FAILED'}, {count} in {seconds:.1f} s\n", flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="ear-") as folder:
-        carried = Carried(build(folder) if has_libzmq else None)
-        alone = [job for job in jobs(options) if is_strict or job[0] in ALONE]
-        with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
-            beside = [pool.submit(run, *job, carried) for job in jobs(options) if job not in alone]
-            for result in concurrent.futures.as_completed(beside):
-                report(result.result())
-        for job in alone:
-            report(run(*job, carried))
+    alone = [job for job in jobs(options) if is_strict or job[0] in ALONE]
+    with concurrent.futures.ThreadPoolExecutor(2 * (os.cpu_count() or 1) + 1) as pool:
+        beside = [pool.submit(run, *job) for job in jobs(options) if job not in alone]
+        for result in concurrent.futures.as_completed(beside):
+            report(result.result())
+    for job in alone:
+        report(run(*job))
     for reason, count in sorted(collections.Counter(skipped).items()):
         print(f"{count} skipped: {reason}")
     print(f"{tests} tests in {time.monotonic() - began:.0f} s, {len(skipped)} of them skipped", flush=True)
     if not tests:
         sys.exit(f"no test has {' or '.join(options.patterns)} in its name")
-    carried.report(is_whole=not options.patterns)
     if failed:
         sys.exit(f"FAILED: {' '.join(sorted(failed))}")
 

@@ -177,13 +177,13 @@ class NodeSecurityTests(TestCase):
             stranger.await_event(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
             self.assertIsNone(stranger.receive(0.5))
             blind = self.peer(place, zmq.curve_keypair(), zmq.curve_keypair()[0])
-            blind.say("HELLO EAR/1", client="x", window=1)
+            blind.say("HELLO EAR/1", window=1)
             self.assertIsNone(blind.receive(0.5))
             plain = zmq.Context.instance().socket(zmq.DEALER)
             plain.linger = 0
             self.addCleanup(plain.close)
             plain.connect(f"tcp://{place}")
-            plain.send(b"HELLO EAR/1\nclient: x\nwindow: 1\n")
+            plain.send(b"HELLO EAR/1\nwindow: 1\n")
             self.assertFalse(plain.poll(500))
 
     def test_a_peer_with_the_key_of_the_cluster_reads_bodies_and_requests_nothing_else(self):

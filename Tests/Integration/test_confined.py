@@ -12,7 +12,7 @@ from support.harness import TestCase, temporary_folder
 from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.network import NetworkBus
 from support.origin import Origin
-from support.processes import eventually
+from support.processes import children, eventually
 
 READ, WRITE, CREATE = os.O_RDONLY, os.O_WRONLY, os.O_WRONLY | os.O_CREAT | os.O_EXCL
 LARGE = 200_000
@@ -153,6 +153,9 @@ class ConfinedTests(TestCase):
         self.folder = temporary_folder()
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         (self.folder / "secret").write_text("secret")
+        (self.folder / "other-user").write_text("secret")
+        if not os.geteuid():
+            os.chown(self.folder / "other-user", 65534, 65534)
         self.folder.joinpath("bus").mkdir()
         stores = ["--cache-folder", self.folder / "cache", "--durable-folder", self.folder / "durable"]
         self.bus = self.enterContext(NetworkBus(workers=2, folder=self.folder / "bus", arguments=stores))
@@ -167,7 +170,7 @@ class ConfinedTests(TestCase):
 
     def outside(self):
         """Files that the user of the bus can open, and others."""
-        found = [self.folder / "secret", self.body, self.folder / "durable/requests.sqlite", self.folder / "cache/index.sqlite",
+        found = [self.folder / "secret", self.folder / "other-user", self.body, self.folder / "durable/requests.sqlite", self.folder / "cache/index.sqlite",
                  self.bus.runtime / "broker.lock", self.bus.spool / "broker.lock", f"/proc/{self.bus.broker}/mem",
                  f"/proc/{self.bus.broker}/environ", self.bus.folder / "test.key"]
         return [os.fspath(path) for path in found if os.path.exists(path)]
@@ -192,6 +195,7 @@ class ConfinedTests(TestCase):
         with open(self.body, "rb") as file:
             self.assertEqual(len(file.read()), LARGE)
         self.assertEqual((self.folder / "secret").read_text(), "secret")
+        self.assertEqual([children(worker) for worker in self.bus.workers], [[], []])
         self.assertTrue(self.client.query("status")["ready"])
 
     def test_a_worker_reaches_its_folder_in_the_spool_and_the_network(self):
@@ -205,6 +209,7 @@ class ConfinedTests(TestCase):
                 *file_tries(outside, self.bus.spool / f"worker-{first}"), *self.lists(other, self.bus.spool),
                 *process_tries(first, [self.bus.broker, second, os.getpid()]), *kernel_tries(), *socket_tries(False)])
             self.check_sockets(worker)
+            self.check_abstract_sockets(worker)
         self.assertUndisturbed()
 
     def check_sockets(self, worker):
@@ -227,6 +232,18 @@ class ConfinedTests(TestCase):
         self.assertIsNone(worker.outcome("fchmod", descriptor, 0o400))
         worker.call("close", descriptor)
 
+    def check_abstract_sockets(self, process):
+        """Those of other processes are closed to it."""
+        if LANDLOCK >= 6:
+            with socket.socket(socket.AF_UNIX) as outside:
+                name = b"\0earshot-" + os.urandom(8).hex().encode()
+                outside.bind(name)
+                outside.listen()
+                made = process.call("socket", socket.AF_UNIX, socket.SOCK_STREAM, 0)
+                there = struct.pack("<H", socket.AF_UNIX) + name
+                self.assertEqual(process.outcome("connect", made, there, len(there)), "EPERM")
+                process.call("close", made)
+
     def test_a_worker_is_neither_a_client_nor_a_second_worker(self):
         with Injected(self.bus.workers[0]) as worker:
             for name, line in (("bus", "a worker may not be a client"), ("work", "a worker may connect only once")):
@@ -243,15 +260,7 @@ class ConfinedTests(TestCase):
                 *file_tries(self.outside(), None), *self.lists(self.bus.spool),
                 *process_tries(gateway.pid, [self.bus.broker, self.bus.workers[0], os.getpid()]), *kernel_tries(),
                 *socket_tries(True)])
-            if LANDLOCK >= 6:
-                with socket.socket(socket.AF_UNIX) as outside_socket:
-                    name = b"\0earshot-" + os.urandom(8).hex().encode()
-                    outside_socket.bind(name)
-                    outside_socket.listen()
-                    made = gateway.call("socket", socket.AF_UNIX, socket.SOCK_STREAM, 0)
-                    there = struct.pack("<H", socket.AF_UNIX) + name
-                    self.assertEqual(gateway.outcome("connect", made, there, len(there)), "EPERM")
-                    gateway.call("close", made)
+            self.check_abstract_sockets(gateway)
         self.assertUndisturbed()
 
 

@@ -147,12 +147,11 @@ class FetchTests(TestCase):
         client = self.bus.client()
         for size in (100, 500_000):
             url = f"{self.origin.url}/redirect-to?url=/bytes/{size}"
-            client.fetch("told", size, url, tag="a-tag")
+            client.fetch("told", size, url)
             answer = client.terminal()
             self.assertResult(answer, body(size))
             self.assertEqual(answer.operands, ["told", str(size), "200"])
             self.assertEqual(answer.fields["url"], f"{self.origin.url}/bytes/{size}")
-            self.assertEqual(answer.fields["tag"], "a-tag")
             self.assertEqual(answer.fields["source"], "network")
             self.assertEqual(answer.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
             self.assertEqual("file" in answer.fields, size > 65_536)

@@ -10,9 +10,8 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from support import zmtp
-from support.harness import TestCase
-from support.network import LeasedRemote, NetworkBus, Recorder, StubbornRemote
-from support.origin import Origin, body
+from support.network import LeasedRemote, NetworkTestCase, Recorder, StubbornRemote
+from support.origin import body
 from support.processes import eventually, watch_all
 from support.puller import pull
 
@@ -21,15 +20,7 @@ REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH
 FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 
 
-class GatewayTests(TestCase):
-    def setUp(self):
-        self.origin = self.enterContext(Origin())
-        self.bus = self.enterContext(NetworkBus(workers=1))
-
-    def assertAnswers(self, client, handler="h", request=1, size=1000):
-        client.fetch(handler, request, f"{self.origin.url}/bytes/{size}")
-        self.assertResult(client.terminal(), body(size))
-
+class GatewayTests(NetworkTestCase):
     # Requests.
 
     def test_a_body_is_read_by_read_and_data(self):

@@ -25,7 +25,7 @@ MIB = 1 << 20
 MOST_GROWTH = 64 * MIB
 #: Heads that a client or a worker may say, as a start.
 HEADS = [
-    "HELLO EAR/1\nclient: x\nwindow: 8\nlease: 5\nbodies: pull\n", "HELLO EAR/1\nwindow: 8\nprincipal: key:other\n",
+    "HELLO EAR/1\nwindow: 8\nlease: 5\nbodies: pull\n", "HELLO EAR/1\nwindow: 8\nprincipal: key:other\n",
     "HELLO EAR/1\nwindow: 8\nproof: " + "0" * 64 + "\n", "FETCH h 1 http://127.0.0.1:1/\nstream: yes\n", "READ 1 0 262144\n",
     "READ h 1 0 5\ngeneration: x\n", "ACK 1\n", "REMOVE h 1\n", "REMOVE h/*\n", "SUBSCRIBE h\n", "QUERY status\n", "QUERY ping\n",
     "SET origin-limit 1\n", "BYE\n", "READY EARW/1\nslots: 3\nschemes: x y\nfiles: yes\n", "READY EARW/1\nslots: 1\nschemes: http\n",

@@ -305,7 +305,7 @@ class GatewayWorkerTests(TestCase):
         program.await_line("serving x:")
         # A local session of the client's principal, which the death of the gateway does not touch.
         acting = self.bus.client(hello=False)
-        acting.say("HELLO EAR/1", client="acting", window="8", principal="key:test")
+        acting.say("HELLO EAR/1", window="8", principal="key:test")
         acting.expect("WELCOME")
         acting.fetch("h", 1, "x:1")
         eventually(lambda: len(list(marks.iterdir())) == 1, "the program runs")

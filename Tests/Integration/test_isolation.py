@@ -37,7 +37,7 @@ while not generation:
 for number in (1, 2, 3):
     c.fetch("b/wait", number, here + f"/bytes/30{number}", priority="low")
 c.query("ping")
-say({"token": c.token, "client": c.name, "generation": generation})
+say({"token": c.token, "generation": generation})
 sys.stdin.readline()
 found = {}
 for terminal in c.terminals(5):
@@ -82,12 +82,12 @@ def renamed(value, names=GHOSTS):
     return json.loads(text)
 
 
-def error(code, verb, **fields):
-    return [["ERROR", [code], {"verb": verb, **fields}]]
+def error(code):
+    return [["ERROR", [code], {}]]
 
 
-def unknown(verb, handler, request="1"):
-    return error("unknown-request", verb, handler=handler, request=request)
+def refused(*read):
+    return [["DATA", list(read), {"error": "unknown-body"}]]
 
 
 class Bed(Case):
@@ -138,25 +138,25 @@ class AttemptTests(Bed):
         attempts = {}
         for name in requests:
             attempts[f"REMOVE {name} 1"] = [["REMOVED", [name, "1", "0"], {}]]
-            attempts[f"PRIORITY {name} 1 high"] = unknown("PRIORITY", name)
-            attempts[f"RETRY {name} 1"] = unknown("RETRY", name)
+            attempts[f"PRIORITY {name} 1 high"] = error("unknown-request")
+            attempts[f"RETRY {name} 1"] = error("unknown-request")
             attempts[f"REMOVE {name}"] = [["REMOVED", [name, "0"], {}]]
             attempts[f"QUERY why {name} 1"] = [["ANSWER", ["why", name, "1"], {}]]
         attempts |= {"REMOVE b/": [["REMOVED", ["b/", "0"], {}]], "REMOVE kept/": [["REMOVED", ["kept/", "0"], {}]],
-                     "ACK 1": error("bad-message", "ACK"), "ACK 3": error("bad-message", "ACK"), "ACK 0": [],
-                     "READ 1 0 1000": error("unknown-body", "READ", seq="1"),
-                     "READ 2 0 1000": error("unknown-body", "READ", seq="2"),
-                     "READ b/stream 1 0 1000": error("unknown-body", "READ", handler="b/stream", request="1"),
-                     "READ b/run 1 0 1000": error("unknown-body", "READ", handler="b/run", request="1"),
+                     "ACK 1": error("bad-message"), "ACK 3": error("bad-message"), "ACK 0": [],
+                     "READ 1 0 1000": refused("1", "0"),
+                     "READ 2 0 1000": refused("2", "0"),
+                     "READ b/stream 1 0 1000": refused("b/stream", "1", "0"),
+                     "READ b/run 1 0 1000": refused("b/run", "1", "0"),
                      "QUERY cookies b": [["ANSWER", ["cookies", "b"], {}]],
                      "QUERY cookies b/done": [["ANSWER", ["cookies", "b/done"], {}]],
-                     "QUERY origins": error("not-authorized", "QUERY"),
-                     "QUERY workers": error("not-authorized", "QUERY"),
-                     "QUERY settings": error("not-authorized", "QUERY"),
-                     "SET origin-limit 1": error("not-authorized", "SET"),
-                     "SET admission closed": error("not-authorized", "SET"),
-                     "SET requests-per-user 0": error("not-authorized", "SET"),
-                     "SET users nobody": error("not-authorized", "SET"),
+                     "QUERY origins": error("not-authorized"),
+                     "QUERY workers": error("not-authorized"),
+                     "QUERY settings": error("not-authorized"),
+                     "SET origin-limit 1": error("not-authorized"),
+                     "SET admission closed": error("not-authorized"),
+                     "SET requests-per-user 0": error("not-authorized"),
+                     "SET users nobody": error("not-authorized"),
                      "UNSUBSCRIBE b/": [], "UNSUBSCRIBE b/run": [], "SUBSCRIBE b/": [], "SUBSCRIBE kept/": []}
         # The last ones: their subscriptions stay.
         attempts |= {f"SUBSCRIBE {name}": [] for name in requests}
@@ -199,7 +199,7 @@ say(answers(c))
                 if line.startswith("QUERY cookies"):
                     self.assertEqual(own[0][3]["cookies"], [])
         reads, status, ledger, waits, heard = said[2 * len(lines):]
-        self.assertEqual([read[:2] for read in reads], [["ERROR", ["unknown-body"]]])
+        self.assertEqual([read[:2] for read in reads], [["DATA", ["b/stream", "1", "0"]]])
         # The handlers are those of the subscriptions, and of the requests there is none.
         self.assertEqual((status["clients"], status["handlers"]), (1, 2 * len(requests)))
         none = {"submitted": 0, "answered": 0, "failed": {}, "removed": 0, "orphaned": 0, "pending": 0}
@@ -215,12 +215,10 @@ say(answers(c))
         greetings = [{"principal": f"uid:{DAEMON}"}, {"principal": "uid:0"}, {"principal": "key:backup"},
                      {"principal": f"uid:{DAEMON}", "proof": "0" * 64}, {"principal": f"uid:{NOBODY}"},
                      {"principal": "root"}, {"principal": f"uid:0{DAEMON}"}, {"principal": "uid:-1"},
-                     {"principal": f"uid:{DAEMON}", "client": secrets["client"], "token": secrets["token"], "lease": 60}]
+                     {"principal": f"uid:{DAEMON}", "token": secrets["token"], "lease": 60}]
         malformed = [{"principal": ""}, {"principal": f"uid:{DAEMON}/b"}, {"principal": f"uid:{DAEMON}", "proof": "0" * 63},
                      {"proof": "0" * 64}, {"window": "none"}]
-        tokens = [{"client": secrets["client"], "token": secrets["token"], "lease": 60},
-                  {"client": secrets["client"], "token": secrets["token"], "lease": 60, "replies": 0},
-                  {"client": secrets["client"], "lease": 60}]
+        tokens = [{"token": secrets["token"], "lease": 60}, {"lease": 60}]
         said = self.visit(NOBODY, bus, self.code(HOSTILE + """
 for fields in greetings + malformed + tokens:
     c = client(hello=False)

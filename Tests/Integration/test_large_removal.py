@@ -294,12 +294,12 @@ class ReplacementTests(TestCase):
         self.replace(1, removals)
 
     def replace(self, size, removals, batches=BATCHES, pause=0.0005):
-        """Makes `size` requests in each batch, with the IDs of those before. The tag of each names its batch. `pause`: unit of
+        """Makes `size` requests in each batch, with the IDs of those before. The URL of each names its batch. `pause`: unit of
         the seconds between two batches without a result."""
         messages, answers = removals(size)
         counts, terminals, odd = [], collections.Counter(), []
         for batch in range(batches):
-            fetches = (f"FETCH r {index} {self.origin.url}/{batch % 3 * 0.001}/{batch}-{index}\ntag: {batch}-{index}\n"
+            fetches = (f"FETCH r {index} {self.origin.url}/{batch % 3 * 0.001}/{batch}-{index}\n"
                        for index in range(size))
             self.peer.say(*messages, *fetches)
             self.read(batch, answers, counts, terminals, odd)
@@ -326,12 +326,13 @@ class ReplacementTests(TestCase):
         for answer in answers:
             while not (head := self.peer.hear()).startswith(answer):
                 lines = head.split("\n")
-                tag = next((line[5:] for line in lines if line.startswith("tag: ")), None)
-                if not lines[0].startswith("RESULT r ") or tag is None or int(tag.split("-")[0]) != batch - 1:
+                url = next((line[5:] for line in lines if line.startswith("url: ")), "")
+                name = url.rpartition("/")[2]
+                if not lines[0].startswith("RESULT r ") or int(name.partition("-")[0] or -1) != batch - 1:
                     odd.append(head)
                     continue
                 self.peer.hear()  # Its body.
-                terminals[tag] += 1
+                terminals[name] += 1
                 self.peer.say(f"ACK {SEQUENCE.search(head.encode())[1].decode()}\n")
             number = head.split()[-1]
             count += int(number)

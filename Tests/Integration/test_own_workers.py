@@ -59,7 +59,7 @@ class OwnWorkerTests(TestCase):
         url = "long:" + "u" * 8_000
         for excess, wanted in ((0, "RESULT"), (1, "FAILED"), (400_000, "FAILED")):
             with self.subTest(excess=excess):
-                self.client.fetch("h", f"{excess}", url, tag="t" * 64)
+                self.client.fetch("h", f"{excess}", url)
                 self.done(worker, "", "x: " + "v" * (RESPONSE_FIELD_BYTES - 3 + excess))
                 self.assertTrue(self.client.socket.poll(10_000))
                 head = self.client.socket.recv_multipart()[0]

@@ -21,8 +21,9 @@ DEBUG = PROGRAM.with_name("earshot.debug")
 @unittest.skipUnless(PROGRAM.parent.name == "release", f"{PROGRAM} is not in a folder `release`")
 class ReleaseTests(TestCase):
     def readelf(self, *options, file=None):
+        # readelf of Debian 12 exits with 1 for notes of a type that it does not know.
         done = subprocess.run(["readelf", "--wide", *options, file or PROGRAM], capture_output=True, text=True, errors="replace",
-                              check=True)
+                              check=options != ("--notes",))
         return done.stdout
 
     def test_addresses_are_random_and_read_only_once_it_runs(self):

@@ -21,22 +21,22 @@ class ReusedCellTests(TestCase):
     def check(self, turn, message):
         """After the change only the new result's bytes arrive; the old terminal may have come before."""
         self.assertEqual(message.id, ("h", "7"), message)
-        self.assertEqual(message.fields.get("tag"), f"new{turn}", message)
+        self.assertEqual(message.fields["url"], self.url(f"new{turn}"), message)
         self.assertResult(message, body(200, f"new{turn}"))
 
     def test_after_the_answer_to_REMOVE_nothing_old_comes(self):
         for turn in range(self.TURNS):
-            self.client.fetch("h", 7, self.url(f"old{turn}"), tag=f"old{turn}")
+            self.client.fetch("h", 7, self.url(f"old{turn}"))
             if turn % 3:  # Sometimes before it is fetched, mostly while its result is in transit.
                 self.origin.await_count(f"/bytes/200?seed=old{turn}", 1)
             self.client.say("REMOVE h")
-            self.client.fetch("h", 7, self.url(f"new{turn}"), tag=f"new{turn}")
+            self.client.fetch("h", 7, self.url(f"new{turn}"))
             before = []
             while (message := self.client.receive()).verb != "REMOVED":
                 before.append(message)
             self.assertLessEqual(len(before), 1)
             for old in before:
-                self.assertEqual(old.fields["tag"], f"old{turn}")
+                self.assertEqual(old.fields["url"], self.url(f"old{turn}"))
                 self.assertResult(old, body(200, f"old{turn}"))
             self.check(turn, self.client.terminal())
         self.assertEqual(self.client.rest(), [])
@@ -44,12 +44,12 @@ class ReusedCellTests(TestCase):
 
     def test_replace_does_the_same_in_one_message(self):
         for turn in range(self.TURNS):
-            self.client.fetch("h", 7, self.url(f"old{turn}"), tag=f"old{turn}")
+            self.client.fetch("h", 7, self.url(f"old{turn}"))
             if turn % 3:
                 self.origin.await_count(f"/bytes/200?seed=old{turn}", 1)
-            self.client.fetch("h", 7, self.url(f"new{turn}"), tag=f"new{turn}", replace="yes")
+            self.client.fetch("h", 7, self.url(f"new{turn}"), replace="yes")
             message = self.client.terminal()
-            if message.fields.get("tag") == f"old{turn}":
+            if message.fields["url"] == self.url(f"old{turn}"):
                 self.assertResult(message, body(200, f"old{turn}"))
                 message = self.client.terminal()
             self.check(turn, message)

@@ -187,7 +187,7 @@ class MoveTests(Case):
 
 
 class TakeTests(Case):
-    """Each way to have had a file before TAKE. The files of two clients never are one after it."""
+    """The files of two clients never are one after TAKE. `TakeTests` of the core has each way to have had one before."""
 
     def fetched(self, client, request=1, handler="h", **fields):
         """Returns the terminal of a new request."""
@@ -245,74 +245,11 @@ class TakeTests(Case):
         os.unlink(self.out / "link")
         self.assertShared(client, terminal)
 
-    def test_a_second_subscriber_that_was_told_keeps_the_file(self):
-        client, other = self.holder(), self.holder()
-        other.say("SUBSCRIBE h")
-        other.query("ping")
-        terminal = self.fetched(client)
-        self.assertEqual(other.terminal().fields["file"], terminal.fields["file"])
-        other.release()
-        other.query("ping")
-        self.assertShared(client, terminal)
-
-    def test_a_terminal_behind_a_full_window_keeps_the_file_and_a_withdrawn_one_does_not(self):
-        for is_withdrawn in (False, True):
-            with self.subTest(is_withdrawn=is_withdrawn):
-                client, other = self.holder(), self.holder(window=1)
-                other.fetch("full", 1, f"{self.origin.url}/bytes/5")
-                other.terminal()
-                other.say("SUBSCRIBE h")
-                other.query("ping")
-                terminal = self.fetched(client)
-                if is_withdrawn:
-                    other.remove("h")
-                    self.take(client, terminal)
-                else:
-                    self.assertShared(client, terminal)
-                    other.release()
-                    self.assertEqual(other.terminal().fields["file"], terminal.fields["file"])
-                client.close()
-                other.close()
-                self.await_empty_spool()
-
-    def test_a_kept_result_without_a_subscriber_keeps_the_file(self):
-        client = self.holder()
-        url = f"{self.origin.url}/gate/kept?bytes={SIZE}"
-        client.fetch("later", 1, url, subscribe="no")
-        client.fetch("h", 1, url)
-        self.await_requests(self.bus.client(), pending=2)
-        self.origin.open_gate("kept")
-        terminal = client.terminal()
-        self.assertShared(client, terminal)
-        other = self.bus.client()
-        other.say("SUBSCRIBE later")
-        self.assertTrue(other.terminal().content() == body(SIZE))
-
-    def test_a_reader_of_the_growing_file_keeps_it_and_its_own_session_does_not(self):
-        for has_other in (False, True):
-            with self.subTest(has_other=has_other):
-                client, other = self.holder(), self.holder()
-                url = f"{self.origin.url}/steps/grow{has_other}?bytes={SIZE}"
-                readers = [client, other] if has_other else [client]
-                for reader in readers:
-                    reader.fetch(f"h{reader.name}", 1, url, stream="yes", progress=50)
-                for reader in readers:
-                    while "file" not in reader.expect("PROGRESS").fields:
-                        pass
-                if has_other:
-                    other.remove(f"h{other.name}")
-                self.origin.open_gate(f"grow{has_other}")
-                terminal = client.terminal()
-                if has_other:
-                    self.assertShared(client, terminal)
-                else:
-                    self.take(client, terminal)
-
     def test_a_read_in_progress_keeps_the_file(self):
         client, reader = self.holder(), self.bus.client(bodies="pull")
         reader.hold()
-        for one in (client, reader):
-            one.fetch(f"h{one.name}", 1, f"{self.origin.url}/gate/read?bytes={SIZE}")
+        for handler, one in (("path", client), ("pull", reader)):
+            one.fetch(handler, 1, f"{self.origin.url}/gate/read?bytes={SIZE}")
         self.await_requests(self.bus.client(), pending=2)
         self.origin.open_gate("read")
         terminal, pulled = client.terminal(), reader.terminal()
@@ -321,28 +258,6 @@ class TakeTests(Case):
         reader.say(f"READ {sequence} 0 262144")
         self.assertShared(client, terminal)
         self.assertTrue(reader.expect("DATA").body == body(SIZE)[:262_144])
-
-    def test_a_repetition_before_keeps_the_file(self):
-        client, other = self.holder(), self.holder()
-        terminal = self.fetched(client)
-        repeated = self.fetched(other)
-        self.assertEqual(repeated.fields["file"], terminal.fields["file"])
-        client.close()
-        self.assertShared(other, repeated)
-
-    def test_a_repetition_after_it_gets_a_file_of_its_own(self):
-        client, other = self.holder(), self.holder()
-        path = self.take(client, self.fetched(client))
-        count = self.origin.count(f"/bytes/{SIZE}")
-        repeated = self.fetched(other)
-        self.assertNotEqual(repeated.fields["file"], str(path))
-        self.assertEqual(self.origin.count(f"/bytes/{SIZE}"), count + 1)
-        self.assertContent(pathlib.Path(repeated.fields["file"]), body(SIZE))
-
-    def test_a_durable_row_keeps_the_file(self):
-        client = self.holder()
-        terminal = self.fetched(client, durable="yes")
-        self.assertShared(client, terminal)
 
     def test_a_redelivery_names_the_new_path_and_repeats_a_lost_answer(self):
         client = self.holder(lease=60)
@@ -364,18 +279,6 @@ class TakeTests(Case):
         other = self.holder()
         terminal = self.fetched(other)
         self.assertNotEqual(self.take(other, terminal), path)
-
-    def test_sequence_numbers_without_a_file_are_unknown(self):
-        client, other = self.holder(), self.holder()
-        self.assertEqual(client.take(1), "unknown-body", "before the first terminal")
-        client.fetch("h", 1, f"{self.origin.url}/bytes/5")
-        client.fetch("h", 2, "gopher://example.org/")
-        client.terminals(2)
-        for sequence in (0, 1, 2, 3, 2**64 - 1):
-            self.assertEqual(client.take(sequence), "unknown-body", sequence)
-        terminal = self.fetched(client, 3)
-        self.assertEqual(other.take(terminal.fields["seq"]), "unknown-body", "another's number")
-        self.take(client, terminal)
 
     def test_answers_come_in_the_order_of_the_questions(self):
         client = self.holder()
@@ -413,12 +316,6 @@ class CacheTests(Case):
         self.assertEqual(self.origin.count("/kept/x"), 2)
         client.fetch("h", 4, url)
         self.assertContent(pathlib.Path(client.terminal().fields["file"]), content)
-
-    def test_what_the_cache_must_not_keep_is_given_away(self):
-        client = self.holder()
-        for number, cache in enumerate(("default", "no-store"), 1):
-            client.fetch("h", number, self.url, cache=cache)
-            self.assertIsNotNone(client.take(client.terminal().fields["seq"]))
 
 
 class PrivateTests(TestCase):

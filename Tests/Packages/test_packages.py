@@ -68,6 +68,13 @@ class PackageTests(unittest.TestCase):
         unit = (self.tree / "usr/lib/systemd/user/earshot.service").read_text()
         self.assertIn("ExecStart=/usr/bin/earshot serve\n", unit)
 
+    def test_libraries_that_are_loaded_at_run_time_are_dependencies(self):
+        fields = {name: {part.split()[0].removesuffix("t64") for part in run("dpkg-deb", "--field", self.deb, name).split(",")}
+                  for name in ("Depends", "Recommends", "Suggests")}
+        self.assertLessEqual({"libbrotli1", "libcurl4", "libzstd1", "zlib1g", "libc-ares2", "procps"}, fields["Depends"])
+        self.assertEqual(fields["Recommends"], {"ca-certificates", "libidn2-0", "libpsl5", "libzmq5"})
+        self.assertEqual(fields["Suggests"], {"bash-completion", "systemd"})
+
     def test_debuggers_find_the_symbols_by_build_id(self):
         symbols, = (self.folder / "1").glob("earshot-dbgsym_*.deb")
         contents = run("dpkg-deb", "--contents", symbols)

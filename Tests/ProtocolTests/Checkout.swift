@@ -24,8 +24,19 @@ enum Checkout {
 
     /// Returns the paths of all Swift files below a folder.
     static func swiftFiles(below path: String) throws -> [String] {
+        try paths(below: path).filter { $0.hasSuffix(".swift") }.sorted()
+    }
+
+    /// Returns the paths of all files below a folder, without those of other packages.
+    static func paths(below path: String) throws -> [String] {
         try FileManager.default.subpathsOfDirectory(atPath: root.appending(path: path).path())
-            .filter { $0.hasSuffix(".swift") }.sorted().map { "\(path)/\($0)" }
+            .filter { !$0.contains("node_modules/") }.map { "\(path)/\($0)" }
+    }
+
+    /// Returns the folder of a path, and the name in it.
+    static func split(_ path: String) -> (folder: String, name: String) {
+        let parts = path.split(separator: "/")
+        return (parts.count > 1 ? parts.dropLast().joined(separator: "/") : ".", String(parts.last ?? ""))
     }
 
     /// Paths of all documents, without those in hidden folders and in folders of other packages.

@@ -8,6 +8,7 @@ struct Document {
     /// Documents with messages of EAR/1.
     static let client = [
         "1-core.md", "1-requests.md", "2-sessions.md", "3-bodies.md", "5-durable.md", "7-reference.md",
+        "administration.md",
     ]
     /// Documents with messages of EARW/1.
     static let worker = ["6-workers.md", "private.md"]
@@ -59,7 +60,8 @@ struct Document {
             })
     }
 
-    /// Returns the commands of one direction, with the names of their fields in the order of the table.
+    /// Returns the commands of one direction, with the names of their fields in the order of the table. A table below
+    /// several verbs is that of each of them, but for the rows whose third cell begins with `in VERB`.
     func commands(_ direction: String) -> [String: [String]] {
         var commands: [String: [String]] = [:]
         var verbs: [String] = []
@@ -68,7 +70,9 @@ struct Document {
                 verbs = line.dropFirst(4).split(separator: ", ").map { String($0) }
                 for verb in verbs { commands[verb, default: []] += [] }
             } else if let field = Self.code(line, column: 0) {
-                for verb in verbs { commands[verb]?.append(field) }
+                let cells = Self.cells(line)
+                let owners = verbs.filter { cells.count == 4 && cells[2].hasPrefix("in \($0)") }
+                for verb in owners.isEmpty ? verbs : owners { commands[verb]?.append(field) }
             }
         }
         return commands
@@ -77,7 +81,7 @@ struct Document {
     /// Returns the rows of a table of three columns: side, verb, fields in backquotes.
     func triples(_ heading: String) -> [(side: Side, verb: String, fields: [String])] {
         section(heading).compactMap { line in
-            let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            let cells = Self.cells(line)
             guard cells.count == 3, let side = Side(rawValue: cells[0].filter { $0 != "`" }) else { return nil }
             return (side, cells[1], cells[2].matches(of: /`([a-z0-9-]+)`/).map { String($0.1) })
         }
@@ -88,12 +92,12 @@ struct Document {
         var rows: [String: [String]] = [:]
         for line in section(heading) {
             guard let code = Self.code(line, column: 0) else { continue }
-            rows[code] = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            rows[code] = Self.cells(line)
         }
         return rows
     }
 
-    /// Returns the fields marked as always present in one direction, by verb.
+    /// Returns the fields marked in one direction as `always` present, or as `always in VERB`, by verb.
     func fieldsAlwaysPresent(_ direction: String) -> [String: Set<String>] {
         var fields: [String: Set<String>] = [:]
         var verbs: [String] = []
@@ -101,9 +105,10 @@ struct Document {
             if line.hasPrefix("### ") {
                 verbs = line.dropFirst(4).split(separator: ", ").map { String($0) }
             } else if let field = Self.code(line, column: 0) {
-                let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
-                guard cells.count == 4, cells[2] == "always" else { continue }
-                for verb in verbs { fields[verb, default: []].insert(field) }
+                let cells = Self.cells(line)
+                for verb in verbs where cells.count == 4 && ["always", "always in \(verb)"].contains(cells[2]) {
+                    fields[verb, default: []].insert(field)
+                }
             }
         }
         return fields
@@ -129,6 +134,11 @@ struct Document {
         return examples.map {
             Example(speaker: $0.speaker, head: Array(($0.lines.joined(separator: "\n") + "\n").utf8))
         }
+    }
+
+    /// Returns the cells of a table's row.
+    private static func cells(_ line: Substring) -> [String] {
+        line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
     }
 
     /// Returns the text of a cell that is entirely in backquotes; nil for other cells.

@@ -7,7 +7,7 @@ enum SentErrors {
             /refuse\(\s*client, "([a-z-]+)"/,
             /refuse\(\s*worker, "([a-z-]+)"/,
             /\.error\(\s*code: "([a-z-]+)"/,
-            /putOut\(worker, "([a-z-]+)"/,
+            /disconnectForViolation\(\s*worker, "([a-z-]+)"/,
             /ErrorReply\(\s*code: "([a-z-]+)"/,
             /= Code\(rawValue: "([a-z-]+)"\)/,
         ]

@@ -23,8 +23,7 @@ import Testing
     @Test(arguments: [
         (".package(url: \"https://host.example/a/swift-novel.git\", from: \"1.0.0\"),", "swift-novel"),
         ("    link \"novel\"", "libnovel"), ("linkerSettings: [.linkedLibrary(\"novel\")]", "libnovel"),
-        ("static const char library_name[] = \"libnovel.so.1\";", "libnovel"),
-        ("dlopen(\"libnovel.so.\" SONAME, RTLD_LAZY)", "libnovel"),
+        ("LOADER_LIBRARY(novel, \"libnovel.so.1\", LOADER_SUGGESTED, \"novel\", \"\")", "libnovel"),
     ])
     func `a dependency without a licence text is found`(line: String, name: String) {
         #expect(Notices.dependencies(file(line)) == [name])

@@ -8,14 +8,15 @@ enum Rules {
     /// Modules that each target may import besides the standard library. Every target needs a row.
     static let imports: [String: Set<String>] = [
         "CLibZMQ": [], "CLibCurl": [], "CLibIDN2": [], "CLibPSL": [], "CLibCares": [], "CLibCrypto": [],
-        "CLibSQLite": [], "CLinux": [], "CSandbox": [],
-        "CDecompression": [], "CBuild": [], "CHiredis": [],
+        "CLibSQLite": [], "CLinux": [], "CLoader": [], "CSandbox": [],
+        "CDecompression": [], "CBuild": [],
         "ZeroMQ": ["CLibZMQ", "Glibc"],
         "Curl": ["CLibCurl", "Glibc"],
         "Cares": ["CLibCares", "Glibc"],
         "IDN2": ["CLibIDN2", "Glibc"],
         "PSL": ["CLibPSL"],
-        "Hiredis": ["CHiredis"],
+        "RESP": [],
+        "TOML": [],
         "LibCrypto": ["CLibCrypto", "Glibc"],
         "SQLite": ["CLibSQLite"],
         "Decompression": ["CDecompression"],
@@ -24,15 +25,16 @@ enum Rules {
         "EarshotWire": [],
         "EarshotHTTP": ["EarshotWire"],
         "EarshotCore": ["EarshotWire", "EarshotHTTP", "DequeModule", "HeapModule", "OrderedCollections"],
+        "EarshotQueries": ["EarshotCore", "EarshotHTTP", "EarshotWire", "HeapModule"],
         "EarshotDisk": ["EarshotLoop", "EarshotWire", "LibCrypto", "Dispatch", "Glibc", "Synchronization"],
         "EarshotDurable": ["EarshotLoop", "EarshotDisk", "SQLite", "Glibc"],
         "EarshotCache": [
             "EarshotHTTP", "EarshotLoop", "EarshotDisk", "LibCrypto", "SQLite", "Dispatch", "Glibc", "Synchronization",
         ],
-        "EarshotCluster": ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "LibCrypto"],
+        "EarshotCluster": ["EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "RESP", "LibCrypto"],
         "EarshotBroker": [
-            "EarshotCache", "EarshotCluster", "EarshotDurable", "EarshotDisk", "EarshotCore", "EarshotHTTP",
-            "EarshotWire", "EarshotLoop", "ZMTP", "IDN2", "PSL", "LibCrypto", "Logging",
+            "EarshotCache", "EarshotCluster", "EarshotDurable", "EarshotDisk", "EarshotQueries", "EarshotCore",
+            "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "IDN2", "PSL", "LibCrypto", "Logging",
             "Glibc",
             "DequeModule", "HeapModule", "OrderedCollections", "Synchronization",
         ],
@@ -49,20 +51,20 @@ enum Rules {
             "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", "Glibc", "DequeModule", "OrderedCollections",
             "Synchronization",
         ],
-        "EarshotSimulation": ["EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
+        "EarshotSimulation": ["EarshotQueries", "EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
         "EarshotFuzz": [
-            "EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP", "Decompression",
-            "Glibc",
+            "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP",
+            "Decompression", "RESP", "TOML", "Glibc",
         ],
         "earshot-lab": [
-            "EarshotSimulation", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop", "LibCrypto",
-            "ArgumentParser", "Glibc",
+            "EarshotSimulation", "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop",
+            "LibCrypto", "ArgumentParser", "Glibc",
         ],
         "EarshotWeb": ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Glibc"],
         "earshot-web": ["EarshotWeb", "EarshotClient", "EarshotLoop", "CBuild", "ArgumentParser", "Glibc"],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotCluster", "EarshotDisk", "EarshotWorker", "EarshotGateway",
-            "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Hiredis", "ZeroMQ",
+            "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "TOML", "ZeroMQ",
             "LibCrypto",
             "CBuild",
             "ArgumentParser", "Logging",
@@ -71,17 +73,21 @@ enum Rules {
     ]
 
     /// Targets of pure decision code: no clock, output, concurrency or manual memory management.
-    static let pure: Set = ["EarshotWire", "EarshotCore", "EarshotHTTP"]
+    static let pure: Set = ["EarshotWire", "EarshotCore", "EarshotQueries", "EarshotHTTP", "RESP", "TOML"]
 
-    /// The one file of a pure target with manual memory management: a small type with tests, and measured.
-    static let handmade: Set = ["Sources/EarshotCore/Storage/RecordStorage.swift"]
+    /// Files of pure targets with manual memory management: a small type with tests, and measured, and those that pass on its
+    /// addresses.
+    static let handmade: Set = [
+        "Sources/EarshotCore/Storage/RecordStorage.swift", "Sources/EarshotCore/Storage/Slab.swift",
+        "Sources/EarshotCore/Records/RequestBook.swift",
+    ]
 
     /// Targets with public declarations that other targets read.
     static let libraries: Set = [
-        "ZeroMQ", "Curl", "Cares", "IDN2", "PSL", "Hiredis", "LibCrypto", "SQLite", "Decompression", "EarshotLoop",
+        "ZeroMQ", "Curl", "Cares", "IDN2", "PSL", "RESP", "LibCrypto", "SQLite", "Decompression", "EarshotLoop",
         "ZMTP",
         "EarshotWire", "EarshotHTTP", "EarshotCluster",
-        "EarshotCore",
+        "EarshotCore", "EarshotQueries",
         "EarshotDisk", "EarshotCache", "EarshotDurable", "EarshotBroker", "EarshotWorker", "EarshotClient",
         "EarshotGateway", "EarshotWeb",
     ]

@@ -61,6 +61,28 @@ import Testing
         expectNone(try sources().flatMap(Rules.seededHashes))
     }
 
+    @Test func `a mechanism of the core names no other one`() throws {
+        let folders = try Set(Checkout.subfolders(of: "Sources/EarshotCore"))
+        #expect(folders.isSuperset(of: Layers.mechanisms))
+        expectNone(try sources().flatMap { Layers.namedMechanisms($0, folders: folders) })
+    }
+
+    @Test func `records and mechanisms are extended in their folders only`() throws {
+        expectNone(try sources().flatMap(Layers.foreignExtensions))
+    }
+
+    @Test func `records decide nothing`() throws {
+        expectNone(try sources().flatMap(Layers.rulesInRecords))
+    }
+
+    @Test func `a function of the core has at most 60 lines`() throws {
+        expectNone(try sources().flatMap(Layers.longFunctions))
+    }
+
+    @Test func `at most three functions of the core call one another in a cycle`() throws {
+        expectNone(Layers.cycles(in: try sources()))
+    }
+
     @Test func `no path of a machine is in the tree`() throws {
         let folders = [".", "bin", "Sources", "Tests", "protocols", "examples", ".ci"]
         expectNone(try Checkout.files(in: folders, endings: [""]).flatMap(Rules.machinePaths))

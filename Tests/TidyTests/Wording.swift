@@ -47,7 +47,7 @@ enum Wording {
 
     /// Path prefixes of Swift files whose literals a user reads: help, errors, reasons.
     static let messages = [
-        "Sources/earshot/", "Sources/EarshotCore/Queries/", "Sources/EarshotCore/Settings/",
+        "Sources/earshot/", "Sources/EarshotQueries/", "Sources/EarshotCore/Settings/",
         "Sources/EarshotHTTP/Retries/FailureCode.swift", "Sources/EarshotWire/Fields/Fetch.swift",
     ]
 

@@ -24,16 +24,16 @@ import ZeroMQ
             end = (try? UnixSocket.accept(listener)).flatMap { $0 }.flatMap { try? StreamEnd($0, as: .router, loop) }
         }
         _ = try loop.add(dealer.descriptor, .readable) { _ in }
-        #expect(try loop.run(for: .seconds(10)) { (try? dealer.send([1], more: true)) == .sent })
+        #expect(try loop.run(for: .seconds(60)) { (try? dealer.send([1], more: true)) == .sent })
         #expect(try dealer.send(body) == .sent)
-        #expect(try loop.run(for: .seconds(10)) { end?.messages.count == 1 })
+        #expect(try loop.run(for: .seconds(60)) { end?.messages.count == 1 })
         let message = try #require(end?.messages.first)
         #expect(message.head == [1])
         #expect(message.body == body)
         #expect(end?.stream.peerType == .dealer)
         #expect(end?.stream.send(ZMTP.Message(head: [2], body: body)) == true)
         var parts = Multipart(capacity: 2)
-        try #require(try loop.run(for: .seconds(10)) { (try? dealer.receive(into: &parts)) == true })
+        try #require(try loop.run(for: .seconds(60)) { (try? dealer.receive(into: &parts)) == true })
         #expect(parts.bytes(0) == [2])
         #expect(parts.bytes(1) == body)
     }
@@ -47,15 +47,15 @@ import ZeroMQ
         for round in 0..<2 as Range<UInt8> {
             let end = try StreamEnd(try UnixSocket.connect(to: path), as: .dealer, loop)
             #expect(!end.stream.send(ZMTP.Message(head: [round])))
-            #expect(try loop.run(for: .seconds(10)) { end.stream.isOpen })
+            #expect(try loop.run(for: .seconds(60)) { end.stream.isOpen })
             #expect(end.stream.send(ZMTP.Message(head: [round], body: [3])))
             var parts = Multipart(capacity: 3)
-            try #require(try loop.run(for: .seconds(10)) { (try? router.receive(into: &parts)) == true })
+            try #require(try loop.run(for: .seconds(60)) { (try? router.receive(into: &parts)) == true })
             #expect(parts.bytes(1) == [round])
             #expect(parts.bytes(2) == [3])
             _ = try router.send(parts.bytes(0), more: true)
             _ = try router.send([4])
-            #expect(try loop.run(for: .seconds(10)) { end.messages.count == 1 })
+            #expect(try loop.run(for: .seconds(60)) { end.messages.count == 1 })
             #expect(end.messages.first == ZMTP.Message(head: [4]))
         }
     }

@@ -28,7 +28,7 @@ import Testing
             #expect(left.stream.send(Message(head: [UInt8(index)], body: index == 1 ? nil : body)))
         }
         left.stream.flush()
-        #expect(try left.loop.run(for: .seconds(10)) { right.messages.count == 3 })
+        #expect(try left.loop.run(for: .seconds(60)) { right.messages.count == 3 })
         #expect(right.messages.map(\.head) == [[0], [1], [2]])
         #expect(right.messages.map(\.body) == [body, nil, body])
     }
@@ -129,7 +129,7 @@ import Testing
         #expect(sent > 100)
         #expect(try left.loop.run(for: .milliseconds(20)) { !right.messages.isEmpty } == false)
         right.stream.isReading = true
-        #expect(try left.loop.run(for: .seconds(10)) { right.messages.count == Int(sent) })
+        #expect(try left.loop.run(for: .seconds(60)) { right.messages.count == Int(sent) })
         #expect(right.messages.map(\.head) == (0..<sent).map { [$0] })
         #expect(left.stream.send(Message(head: [])))
     }
@@ -212,7 +212,7 @@ import Testing
         let (one, other) = try StreamEnd.descriptors()
         let left = try StreamEnd(one, as: .dealer, mostMessages: mostMessages, loop)
         let right = try StreamEnd(other, as: .router, mostMessages: mostMessages, loop)
-        #expect(try loop.run(for: .seconds(10)) { left.stream.isOpen && right.stream.isOpen })
+        #expect(try loop.run(for: .seconds(60)) { left.stream.isOpen && right.stream.isOpen })
         return (left, right)
     }
 }

@@ -49,7 +49,7 @@ final class StreamPair {
         return pair
     }
 
-    func run(until condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+    func run(until condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(60), until: condition) }
 
     /// Runs one pass of the loop, which processes the written bytes.
     func pass() throws {

@@ -98,9 +98,17 @@ my $handler = sprintf "afternoon/%d-%08x", $$, rand 2**32;
 my %open = map { $_ => $ARGV[$_ - 1] } 1 .. @ARGV;
 my $status = 0;
 my %losses;
+my ($number, %asked);    # the number of the last FETCH, and their IDs by number
+
+sub request {
+    my ($id) = @_;
+    $asked{++$number} = $id;
+    send_head("FETCH $handler $id $open{$id}\nnumber: $number\n");
+}
 
 sub request_all {
-    send_head("FETCH $handler $_ $open{$_}\n") for sort { $a <=> $b } keys %open;
+    ($number, %asked) = 0;
+    request($_) for sort { $a <=> $b } keys %open;
 }
 
 sub body {
@@ -141,9 +149,10 @@ sub converse {
             $highest = $field->{seq};
             my $is_lost = $name eq $handler && $open{$id} && !finish($verb, $id, $operand, $field, $frame);
             send_head("ACK $highest\n");
-            send_head("FETCH $handler $id $open{$id}\n") if $is_lost && $verb eq "RESULT" && ++$losses{$id};
-        } elsif ($verb eq "ERROR" && ($field->{verb} // "") eq "FETCH" && $field->{request}) {
-            finish("FAILED", $field->{request}, $name, $field) if $open{$field->{request}};
+            request($id) if $is_lost && $verb eq "RESULT" && ++$losses{$id};
+        } elsif ($verb eq "ERROR" && $field->{to}) {
+            my $refused = delete $asked{$field->{to}};
+            finish("FAILED", $refused, $name, $field) if $refused && $open{$refused};
         }
     }
 }

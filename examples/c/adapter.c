@@ -1,4 +1,4 @@
-/* adapter FOLDER: Executes the commands on standard input, for the tests common to all languages
+/* adapter FOLDER [lease=SECONDS]: Executes the commands on standard input, for the tests common to all languages
    (protocols/README.md). Writes bodies to files in FOLDER. */
 #define _POSIX_C_SOURCE 200809L
 #include "earshot.h"
@@ -30,20 +30,21 @@ static int tell(earshot_bus *bus, const earshot_message *message, const char *fo
     }
     if (strcmp(verb, "PROGRESS") == 0) printf("progress %s %s %s\n", word[0], word[1], word[2]);
     else if (strcmp(verb, "REMOVED") == 0) printf("%s %s %s\n", *word[2] ? "cancelled" : "removed", word[0], word[1]);
-    else if (strcmp(verb, "ANSWER") == 0) puts("listening");
+    else if (strcmp(verb, "OK") == 0) puts("listening");
     else return 0;
     return 1;
 }
 
 int main(int count, char **arguments)
 {
-    if (count != 2) {
-        fprintf(stderr, "usage: adapter FOLDER\n");
+    if (count < 2) {
+        fprintf(stderr, "usage: adapter FOLDER [lease=SECONDS]\n");
         return EARSHOT_USAGE;
     }
+    earshot_options options = {.lease = count > 2 ? atoi(arguments[2] + strlen("lease=")) : 0};
     setvbuf(stdout, NULL, _IOLBF, 0);
     earshot_bus bus;
-    if (earshot_open(&bus) != 0) return give_up(&bus);
+    if (earshot_open_with(&bus, &options) != 0) return give_up(&bus);
     puts("ready");
 
     char *line = NULL;

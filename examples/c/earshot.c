@@ -161,7 +161,13 @@ static int make_socket(earshot_bus *bus)
     return earshot_is_remote(bus) ? earshot_secure(bus) : 0;
 }
 
-static int receive_within(earshot_bus *bus, earshot_message *message, long milliseconds);
+static int receive_any(earshot_bus *bus, earshot_message *message, long milliseconds);
+static int refused(earshot_bus *bus, earshot_message *message);
+
+static int is_error(const earshot_message *message)
+{
+    return strcmp(message->verb, "ERROR") == 0;
+}
 
 /* Connects to the endpoint, sends the first message, and waits for the answer, which the caller must free. */
 static int greet(earshot_bus *bus, const char *endpoint, const char *fields, const char *const words[],
@@ -176,16 +182,26 @@ static int greet(earshot_bus *bus, const char *endpoint, const char *fields, con
     int sent = transmit(bus, head, NULL);
     free(head);
     if (sent != 0) return -1;
-    int received = receive_within(bus, answer, greeting_ms(bus));
-    return received > 0 ? 0 : received == 0 || bus->status == LOST ? earshot_no_broker(bus) : -1;
+    int received;
+    /* The refusal of the first message has no number, but that of an earlier message can come first. */
+    while ((received = receive_any(bus, answer, greeting_ms(bus))) > 0 && is_error(answer) && earshot_field(answer, "to"))
+        earshot_free(answer);
+    if (received > 0) return is_error(answer) ? refused(bus, answer) : 0;
+    return received == 0 || bus->status == LOST ? earshot_no_broker(bus) : -1;
+}
+
+/* Lowest number whose answer is missing. That to a durable FETCH may come after those to later messages. */
+static unsigned long long unanswered(const earshot_bus *bus)
+{
+    return bus->log && bus->log->number <= bus->answered ? bus->log->number : bus->answered + 1;
 }
 
 /* Opens or resumes the session. */
 static int hello(earshot_bus *bus, earshot_message *answer)
 {
     char fields[300] = "", *end = fields;
-    if (bus->options.lease) end += sprintf(end, "client: %s\nlease: %u\n", bus->client, bus->options.lease);
-    if (bus->token[0]) end += sprintf(end, "token: %s\nunanswered: %llu\n", bus->token, bus->answered + 1);
+    if (bus->options.lease) end += sprintf(end, "lease: %u\n", bus->options.lease);
+    if (bus->token[0]) end += sprintf(end, "token: %s\nunanswered: %llu\n", bus->token, unanswered(bus));
     if (bus->options.pull) strcpy(end, "bodies: pull\n");
     if (make_socket(bus) != 0) return -1;
     return greet(bus, "bus", fields, (const char *[]){"HELLO", "EAR/1", NULL}, answer);
@@ -202,10 +218,6 @@ int earshot_open_with(earshot_bus *bus, const earshot_options *options)
     bus->options = *options;
     if (earshot_is_remote(bus)) bus->options.pull = 1;
     if (earshot_is_remote(bus) && !bus->options.lease) bus->options.lease = REMOTE_LEASE_SECONDS;
-    unsigned char random[8];
-    if (getentropy(random, sizeof random) != 0) return earshot_fail(bus, EARSHOT_FAILED, "%s", strerror(errno));
-    strcpy(bus->client, "c-");
-    for (size_t i = 0; i < sizeof random; i++) sprintf(bus->client + 2 + 2 * i, "%02x", random[i]);
     earshot_message answer;
     if (hello(bus, &answer) != 0) return -1;
     const char *token = earshot_field(&answer, "token");
@@ -275,9 +287,7 @@ int earshot_cancel(earshot_bus *bus, const char *handler, const char *request)
 
 int earshot_subscribe(earshot_bus *bus, const char *pattern)
 {
-    if (say(bus, "", (const char *[]){"SUBSCRIBE", pattern, NULL}) != 0) return -1;
-    /* SUBSCRIBE has no answer. The answer to a later QUERY shows that the subscription is in effect. */
-    return say(bus, "", (const char *[]){"QUERY", "ping", NULL});
+    return say(bus, "", (const char *[]){"SUBSCRIBE", pattern, NULL});
 }
 
 /* Splits the head into verb, operands, fields and HTTP fields. */
@@ -300,8 +310,8 @@ static void parse(earshot_message *message)
         if (*at == '\n') *at = 0; /* each field becomes a string; an empty string ends the list */
 }
 
-/* Receives a message. Returns 1, 0 after a time-out, or -1 after a failure or if it is an ERROR. */
-static int receive_within(earshot_bus *bus, earshot_message *message, long milliseconds)
+/* Receives a message. Returns 1, 0 after a time-out, or -1 after a failure. */
+static int receive_any(earshot_bus *bus, earshot_message *message, long milliseconds)
 {
     int ready = await(bus, -1, milliseconds);
     if (ready <= 0) return ready;
@@ -324,7 +334,12 @@ static int receive_within(earshot_bus *bus, earshot_message *message, long milli
         return -1;
     }
     parse(message);
-    if (strcmp(message->verb, "ERROR") != 0) return 1;
+    return 1;
+}
+
+/* Fails with the reason of an ERROR, which it frees. */
+static int refused(earshot_bus *bus, earshot_message *message)
+{
     if (strcmp(message->word[0], "hello-required") == 0) {
         earshot_fail(bus, EARSHOT_NO_BROKER, "the broker has ended and another one is there: ask again");
     } else {
@@ -337,6 +352,22 @@ static int receive_within(earshot_bus *bus, earshot_message *message, long milli
 }
 
 static void confirm(earshot_bus *bus, const earshot_message *message);
+
+/* Whether an ERROR is about an earlier message, and the session stands. */
+static int is_about_another(const earshot_message *message)
+{
+    return earshot_field(message, "to") && strcmp(message->word[0], "hello-required") != 0;
+}
+
+/* Receives a message. Returns 1, 0 after a time-out, or -1 after a failure or if it is an ERROR. One about an earlier message
+ * waits as a message while a body is read. */
+static int receive_within(earshot_bus *bus, earshot_message *message, long milliseconds)
+{
+    int received = receive_any(bus, message, milliseconds);
+    if (received <= 0 || !is_error(message) || (bus->is_reading && is_about_another(message))) return received;
+    confirm(bus, message);
+    return refused(bus, message);
+}
 
 /* Receives a message. A broker that ends sends none, so a QUERY checks that it is alive after some silence. */
 static int receive(earshot_bus *bus, earshot_message *message)
@@ -376,7 +407,7 @@ int earshot_receive(earshot_bus *bus, earshot_message *message)
         zmq_msg_init(&message->body);
         zmq_msg_move(&message->body, &first->message.body);
         free(first);
-        return 0;
+        return is_error(message) ? refused(bus, message) : 0;
     }
     while (receive_new(bus, message) != 0)
         if (bus->status != LOST || resume(bus) != 0) return -1;
@@ -385,11 +416,12 @@ int earshot_receive(earshot_bus *bus, earshot_message *message)
 
 /* Sessions with a lease. */
 
-/* Numbers a message, and logs it until an answer shows that the broker has received it. Some have no number. */
+/* Numbers a message of a client. In a session with a lease logs it until an answer shows that the broker has received it. */
 static int note(earshot_bus *bus, const char *head, unsigned long long *number)
 {
-    if (!bus->token[0] || strncmp(head, "ACK ", 4) == 0 || strncmp(head, "READ ", 5) == 0) return 0;
+    if (bus->is_local || strncmp(head, "ACK ", 4) == 0 || strncmp(head, "READ ", 5) == 0) return 0;
     *number = ++bus->sent;
+    if (!bus->token[0]) return 0;
     struct earshot_sent *entry = malloc(sizeof *entry + strlen(head) + 1), **last = &bus->log;
     if (!entry) return earshot_fail(bus, EARSHOT_FAILED, "no memory");
     entry->number = bus->sent;
@@ -400,14 +432,25 @@ static int note(earshot_bus *bus, const char *head, unsigned long long *number)
     return 0;
 }
 
-static void drop_first(earshot_bus *bus)
+static void drop(struct earshot_sent **at)
 {
-    struct earshot_sent *first = bus->log;
-    bus->log = first->next;
-    free(first);
+    struct earshot_sent *entry = *at;
+    *at = entry->next;
+    free(entry);
 }
 
-/* Drops the message that an answer names, or that a terminal ends, and all before it from the log. */
+/* Whether a message is a durable FETCH, whose answer may come after those to later messages. */
+static int is_durable(const struct earshot_sent *entry)
+{
+    int durable = 0;
+    if (strncmp(entry->head, "FETCH ", 6) != 0) return 0;
+    /* The fields end at an empty line. */
+    for (const char *at = strchr(entry->head, '\n'); at && at[1] != '\n'; at = strchr(at + 1, '\n'))
+        if (strncmp(at, "\ndurable:", 9) == 0) durable = strncmp(at + 9 + strspn(at + 9, " "), "yes", 3) == 0;
+    return durable;
+}
+
+/* Drops the message that an answer names, or that a terminal ends, and all before it but durable FETCHes from the log. */
 static void confirm(earshot_bus *bus, const earshot_message *message)
 {
     const char *to = earshot_field(message, "to");
@@ -419,7 +462,9 @@ static void confirm(earshot_bus *bus, const earshot_message *message)
         for (struct earshot_sent *entry = bus->log; entry && !number; entry = entry->next)
             if (strncmp(entry->head, start, length) == 0) number = entry->number;
     }
-    while (bus->log && bus->log->number <= number) drop_first(bus);
+    for (struct earshot_sent **at = &bus->log; *at && (*at)->number <= number;)
+        if ((*at)->number < number && is_durable(*at)) at = &(*at)->next;
+        else drop(at);
 }
 
 /* Repeats the messages of the session that the broker has not received, and asks each QUERY without an answer again. */
@@ -427,21 +472,27 @@ static int send_again(earshot_bus *bus, unsigned long long resumed)
 {
     bus->connection++;
     bus->sent = resumed;
-    for (struct earshot_sent **at = &bus->log; *at;) {
+    struct earshot_sent *again = NULL, **last = &again, **at = &bus->log;
+    while (*at) {
         struct earshot_sent *entry = *at;
         if (entry->number > resumed || strncmp(entry->head, "QUERY ", 6) == 0) {
+            *at = entry->next;
+            entry->next = NULL;
+            *last = entry;
+            last = &entry->next;
+        } else if (is_durable(entry)) {
             at = &entry->next;
         } else {
-            *at = entry->next;
-            free(entry);
+            drop(at);
         }
     }
+    *at = again;
     if (bus->acknowledged) {
         char ack[40];
         snprintf(ack, sizeof ack, "ACK %llu\n", bus->acknowledged);
         if (transmit(bus, ack, NULL) != 0) return -1;
     }
-    for (struct earshot_sent *entry = bus->log; entry; entry = entry->next) {
+    for (struct earshot_sent *entry = again; entry; entry = entry->next) {
         entry->number = ++bus->sent;
         if (send_numbered(bus, entry->head, entry->number, NULL) != 0) return -1;
     }
@@ -497,11 +548,15 @@ static int take_data(earshot_bus *bus, const char *seq, unsigned long long taken
     if (receive_new(bus, &message) != 0) return bus->status == LOST ? resume(bus) : -1;
     if (strcmp(message.verb, "DATA") != 0 && strcmp(message.verb, "PROGRESS") != 0) return keep(bus, &message);
     unsigned long long offset = strtoull(message.word[1], NULL, 10);
-    if (strcmp(message.verb, "DATA") == 0 && strcmp(message.word[0], seq) == 0
-        && offset - taken < OPEN_READS * PIECE_BYTES)
-        zmq_msg_move(&parts[offset / PIECE_BYTES % OPEN_READS], &message.body);
+    int result = 0;
+    if (strcmp(message.verb, "DATA") == 0 && strcmp(message.word[0], seq) == 0) {
+        const char *error = earshot_field(&message, "error"), *detail = earshot_field(&message, "detail");
+        if (error) result = earshot_fail(bus, EARSHOT_FAILED, "%s: %s", error, detail ? detail : "");
+        else if (offset - taken < OPEN_READS * PIECE_BYTES)
+            zmq_msg_move(&parts[offset / PIECE_BYTES % OPEN_READS], &message.body);
+    }
     earshot_free(&message);
-    return 0;
+    return result;
 }
 
 static int read_on(earshot_bus *bus, const earshot_message *message, FILE *file, EVP_MD_CTX *digest, zmq_msg_t *parts)
@@ -553,7 +608,11 @@ static int pull(earshot_bus *bus, const earshot_message *message, FILE *file)
     EVP_MD_CTX *digest = EVP_MD_CTX_new();
     int result = -1;
     if (!digest || !EVP_DigestInit_ex(digest, EVP_sha256(), NULL)) earshot_fail(bus, EARSHOT_FAILED, "no memory");
-    else result = read_on(bus, message, file, digest, parts);
+    else {
+        bus->is_reading = 1;
+        result = read_on(bus, message, file, digest, parts);
+        bus->is_reading = 0;
+    }
     EVP_MD_CTX_free(digest);
     for (int i = 0; i < OPEN_READS; i++) zmq_msg_close(&parts[i]);
     return result;
@@ -626,7 +685,7 @@ void earshot_free(earshot_message *message)
 void earshot_close(earshot_bus *bus)
 {
     if (bus->token[0]) transmit(bus, "BYE\n", NULL);
-    while (bus->log) drop_first(bus);
+    while (bus->log) drop(&bus->log);
     while (bus->waiting) {
         struct earshot_waiting *first = bus->waiting;
         bus->waiting = first->next;

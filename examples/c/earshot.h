@@ -26,10 +26,12 @@ typedef struct {
     int status;      /* exit code for that failure */
     earshot_options options;
     int is_local; /* whether it is on this machine in any case, as for workers */
-    char client[40], token[40];                      /* name of a session with a lease */
+    int is_reading; /* whether a body is read, and other messages wait */
+    char token[40];                                  /* of a session with a lease */
     unsigned long long sent, answered, acknowledged; /* its last numbers, and the `seq` of the last ACK */
     unsigned connection, sockets;                    /* number of times it was resumed, and of sockets so far */
-    struct earshot_sent *log;                        /* messages that the broker may not have received, oldest first */
+    struct earshot_sent *log; /* messages that the broker may not have received, and durable FETCHes without an answer,
+                                 by number */
     struct earshot_waiting *waiting;                 /* messages received while a body was read, oldest first */
 } earshot_bus;
 
@@ -60,7 +62,7 @@ int earshot_remove(earshot_bus *bus, const char *handler);
 /* Cancels one request. The answer is REMOVED with its ID, and 1 if it was pending or 0. */
 int earshot_cancel(earshot_bus *bus, const char *handler, const char *request);
 
-/* Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is ANSWER. */
+/* Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is OK. */
 int earshot_subscribe(earshot_bus *bus, const char *pattern);
 
 /* Waits for the next message without a time limit. Skips redelivered terminals. Fails on ERROR or if the broker is gone.

@@ -23,7 +23,7 @@ int main(int count, char **arguments)
             result = earshot_print(&bus, &message);
             if (result == 0) result = earshot_acknowledge(&bus, &message);
             if (left > 0) left--;
-        } else if (!listening && strcmp(message.verb, "ANSWER") == 0) {
+        } else if (!listening && strcmp(message.verb, "OK") == 0) {
             fprintf(stderr, "earshot: listening to %s\n", arguments[1]);
             listening = 1;
         }

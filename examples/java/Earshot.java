@@ -19,6 +19,7 @@ final class Earshot implements AutoCloseable {
 
     private final ZMQ.Context context = ZMQ.context(1);
     private final ZMQ.Socket socket = context.socket(ZMQ.DEALER);
+    private long sent;
 
     /** Message from the broker: the words of its first line, its fields, and its second frame. */
     record Message(List<String> words, Map<String, String> fields, byte[] frame) {
@@ -61,7 +62,9 @@ final class Earshot implements AutoCloseable {
         if (!Arrays.stream(words).allMatch(word -> word.matches("[^\\x00-\\x20\\x7f]+"))) {
             throw new IOException("a URL or name is empty, or has a space or control character");
         }
-        socket.send((String.join(" ", words) + "\n").getBytes(ISO_8859_1), 0);
+        // The answer to a message with a number names it.
+        String number = words[0].equals("HELLO") || words[0].equals("ACK") ? "" : "number: " + ++sent + "\n";
+        socket.send((String.join(" ", words) + "\n" + number).getBytes(ISO_8859_1), 0);
     }
 
     /** Returns the next message. A broker that has ended sends none, so a QUERY checks it after some silence. */
@@ -140,13 +143,10 @@ final class Earshot implements AutoCloseable {
     /** Prints a line for each result of a handler: handler, request, status or code, and URL. */
     private void watch(String handler, long count) throws IOException {
         send("SUBSCRIBE", handler);
-        send("QUERY", "ping"); // SUBSCRIBE has no answer.
-        boolean listening = false;
         for (long left = count; left > 0; ) {
             Message message = receive();
-            if (message.is("ANSWER") && !listening) {
+            if (message.is("OK")) { // of SUBSCRIBE
                 System.err.println("earshot: listening to " + handler);
-                listening = true;
             } else if (message.isTerminal()) {
                 String words = String.join(" ", message.words.subList(1, message.words.size()));
                 write((words + " " + message.fields.getOrDefault("url", "-") + "\n").getBytes(ISO_8859_1));

@@ -1,4 +1,4 @@
-// adapter.mjs FOLDER: Executes the commands on standard input, for the tests common to all languages
+// adapter.mjs FOLDER [lease=SECONDS]: Executes the commands on standard input, for the tests common to all languages
 // (protocols/README.md). Writes bodies to files in FOLDER.
 
 import { writeFile } from 'node:fs/promises'
@@ -7,8 +7,8 @@ import { createInterface } from 'node:readline'
 import { Bus, usage } from './earshot.mjs'
 
 const NO_BROKER = 69
-const [folder] = process.argv.slice(2)
-if (!folder) usage('adapter.mjs FOLDER')
+const [folder, lease = 'lease=0'] = process.argv.slice(2)
+if (!folder) usage('adapter.mjs FOLDER [lease=SECONDS]')
 
 /** Returns the line for a message, or undefined for a message without one. */
 async function line(bus, message) {
@@ -21,11 +21,11 @@ async function line(bus, message) {
   }
   if (verb === 'REMOVED' && operands.length === 3) return `cancelled ${operands[0]} ${operands[1]}`
   if (['PROGRESS', 'REMOVED'].includes(verb)) return `${verb.toLowerCase()} ${words}`
-  if (verb === 'ANSWER') return 'listening'
+  if (verb === 'OK') return 'listening'
 }
 
 try {
-  const bus = await Bus.connect()
+  const bus = await Bus.connect({ lease: Number(lease.slice('lease='.length)) })
   console.log('ready')
   for await (const command of createInterface({ input: process.stdin })) {
     const [verb, ...words] = command.split(' ')

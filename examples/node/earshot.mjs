@@ -1,6 +1,6 @@
 // Client of an Earshot bus, protocol EAR/1 (protocols/1-core.md).
 
-import { createHash, randomUUID } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -51,6 +51,9 @@ class Message {
   }
 }
 
+/** An ERROR that names an earlier message. */
+class Refusal extends EarshotError {}
+
 /** The broker cannot be reached now. */
 class Unreachable extends EarshotError {
   constructor(message) {
@@ -89,7 +92,7 @@ class Connection {
         `${folder} is not a directory private to this user: remove it, or set EARSHOT_RUNTIME`, NO_BROKER)
     this.#messages = this.#dealer.messages()
     this._send(head(words, fields))
-    return this._receiveAny()
+    return this._receiveAny(true)
   }
 
   /** Waits for the next message. Skips terminals that the broker redelivers with the same number. */
@@ -104,7 +107,7 @@ class Connection {
     }
   }
 
-  async _receiveAny() {
+  async _receiveAny(isGreeting = false) {
     let next
     try {
       next = await this.#messages.next()
@@ -114,17 +117,23 @@ class Connection {
     if (next.done) throw new Unreachable('the broker is gone: start one with `earshot serve`')
     const message = new Message(this, next.value)
     if (message.verb !== 'ERROR') return message
+    // The refusal of the first message has no number, but that of an earlier message can come first.
+    if (isGreeting && message.fields.to) return this._receiveAny(true)
+    this._confirm(message)
     const code = message.operands[0]
     if (code === 'hello-required')
       throw new EarshotError('the broker has ended and another one is there: ask again', NO_BROKER)
     if (code === 'session-in-use') throw new Unreachable('the session is in use by another connection')
-    throw new EarshotError(`${code}: ${message.fields.detail}`)
+    throw new (message.fields.to ? Refusal : EarshotError)(`${code}: ${message.fields.detail}`)
   }
 
   /** Yields all further messages. */
   async *[Symbol.asyncIterator]() {
     for (;;) yield await this.receive()
   }
+
+  /** Records an answer of the broker. */
+  _confirm() {}
 
   close() {
     this.#dealer.close()
@@ -153,6 +162,11 @@ function numbered({ number, words, fields }) {
   return head(words, { number, ...fields })
 }
 
+/** Whether a message is a durable FETCH, whose answer may come after those to later messages. */
+function isDurable({ words, fields }) {
+  return words[0] === 'FETCH' && fields.durable === 'yes'
+}
+
 /** Connection of a client. Closing it removes its requests. */
 export class Bus extends Connection {
   #hello
@@ -163,9 +177,12 @@ export class Bus extends Connection {
   #acknowledged
   /** Number of times the session was resumed. */
   #resumptions = 0
-  /** Messages of a session with a lease that the broker may not have received: number, words and fields. */
+  /**
+   * Messages of a session with a lease that the broker may not have received, and durable FETCHes without an answer, in the
+   * order of their numbers: number, words and fields.
+   */
   #log = []
-  /** Messages received while a body was read. */
+  /** Messages received while a body was read, and errors that name a message. */
   #waiting = []
 
   /**
@@ -176,7 +193,7 @@ export class Bus extends Connection {
   static async connect({ pull = false, lease = 0 } = {}) {
     const bus = new Bus()
     bus.#lease = lease
-    bus.#hello = { ...(lease && { client: `node-${randomUUID()}`, lease }), ...(pull && { bodies: 'pull' }) }
+    bus.#hello = { ...(lease && { lease }), ...(pull && { bodies: 'pull' }) }
     bus.#token = (await bus._greet('bus', ['HELLO', 'EAR/1'], bus.#hello)).fields.token
     return bus
   }
@@ -185,6 +202,7 @@ export class Bus extends Connection {
   async receive() {
     let message = this.#waiting.shift()
     while (!message) message = await this.#receiveOrResume()
+    if (message instanceof Refusal) throw message
     return message
   }
 
@@ -201,9 +219,15 @@ export class Bus extends Connection {
         this._say(['READ', fields.seq, `${asked}`, `${Math.min(PIECE_BYTES, length - asked)}`])
         asked += PIECE_BYTES
       } else {
-        const message = await this.#receiveOrResume()
+        const message = await this.#receiveOrResume().catch(error => {
+          if (!(error instanceof Refusal)) throw error
+          return error // of another message, for the next `receive`
+        })
         if (message?.verb === 'DATA') {
-          if (message.operands[0] === fields.seq) parts.set(Number(message.operands[1]), message.body)
+          if (message.operands[0] !== fields.seq) continue
+          const { error, detail } = message.fields
+          if (error) throw new EarshotError(`${error}: ${detail}`)
+          parts.set(Number(message.operands[1]), message.body)
         } else if (message && message.verb !== 'PROGRESS') {
           this.#waiting.push(message)
         }
@@ -225,17 +249,17 @@ export class Bus extends Connection {
   }
 
   _say(words, fields = {}) {
-    if (!this.#token || ['ACK', 'READ'].includes(words[0])) return this._send(head(words, fields))
+    if (['ACK', 'READ'].includes(words[0])) return this._send(head(words, fields))
     const entry = { number: ++this.#sent, words, fields }
     this._send(numbered(entry))
-    this.#log.push(entry)
+    if (this.#token) this.#log.push(entry)
   }
 
   /** Returns the next message, or undefined after it has resumed the session over a new connection. */
   async #receiveOrResume() {
     try {
       const message = await super.receive()
-      this.#confirm(message)
+      this._confirm(message)
       return message
     } catch (error) {
       if (!this.#token || !(error instanceof Unreachable)) throw error
@@ -250,7 +274,7 @@ export class Bus extends Connection {
       await sleep(pause)
       super.close()
       try {
-        const state = { ...this.#hello, token: this.#token, unanswered: this.#answered + 1 }
+        const state = { ...this.#hello, token: this.#token, unanswered: this.#unanswered }
         const { resumed } = (await this._greet('bus', ['HELLO', 'EAR/1'], state)).fields
         if (resumed === undefined) throw new EarshotError('the session has ended: ask again', NO_BROKER)
         return this.#sendAgain(Number(resumed))
@@ -261,24 +285,32 @@ export class Bus extends Connection {
     throw error
   }
 
+  /** Lowest number whose answer is missing. That to a durable FETCH may come after those to later messages. */
+  get #unanswered() {
+    return Math.min(this.#answered + 1, this.#log[0]?.number ?? Infinity)
+  }
+
   /** Repeats the messages that the broker has not received, and asks each QUERY without an answer again. */
   #sendAgain(resumed) {
     this.#resumptions++
     this.#sent = resumed
-    this.#log = this.#log.filter(({ number, words }) => number > resumed || words[0] === 'QUERY')
+    const received = this.#log.filter(entry => entry.number <= resumed && isDurable(entry))
+    const again = this.#log.filter(({ number, words }) => number > resumed || words[0] === 'QUERY')
+    this.#log = [...received, ...again]
     if (this.#acknowledged) this._say(['ACK', this.#acknowledged])
-    for (const entry of this.#log) {
+    for (const entry of again) {
       entry.number = ++this.#sent
       this._send(numbered(entry))
     }
   }
 
-  /** Drops the message that an answer names, or that a terminal ends, and all before it from the log. */
-  #confirm({ isTerminal, operands, fields }) {
+  /** Drops the message that an answer names, or that a terminal ends, and all before it but durable FETCHes from the log. */
+  _confirm({ isTerminal, operands, fields }) {
     const isAsked = ({ words }) => words[0] === 'FETCH' && words[1] === operands[0] && words[2] === operands[1]
     const number = Number(fields.to ?? (isTerminal && this.#log.find(isAsked)?.number) ?? 0)
     if (fields.to) this.#answered = Math.max(this.#answered, number)
-    while (this.#log[0]?.number <= number) this.#log.shift()
+    const isKept = entry => entry.number > number || (entry.number < number && isDurable(entry))
+    if (this.#log[0]?.number <= number) this.#log = this.#log.filter(isKept)
   }
 
   /** Requests a URL. The fields are those of FETCH: `{ priority: 'high', timeout: 5 }`. */
@@ -296,10 +328,9 @@ export class Bus extends Connection {
     this._say(['REMOVE', handler, request])
   }
 
-  /** Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is ANSWER. */
+  /** Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is OK. */
   subscribe(pattern) {
     this._say(['SUBSCRIBE', pattern])
-    this._say(['QUERY', 'ping']) // SUBSCRIBE has no answer
   }
 
   /** Acknowledges a terminal. Unacknowledged terminals fill the delivery window. */

@@ -9,7 +9,7 @@ await run(async bus => {
   bus.subscribe(pattern)
   let left = Number(count)
   for await (const message of bus) {
-    if (message.verb === 'ANSWER') console.error(`earshot: listening to ${pattern}`)
+    if (message.verb === 'OK') console.error(`earshot: listening to ${pattern}`)
     if (!message.isTerminal) continue
     console.log(...message.operands, message.fields.url ?? '-')
     bus.acknowledge(message)

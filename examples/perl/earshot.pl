@@ -36,7 +36,9 @@ sub send {
     my ($self, @words) = @_;
     # A line feed in a word would inject fields into the message.
     /\A[^\x00-\x20\x7f]+\z/ or die "a URL or name is empty, or has a space or control character\n" for @words;
-    $self->{socket}->send("@words\n");
+    # The answer to a message with a number names it.
+    my $number = $words[0] =~ /\A(?:HELLO|ACK)\z/ ? q() : 'number: ' . ++$self->{number} . "\n";
+    $self->{socket}->send("@words\n$number");
     $self->_check;
     return;
 }
@@ -123,11 +125,10 @@ sub cancel {
 sub watch {
     my ($bus, $handler, $count) = @_;
     $bus->send('SUBSCRIBE', $handler);
-    $bus->send('QUERY', 'ping');    # SUBSCRIBE has no answer.
     my $listening;
     while (!defined $count || $count > 0) {
         my $message = $bus->receive;
-        $listening ||= $message->{words}[0] eq 'ANSWER' && print STDERR "earshot: listening to $handler\n";
+        $listening ||= $message->{words}[0] eq 'OK' && print STDERR "earshot: listening to $handler\n";
         next if !is_terminal($message);
         my (undef, @words) = @{$message->{words}};
         put(join(q( ), @words, $message->{fields}{url} // q(-)) . "\n");

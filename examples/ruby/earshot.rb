@@ -31,6 +31,7 @@ class Bus
   end
 
   def initialize
+    @number = 0
     @context = ZMQ::Context.new
     @socket = @context.socket(ZMQ::DEALER)
     check @socket.setsockopt(ZMQ::LINGER, 500)
@@ -54,7 +55,9 @@ class Bus
     # A line feed in a word would inject fields into the message.
     raise Error, 'a URL or name is empty, or has a space or control character' unless words.all?(/\A[^\x00-\x20\x7f]+\z/n)
 
-    check @socket.send_string("#{words.join(' ')}\n")
+    # The answer to a message with a number names it.
+    number = "number: #{@number += 1}\n" unless %w[HELLO ACK].include?(words.first)
+    check @socket.send_string("#{words.join(' ')}\n#{number}")
   end
 
   # Returns the next message. A broker that has ended sends none, so a QUERY checks it after some silence.
@@ -119,11 +122,10 @@ end
 # Prints a line for each result of a handler: handler, request, status or code, and URL.
 def watch(bus, handler, count = Float::INFINITY)
   bus.send 'SUBSCRIBE', handler
-  bus.send 'QUERY', 'ping' # SUBSCRIBE has no answer.
   listening = false
   while count.positive?
     message = bus.receive
-    listening ||= message.words.first == 'ANSWER' && warn("earshot: listening to #{handler}").nil?
+    listening ||= message.words.first == 'OK' && warn("earshot: listening to #{handler}").nil?
     next unless message.terminal?
 
     puts [*message.words.drop(1), message.fields.fetch('url', '-')].join(' ')

@@ -5,8 +5,8 @@ let earshot = Target.Dependency.product(name: "EarshotClient", package: "earshot
 
 let package = Package(
     name: "earshot-examples",
-    // Your own program uses .package(url: "…", from: "…").
-    dependencies: [.package(name: "earshot", path: "../..")],
+    // Your own program uses .package(url: "…", from: "…", traits: []). Without the trait `Bus` only the library is built.
+    dependencies: [.package(name: "earshot", path: "../..", traits: [])],
     targets: [
         .target(name: "Command", dependencies: [earshot]),
         .executableTarget(name: "fetch", dependencies: [earshot, "Command"]),

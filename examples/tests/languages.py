@@ -20,13 +20,15 @@ SWIFT_DISTRUST = "may enter the folder"
 class Language:
     """Commands that build and run the programs of one folder, in that folder, as its README shows them."""
 
-    def __init__(self, name, packages, fetch, watch, gallery=None, cancel=None, worker=None, build=None, in_place=False,
-                 speaks=True, counts_failures=False, pulls=False, secures=False,
+    def __init__(self, name, packages, fetch, watch, gallery=None, cancel=None, worker=None, adapter=None, build=None,
+                 in_place=False, speaks=True, counts_failures=False, pulls=False, secures=False,
                  distrust="is not a directory private to this user: remove it, or set EARSHOT_RUNTIME"):
         self.name = name
         self.packages = packages
         commands = {"fetch": fetch, "watch": watch, "gallery": gallery, "cancel": cancel, "worker": worker}
         self.commands = {program: command for program, command in commands.items() if command}
+        # Program for the scenarios, without a line in the README.
+        self.adapter = adapter
         self.build = build
         # Whether to build in the checkout, because the package refers to this repository by a relative path.
         self.in_place = in_place
@@ -74,8 +76,9 @@ def installed(package):
 
 LANGUAGES = [
     Language("c", ["gcc", "make", "libzmq3-dev", "libssl-dev"], "./fetch", "./watch", "./gallery", worker="./worker",
-             build="make", pulls=True, secures=True),
-    Language("node", ["nodejs"], "node fetch.mjs", "node watch.mjs", "node gallery.mjs", worker="node worker.mjs", pulls=True),
+             adapter="./adapter", build="make", pulls=True, secures=True),
+    Language("node", ["nodejs"], "node fetch.mjs", "node watch.mjs", "node gallery.mjs", worker="node worker.mjs",
+             adapter="node adapter.mjs", pulls=True),
     Language("shell", [], "sh fetch.sh", "sh watch.sh", "sh gallery.sh", worker="sh worker.sh", speaks=False,
              counts_failures=True, distrust=SWIFT_DISTRUST),
     Language("swift", [], ".build/release/fetch", ".build/release/watch", ".build/release/gallery",

@@ -1,4 +1,5 @@
-"""Sessions with `bodies: pull` and a lease, of the example libraries: bodies are read by READ, also over several connections."""
+"""Sessions with a lease of the example libraries, most with `bodies: pull`: they are resumed, and bodies are read by READ, also
+over several connections."""
 
 import contextlib
 import hashlib
@@ -10,9 +11,10 @@ import unittest
 
 import zmq
 
-from languages import LANGUAGES  # This import sets the path for the next two.
+from languages import LANGUAGES  # This import sets the path for the next three.
 from support.harness import Bus, Commands, TestCase
 from support.origin import Origin, body
+from support.processes import Program
 
 PIECE = 256 << 10
 LARGE = 3 << 20
@@ -96,20 +98,19 @@ class PullCases:
         self.assertEqual((ledger["acknowledged"], ledger["lost"]), (1, 0))
 
 
-class PullDialogCases:
-    """Messages of `fetch --pull` of a language, with the test as its broker."""
+class Dialog:
+    """Messages of a program of a language, with the test as its broker."""
 
     language = None
 
     def setUp(self):
         self.language.built  # noqa: B018 (reports a missing package before a process starts)
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ear-")))
-        (folder / "run").mkdir(mode=0o700)
-        self.endpoint = f"ipc://{folder}/run/bus"
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ear-")))
+        (self.folder / "run").mkdir(mode=0o700)
+        self.endpoint = f"ipc://{self.folder}/run/bus"
         self.context = self.enterContext(zmq.Context())
         self.bind()
-        environment = Commands(folder / "run", folder).environment
-        self.program = self.language.start("fetch", "--pull", "http://a.example/", environment=environment)
+        self.program = self.start(Commands(self.folder / "run", self.folder).environment)
         self.addCleanup(lambda: self.program.running and self.program.kill())
 
     def bind(self):
@@ -134,6 +135,13 @@ class PullDialogCases:
     def welcome(self, *fields):
         lines = ("broker: b", "window: 256", "lease: 60", f"token: {TOKEN}", *fields)
         self.say("WELCOME EAR/1\n" + "".join(f"{line}\n" for line in lines))
+
+
+class PullDialogCases(Dialog):
+    """Messages of `fetch --pull`."""
+
+    def start(self, environment):
+        return self.language.start("fetch", "--pull", "http://a.example/", environment=environment)
 
     def answer(self, content):
         """Greets the program and sends the result of its request. Returns the fields of its HELLO."""
@@ -180,8 +188,18 @@ class PullDialogCases:
         self.answer(content)
         reads = self.hear_lines(2)
         self.data(reads[0], content)
-        self.say("ERROR unknown-body\nverb: READ\nseq: 1\ndetail: its file was lost\n")
+        self.say("DATA 1 0\nerror: unknown-body\ndetail: its file was lost\n")
         self.assertFails("unknown-body: its file was lost")
+
+    def test_the_refusal_of_another_message_does_not_end_the_body(self):
+        content = body(PIECE)
+        self.answer(content)
+        line = self.hear()[0]
+        self.say("ERROR limit\nto: 1\ndetail: too much\n")
+        self.data(line, content)
+        self.assertEqual(self.hear_lines(2), ["ACK 1", "BYE"])
+        self.assertEqual(self.program.wait(20), 0, self.program.describe())
+        self.assertTrue(self.program.stdout == content)
 
     def test_a_body_with_a_missing_part_is_a_failure(self):
         content = body(PIECE)
@@ -209,7 +227,7 @@ class PullDialogCases:
         hello, again = self.hear()
         self.assertEqual(hello, "HELLO EAR/1")
         self.assertEqual(again, {**first, "token": TOKEN, "unanswered": "1"})
-        self.say("ERROR session-in-use\nverb: HELLO\n")  # The broker has not noticed the end of the old connection.
+        self.say("ERROR session-in-use\n")  # The broker has not noticed the end of the old connection.
         self.assertEqual(self.hear()[1], again)
         self.welcome("resumed: 1")
         self.result(content)
@@ -248,10 +266,70 @@ class PullDialogCases:
         self.assertFails("the session has ended: ask again")
 
 
+class LeaseDialogCases(Dialog):
+    """Messages of the adapter, which makes any request."""
+
+    def start(self, environment):
+        command = [*self.language.adapter.split(), self.folder, "lease=60"]
+        return Program(command, environment, self.language.built)
+
+    def ask(self, *lines):
+        self.program.write("".join(f"{line}\n" for line in lines).encode(), ends=False)
+
+    def break_off(self):
+        """Breaks the connection. Returns the fields of the next HELLO."""
+        self.socket.close()
+        self.bind()
+        line, fields = self.hear()
+        self.assertEqual((line, fields["token"]), ("HELLO EAR/1", TOKEN))
+        return fields
+
+    def test_a_resumption_asks_for_the_answer_to_a_durable_request(self):
+        """That answer may come after those to later messages."""
+        self.hear()
+        self.welcome()
+        self.ask("fetch h 1 http://a.example/ durable=yes", "subscribe h", "receive")
+        self.assertEqual(self.hear_lines(2), ["FETCH h 1 http://a.example/", "SUBSCRIBE h"])
+        self.say("OK\nto: 2\n")
+        self.program.await_line("listening", "stdout")
+        self.ask("receive")
+        for _ in range(2):
+            self.assertEqual(self.break_off()["unanswered"], "1")
+            self.welcome("resumed: 2")
+        self.say("ACCEPTED h 1\nto: 1\n")
+        self.say("PROGRESS h 1 1/2\n")
+        self.program.await_line("progress h 1 1/2", "stdout")
+        self.ask("receive")
+        self.assertEqual(self.break_off()["unanswered"], "3")
+
+    def test_the_terminal_of_a_durable_request_is_its_answer(self):
+        self.hear()
+        self.welcome()
+        self.ask("fetch h 1 http://a.example/ durable=yes", "subscribe h", "receive", "receive")
+        self.hear_lines(2)
+        self.say("OK\nto: 2\n")
+        self.say("RESULT h 1 200\nseq: 1\nlength: 0\n")
+        self.program.await_line("result h 1 200", "stdout")
+        self.assertEqual(self.hear()[0], "ACK 1")
+        self.ask("receive")
+        self.assertEqual(self.break_off()["unanswered"], "3")
+
+    def test_an_error_that_names_a_message_does_not_refuse_the_greeting(self):
+        self.hear()
+        self.say("ERROR limit\nto: 7\ndetail: of an earlier session\n")
+        self.welcome()
+        self.program.await_line("ready", "stdout")
+
+    def test_an_error_without_a_number_refuses_the_greeting(self):
+        self.hear()
+        self.say("ERROR limit\ndetail: too much\n")
+        self.program.await_line("error limit: too much", "stdout")
+
+
 def load_tests(loader, _tests, _pattern):
     """Creates the test classes of each language, such as CPullTests."""
     suite = unittest.TestSuite()
-    for cases, what in ((PullCases, "Pull"), (PullDialogCases, "PullDialog")):
+    for cases, what in ((PullCases, "Pull"), (PullDialogCases, "PullDialog"), (LeaseDialogCases, "LeaseDialog")):
         for language in PULLING:
             name = f"{language.name.capitalize()}{what}Tests"
             suite.addTests(loader.loadTestsFromTestCase(

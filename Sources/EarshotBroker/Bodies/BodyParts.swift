@@ -155,8 +155,8 @@ final class BodyParts {
         for body in growing.values { thread.ask(.record(body)) }
     }
 
-    /// Whether the folder has no parts, as far as is known.
-    var isEmpty: Bool { totals.parts == 0 && totals.changes != nil && totals.changes == folder.changes }
+    /// Whether the folder has a part now.
+    var hasParts: Bool { folder.hasParts }
 
     /// Has the thread keep the bounds, if they or the folder have changed.
     ///

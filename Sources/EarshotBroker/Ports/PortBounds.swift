@@ -20,6 +20,8 @@ struct PortBounds {
     var frameBytes: Int
     /// Bytes of a message that count as one additional message in its sender's turn.
     var bytesPerMessage = Int.max
+    /// Maximum time without a message after a connection was accepted, because each connection costs a descriptor.
+    var silence = Duration.seconds(10)
 
     /// Clients: any program of the user.
     ///

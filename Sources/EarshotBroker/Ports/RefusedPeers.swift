@@ -45,10 +45,9 @@ struct RefusedPeers {
 
     /// Returns the head of the answer to a user.
     static func answer(to user: UInt32) -> [UInt8] {
-        var reply = ErrorReply(
+        let reply = ErrorReply(
             code: "not-authorized",
             detail: "user \(user) may not use this bus: add it to `users` in the bus's configuration")
-        reply.verb = "HELLO"
         return BrokerMessage.error(reply).encoded()
     }
 }

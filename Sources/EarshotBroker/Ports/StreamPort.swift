@@ -51,8 +51,6 @@ final class StreamPort {
     /// Time for a connection to close by itself after the end of its process, which a forked child can outlive. Also
     /// the time for the last message of a closed connection.
     private static let closeMilliseconds = 100
-    /// Maximum time without a message after a connection was accepted, because each connection costs a descriptor.
-    private static let silence = Duration.seconds(10)
     /// Time without accepting connections after descriptors ran out.
     private static let pause = Duration.milliseconds(100)
     /// Time for a large message to arrive while others wait for its memory. A local sender needs milliseconds.
@@ -357,8 +355,8 @@ final class StreamPort {
         if isRefused { refusals.insert(number) }
         connections[credentials.uid, default: 0] += 1
         peers[number] = peer
-        if silenceEnds.isEmpty { setSilenceTimer(after: Self.silence) }
-        silenceEnds.append((number, loop.now.advanced(by: Self.silence)))
+        if silenceEnds.isEmpty { setSilenceTimer(after: bounds.silence) }
+        silenceEnds.append((number, loop.now.advanced(by: bounds.silence)))
         stream.flush()
         if processes?.watch(peer.pid, for: number, descriptor) == false { closeLater(number) }
     }

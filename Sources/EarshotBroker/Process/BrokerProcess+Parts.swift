@@ -29,7 +29,6 @@ extension BrokerProcess {
         _ = try loop.add(parts.descriptor, .readable) { [unowned self] _ in
             parts.takeTotals()
             core.storedParts = (parts.totals.parts, parts.totals.bytes)
-            if parts.isEmpty { core.hasStoredParts = false }
         }
         boundParts()
     }
@@ -40,7 +39,9 @@ extension BrokerProcess {
         if parts.isRemoved { openAgain(parts) }
         let hasChanged = parts.bound(
             bytes: core.settings[.partsSize] ?? 0, seconds: (core.settings[.partsDays] ?? 0) * 86_400)
-        if hasChanged { core.hasStoredParts = true }
+        // Not by the thread's totals, which come a second after the start: meanwhile each start of a transfer would search an
+        // empty folder, at a third of its cost in the broker.
+        if hasChanged { core.hasStoredParts = parts.hasParts }
     }
 
     /// Creates the folder again after somebody removed it, and logs the first failure.

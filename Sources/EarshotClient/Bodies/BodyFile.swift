@@ -1,7 +1,7 @@
 internal import Glibc
 
 /// Files of bodies, as named by ``Delivery`` and by reports of progress.
-public enum BodyFile {
+package enum BodyFile {
     /// Folder of links to the open files of this process, proc(5).
     private static let ownFiles = "/proc/self/fd/"
     /// Path of a file that is missing.
@@ -14,13 +14,13 @@ public enum BodyFile {
     ///
     /// - Parameter path: path of a body.
     /// - Returns: false for a file of the broker's spool.
-    public static func isReceived(_ path: String) -> Bool { path.hasPrefix(ownFiles) }
+    package static func isReceived(_ path: String) -> Bool { path.hasPrefix(ownFiles) }
 
     /// Opens the file of a body for reading, without following links.
     ///
     /// - Parameter path: path of the body.
     /// - Returns: a descriptor that the caller closes; -1 with the reason in `errno`.
-    public static func open(_ path: String) -> Int32 {
+    package static func open(_ path: String) -> Int32 {
         let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK
         guard isReceived(path) else { return unsafe Glibc.open(path, flags | O_NOFOLLOW) }
         let opened = unsafe Glibc.open(path, flags)

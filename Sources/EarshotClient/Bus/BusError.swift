@@ -113,8 +113,8 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         description = failure.detail ?? known.sentence
     }
 
-    init(_ reply: ErrorReply) {
-        self.init(Code(reply.code), Self.sentence(reply.detail ?? "The broker refused the request."))
+    init(_ refusal: RefusedMessage) {
+        self.init(Code(refusal.code), Self.sentence(refusal.detail ?? "The broker refused the request."))
     }
 
     /// Returns text of the wire as a sentence: capitalized, with a full stop.

@@ -138,7 +138,7 @@ final class BusLoop {
         self.endpoints = endpoints
         if endpoints.contains(where: \.isRemote) { network = try Network() }
         connection = try ClientConnection(
-            endpoints, sharing: network, client: "swift", window: 256, lease: settings.lease, finishesNone: false,
+            endpoints, sharing: network, window: 256, lease: settings.lease, finishesNone: false,
             bodies: settings.bodies, loop: loop
         ) { [unowned self] event in happened(event) }
         // Runs after the connection's hook: tasks resumed there may have added commands.
@@ -350,14 +350,14 @@ final class BusLoop {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
         case .progress(let progress): progressed(progress)
-        case .refused(let reply) where reply.verb == "HELLO": stop(BusError(reply))
-        case .refused(let reply):
-            guard let handler = reply.handler, let request = reply.request else { return }
-            // Errors of other verbs refer to a request that has ended or will end by its terminal.
-            guard reply.verb == nil || reply.verb == "FETCH" || reply.verb == "RETRY" else { return }
-            let key = RequestKey(handler, request)
-            if answers.refused(key, BusError(reply)) { return }
-            if reply.verb != "RETRY" { take(key)?.end(.failed(BusError(reply))) }
+        case .refused(let refusal):
+            switch refusal.subject {
+            case .hello: stop(BusError(refusal))
+            case .fetch(let key):
+                if !answers.refused(key, BusError(refusal)) { take(key)?.end(.failed(BusError(refusal))) }
+            case .retry(let key): _ = answers.refused(key, BusError(refusal))
+            case .query, .other: break
+            }
         case .state(let state): stateChanged(state)
         case .answer: if isClosing { stop(.closed) }
         case .accepted(let key): if answers.accepted(key) { connection?.cancel(key) }

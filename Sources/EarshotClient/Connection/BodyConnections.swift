@@ -48,13 +48,12 @@ final class BodyConnections {
     /// Starts to connect. Connections that cannot be created are missing.
     ///
     /// - Parameters:
-    ///   - client: name of the client in the broker's status.
     ///   - token: that of the session.
     ///   - link: creates a connection to the bus of the session.
-    init(client: String?, token: SessionToken, loop: EventLoop, link: () throws -> CurveLink) {
+    init(token: SessionToken, loop: EventLoop, link: () throws -> CurveLink) {
         self.token = token
         self.loop = loop
-        var hello = Hello(client: client, window: 1)
+        var hello = Hello(window: 1)
         hello.isPulling = true
         hello.bodiesOf = token
         let head = ClientMessage.hello(hello).encoded()
@@ -108,12 +107,10 @@ final class BodyConnections {
             connection.isReading = true
             core.pulls.open(number, reads: Self.openReads)
             return []
-        case .data(let data): return core.dataReceived(data, count: message.body?.count ?? 0)
-        // The answer to another READ means that this program miscounted, so its READs take another connection.
-        case .error(let reply) where reply.verb == "READ" && reply.code == "unknown-body":
-            return core.readRefused(reply, over: number)
+        case .data(let data): return core.dataReceived(data, count: message.body?.count ?? 0, over: number)
         // The broker drains.
         case .goodbye: return []
+        // An ERROR names no READ. They take another connection.
         default: return nil
         }
     }

@@ -1,4 +1,4 @@
-public import EarshotLoop
+package import EarshotLoop
 internal import EarshotWire
 
 /// Connections to a broker of this machine by the name of its socket.
@@ -7,7 +7,6 @@ extension ClientConnection {
     ///
     /// - Parameters:
     ///   - endpoint: `ipc://` and the path of the broker's socket `bus`.
-    ///   - client: name of this client in the broker's status, 1 to 64 visible ASCII bytes.
     ///   - window: maximum unacknowledged terminals, 1 to 4,096.
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
     ///     milliseconds. It also applies when the process is killed.
@@ -17,8 +16,8 @@ extension ClientConnection {
     ///   - loop: event loop that runs the connection.
     ///   - onEvent: closure called for each event. It may call this object.
     /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` for an endpoint without `ipc://`.
-    public convenience init(
-        endpoint: String, client: String? = nil, window: Int = 256, lease: Duration = .zero,
+    package convenience init(
+        endpoint: String, window: Int = 256, lease: Duration = .zero,
         finishesNone: Bool = false, keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
         onEvent: @escaping (ClientEvent) -> Void
     ) throws {
@@ -26,7 +25,7 @@ extension ClientConnection {
             throw ClientError(.invalidRequest, "the endpoint is invalid: use ipc:// and a path")
         }
         try self.init(
-            endpoints: [BusEndpoint(socket: String(endpoint.dropFirst(6)))], client: client, window: window,
+            endpoints: [BusEndpoint(socket: String(endpoint.dropFirst(6)))], window: window,
             lease: lease, finishesNone: finishesNone, keepsFailures: keepsFailures, bodies: bodies, loop: loop,
             onEvent: onEvent)
     }

@@ -1,6 +1,6 @@
 internal import DequeModule
-public import EarshotLoop
-public import EarshotWire
+package import EarshotLoop
+package import EarshotWire
 internal import Glibc
 internal import ZMTP
 internal import ZeroMQ
@@ -13,7 +13,7 @@ internal import ZeroMQ
 ///
 /// The broker drops the requests when this object closes or its process ends; with a lease and without ``close()``,
 /// after the lease.
-public final class ClientConnection {
+package final class ClientConnection {
     /// Maximum messages per pass, so that a fast broker cannot delay timers.
     private static let messagesPerPass = 256
     /// Maximum time for connection, handshake and WELCOME over a network.
@@ -56,31 +56,31 @@ public final class ClientConnection {
     /// Files without a use. They stay open until the events of the pass are over, because events name them.
     private var retired: [ReceivedFile] = []
     /// Folder of body files; nil until a broker has named it, and if the broker sends the bodies.
-    public var spool: String? { core.spool }
+    package var spool: String? { core.spool }
     /// Whether the broker sends the bodies that it has in files; false before the first session.
-    public var isPulling: Bool { core.isPulling }
+    package var isPulling: Bool { core.isPulling }
     /// Whether a terminal has arrived whose body is still being read or taken. Answers of the broker can overtake it.
-    public var isReadingBodies: Bool { core.pulls.delaysTerminals || !core.taking.isEmpty }
+    package var isReadingBodies: Bool { core.pulls.delaysTerminals || !core.taking.isEmpty }
     /// Whether the consumer moves large files, so that this object asks the broker for them; see ``Delivery/isOwn``.
-    public var takesFiles = false { didSet { core.takesFiles = takesFiles } }
+    package var takesFiles = false { didSet { core.takesFiles = takesFiles } }
     /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
-    public var areRequestsHeld: Bool { core.areRequestsHeld }
+    package var areRequestsHeld: Bool { core.areRequestsHeld }
     /// Preferred folder for the unnamed files of such bodies, so that they can be moved to their destination; nil for
     /// the folder of temporary files.
-    public var bodyFolder: String?
+    package var bodyFolder: String?
     /// Keeper of the bodies that the broker sends; nil for unnamed files.
     package weak var keeper: (any BodyKeeper)? { didSet { core.pulls.reportsArrival = keeper != nil } }
     /// Whether reading is paused. The delivery window is the backpressure: the broker keeps further terminals.
-    public var isPaused = false {
+    package var isPaused = false {
         didSet {
             link?.setReading(!isPaused)
             bodyConnections?.isPaused = isPaused
         }
     }
     /// Error that ended the connection for good; nil while it runs.
-    public private(set) var failure: (any Error)?
+    package private(set) var failure: (any Error)?
     /// Sentences about the buses on a network that have no connection; nil before a failure.
-    public var trouble: String? {
+    package var trouble: String? {
         let sentences = endpoints.troubles.map { $1.sentence($0) }
         return sentences.isEmpty ? nil : sentences.joined(separator: "; ")
     }
@@ -93,7 +93,6 @@ public final class ClientConnection {
     ///
     /// - Parameters:
     ///   - endpoints: buses in the order of preference; at least one.
-    ///   - client: name of this client in the broker's status, 1 to 64 visible ASCII bytes.
     ///   - window: maximum unacknowledged terminals, 1 to 4,096.
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
     ///     milliseconds; nil for a minute over a network, and none on this machine.
@@ -103,13 +102,13 @@ public final class ClientConnection {
     ///   - loop: event loop that runs the connection.
     ///   - onEvent: closure called for each event. It may call this object.
     /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` if libzmq is missing.
-    public convenience init(
-        endpoints: [BusEndpoint], client: String? = nil, window: Int = 256, lease: Duration? = nil,
+    package convenience init(
+        endpoints: [BusEndpoint], window: Int = 256, lease: Duration? = nil,
         finishesNone: Bool = false, keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
         onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         try self.init(
-            endpoints, sharing: nil, client: client, window: window, lease: lease, finishesNone: finishesNone,
+            endpoints, sharing: nil, window: window, lease: lease, finishesNone: finishesNone,
             keepsFailures: keepsFailures, bodies: bodies, loop: loop, onEvent: onEvent)
     }
 
@@ -118,7 +117,7 @@ public final class ClientConnection {
     ///   - principal: user whose handlers the names mean; nil for the own ones. Only for the administrator.
     ///   - hasUserRights: whether the session gives up the rights of the administrator.
     package init(
-        _ endpoints: [BusEndpoint], sharing network: Network?, client: String?, window: Int, lease: Duration?,
+        _ endpoints: [BusEndpoint], sharing network: Network?, window: Int, lease: Duration?,
         finishesNone: Bool, keepsFailures: Bool = false, principal: PrincipalName? = nil,
         hasUserRights: Bool = false, bodies: BodyAccess, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
     ) throws {
@@ -129,12 +128,10 @@ public final class ClientConnection {
         self.endpoints = EndpointList(endpoints)
         self.network = network
         self.onEvent = onEvent
-        var hello = Hello(client: client, window: window)
+        var hello = Hello(window: window)
         let lease = lease ?? (endpoints.contains(where: \.isRemote) ? Self.networkLease : .zero)
         hello.leaseMilliseconds = Int(
             min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
-        // A lease requires a client name.
-        if hello.leaseMilliseconds > 0, client == nil { hello.client = "process-\(getpid())" }
         hello.keepsFailures = keepsFailures
         hello.principal = principal
         hello.hasUserRights = hasUserRights
@@ -149,7 +146,7 @@ public final class ClientConnection {
     deinit { close() }
 
     /// Closes the connection. The broker drops the requests; no event follows.
-    public func close() {
+    package func close() {
         if let hook { loop.removeHook(hook) }
         for timer in [reconnectTimer, greetingTimer].compactMap(\.self) { loop.cancelTimer(timer) }
         hook = nil
@@ -176,7 +173,7 @@ public final class ClientConnection {
     ///
     /// - Parameter fetch: the request.
     /// - Throws: `ClientError` if the request exceeds a limit of the protocol.
-    public func fetch(_ fetch: Fetch) throws(ClientError) {
+    package func fetch(_ fetch: Fetch) throws(ClientError) {
         try Self.check(fetch)
         self.fetch(Shared(fetch))
     }
@@ -192,13 +189,13 @@ public final class ClientConnection {
     /// Cancels a request. ``ClientEvent/cancelled(_:wasOpen:)`` follows, also for an unknown request.
     ///
     /// - Parameter key: handler and ID of the request.
-    public func cancel(_ key: RequestKey) { carryOut(core.cancel(key)) }
+    package func cancel(_ key: RequestKey) { carryOut(core.cancel(key)) }
 
     /// Repeats a durable request that has failed and waits for a subscriber. ``ClientEvent/accepted(_:)`` follows once it is
     /// pending on disk, or ``ClientEvent/refused(_:)``, or a terminal that states the refusal.
     ///
     /// - Parameter key: handler and ID of the request.
-    public func retry(_ key: RequestKey) { carryOut(core.retry(key)) }
+    package func retry(_ key: RequestKey) { carryOut(core.retry(key)) }
 
     /// Removes a handler, or all handlers below a name. ``ClientEvent/removed(_:count:)`` follows.
     ///
@@ -207,7 +204,7 @@ public final class ClientConnection {
     /// - Parameter pattern: handler name, or a name that ends in `/`.
     /// - Returns: false if the removal is refused, because too many wait. Nothing is removed, and no event follows.
     @discardableResult
-    public func remove(_ pattern: HandlerPattern) -> Bool { remove(pattern, nil) }
+    package func remove(_ pattern: HandlerPattern) -> Bool { remove(pattern, nil) }
 
     /// Removes handlers whose open requests are known.
     ///
@@ -221,12 +218,12 @@ public final class ClientConnection {
     /// Subscribes to the terminals of a handler, or of all handlers below a name.
     ///
     /// - Parameter pattern: handler name, or a name that ends in `/`.
-    public func subscribe(_ pattern: HandlerPattern) { carryOut(core.subscribe(pattern)) }
+    package func subscribe(_ pattern: HandlerPattern) { carryOut(core.subscribe(pattern)) }
 
     /// Ends a subscription.
     ///
     /// - Parameter pattern: pattern of the subscription.
-    public func unsubscribe(_ pattern: HandlerPattern) { carryOut(core.unsubscribe(pattern)) }
+    package func unsubscribe(_ pattern: HandlerPattern) { carryOut(core.unsubscribe(pattern)) }
 
     /// Stores cookies in the jar of a handler's root, for its requests with `cookies: yes`. A
     /// later broker gets them too, until the handler is removed.
@@ -235,7 +232,7 @@ public final class ClientConnection {
     ///   - fields: `Set-Cookie` fields, separated by LF. A jar evaluates at most 50 of them.
     ///   - url: URL of http or https whose server could have set the cookies.
     ///   - handler: handler of a subscription or of an open request.
-    public func storeCookies(_ fields: [UInt8], from url: String, for handler: HandlerID) {
+    package func storeCookies(_ fields: [UInt8], from url: String, for handler: HandlerID) {
         carryOut(core.storeCookies(fields, from: url, for: handler))
     }
 
@@ -244,7 +241,7 @@ public final class ClientConnection {
     /// - Parameters:
     ///   - key: handler and ID of the request.
     ///   - priority: the new class.
-    public func setPriority(_ key: RequestKey, _ priority: PriorityClass) {
+    package func setPriority(_ key: RequestKey, _ priority: PriorityClass) {
         carryOut(core.setPriority(key, priority))
     }
 
@@ -253,18 +250,18 @@ public final class ClientConnection {
     /// - Parameters:
     ///   - query: subject of the query.
     ///   - page: part of the answer's table.
-    public func query(_ query: Query, _ page: QueryPage = QueryPage()) { carryOut(core.query(query, page)) }
+    package func query(_ query: Query, _ page: QueryPage = QueryPage()) { carryOut(core.query(query, page)) }
 
     /// Changes a setting of the broker. ``ClientEvent/changed(_:)`` follows, or ``ClientEvent/refused(_:)`` with the
     /// code `bad-setting` and the permitted values.
     ///
     /// - Parameter setting: name and value.
-    public func set(_ setting: SettingWords) { carryOut(core.set(setting)) }
+    package func set(_ setting: SettingWords) { carryOut(core.set(setting)) }
 
     /// Finishes a delivery, so that it can be acknowledged. The broker may then delete its file.
     ///
     /// - Parameter delivery: a delivery of this connection. Others have no effect.
-    public func finish(_ delivery: Delivery) {
+    package func finish(_ delivery: Delivery) {
         if !isInPass { loop.passAgain() }
         core.finish(delivery.id)
     }
@@ -281,7 +278,7 @@ public final class ClientConnection {
     /// - Parameter delivery: delivery with an unreadable file.
     /// - Returns: false if the request is not repeated: it lost its file too often, is not idempotent, or belongs to
     ///   another client. The delivery is then its end.
-    public func askAgain(_ delivery: Delivery) -> Bool {
+    package func askAgain(_ delivery: Delivery) -> Bool {
         guard let actions = core.askAgain(delivery) else { return false }
         carryOut(actions)
         return true
@@ -331,7 +328,7 @@ public final class ClientConnection {
             case .remote(let address, let key, let serverKey) = endpoints.current.kind,
             core.phase == .ready, core.pulls.wantsConnections
         else { return }
-        bodyConnections = BodyConnections(client: core.hello.client, token: token, loop: loop) {
+        bodyConnections = BodyConnections(token: token, loop: loop) {
             try CurveLink(address, key, serverKey: serverKey, usesIPv6: endpoints.usesIPv6, network, loop: loop)
         }
         bodyConnections?.isPaused = isPaused

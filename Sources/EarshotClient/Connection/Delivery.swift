@@ -1,4 +1,4 @@
-public import EarshotWire
+package import EarshotWire
 
 /// Terminal of a request as delivered to its consumer.
 ///
@@ -6,15 +6,15 @@ public import EarshotWire
 /// ``ClientConnection/finish(_:)`` after reading it, or ``ClientConnection/askAgain(_:)`` if it cannot be opened. A
 /// delivery without a file needs no call, unless the connection was created with `finishesNone`. Finishing a durable
 /// terminal (`terminal.isDurable`) deletes its result from the broker's disk.
-public struct Delivery: Equatable, Sendable {
+package struct Delivery: Equatable, Sendable {
     /// Identity of a delivery: number of its session, and its sequence number there.
-    public struct ID: Hashable, Sendable {
+    package struct ID: Hashable, Sendable {
         let link: UInt64
         let sequence: UInt64
     }
 
     /// Identity of the delivery.
-    public let id: ID
+    package let id: ID
     private let ended: Shared<Terminal>
     private let asked: Shared<Fetch>?
     /// Number of earlier deliveries of this request whose file was missing.
@@ -23,9 +23,9 @@ public struct Delivery: Equatable, Sendable {
     private let received: ReceivedFile?
     /// Reason why such a body could not be stored: the `errno` value; nil for a stored one. The consumer must finish the
     /// delivery.
-    public let storeFailure: Int32?
+    package let storeFailure: Int32?
     /// Whether the consumer owns the file, and may change or move it before it finishes the delivery.
-    public let isOwn: Bool
+    package let isOwn: Bool
 
     init(id: ID, _ terminal: consuming Terminal, of request: OpenRequest?) {
         self.id = id
@@ -64,16 +64,16 @@ public struct Delivery: Equatable, Sendable {
     func lost() -> Delivery { Delivery(self, BodyFile.missing, of: nil, nil, isOwn: false) }
 
     /// The terminal.
-    public var terminal: Terminal { ended.value }
+    package var terminal: Terminal { ended.value }
 
     /// The request; nil for a request of another client.
-    public var fetch: Fetch? { asked?.value }
+    package var fetch: Fetch? { asked?.value }
 
     /// Handler and ID of the request.
-    public var key: RequestKey { RequestKey(ended.value.handler, ended.value.request) }
+    package var key: RequestKey { RequestKey(ended.value.handler, ended.value.request) }
 
     /// Whether the body is a file, so that the consumer must finish the delivery.
-    public var isFile: Bool { terminal.response?.file != nil }
+    package var isFile: Bool { terminal.response?.file != nil }
 }
 
 extension Terminal {

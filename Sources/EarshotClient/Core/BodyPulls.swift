@@ -141,17 +141,21 @@ struct BodyPulls {
     }
 
     /// Handles the refusal of a READ on a connection.
-    mutating func refused(_ reply: ErrorReply, over connection: Int = 0) -> Step {
-        if let sequence = reply.sequence {
+    mutating func refused(_ data: BodyData, over connection: Int = 0) -> Step {
+        switch data.body {
+        case .terminal(let sequence):
             let step = lose(sequence) ?? .none
-            // This reply answers the first one.
-            if let index = void[sequence]?.firstIndex(where: { $0.connection == connection }) {
+            // Each further READ of the body is answered by its own DATA.
+            if let index = void[sequence]?.firstIndex(where: {
+                $0.connection == connection && $0.part.lowerBound == data.offset
+            }) {
                 void[sequence]?.remove(at: index)
             }
             return step
+        case .request(let handler, let request):
+            discard(growing: RequestKey(handler, request))
+            return .none
         }
-        if let handler = reply.handler, let request = reply.request { discard(growing: RequestKey(handler, request)) }
-        return .none
     }
 
     /// Handles the ACK of terminals, which makes the READs of their bodies void.

@@ -36,7 +36,7 @@ enum ClientReport: Equatable {
     case answered(Query)
     /// In the broker's canonical form.
     case changed(SettingWords)
-    /// The broker refused a message. A request named in it has ended.
-    case refused(ErrorReply)
+    /// The broker refused a message. The request of a FETCH has ended.
+    case refused(RefusedMessage)
     case state(ClientState)
 }

@@ -54,14 +54,13 @@ extension ClientCore {
         return [.report(.progress(progress))]
     }
 
-    /// - Parameter count: number of bytes in the message.
-    mutating func dataReceived(_ data: BodyData, count: Int) -> [ClientAction] {
-        carryOut(pulls.received(data, count: count))
-    }
-
-    /// - Parameter connection: number of the connection of the refused READ.
-    mutating func readRefused(_ reply: ErrorReply, over connection: Int = 0) -> [ClientAction] {
-        carryOut([pulls.refused(reply, over: connection)])
+    /// - Parameters:
+    ///   - count: number of bytes in the message.
+    ///   - connection: number of its connection.
+    mutating func dataReceived(_ data: BodyData, count: Int, over connection: Int = 0) -> [ClientAction] {
+        carryOut(
+            data.error == nil
+                ? pulls.received(data, count: count) : [pulls.refused(data, over: connection)])
     }
 
     /// Stops reading and taking bodies of cancelled or removed requests.

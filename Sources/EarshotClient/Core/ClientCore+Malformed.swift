@@ -5,19 +5,18 @@ extension ClientCore {
     /// Handles a malformed message. An answer ends the question that it names. A terminal counts as received and ends
     /// its request.
     mutating func received(malformed fragment: BrokerFragment, _ error: WireError) -> [ClientAction] {
-        var report = ErrorReply(error)
+        var report = RefusedMessage(.other, ErrorReply(error))
         guard phase == .ready else { return [.report(.refused(report))] }
         var actions: [ClientAction] = []
         switch fragment.to.flatMap({ settle($0) }) {
         case .cancel(let key)?: actions = [.report(.cancelled(key, wasOpen: false))]
         case .remove(let pattern)?: actions = [.report(.removed(pattern, count: 0))]
-        case .query?: report.verb = "QUERY"
-        case .setting?: report.verb = "SET"
+        case .query?: report.subject = .query
         // The file of the terminal may have another name.
         case .take(let sequence)?: actions = taken(sequence, nil)
         case .submission(let fetch)?: name(RequestKey(fetch), in: &report)
         case .retry(let key)?: name(key, in: &report)
-        case .replacement?, .barrier?, nil: break
+        case .setting?, .replacement?, nil: break
         }
         if fragment.verb == "RESULT" || fragment.verb == "FAILED" {
             let key = fragment.handler.flatMap { handler in fragment.request.map { RequestKey(handler, $0) } }
@@ -31,8 +30,8 @@ extension ClientCore {
     }
 
     /// Makes a report the end of a request.
-    private func name(_ key: RequestKey, in report: inout ErrorReply) {
-        (report.code, report.verb, report.handler, report.request) = ("internal", "FETCH", key.handler, key.request)
+    private func name(_ key: RequestKey, in report: inout RefusedMessage) {
+        (report.code, report.subject) = ("internal", .fetch(key))
     }
 
     /// - Returns: whether the request or submission was open.

@@ -61,12 +61,8 @@ extension ClientCore {
         _ key: RequestKey,
         _ detail: String =
             "the connection was lost during a request that is not idempotent: the server may have processed it"
-    ) -> ErrorReply {
-        var reply = ErrorReply(code: "connection-lost", detail: detail)
-        reply.verb = "FETCH"
-        reply.handler = key.handler
-        reply.request = key.request
-        return reply
+    ) -> RefusedMessage {
+        RefusedMessage(.fetch(key), code: "connection-lost", detail: detail)
     }
 
     /// Ends the session: the next connection starts a new one and repeats all open requests.
@@ -77,15 +73,15 @@ extension ClientCore {
         link += 1
         token = nil
         numbers = SentNumbers()
+        fetches = SentFetches()
         replaced = [:]
         awaited.removeAll { question in
             switch question.what {
-            case .replacement, .barrier, .take: true
+            case .replacement, .take: true
             case .cancel, .retry, .remove, .query, .setting, .submission: false
             }
         }
         notices = NoticeLog()
-        unconfirmed = 0
         for key in requests.keys { requests[key]?.sessionLost() }
         loseSubmissions()
         ledger = DeliveryLedger()
@@ -159,7 +155,7 @@ extension ClientCore {
             switch question.what {
             case .cancel(let cancelled), .replacement(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
-            case .retry, .query, .take, .barrier, .setting, .submission: false
+            case .retry, .query, .take, .setting, .submission: false
             }
         }
     }
@@ -172,8 +168,10 @@ extension ClientCore {
 
     func isSubmitted(_ key: RequestKey) -> Bool { awaited.contains { $0.what.submitted == key } }
 
-    /// - Parameter asked: the question that the error answers; nil for another message.
-    mutating func refused(_ reply: ErrorReply, _ asked: Awaited?) -> [ClientAction] {
+    /// - Parameters:
+    ///   - number: number of the refused message; nil for one without, and before WELCOME.
+    ///   - asked: the question that the error answers; nil for another message.
+    mutating func refused(_ reply: ErrorReply, answering number: UInt64?, _ asked: Awaited?) -> [ClientAction] {
         switch reply.code {
         case "hello-required":
             // One ERROR comes for each message in flight. Only the first one has an effect.
@@ -185,28 +183,30 @@ extension ClientCore {
             if refusals >= Self.mostRefusals { token = nil }
             return [.reconnect]
         case "version":
-            return [.report(.state(.incompatible)), .report(.refused(reply))]
+            return [.report(.state(.incompatible)), .report(.refused(RefusedMessage(.hello, reply)))]
         default: break
         }
-        if reply.verb == "READ" { return readRefused(reply) }
+        guard phase == .ready else { return [.report(.refused(RefusedMessage(.hello, reply)))] }
+        var subject = RefusedMessage.Subject.other
         switch asked {
         case .take(let sequence)?: return taken(sequence, nil)
-        case .barrier?: return []
         case .retry(let key)?:
             if isStale(key) { return [] }
+            subject = .retry(key)
         case .submission(let fetch)?:
             if isStale(RequestKey(fetch)) { return [] }
+            subject = .fetch(RequestKey(fetch))
+        case .query?: subject = .query
         case nil:
-            guard let handler = reply.handler, let request = reply.request, reply.verb == "FETCH" || reply.verb == nil
-            else { break }
-            let key = RequestKey(handler, request)
-            // The refusal precedes the answer to a removal, so it concerns the removed request with the same ID.
-            if isStale(key) { return [] }
+            guard let number, let key = fetches.key(of: number) else { break }
+            // The program may have removed the request, and used its ID for another one.
+            guard requests[key]?.number == number else { return [] }
             requests[key] = nil
             waiting.remove(key)
-        case .cancel?, .replacement?, .remove?, .query?, .setting?: break
+            subject = .fetch(key)
+        case .cancel?, .replacement?, .remove?, .setting?: break
         }
-        return [.report(.refused(reply))]
+        return [.report(.refused(RefusedMessage(subject, reply)))]
     }
 
     mutating func ask(_ fetch: Shared<Fetch>, losses: Int) -> [ClientAction] {
@@ -257,7 +257,7 @@ extension ClientCore.Awaited {
     var isRemoval: Bool {
         switch self {
         case .cancel, .replacement, .remove: true
-        case .retry, .query, .take, .barrier, .setting, .submission: false
+        case .retry, .query, .take, .setting, .submission: false
         }
     }
 
@@ -266,13 +266,13 @@ extension ClientCore.Awaited {
         switch self {
         case .submission(let fetch): RequestKey(fetch)
         case .retry(let key): key
-        case .cancel, .replacement, .remove, .query, .take, .barrier, .setting: nil
+        case .cancel, .replacement, .remove, .query, .take, .setting: nil
         }
     }
 
     var isQuery: Bool {
         switch self {
-        case .query, .barrier: true
+        case .query: true
         case .cancel, .retry, .replacement, .remove, .take, .setting, .submission: false
         }
     }
@@ -287,7 +287,6 @@ extension ClientCore.Awaited {
         case .remove(let pattern): .remove(pattern)
         case .query(let query, let page): .query(query, page)
         case .take(let sequence): .take(sequence)
-        case .barrier: .query(.ping, QueryPage())
         case .setting(let setting): .set(setting)
         case .submission(let fetch): .fetch(fetch)
         }

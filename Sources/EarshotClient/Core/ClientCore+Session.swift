@@ -29,16 +29,7 @@ extension ClientCore {
         awaited[index].isRefused = false
         // A message that is held back leaves later, without another call of this function.
         awaited[index].wasSaid = awaited[index].wasSaid || phase == .ready
-        guard case .submission(let fetch) = awaited[index].what, !fetch.options.isDurable else { return actions }
-        return actions + confirmInTime()
-    }
-
-    /// Counts a submission without an answer, and asks for a confirmation of each `messagesPerBarrier` of them.
-    private mutating func confirmInTime() -> [ClientAction] {
-        unconfirmed += 1
-        guard unconfirmed >= Self.messagesPerBarrier, phase == .ready else { return [] }
-        unconfirmed = 0
-        return ask(.barrier)
+        return actions
     }
 
     mutating func sayRequest(_ key: RequestKey) -> [ClientAction] {
@@ -48,8 +39,13 @@ extension ClientCore {
     }
 
     mutating func say(_ request: inout OpenRequest) -> [ClientAction] {
-        defer { request.number = numbers.last }
-        return say(request.takeMessage())
+        let actions = say(request.takeMessage())
+        request.number = numbers.last
+        fetches.add(RequestKey(request.fetch.value), number: numbers.last)
+        if fetches.count > 2 * requests.count + SentFetches.spare {
+            fetches.removeAll { requests[$1]?.number != $0 }
+        }
+        return actions
     }
 
     /// Sends a message that OK answers.
@@ -65,26 +61,17 @@ extension ClientCore {
         return actions
     }
 
-    /// Records an answer, and ends the question that has it. The broker carries out messages in order, so earlier
-    /// submissions have arrived; that does not prove that durable ones are on disk.
+    /// Records an answer, and ends the question that has it.
     ///
     /// - Returns: the question; nil if the message is none, or had the answer before.
     mutating func settle(_ number: UInt64) -> Awaited? {
         numbers.answered(number)
         heard(number)
-        var found: Awaited?
-        var index = awaited.startIndex
         // Numbers rise, and few questions are passed: those about durable requests.
-        while index < awaited.endIndex, awaited[index].number <= number {
-            if awaited[index].number == number {
-                found = awaited.remove(at: index).what
-            } else if awaited[index].isAnsweredByLater {
-                awaited.remove(at: index)
-            } else {
-                index += 1
-            }
+        guard let index = awaited.firstIndex(where: { $0.number >= number }), awaited[index].number == number else {
+            return nil
         }
-        return found
+        return awaited.remove(at: index).what
     }
 
     /// Records that the broker received all messages up to a number.
@@ -110,9 +97,6 @@ extension ClientCore {
         // Terminals of replaced requests are repeated after WELCOME.
         for key in replaced.keys { replaced[key] = .max }
         self.heard(heard)
-        // The repeated submissions bring new barriers.
-        awaited.removeAll { $0.what == .barrier || $0.number <= heard && $0.isAnsweredByLater }
-        unconfirmed = 0
         var unheard: [(number: UInt64, say: (inout ClientCore) -> [ClientAction])] = []
         for notice in notices.entries { unheard.append((notice.number, { $0.notify(notice.message) })) }
         let isKnown: (Question) -> Bool = { $0.number <= heard && !$0.what.isQuery }
@@ -128,6 +112,7 @@ extension ClientCore {
         notices = NoticeLog()
         awaited.removeAll { !isKnown($0) }
         numbers.resume(after: heard)
+        fetches.resume(after: heard)
         if let sequence = ledger.acknowledged { actions += say(.acknowledge(sequence)) }
         for (_, say) in unheard.sorted(by: { $0.number < $1.number }) { actions += say(&self) }
         for key in replaced.keys { replaced[key] = numbers.last + 1 }

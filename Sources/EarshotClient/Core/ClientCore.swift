@@ -32,10 +32,8 @@ struct ClientCore {
         case query(Query, QueryPage)
         /// TAKE of the file of a terminal with this sequence number.
         case take(UInt64)
-        /// Ping of the core itself. Its answer confirms earlier messages that have no answer.
-        case barrier
         case setting(SettingWords)
-        /// Request without subscription. The answer to a later query proves that it arrived.
+        /// Request without subscription. Its answer is OK, or as that of a repetition if it is durable.
         case submission(Fetch)
     }
 
@@ -50,15 +48,8 @@ struct ClientCore {
         var wasSaid: Bool
         /// Whether a broker that accepts no requests has refused this submission, which waits for the next broker.
         var isRefused = false
-
-        /// Whether the answer to a later message shows that the broker has carried it out.
-        var isAnsweredByLater: Bool {
-            if case .submission(let fetch) = what { !fetch.options.isDurable && !isRefused } else { false }
-        }
     }
 
-    /// Number of submissions without an answer after which the core sends a ping.
-    static let messagesPerBarrier = 256
     /// Maximum removals that wait for a connection: one for each of 10,000 handlers, with names of up to 200 bytes. At
     /// the bound a further removal is refused, so a program without a broker cannot fill its memory.
     static let mostUnsentRemovals = 10_000
@@ -104,10 +95,10 @@ struct ClientCore {
     var spool: String?
     /// Numbers of the session's messages.
     var numbers = SentNumbers()
+    /// FETCHes that an ERROR may name.
+    var fetches = SentFetches()
     /// SUBSCRIBE, UNSUBSCRIBE, PRIORITY and COOKIES that the broker may not have received. Empty without a lease.
     var notices = NoticeLog()
-    /// Submissions without `durable` since the last barrier.
-    var unconfirmed = 0
     /// Unanswered removals while disconnected.
     var unsentRemovals = 0
     /// Consecutive refusals of a resumption with `session-in-use`.
@@ -163,7 +154,11 @@ struct ClientCore {
     }
 
     private mutating func handle(_ answer: consuming NumberedAnswer, _ count: Int) -> [ClientAction] {
-        let to = phase == .ready ? answer.to : nil
+        // About an earlier message: the refusal of HELLO has no number.
+        if case .error = answer.message, phase != .ready, answer.to != nil { return [] }
+        var to = phase == .ready ? answer.to : nil
+        // The broker did not carry out the message, which is sent to it again.
+        if case .error(let reply) = answer.message, reply.code == "hello-required" { to = nil }
         if case .terminal(let terminal) = answer.message { return terminalReceived(terminal, answering: to) }
         let asked = to.flatMap { settle($0) }
         switch answer.message {
@@ -191,7 +186,7 @@ struct ClientCore {
         case .taken(_, let path):
             guard case .take(let sequence)? = asked else { return [] }
             return taken(sequence, path)
-        case .error(let reply): return refused(reply, asked)
+        case .error(let reply): return refused(reply, answering: to, asked)
         case .ok: return []
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }

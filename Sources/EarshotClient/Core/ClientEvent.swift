@@ -1,7 +1,7 @@
-public import EarshotWire
+package import EarshotWire
 
 /// Event of a ``ClientConnection``. Events come from the loop, never from inside a call of the consumer.
-public enum ClientEvent: Sendable {
+package enum ClientEvent: Sendable {
     /// A request ended, of this client or of a subscribed handler. `body` is the inline content, else empty.
     ///
     /// If ``Delivery/isFile`` is true, the consumer must finish the delivery.
@@ -20,10 +20,10 @@ public enum ClientEvent: Sendable {
     case changed(SettingWords)
     /// The broker refused a message, or sent a message that this version cannot read.
     ///
-    /// A request named in the reply has ended without a terminal. The library's own code `connection-lost` means that a
+    /// The request of a refused FETCH has ended without a terminal. The library's own code `connection-lost` means that a
     /// request which is not idempotent was in flight on a lost connection: the server may have processed it, and it is
     /// not repeated.
-    case refused(ErrorReply)
+    case refused(RefusedMessage)
     /// The state of the connection changed.
     case state(ClientState)
 }

@@ -1,7 +1,7 @@
-public import EarshotWire
+package import EarshotWire
 
 /// State of a client's connection to the broker.
-public enum ClientState: Equatable, Sendable {
+package enum ClientState: Equatable, Sendable {
     /// Disconnected. Open requests are stored and repeated after the reconnection.
     case apart
     /// Connected. All open requests were sent.

@@ -1,18 +1,18 @@
-public import EarshotWire
+package import EarshotWire
 
 /// Identity of a request in the broker: its handler, and the ID chosen by the client.
-public struct RequestKey: Hashable, Sendable {
+package struct RequestKey: Hashable, Sendable {
     /// Handler of the request.
-    public var handler: HandlerID
+    package var handler: HandlerID
     /// ID of the request under its handler.
-    public var request: RequestID
+    package var request: RequestID
 
     /// Creates a key.
     ///
     /// - Parameters:
     ///   - handler: handler of the request.
     ///   - request: ID of the request under its handler.
-    public init(_ handler: HandlerID, _ request: RequestID) {
+    package init(_ handler: HandlerID, _ request: RequestID) {
         self.handler = handler
         self.request = request
     }

@@ -50,8 +50,6 @@ public struct FetchOptions: Sendable {
     /// Expected SHA-256 of the decoded body, 64 lower-case hexadecimal digits; otherwise the request fails with
     /// ``BusError/Code/digestMismatch``. Nil accepts any body.
     public var digest: String?
-    /// Coalescing key, 1 to 200 visible ASCII bytes: only requests with the same key share a transfer. Nil for none.
-    public var key: String?
     /// Whether the request uses the cookies of its handler's root, the first segment of the handler's name.
     public var usesCookies = false
     /// Proxy as `SCHEME://[USER:PASSWORD@]HOST[:PORT]` (`http`, `https`, `socks4`, `socks5`), or `none`; nil uses the
@@ -155,7 +153,6 @@ public struct FetchOptions: Sendable {
         wire.delivery = bodyForm.wire
         wire.progressMilliseconds = try progressInterval.map(Self.milliseconds)
         wire.digest = digest
-        wire.key = key
         wire.usesCookies = usesCookies
         wire.route.proxy = proxy
         wire.route.caFile = certificateAuthorities

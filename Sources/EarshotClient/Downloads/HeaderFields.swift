@@ -1,4 +1,5 @@
 internal import EarshotLoop
+internal import EarshotWire
 internal import Synchronization
 
 /// Header fields of a response, in their original order.
@@ -69,14 +70,8 @@ public struct HeaderFields: Sendable, Equatable, RandomAccessCollection {
         lines.split(separator: UInt8(ascii: "\n")).compactMap { line in
             guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { return nil }
             return HeaderField(
-                String(decoding: line[..<colon], as: UTF8.self), trimmed(line[line.index(after: colon)...]))
+                String(decoding: line[..<colon], as: UTF8.self),
+                String(decoding: line[(colon + 1)...].trimmed, as: UTF8.self))
         }
-    }
-
-    private static func trimmed(_ bytes: ArraySlice<UInt8>) -> String {
-        let isBlank = { (byte: UInt8) in byte == 0x20 || byte == 0x09 }
-        var rest = bytes.drop(while: isBlank)
-        while let last = rest.last, isBlank(last) { rest.removeLast() }
-        return String(decoding: rest, as: UTF8.self)
     }
 }

@@ -2,11 +2,11 @@ internal import EarshotLoop
 internal import Glibc
 
 /// Environment of the process.
-public enum Environment {
+package enum Environment {
     /// Returns a variable; nil if it is unset or empty. Bytes that are not UTF-8 are kept in the form of `ByteText`.
     ///
     /// - Parameter name: name of the variable.
-    public static func value(_ name: String) -> String? {
+    package static func value(_ name: String) -> String? {
         guard let value = unsafe getenv(name) else { return nil }
         let text = unsafe ByteText.text(cString: value)
         return text.isEmpty ? nil : text

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Unique file names derived from URLs, safe in any folder.
 ///
 /// A name is the last segment of the URL's path, percent-decoded if that gives valid text. Separators and invisible,
@@ -139,18 +141,6 @@ package struct FileNames {
 
     /// Returns the percent-decoded text; nil if it is not UTF-8.
     package static func decoded(_ segment: some StringProtocol) -> String? {
-        var bytes: [UInt8] = []
-        var rest = Array(segment.utf8)[...]
-        while let byte = rest.popFirst() {
-            if byte == UInt8(ascii: "%"), rest.count >= 2,
-                let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
-            {
-                bytes.append(value)
-                rest = rest.dropFirst(2)
-            } else {
-                bytes.append(byte)
-            }
-        }
-        return String(validating: bytes, as: UTF8.self)
+        String(validating: PercentEncoding.decoded(segment.utf8).bytes, as: UTF8.self)
     }
 }

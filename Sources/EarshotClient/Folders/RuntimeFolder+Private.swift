@@ -7,7 +7,7 @@ extension RuntimeFolder {
     ///
     /// - Parameter parts: folder of partial bodies; nil for none.
     /// - Returns: path of the spool, in the runtime folder if the cache has no usable place for it.
-    public func makePrivateSpool(besideParts parts: String?) -> String {
+    package func makePrivateSpool(besideParts parts: String?) -> String {
         guard let parts else { return ownSpool }
         let spool = "\(privateFolder(besideParts: parts))/spool"
         do throws(FolderError) {
@@ -19,7 +19,7 @@ extension RuntimeFolder {
     }
 
     /// Removes both folders of a private bus, as far as they exist.
-    public func removePrivate(besideParts parts: String?) {
+    package func removePrivate(besideParts parts: String?) {
         PrivateFolder.remove(path)
         if let parts { PrivateFolder.remove(privateFolder(besideParts: parts)) }
     }

@@ -3,29 +3,29 @@ internal import Glibc
 
 /// Runtime folder of a broker: its sockets and lock files. It is accessible to one user; the folder of a bus for several
 /// users can be read by all.
-public struct RuntimeFolder: Equatable, Sendable {
+package struct RuntimeFolder: Equatable, Sendable {
     /// Maximum bytes of a Unix socket's path without the terminating zero, see unix(7).
     static let socketPathBytes = 107
 
     /// Absolute path without a trailing slash.
-    public let path: String
+    package let path: String
 
     /// Endpoint of the broker for clients.
-    public var busEndpoint: String { "ipc://\(path)/bus" }
+    package var busEndpoint: String { "ipc://\(path)/bus" }
     /// Path of the broker's socket for clients.
     var busPath: String { "\(path)/bus" }
     /// Path of the broker's socket for workers.
-    public var workPath: String { "\(path)/work" }
+    package var workPath: String { "\(path)/work" }
     /// Path of the lock file that the broker holds.
-    public var brokerLock: String { "\(path)/broker.lock" }
+    package var brokerLock: String { "\(path)/broker.lock" }
     /// Path of the lock file that the supervisor holds.
-    public var supervisorLock: String { "\(path)/serve.lock" }
+    package var supervisorLock: String { "\(path)/serve.lock" }
     /// Default folder of durable requests when the runtime folder is given explicitly.
-    public var ownDurable: String { "\(path)/durable" }
+    package var ownDurable: String { "\(path)/durable" }
     /// Default folder of the cache when the runtime folder is given explicitly.
-    public var ownCache: String { "\(path)/cache" }
+    package var ownCache: String { "\(path)/cache" }
     /// Default folder of the spool when the runtime folder is given explicitly.
-    public var ownSpool: String { "\(path)/spool" }
+    package var ownSpool: String { "\(path)/spool" }
 
     /// Selects a runtime folder: the given one, else `EARSHOT_RUNTIME`, else `earshot` in `XDG_RUNTIME_DIR`, else
     /// `earshot-UID` in the folder for temporary files.
@@ -34,7 +34,7 @@ public struct RuntimeFolder: Equatable, Sendable {
     ///
     /// - Parameter named: path of the folder; nil for the user's.
     /// - Throws: `ClientError` if the path is too long for a socket, is not UTF-8, or contains control characters.
-    public init(named: String? = nil) throws(ClientError) {
+    package init(named: String? = nil) throws(ClientError) {
         let chosen =
             if let named {
                 named
@@ -76,7 +76,7 @@ public struct RuntimeFolder: Equatable, Sendable {
     ///
     /// - Parameter named: path of the folder; nil for the user's.
     /// - Throws: `ClientError` as ``init(named:)``.
-    public static func ofBus(named: String? = nil) throws(ClientError) -> RuntimeFolder {
+    package static func ofBus(named: String? = nil) throws(ClientError) -> RuntimeFolder {
         let usual = try RuntimeFolder(named: named)
         guard named == nil, Environment.value("EARSHOT_RUNTIME") == nil, Environment.value("XDG_RUNTIME_DIR") == nil,
             (try? usual.isServed()) != true
@@ -91,7 +91,7 @@ public struct RuntimeFolder: Equatable, Sendable {
     ///
     /// - Parameter isShared: whether other users may have access, for a bus with the setting `users`.
     /// - Throws: `ClientError` if it cannot be created, or if other users have access.
-    public func prepare(isShared: Bool = false) throws(ClientError) {
+    package func prepare(isShared: Bool = false) throws(ClientError) {
         do throws(FolderError) {
             try isShared ? PrivateFolder.makeOpenable(path) : PrivateFolder.makeClosed(path)
         } catch { throw ClientError(error) }
@@ -101,14 +101,14 @@ public struct RuntimeFolder: Equatable, Sendable {
     ///
     /// - Throws: `ClientError` if other users than its owner and root could have prepared or could change it, so that its
     ///   content cannot be trusted.
-    public func check() throws(ClientError) -> Bool {
+    package func check() throws(ClientError) -> Bool {
         do throws(FolderError) { return try PrivateFolder.listeners(in: path) != nil } catch {
             throw ClientError(error)
         }
     }
 
     /// Whether the folder belongs to another user, who runs its broker.
-    public var isForeign: Bool {
+    package var isForeign: Bool {
         let listeners = (try? PrivateFolder.listeners(in: path)) ?? nil
         return listeners.map { $0 != [geteuid()] } ?? false
     }
@@ -117,7 +117,7 @@ public struct RuntimeFolder: Equatable, Sendable {
     /// connection.
     ///
     /// - Throws: `ClientError` as ``check()``.
-    public func isServed() throws(ClientError) -> Bool {
+    package func isServed() throws(ClientError) -> Bool {
         guard try check() else { return false }
         // The lock files of another user cannot be read.
         if !isForeign {
@@ -137,18 +137,18 @@ public struct RuntimeFolder: Equatable, Sendable {
     /// Returns the default spool of the user: `earshot/spool` in `XDG_CACHE_HOME`, else in `~/.cache`.
     ///
     /// - Throws: `ClientError` if neither `XDG_CACHE_HOME` nor `HOME` is set.
-    public static func usualSpool() throws(ClientError) -> String { try usual("spool", option: "--spool") }
+    package static func usualSpool() throws(ClientError) -> String { try usual("spool", option: "--spool") }
 
     /// Returns the default cache of the user: `earshot/cache` in `XDG_CACHE_HOME`, else in `~/.cache`.
     ///
     /// - Throws: `ClientError` if neither `XDG_CACHE_HOME` nor `HOME` is set.
-    public static func usualCache() throws(ClientError) -> String { try usual("cache", option: "--cache-folder") }
+    package static func usualCache() throws(ClientError) -> String { try usual("cache", option: "--cache-folder") }
 
     /// Returns the folder of partial bodies: `parts` beside a cache.
     ///
     /// - Parameter cache: path of the cache; nil for the user's default.
     /// - Returns: nil if the cache has no usable path.
-    public static func parts(besideCache cache: String?) -> String? {
+    package static func parts(besideCache cache: String?) -> String? {
         let cache = try? cache.map { path throws(ClientError) in try Folder.named(path, "cache") } ?? usualCache()
         return cache.map { Folder.beside($0, "parts") }
     }
@@ -156,7 +156,7 @@ public struct RuntimeFolder: Equatable, Sendable {
     /// Returns the default folder of durable requests: `earshot/durable` in `XDG_STATE_HOME`, else in `~/.local/state`.
     ///
     /// - Throws: `ClientError` if neither `XDG_STATE_HOME` nor `HOME` is set.
-    public static func usualDurable() throws(ClientError) -> String {
+    package static func usualDurable() throws(ClientError) -> String {
         if let state = Environment.value("XDG_STATE_HOME") {
             return try Folder.named("\(state)/earshot/durable", "durable")
         }

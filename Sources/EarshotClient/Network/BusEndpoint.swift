@@ -14,7 +14,7 @@ public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
     init(socket path: String) { kind = .local(path) }
 
     /// Selects the bus of a runtime folder.
-    public init(_ folder: RuntimeFolder) { self.init(socket: folder.busPath) }
+    package init(_ folder: RuntimeFolder) { self.init(socket: folder.busPath) }
 
     /// Selects a bus on a network. Both ends prove their keys, and all messages are encrypted (CURVE).
     ///

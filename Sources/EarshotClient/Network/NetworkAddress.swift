@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Host and port of a tcp address.
 struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
     /// Maximum bytes of a host name in DNS.
@@ -13,10 +15,7 @@ struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         guard text.hasPrefix(scheme), let colon = text.lastIndex(of: ":") else { return nil }
         let start = text.index(text.startIndex, offsetBy: scheme.count)
         guard start < colon else { return nil }
-        let digits = text[text.index(after: colon)...]
-        guard digits.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
-            let port = UInt16(digits), port > 0
-        else { return nil }
+        guard let port: UInt16 = Decimal.number(text[text.index(after: colon)...]), port > 0 else { return nil }
         host = String(text[start..<colon])
         self.port = port
         guard host.utf8.count <= Self.hostBytes, isNamed || isIPv6 else { return nil }
@@ -26,20 +25,13 @@ struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
     var isIPv6: Bool {
         guard host.hasPrefix("["), host.hasSuffix("]"), host.contains(":") else { return false }
         return host.utf8.dropFirst().dropLast().allSatisfy { byte in
-            Self.isLetterOrDigit(byte) || ":.%-_~".utf8.contains(byte)
+            byte.isLetter || byte.isDigit || ":.%-_~".utf8.contains(byte)
         }
     }
 
     /// Whether the host has the form of a name or of an address of IPv4.
     private var isNamed: Bool {
-        !host.isEmpty && host.utf8.allSatisfy { Self.isLetterOrDigit($0) || ".-_".utf8.contains($0) }
-    }
-
-    private static func isLetterOrDigit(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5a, 0x61...0x7a: true
-        default: false
-        }
+        !host.isEmpty && host.utf8.allSatisfy { $0.isLetter || $0.isDigit || ".-_".utf8.contains($0) }
     }
 
     var description: String { "tcp://\(host):\(port)" }

@@ -1,11 +1,11 @@
-public import EarshotLoop
+package import EarshotLoop
 internal import Glibc
 
 /// Bus for one program: a supervisor with a broker and workers in a folder of its own. It ends with its owner, also
 /// when the owner is killed or the starting thread ends.
-public final class PrivateBroker {
+package final class PrivateBroker {
     /// Event in the life of a private broker.
-    public enum Event: Equatable, Sendable {
+    package enum Event: Equatable, Sendable {
         /// Clients can connect. Occurs once.
         case ready
         /// Its processes have ended or are ending. The last event.
@@ -16,9 +16,9 @@ public final class PrivateBroker {
     private static let farewell = Duration.seconds(5)
 
     /// Supervisor of a private broker that was started and is not watched yet.
-    public struct StartedSupervisor {
+    package struct StartedSupervisor {
         /// Runtime folder of the broker.
-        public let folder: RuntimeFolder
+        package let folder: RuntimeFolder
         fileprivate let child: ChildProcess
         /// Readable once clients can connect.
         fileprivate let reader: Int32
@@ -26,7 +26,7 @@ public final class PrivateBroker {
         /// - Parameter launch: closure that starts the supervisor with a folder and an inherited descriptor for the
         ///   readiness.
         /// - Throws: `ClientError` if there is no folder for it, `SystemError` if it cannot be started.
-        public init(_ launch: (RuntimeFolder, Int32) throws(SystemError) -> ChildProcess) throws {
+        package init(_ launch: (RuntimeFolder, Int32) throws(SystemError) -> ChildProcess) throws {
             folder = try PrivateBroker.newFolder()
             let (reader, writer) = try InheritedPipe.make()
             defer { close(writer) }
@@ -40,14 +40,14 @@ public final class PrivateBroker {
         }
 
         /// Kills a supervisor that has no task yet.
-        public func dismiss() {
+        package func dismiss() {
             close(reader)
             child.killAndReap()
         }
     }
 
     /// Runtime folder of the broker.
-    public let folder: RuntimeFolder
+    package let folder: RuntimeFolder
     private let child: ChildProcess
     private let loop: EventLoop
     private let onEvent: (Event) -> Void
@@ -64,7 +64,7 @@ public final class PrivateBroker {
     ///   - onEvent: closure called for each event.
     /// - Returns: the starting broker.
     /// - Throws: `ClientError` if there is no folder for it, `SystemError` if the program cannot be started.
-    public static func start(
+    package static func start(
         mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
         launch: (PrivateStart) throws(SystemError) -> ChildProcess, onEvent: @escaping (Event) -> Void
     ) throws -> PrivateBroker {
@@ -80,7 +80,7 @@ public final class PrivateBroker {
     /// Watches a supervisor that was started. Events come from the loop.
     ///
     /// - Throws: `SystemError` if the loop cannot watch it; the supervisor has ended then.
-    public init(_ supervisor: StartedSupervisor, loop: EventLoop, onEvent: @escaping (Event) -> Void)
+    package init(_ supervisor: StartedSupervisor, loop: EventLoop, onEvent: @escaping (Event) -> Void)
         throws(SystemError)
     {
         folder = supervisor.folder
@@ -101,7 +101,7 @@ public final class PrivateBroker {
     ///
     /// - Returns: exit status of the supervisor; nil if it does not end.
     @discardableResult
-    public func end() -> ChildProcess.Exit? {
+    package func end() -> ChildProcess.Exit? {
         forget()
         child.send(SIGTERM)
         if !awaitDeath() {

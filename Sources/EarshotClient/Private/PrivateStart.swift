@@ -1,18 +1,18 @@
 /// Parameters of a private bus's supervisor.
-public struct PrivateStart: Sendable {
+package struct PrivateStart: Sendable {
     /// Runtime folder, which the supervisor creates and removes.
-    public let folder: RuntimeFolder
+    package let folder: RuntimeFolder
     /// Process ID of the owner, with which the supervisor ends.
-    public let owner: Int32
+    package let owner: Int32
     /// Inherited descriptor: the supervisor writes a byte when clients can connect, and closes it.
-    public let readyDescriptor: Int32
+    package let readyDescriptor: Int32
     /// Maximum number of worker processes; nil for the default.
-    public let mostWorkers: Int?
+    package let mostWorkers: Int?
     /// Folder of the cache; nil for no cache.
-    public let cacheFolder: String?
+    package let cacheFolder: String?
 
     /// Names the parameters as the properties do.
-    public init(
+    package init(
         folder: RuntimeFolder, owner: Int32, readyDescriptor: Int32, mostWorkers: Int?, cacheFolder: String?
     ) {
         self.folder = folder
@@ -23,7 +23,7 @@ public struct PrivateStart: Sendable {
     }
 
     /// Arguments of the program `earshot`, including its name.
-    public var arguments: [String] {
+    package var arguments: [String] {
         ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--ready-fd", String(readyDescriptor)]
             + ["--private-to", String(owner), "--no-durable"]
             + (mostWorkers.map { ["--most-workers", String($0)] } ?? [])

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// JSON value of the broker, for display. Members keep their order.
 package enum JSONValue: Equatable {
     /// A number, a Boolean or null as received, or a string.
@@ -36,6 +38,17 @@ package enum JSONValue: Equatable {
         guard case .object(let members) = self else { return nil }
         return members.first { $0.name == name }?.value
     }
+
+    /// Returns the items of the array with a name; none without an array.
+    package func items(_ name: String) -> [JSONValue] {
+        if case .array(let items)? = member(name) { items } else { [] }
+    }
+
+    /// Returns the integer with a name.
+    package func number(_ name: String) -> Int? { member(name)?.text.flatMap { Int($0) } }
+
+    /// Returns the integers in the array with a name.
+    package func numbers(_ name: String) -> [Int] { items(name).compactMap { $0.text.flatMap { Int($0) } } }
 
     /// A string, or a number as received; nil for an array or an object.
     package var text: String? {
@@ -174,9 +187,9 @@ package enum JSONValue: Equatable {
                     case UInt8(ascii: "t"): bytes.append(0x09)
                     case UInt8(ascii: "r"): bytes.append(0x0d)
                     case UInt8(ascii: "u"):
-                        guard let number = UInt32(String(decoding: rest.prefix(4), as: UTF8.self), radix: 16) else {
-                            return nil
-                        }
+                        let digits = rest.prefix(4).compactMap(\.hexValue)
+                        guard digits.count == 4 else { return nil }
+                        let number = digits.reduce(0) { $0 << 4 | UInt32($1) }
                         rest = rest.dropFirst(4)
                         bytes += Array(String(Unicode.Scalar(number).map(Character.init) ?? "\u{fffd}").utf8)
                     default: bytes.append(escaped)

@@ -23,7 +23,7 @@ final class WatchConnection {
         self.state = state
         self.commands = commands
         connection = try ClientConnection(
-            endpoints, sharing: network, client: "watch", window: WatchState.most, lease: nil,
+            endpoints, sharing: network, window: WatchState.most, lease: nil,
             finishesNone: state.isClaim, bodies: bodies, loop: loop
         ) { [unowned self] event in happened(event) }
         self.beginning = beginning

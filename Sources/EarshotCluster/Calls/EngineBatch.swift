@@ -1,5 +1,5 @@
 internal import EarshotCore
-internal import Hiredis
+internal import RESP
 
 /// Calls, one after the other, that one script of the engine carries out. A script has a cost of its own, so the calls of
 /// one pass of the loop share one.

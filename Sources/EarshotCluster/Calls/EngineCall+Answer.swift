@@ -1,6 +1,6 @@
 internal import EarshotCore
 internal import EarshotWire
-internal import Hiredis
+internal import RESP
 
 extension EngineCall {
     /// Event for the reply of its script, which is not an error; nil for a reply of another form.

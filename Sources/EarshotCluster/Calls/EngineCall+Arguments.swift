@@ -1,6 +1,6 @@
 internal import EarshotCore
 internal import EarshotWire
-internal import Hiredis
+internal import RESP
 
 extension EngineCall {
     /// Script that carries it out.

@@ -1,6 +1,6 @@
 internal import EarshotCore
 internal import EarshotLoop
-internal import Hiredis
+internal import RESP
 
 /// Servers of the engine, and the nodes that are members at the primary.
 extension ClusterCheck {

@@ -1,6 +1,6 @@
 internal import EarshotCore
 public import EarshotLoop
-internal import Hiredis
+internal import RESP
 
 /// Check of everything that a node of a cluster needs: sentinels, servers, permissions, replicas, clocks, the other nodes.
 ///

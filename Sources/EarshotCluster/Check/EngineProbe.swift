@@ -1,6 +1,6 @@
 internal import EarshotCore
 internal import EarshotLoop
-internal import Hiredis
+internal import RESP
 
 /// One connection to a server or sentinel for a few questions, each of which blocks until its answer.
 final class EngineProbe {

@@ -1,5 +1,5 @@
 internal import EarshotCore
-internal import Hiredis
+internal import RESP
 
 /// Rules of the users of servers and sentinels, in the form of `ACL SETUSER`: each may do its work, and nothing else.
 public enum EngineRules {

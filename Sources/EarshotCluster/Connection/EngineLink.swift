@@ -1,5 +1,5 @@
 internal import EarshotCore
-internal import Hiredis
+internal import RESP
 
 /// Connections of a node to the engine.
 enum EngineLink: Int, CaseIterable, Sendable {

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Engine and identity of one node.
 public struct EngineOptions: Sendable {
     /// Place of the engine.
@@ -57,8 +59,7 @@ public struct EngineOptions: Sendable {
     public static func isCluster(_ text: String) -> Bool {
         (1...32).contains(text.utf8.count)
             && text.utf8.allSatisfy { byte in
-                byte == UInt8(ascii: "-") || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-                    || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+                byte == UInt8(ascii: "-") || byte.isDigit || byte.isLetter
             }
     }
 }

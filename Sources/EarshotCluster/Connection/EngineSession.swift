@@ -1,6 +1,6 @@
 internal import EarshotCore
 internal import EarshotHTTP
-internal import Hiredis
+internal import RESP
 
 /// Membership of this node in the cluster: decides about its connections to the engine, without I/O.
 ///

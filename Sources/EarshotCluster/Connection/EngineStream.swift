@@ -1,6 +1,6 @@
 internal import EarshotCore
 internal import EarshotLoop
-internal import Hiredis
+internal import RESP
 
 /// One connection to a server. Events are recorded and taken by the owner at the end of a pass.
 final class EngineStream {
@@ -81,7 +81,7 @@ final class EngineStream {
 
     private func connect(_ makeSocket: () throws -> Int32) {
         do {
-            reader = try ReplyReader(maximumReplyBytes: Self.replyBytes)
+            reader = ReplyReader(maximumReplyBytes: Self.replyBytes)
             let descriptor = try makeSocket()
             self.descriptor = descriptor
             registration = try loop.add(descriptor, [.readable, .writable]) { [unowned self] in ready($0) }
@@ -116,11 +116,7 @@ final class EngineStream {
     /// Adds a command to the output, which `flush` sends.
     func append(_ command: Command) {
         guard descriptor != nil else { return }
-        do {
-            try command.encode(into: &output)
-        } catch {
-            return end(.unreachable("\(error)"))
-        }
+        command.encode(into: &output)
         if output.count - sent > Self.mostUnsentBytes { end(.timedOut) }
     }
 
@@ -179,7 +175,7 @@ final class EngineStream {
                 var replies: [Reply] = []
                 let isSound: Bool
                 do {
-                    try reader?.feed(input.span.extracting(0..<count), into: &replies)
+                    try reader?.feed(input[..<count], into: &replies)
                     isSound = true
                 } catch {
                     isSound = false

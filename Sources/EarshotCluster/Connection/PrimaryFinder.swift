@@ -1,6 +1,6 @@
 internal import EarshotCore
 internal import EarshotHTTP
-internal import Hiredis
+internal import RESP
 
 /// Finds the primary: takes the servers of a list in turn, or asks sentinels and watches for a change.
 ///
@@ -117,11 +117,11 @@ struct PrimaryFinder {
     }
 
     /// Returns a PING for the watching connection if it is due.
-    mutating func check(now: Tick) -> Hiredis.Command? {
+    mutating func check(now: Tick) -> RESP.Command? {
         guard phase == .watching, let due = nextPing, due <= now else { return nil }
         nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
         pending.append(.ping, until: now.advanced(byMilliseconds: patience))
-        return Hiredis.Command("PING")
+        return RESP.Command("PING")
     }
 
     /// Returns whether the next sentinel must be asked about the majority, in place of the present one.
@@ -132,26 +132,26 @@ struct PrimaryFinder {
     }
 
     /// The connection exists. Returns the commands to send.
-    mutating func opened(now: Tick) -> [Hiredis.Command] {
+    mutating func opened(now: Tick) -> [RESP.Command] {
         guard phase == .connecting, case .sentinels(_, let primary) = place else { return [] }
         enter(.asking)
         connectionDeadline = nil
         let deadline = now.advanced(byMilliseconds: patience)
-        var commands: [Hiredis.Command] = []
+        var commands: [RESP.Command] = []
         if let login {
             commands.append(login.command)
             pending.append(.authentication, until: deadline)
         }
-        commands.append(Hiredis.Command("SENTINEL", "get-master-addr-by-name", primary))
+        commands.append(RESP.Command("SENTINEL", "get-master-addr-by-name", primary))
         pending.append(.address, until: deadline)
         if isAskingQuorum {
-            commands.append(Hiredis.Command("SENTINEL", "ckquorum", primary))
+            commands.append(RESP.Command("SENTINEL", "ckquorum", primary))
             pending.append(.quorum, until: deadline)
             isAskingQuorum = false
             isQuestion = true
         }
         // On the same connection after the question, so that no change is missed between the two.
-        commands.append(Hiredis.Command("SUBSCRIBE", "+switch-master"))
+        commands.append(RESP.Command("SUBSCRIBE", "+switch-master"))
         pending.append(.subscription, until: deadline)
         return commands
     }

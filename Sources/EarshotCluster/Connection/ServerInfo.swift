@@ -1,4 +1,4 @@
-internal import Hiredis
+internal import RESP
 
 /// Lines `NAME:VALUE` of a server's answer to INFO.
 struct ServerInfo {

@@ -179,8 +179,9 @@ local function want(node, first, last)
           added[#added + 1] = name
           isChanged = true
         end
-        -- The message that told its node to abort it may be lost.
-        if f.wants == '' and tonumber(string.sub(f.text, 38, 50)) + GRACE <= now then send(node, 'x ' .. name .. ' ' .. token) end
+        -- The message that told its node to abort it may be lost. An arrival in the future is of a clock that went back.
+        local arrival = tonumber(string.sub(f.text, 38, 50))
+        if f.wants == '' and (arrival > now or arrival + GRACE <= now) then send(node, 'x ' .. name .. ' ' .. token) end
         reply = 'o'
       else
         reply = 's'

@@ -3,7 +3,7 @@ internal import EarshotWire
 
 /// Cache state of a flight that needs more than a lookup and a store: fields to add, a stored response, or a pending
 /// read.
-struct CachePlan {
+package struct CachePlan {
     /// Fields that its JOB has in addition to those of the request: conditions, and `Cache-Control` for other caches.
     var adding = HeaderFields()
     /// Conditions of all requests of the flight, which its JOB has too, if the cache has none of its own.
@@ -17,7 +17,7 @@ struct CachePlan {
     /// Failure of the origin, while a stale response is read to replace it.
     var fallback: Outcome?
     /// Whether the flight is looked up again once one of its receivers has room for a stored response.
-    var waitsForRoom = false
+    package var waitsForRoom = false
     /// Client in whose window the flight has room reserved while it is looked up again, or the body is read.
     var reservation: GenerationalHandle<ClientSession>?
     /// Principal whose use of a stale response began a revalidation; nil for the administrator.

@@ -2,7 +2,7 @@ internal import EarshotWire
 
 /// Session of one client: its requests, subscriptions and due terminals, over one connection, or with a lease over
 /// several.
-struct ClientSession: Generational {
+package struct ClientSession: Generational {
     /// State machine:
     ///
     /// ```
@@ -37,19 +37,18 @@ struct ClientSession: Generational {
     var numbers = MessageNumbers()
     /// Replies kept for the next connection; empty without a lease.
     var replies = ReplyLog()
-    var name: String?
     /// Principal of the local user at the other end of the connection.
     var user: Handle<Principal>
     /// Whether a gateway made the connection, the latest one while away. Such a connection has no rights of `user`.
     var isGateway: Bool
     /// Principal that the session belongs to.
-    var principal: Handle<Principal>
+    package var principal: Handle<Principal>
     /// Whether it has the rights of the administrator: it is one of the administrator, and did not give them up.
     var isAdministrator = false
     /// Open requests that it owns.
     var owned = Chain<Interest>()
     /// Terminals that it has not acknowledged.
-    var deliveries = DeliveryWindow()
+    package var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
     var charged = DeliveryWindow.Weight()
     /// Number of flights of which stored responses are read, or looked up again, for a terminal of this client.
@@ -88,8 +87,8 @@ struct ClientSession: Generational {
         }
     }
 
-    var isAway: Bool { phase == .away }
+    package var isAway: Bool { phase == .away }
 
     /// Whether the session has ended and is being removed.
-    var isGone: Bool { deliveries.phase == .ended }
+    package var isGone: Bool { deliveries.phase == .ended }
 }

@@ -36,6 +36,11 @@ struct ReplyLog {
     /// Whether a reply waits for the terminals that precede it.
     var isBehind: Bool { !unsent.isEmpty }
 
+    /// Whether all terminals that precede the next reply to send were sent.
+    ///
+    /// - Parameter sequence: sequence number of the last terminal sent.
+    func isNext(after sequence: UInt64) -> Bool { unsent.first.map { $0.place <= sequence } ?? false }
+
     /// - Parameter number: number of the message that it answers; 0 for none.
     mutating func append(_ reply: Reply, answering number: UInt64, after sequence: UInt64) {
         unsent.append(Entry(reply: reply, number: number, place: sequence))

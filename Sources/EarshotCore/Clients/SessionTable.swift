@@ -1,26 +1,26 @@
 internal import DequeModule
 internal import EarshotWire
-internal import OrderedCollections
+package import OrderedCollections
 
 /// Sessions of clients by handle, by connection and by token.
 ///
 /// `ClientSession.Phase` documents the phases of a session; only this type changes them. A session that has ended keeps
 /// its number, without connection and token, until it is removed.
-struct SessionTable {
+package struct SessionTable {
     private var sessions = Slab<ClientSession>()
     /// Connected sessions.
     private var numbers: [ClientID: Handle<ClientSession>] = [:]
     /// Sessions with a lease, connected or away.
     private var tokens: [SessionToken: Handle<ClientSession>] = [:]
     /// Sessions that are away, longest absence first.
-    private(set) var away: OrderedSet<Handle<ClientSession>> = []
+    package private(set) var away: OrderedSet<Handle<ClientSession>> = []
     /// Sessions that have ended and are not removed yet, in this order.
     private(set) var ended: Deque<Handle<ClientSession>> = []
 
     // MARK: Queries
 
     /// Facts about a session change in place; its phase, connection and lease only through the other methods.
-    subscript(session: Handle<ClientSession>) -> ClientSession {
+    package subscript(session: Handle<ClientSession>) -> ClientSession {
         _read { yield sessions[session] }
         _modify { yield &sessions[session] }
     }
@@ -36,9 +36,9 @@ struct SessionTable {
     var count: Int { sessions.count }
 
     /// Handles of all sessions. O(sessions).
-    var indices: [Handle<ClientSession>] { sessions.indices }
+    package var indices: [Handle<ClientSession>] { sessions.indices }
 
-    var connectedCount: Int { numbers.count }
+    package var connectedCount: Int { numbers.count }
 
     /// Number of sessions that a token can resume.
     var resumableCount: Int { tokens.count }
@@ -106,7 +106,7 @@ struct SessionTable {
     /// Keeps a session without a connection for the time of its lease.
     ///
     /// - Parameter absence: serial that its lease timer names.
-    mutating func leaveAside(_ session: Handle<ClientSession>, absence: UInt64) {
+    mutating func suspend(_ session: Handle<ClientSession>, absence: UInt64) {
         sessions[session].enter(.away)
         sessions[session].absence = absence
         away.append(session)

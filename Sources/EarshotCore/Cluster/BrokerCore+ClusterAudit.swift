@@ -2,11 +2,11 @@
 extension BrokerCore {
     /// Returns a sentence for each violated invariant. Linear in flights, claims and held bodies.
     func auditCluster() -> [String] {
-        guard let state = cluster?.value else { return [] }
+        guard let state = records.cluster?.value else { return [] }
         var faults = state.book.checkInvariants() + state.held.checkInvariants()
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
-        for flight in flights.indices {
-            let record = flights[flight]
+        for flight in records.flights.indices {
+            let record = records.flights[flight]
             let claim = state.book.claims[local(flight)]
             check(
                 (record.phase == .claiming) == (claim?.isOpen == true),
@@ -24,22 +24,25 @@ extension BrokerCore {
             }
         }
         for (local, claim) in state.book.claims {
-            let flight = flights.number(of: FlightName(reference: local.reference))
+            let flight = records.flights.number(of: FlightName(reference: local.reference))
             check(flight != nil, "12: \(local) has ended, and its claim is \(claim.phase)")
         }
         for (flight, pull) in state.pulls {
-            check(flights.contains(flight), "12: the body \(pull.place) is read for no flight")
-            guard flights.contains(flight) else { continue }
+            check(records.flights.contains(flight), "12: the body \(pull.place) is read for no flight")
+            guard records.flights.contains(flight) else { continue }
             check(
-                pools[pool(of: flight)].scheme == BodyPlace.scheme,
-                "14: flight \(flights[flight].id) reads from another node in a wrong pool")
+                records.pools[pool(of: flight)].scheme == BodyPlace.scheme,
+                "14: flight \(records.flights[flight].id) reads from another node in a wrong pool")
         }
-        check(state.setbacks.keys.allSatisfy { flights.contains($0) }, "12: a useless result has no flight")
-        check(state.foreignPolicies.keys.allSatisfy { flights.contains($0) }, "12: a foreign policy has no flight")
-        check(state.held.outcomes.allSatisfy { outcomes.contains($0) }, "12: a held outcome does not exist")
-        for origin in governor.origins.indices {
+        check(state.setbacks.keys.allSatisfy { records.flights.contains($0) }, "12: a useless result has no flight")
+        check(
+            state.foreignPolicies.keys.allSatisfy { records.flights.contains($0) }, "12: a foreign policy has no flight"
+        )
+        check(state.held.outcomes.allSatisfy { records.outcomes.contains($0) }, "12: a held outcome does not exist")
+        for origin in records.governor.origins.indices {
             let claims = state.charges.values.count { $0.origin == origin }
-            check(Int(governor.origins[origin].claims) == claims, "11: an origin counts a wrong number of claims")
+            check(
+                Int(records.governor.origins[origin].claims) == claims, "11: an origin counts a wrong number of claims")
         }
         return faults
     }

@@ -17,30 +17,31 @@ extension BrokerCore {
     ///   - allowed: size limit that the body exceeded.
     mutating func publish(_ flight: Handle<Flight>, _ outcome: Handle<Outcome>, allowed: Int? = nil) {
         guard let (local, claim) = openClaim(of: flight) else { return }
-        let response = outcomes[outcome].response
-        if claim.isHosted { noteHosted(response, outcomes[outcome].failure) }
+        let response = records.outcomes[outcome].response
+        if claim.isHosted { noteHosted(response, records.outcomes[outcome].failure) }
         guard claim.want.lane == .shared, let token = claim.token else {
-            cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response), now: clock)
+            records.cluster?.value.book.ended(local, [], isAnswered: Self.isAnswer(response), now: records.clock)
             return
         }
         var content: SharedResult.Content
         if let response {
             content = .response(Self.shared(response))
-            if response.length > 0, response.sha256 != nil, let address = cluster?.value.facility.address {
+            if response.length > 0, response.sha256 != nil, let address = records.cluster?.value.facility.address {
                 let body = HeldBody(key: claim.want.key, token: token)
                 hold(outcome, as: body)
                 var told = Self.shared(response)
                 told.place = BodyPlace(address: address, body: body)
                 content = .response(told)
             }
-        } else if let code = outcomes[outcome].failure, SharedResult.isShared(code) {
-            content = .failure(code, allowedBytes: allowed, detail: outcomes[outcome].detail)
+        } else if let code = records.outcomes[outcome].failure, SharedResult.isShared(code) {
+            content = .failure(code, allowedBytes: allowed, detail: records.outcomes[outcome].detail)
         } else {
             // A failure of this node alone: another node may fetch it.
-            cluster?.value.book.drop(local)
+            records.cluster?.value.book.drop(local)
             return
         }
-        cluster?.value.book.ended(local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response), now: clock)
+        records.cluster?.value.book.ended(
+            local, SharedResult(content).bytes, isAnswered: Self.isAnswer(response), now: records.clock)
     }
 
     /// Reports a response without its body, which no node needs: a redirect.
@@ -48,53 +49,39 @@ extension BrokerCore {
         guard let (local, claim) = openClaim(of: flight) else { return }
         if claim.isHosted { noteHosted(response, nil) }
         let result = claim.want.lane == .shared ? SharedResult(.response(Self.shared(response))).bytes : []
-        cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response), now: clock)
-    }
-
-    /// Reports an attempt that failed without a response, or with one that is not delivered. Takes ownership of it.
-    mutating func publish(
-        _ flight: Handle<Flight>, _ code: FailureCode, _ response: Outcome.Response?, detail: String? = nil,
-        allowed: Int? = nil
-    ) {
-        guard openClaim(of: flight) != nil else {
-            if let response { drop(response) }
-            return
-        }
-        let outcome = outcomes.insert(
-            Outcome(failure: code, detail: detail, response: response, attempts: Int(flights[flight].attempts)))
-        outcomes.retain(outcome)
-        publish(flight, outcome, allowed: allowed)
-        release(outcome)
+        records.cluster?.value.book.ended(local, result, isAnswered: Self.isAnswer(response), now: records.clock)
     }
 
     /// Gives up the claim of a flight whose response other nodes may not have. They fetch it themselves.
     mutating func withhold(_ flight: Handle<Flight>) {
         guard let (local, claim) = openClaim(of: flight), claim.want.lane == .shared else { return }
-        cluster?.value.book.drop(local)
+        records.cluster?.value.book.drop(local)
     }
 
     /// Ends a flight without local requests, which served other nodes only.
     ///
     /// - Returns: whether it has ended.
     mutating func endIfHostedOnly(_ flight: Handle<Flight>) -> Bool {
-        guard cluster != nil, !flights[flight].isWanted, flights.deferrals[flight] == nil else { return false }
+        guard records.cluster != nil, !records.flights.isWanted(flight), records.flights.deferrals[flight] == nil else {
+            return false
+        }
         forget(flight)
         return true
     }
 
     private mutating func openClaim(of flight: Handle<Flight>) -> (LocalFlight, ClusterBook.Claim)? {
         let local = local(flight)
-        guard let claim = cluster?.value.book.claims[local], !claim.isOpen else { return nil }
-        flights[flight].isHosted = false
+        guard let claim = records.cluster?.value.book.claims[local], !claim.isOpen else { return nil }
+        records.flights[flight].isHosted = false
         return (local, claim)
     }
 
     /// Notes the end of an attempt that ran for other nodes. A response of the cache says nothing about the network.
     private mutating func noteHosted(_ response: Outcome.Response?, _ code: FailureCode?) {
         if let response {
-            if response.source == nil { cluster?.value.health.hosted() }
+            if response.source == nil { records.cluster?.value.health.hosted() }
         } else if let code {
-            cluster?.value.health.failedToHost(code, now: clock)
+            records.cluster?.value.health.failedToHost(code, now: records.clock)
         }
     }
 
@@ -110,19 +97,20 @@ extension BrokerCore {
 
     /// Holds the body of an outcome for other nodes.
     private mutating func hold(_ outcome: Handle<Outcome>, as body: HeldBody) {
-        outcomes.retain(outcome)
-        let bytes = outcomes[outcome].response.map { $0.file == nil ? $0.length : 0 } ?? 0
-        let released = cluster?.value.held.hold(outcome, as: body, memoryBytes: bytes, now: clock) ?? [outcome]
-        for outcome in released { release(outcome) }
+        records.outcomes.retain(outcome)
+        let bytes = records.outcomes[outcome].response.map { $0.file == nil ? $0.length : 0 } ?? 0
+        let released =
+            records.cluster?.value.held.hold(outcome, as: body, memoryBytes: bytes, now: records.clock) ?? [outcome]
+        for outcome in released { records.release(outcome) }
     }
 
     /// Releases the oldest body that is held for other nodes, because the spool is full.
     ///
     /// - Returns: whether one was released.
     mutating func releaseHeldBody() -> Bool {
-        guard let outcome = cluster?.value.held.evictOldest() else { return false }
-        cluster?.value.health.releasedBody(now: clock)
-        release(outcome)
+        guard let outcome = records.cluster?.value.held.evictOldest() else { return false }
+        records.cluster?.value.health.releasedBody(now: records.clock)
+        records.release(outcome)
         return true
     }
 
@@ -144,7 +132,7 @@ extension BrokerCore {
             claimAgain(flight)
             return
         }
-        cluster?.value.counts.results += 1
+        records.cluster?.value.counts.results += 1
         switch result.content {
         case .response(let response):
             guard let place = response.place else {
@@ -153,19 +141,20 @@ extension BrokerCore {
                     missedPull(flight, "no-place")
                     return
                 }
-                flights[flight].attempts += 1
-                concludeShared(flight, Self.local(response, of: flights[flight].url.description, at: now), now: now)
+                records.flights[flight].attempts += 1
+                concludeShared(
+                    flight, Self.local(response, of: records.flights[flight].url.description, at: now), now: now)
                 return
             }
             pull(flight, from: place, response, now: now)
         // A node that drains cannot try itself.
         case .failure(let code, _, _) where SharedResult.isOfNode(code) && !isDraining: claimAgain(flight)
         case .failure(let code, let allowed, let detail):
-            flights[flight].attempts += 1
+            records.flights[flight].attempts += 1
             if code == .tooLarge {
                 requeueOrFailTooLarge(flight, allowed: allowed, now: now)
             } else {
-                retryOrFail(flight, code, nil, detail: detail, now: now)
+                apply(retryOrFail(flight, code, nil, detail: detail, now: now), to: flight, now: now)
             }
         }
     }
@@ -183,54 +172,53 @@ extension BrokerCore {
         var response = received
         response.isOfNode = true
         let fields = HeaderFields(lines: response.fields)
-        guard !facilities.isCaching || !takeForCache(flight, response, fields, now: now) else { return }
-        judge(flight, response, fields, now: now)
+        evaluate(response, fields, for: flight, now: now)
     }
 
     /// Moves a flight to the pool of workers that read bodies from other nodes.
     private mutating func pull(
         _ flight: Handle<Flight>, from place: BodyPlace, _ response: SharedResult.Response, now: Tick
     ) {
-        guard place.address != cluster?.value.facility.address else {
+        guard place.address != records.cluster?.value.facility.address else {
             missedPull(flight, "own-address", at: place)
             return
         }
-        guard let pool = pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator),
+        guard let pool = records.pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator),
             let url = try? FetchURL(place.url)
         else {
             missedPull(flight, "no-puller", at: place)
             return
         }
-        guard cluster?.value.health.mayRead(at: place.address, now: now) == true else {
+        guard records.cluster?.value.health.mayRead(at: place.address, now: now) == true else {
             claimAgain(flight, avoiding: place.address)
             return
         }
         move(flight, to: scopeNumber(of: HTTPRequest(method: .get, url: url), in: pool))
-        cluster?.value.pulls[flight] = ClusterState.Pull(place: place, response: response)
-        flights.enter(.queued, flight)
+        records.cluster?.value.pulls[flight] = ClusterState.Pull(place: place, response: response)
+        records.flights.enter(.queued, flight)
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: true) }
     }
 
     private mutating func move(_ flight: Handle<Flight>, to scope: Handle<OriginScope>) {
-        governor.flightJoined(scope)
-        let former = flights[flight].scope
-        flights[flight].scope = scope
-        leave(governor.flightLeft(former))
+        records.governor.flightJoined(scope)
+        let former = records.flights[flight].scope
+        records.flights[flight].scope = scope
+        leave(records.governor.flightLeft(former))
     }
 
     /// Returns a flight to its own origin after its body was read from another node, or was not.
     private mutating func endPull(of flight: Handle<Flight>) {
-        guard cluster?.value.pulls.removeValue(forKey: flight) != nil else { return }
-        move(flight, to: scopeNumber(of: flights[flight].request, in: WorkerPool.web))
+        guard records.cluster?.value.pulls.removeValue(forKey: flight) != nil else { return }
+        move(flight, to: scopeNumber(of: records.flights[flight].request, in: WorkerPool.web))
     }
 
     /// Claims a flight again after the worker could not read its body from another node.
     mutating func pullFailed(_ flight: Handle<Flight>, _ code: FailureCode, _ detail: String?) {
         let isOfNetwork = code == .connectFailed || code == .reset || code == .timeout
         if !isOfNetwork, code == .notCached || code == .truncated || code == .digestMismatch,
-            let address = cluster?.value.pulls[flight]?.place.address
+            let address = records.cluster?.value.pulls[flight]?.place.address
         {
-            cluster?.value.health.answered(at: address)
+            records.cluster?.value.health.answered(at: address)
         }
         missedPull(flight, detail.map { "\(code.rawValue): \($0)" } ?? code.rawValue, isOfNetwork: isOfNetwork)
     }
@@ -243,9 +231,9 @@ extension BrokerCore {
     mutating func missedPull(
         _ flight: Handle<Flight>, _ reason: String, at place: BodyPlace? = nil, isOfNetwork: Bool = false
     ) {
-        let place = place ?? cluster?.value.pulls[flight]?.place
-        cluster?.value.counts.missed += 1
-        cluster?.value.health.missed(place, reason, isOfNetwork: isOfNetwork, now: clock)
+        let place = place ?? records.cluster?.value.pulls[flight]?.place
+        records.cluster?.value.counts.missed += 1
+        records.cluster?.value.health.missed(place, reason, isOfNetwork: isOfNetwork, now: records.clock)
         claimAgain(flight, avoiding: isOfNetwork ? place?.address : nil)
     }
 
@@ -253,11 +241,11 @@ extension BrokerCore {
     ///
     /// - Parameter address: node whose bodies cannot be read; nil for none.
     private mutating func claimAgain(_ flight: Handle<Flight>, avoiding address: String? = nil) {
-        forEachInterest(of: flight) { core, interest in core.queue.remove(interest) }
+        forEachInterest(of: flight) { core, interest in core.records.queue.remove(interest) }
         endPull(of: flight)
-        cluster?.value.setbacks[flight, default: ClusterState.Setbacks()].count += 1
-        if let address { cluster?.value.setbacks[flight]?.avoided.append(address) }
-        if flights[flight].phase == .queued {
+        records.cluster?.value.setbacks[flight, default: ClusterState.Setbacks()].count += 1
+        if let address { records.cluster?.value.setbacks[flight]?.avoided.append(address) }
+        if records.flights[flight].phase == .queued {
             forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: true) }
         } else {
             enqueue(flight: flight, first: true)
@@ -266,35 +254,37 @@ extension BrokerCore {
 
     /// Whether a flight reads its body from another node now.
     @inline(__always)
-    func isPulling(_ flight: Handle<Flight>) -> Bool { cluster.map { $0.value.pulls[flight] != nil } ?? false }
+    func isPulling(_ flight: Handle<Flight>) -> Bool { records.isPulling(flight) }
 
     /// Place of the body that a flight reads from another node.
-    func pullURL(of flight: Handle<Flight>) -> String? { cluster?.value.pulls[flight]?.place.url }
+    func pullURL(of flight: Handle<Flight>) -> String? { records.cluster?.value.pulls[flight]?.place.url }
 
     /// Concludes a flight with the body that was read from another node.
     mutating func pulled(_ flight: Handle<Flight>, _ body: Outcome.Response, now: Tick) {
-        guard let pull = cluster?.value.pulls[flight] else { preconditionFailure("\(flight) reads from no node") }
+        guard let pull = records.cluster?.value.pulls[flight] else {
+            preconditionFailure("\(flight) reads from no node")
+        }
         guard body.length == pull.response.length, body.sha256 == pull.response.sha256 else {
-            drop(body)
+            records.drop(body)
             missedPull(flight, "other-body")
             return
         }
-        cluster?.value.health.answered(at: pull.place.address)
+        records.cluster?.value.health.answered(at: pull.place.address)
         endPull(of: flight)
-        cluster?.value.counts.pulled += 1
-        cluster?.value.counts.pulledBytes &+= body.length
+        records.cluster?.value.counts.pulled += 1
+        records.cluster?.value.counts.pulledBytes &+= body.length
         var response = body
         response.status = pull.response.status
         response.fields = pull.response.fields
-        response.url = flights[flight].url.description
+        response.url = records.flights[flight].url.description
         concludeShared(flight, response, now: now)
     }
 
     // MARK: Requests of other nodes
 
     /// Whether a principal is a node of the cluster, which reads bodies and requests nothing else.
-    func isNode(_ principal: Handle<Principal>) -> Bool {
-        cluster != nil && principals.name(of: principal)?.description.hasPrefix("node:") == true
+    mutating func isNode(_ principal: Handle<Principal>) -> Bool {
+        records.cluster != nil && records.principals.name(of: principal)?.description.hasPrefix("node:") == true
     }
 
     /// Maximum number of requests of one connection of another node, whose puller has a few hundred slots.
@@ -305,16 +295,17 @@ extension BrokerCore {
     /// - Returns: the reason if there is no such body any longer.
     mutating func deliverHeld(_ fetch: Fetch, to interest: Handle<Interest>) -> Refusal? {
         guard let place = BodyPlace(url: fetch.url) else { return Refusal(code: .unsupportedScheme) }
-        if let owner = interests[interest].owner, Int(clients[owner].owned.count) > Self.mostNodeRequests {
+        if let owner = records.requests[interest].owner, Int(records.clients[owner].owned.count) > Self.mostNodeRequests
+        {
             return Refusal(code: .queueFull)
         }
-        guard let outcome = cluster?.value.held[place.body] else {
-            cluster?.value.health.lacksBody(place)
+        guard let outcome = records.cluster?.value.held[place.body] else {
+            records.cluster?.value.health.lacksBody(place)
             return Refusal(code: .notCached)
         }
-        cluster?.value.counts.given += 1
-        cluster?.value.health.gaveBody()
-        settle(interest, with: outcome, now: clock)
+        records.cluster?.value.counts.given += 1
+        records.cluster?.value.health.gaveBody()
+        endRequest(interest, with: outcome, now: records.clock)
         return nil
     }
 }

@@ -78,7 +78,7 @@ extension ClusterBook {
         case overtaken
     }
 
-    struct Claim {
+    package struct Claim {
         /// Distinguishes it from other claims, also of the same flight.
         let serial: UInt64
         var want: EngineWant
@@ -88,7 +88,7 @@ extension ClusterBook {
         /// Whether the engine may have a want of this node.
         var isRecorded: Bool
         /// Whether another node ran the flight at the latest assertion.
-        var isFetchedElsewhere = false
+        package var isFetchedElsewhere = false
         /// Whether the attempt serves other nodes as well.
         var isHosted: Bool
         /// Maximum body size for other nodes; nil for none.

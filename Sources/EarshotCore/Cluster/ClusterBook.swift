@@ -22,7 +22,7 @@ internal import EarshotWire
 /// A cancelled attempt leaves its claim. The engine counts it until its worker has confirmed the end.
 ///
 /// The book sends nothing: functions return effects for the composing core, and `takeCalls` the calls of a pass.
-struct ClusterBook {
+package struct ClusterBook {
     enum Membership: Equatable {
         /// Not a member since then.
         case away(since: Tick)
@@ -36,21 +36,21 @@ struct ClusterBook {
     /// Whether this node takes flights of other nodes.
     private var isHosting = true
     private(set) var membership: Membership
-    private(set) var isUncoordinated = false
-    private(set) var members: MemberCount
-    private(set) var claims: [LocalFlight: Claim] = [:]
+    package private(set) var isUncoordinated = false
+    package private(set) var members: MemberCount
+    package private(set) var claims: [LocalFlight: Claim] = [:]
     private(set) var flights: [ClusterKey: LocalFlight] = [:]
     private(set) var endings: [AttemptID: Ending] = [:]
     /// Present size of the window, for each slot of each member.
     private var claimsPerSlot: Int
     /// Number of claims that wait or are wanted.
-    private(set) var openClaims = 0
+    package private(set) var openClaims = 0
     /// Ends that the engine did not accept.
-    private(set) var staleEnds = 0
+    package private(set) var staleEnds = 0
     private var lastClaim: UInt64 = 0
     private var unreported = UnreportedResults()
     /// Work with the engine in the present membership.
-    private(set) var traffic = EngineTraffic()
+    package private(set) var traffic = EngineTraffic()
     /// ID of the present or latest membership, and that of an earlier one whose lease may last.
     private var node: NodeID?
     private var former: NodeID?
@@ -71,7 +71,7 @@ struct ClusterBook {
 
     // MARK: Queries
 
-    var isMember: Bool { if case .member = membership { true } else { false } }
+    package var isMember: Bool { if case .member = membership { true } else { false } }
 
     /// Whether another claim may wait.
     var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members.present * claimsPerSlot) }

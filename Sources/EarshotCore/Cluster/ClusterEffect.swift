@@ -1,14 +1,14 @@
 internal import EarshotWire
 
 /// Flight of this core, which may end before its claim.
-struct LocalFlight: Hashable, CustomStringConvertible {
+package struct LocalFlight: Hashable, CustomStringConvertible {
     let reference: GenerationalHandle<Flight>
 
-    init(_ reference: GenerationalHandle<Flight>) { self.reference = reference }
+    package init(_ reference: GenerationalHandle<Flight>) { self.reference = reference }
 
     var id: UInt64 { reference.generation }
 
-    var description: String { "flight \(id)" }
+    package var description: String { "flight \(id)" }
 }
 
 /// Work that an event of the cluster causes in the core.

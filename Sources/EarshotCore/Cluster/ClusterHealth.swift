@@ -4,7 +4,7 @@ internal import EarshotHTTP
 ///
 /// Each judgement is a `CircuitBreaker`: for flights of other nodes, for the bodies that others read here, and for the
 /// bodies of each other node. While one is open, nothing depends on its network for longer than a try.
-struct ClusterHealth {
+package struct ClusterHealth {
     /// Another node, by the address of its bodies.
     private struct Peer {
         var breaker = CircuitBreaker()
@@ -37,7 +37,7 @@ struct ClusterHealth {
     private var peers: [String: Peer] = [:]
     /// Reports in a row in which two nodes had an address.
     private var sharedAddresses: [String: Int] = [:]
-    private(set) var warnings: [NodeWarning] = []
+    package private(set) var warnings: [NodeWarning] = []
     private var notices: [ClusterNotice] = []
     private var probes: [String] = []
     /// Time of the latest line about released bodies.
@@ -205,10 +205,10 @@ struct ClusterHealth {
     // MARK: Warnings
 
     /// Reasons why this node runs no flights of others.
-    var suspensions: [NodeWarning] { warnings.filter(\.isSuspension) }
+    package var suspensions: [NodeWarning] { warnings.filter(\.isSuspension) }
 
     /// Addresses of nodes whose bodies are not read at present.
-    var unreadable: Set<String> { Set(peers.filter { !$0.value.breaker.isClosed }.keys) }
+    package var unreadable: Set<String> { Set(peers.filter { !$0.value.breaker.isClosed }.keys) }
 
     private mutating func raise(_ subject: NodeWarning.Subject, _ detail: String) {
         let warning = NodeWarning(subject: subject, detail: detail)

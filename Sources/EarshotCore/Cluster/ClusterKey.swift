@@ -23,10 +23,8 @@ public struct ClusterKey: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not 32 lower-case hexadecimal digits.
     public init?(_ text: some StringProtocol) {
-        guard text.utf8.count == 32, let high = Hexadecimal.number(text.prefix(16)),
-            let low = Hexadecimal.number(text.suffix(16))
-        else { return nil }
-        self.init(high: high, low: low)
+        guard let pair = Hexadecimal.pair(text) else { return nil }
+        self.init(high: pair.high, low: pair.low)
     }
 
     public var description: String { Hexadecimal.text(high) + Hexadecimal.text(low) }

@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 
 /// Everything that the core has only as a node of a cluster.
-struct ClusterState {
+package struct ClusterState {
     /// Body of a flight that this node reads from another one.
     struct Pull {
         let place: BodyPlace
@@ -22,10 +22,10 @@ struct ClusterState {
         var avoided: [String] = []
     }
 
-    let facility: ClusterFacility
-    var book: ClusterBook
-    var health: ClusterHealth
-    var held = HeldResults()
+    package let facility: ClusterFacility
+    package var book: ClusterBook
+    package var health: ClusterHealth
+    package var held = HeldResults()
     var pulls: [Handle<Flight>: Pull] = [:]
     /// Flights with useless results: the body could not be read, or the failure may be that of its node.
     var setbacks: [Handle<Flight>: Setbacks] = [:]
@@ -34,17 +34,17 @@ struct ClusterState {
     var charges: [Handle<Flight>: Charge] = [:]
     /// Names of origins by their keys, for notices of cool-downs.
     var originNames: [ClusterKey: String] = [:]
-    var counts = ClusterCounts()
+    package var counts = ClusterCounts()
     /// Identity of the present or the latest membership.
-    var node: NodeID?
+    package var node: NodeID?
     /// Reason for the end of the latest membership; nil while there is one.
-    var fault: EngineFault?
+    package var fault: EngineFault?
     /// Whether the shell awaits answers of the engine, and makes no call before.
     var isEngineBusy = false
     /// Whether the mode without the engine has begun, and the shell does not know it.
     var hasUncoordinatedStart = false
     /// Shortcomings that the engine has now.
-    var warnings: [EngineWarning] = []
+    package var warnings: [EngineWarning] = []
 
     /// Useless results after which this node fetches the URL itself.
     static let mostSetbacks = 2

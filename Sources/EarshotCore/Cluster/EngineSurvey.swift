@@ -12,10 +12,10 @@ public struct EngineSurvey: Equatable, Sendable {
         public var description: String
 
         /// Name of its machine; nil if the description is an address alone.
-        var machine: String? { words.count > 1 ? String(words[0]) : nil }
+        package var machine: String? { words.count > 1 ? String(words[0]) : nil }
 
         /// Address at which it serves bodies.
-        var address: String { words.dropFirst(words.count > 1 ? 1 : 0).first.map(String.init) ?? "" }
+        package var address: String { words.dropFirst(words.count > 1 ? 1 : 0).first.map(String.init) ?? "" }
 
         /// `NodeSettings` as it reports them; empty for none.
         var settings: String { words.count > 2 ? String(words[2]) : "" }

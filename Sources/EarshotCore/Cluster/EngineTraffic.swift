@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// Calls that a node has yet to make to the engine, and calls without an answer. Each membership begins without any.
-struct EngineTraffic {
+package struct EngineTraffic {
     /// Want that was sent and has no answer yet.
     struct Question {
         /// Serial of its claim.
@@ -30,7 +30,7 @@ struct EngineTraffic {
     var earlyAborts: [ClusterKey: FencingToken] = [:]
     var taking = TakeState()
     /// Latest report about members and backlog.
-    var survey: EngineSurvey?
+    package var survey: EngineSurvey?
     var nextSurvey: Tick?
 
     /// Earliest time at which a call is due; nil for none. Long past while one waits.

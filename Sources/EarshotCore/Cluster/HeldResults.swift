@@ -7,7 +7,7 @@ internal import DequeModule
 /// ```
 ///
 /// The book has one reference to each outcome, which its caller takes and releases.
-struct HeldResults {
+package struct HeldResults {
     /// Time for which a body is held. The engine names it for at most twice `EngineLimits.resultMilliseconds`; the rest is
     /// for nodes that ask then. A full spool ends it earlier.
     static let holdMilliseconds = 2 * EngineLimits.resultMilliseconds + 5_000
@@ -23,9 +23,9 @@ struct HeldResults {
 
     private var entries: [HeldBody: Entry] = [:]
     private var order = Deque<(body: HeldBody, until: Tick)>()
-    private(set) var memoryBytes = 0
+    package private(set) var memoryBytes = 0
 
-    var count: Int { entries.count }
+    package var count: Int { entries.count }
 
     /// End of the oldest body's time; nil without bodies.
     var deadline: Tick? { order.first?.until }

@@ -4,11 +4,11 @@ internal import EarshotWire
 ///
 /// While an engine flaps, nodes join one after the other, and each learns of few members. Such a number would give each
 /// node too large a part, so only a number that lasted for a lease counts.
-struct MemberCount {
+package struct MemberCount {
     /// Number in the settings.
     private let configured: Int
     /// Number of members, or the last known one.
-    private(set) var present: Int
+    package private(set) var present: Int
     /// Time since which the engine has told the present number; nil without a membership.
     private var since: Tick?
     /// Latest number that lasted for a lease.
@@ -20,7 +20,7 @@ struct MemberCount {
     }
 
     /// Nodes among which limits are divided without the engine.
-    var divisor: Int { max(configured, settled ?? present) }
+    package var divisor: Int { max(configured, settled ?? present) }
 
     /// The engine has told the number of members.
     mutating func reported(_ count: Int, now: Tick) {

@@ -67,7 +67,9 @@ struct SharedResult: Equatable {
                 let length = Int(words[3]), length >= 0
             else { return nil }
             let place = BodyPlace(words[5])
-            guard words[5] == "-" || place != nil, words[4] == "-" || Self.isDigest(words[4]) else { return nil }
+            guard words[5] == "-" || place != nil, words[4] == "-" || SpoolName.isContent(words[4]) else {
+                return nil
+            }
             let fields = Array(bytes[end...].dropFirst())
             guard fields.count <= WireLimits.responseFieldBytes, FieldBlock.isSound(fields) else { return nil }
             let sha256 = words[4] == "-" ? nil : words[4]
@@ -84,16 +86,6 @@ struct SharedResult: Equatable {
             content = .failure(code, allowedBytes: allowed, detail: detail.isEmpty ? nil : detail)
         default: return nil
         }
-    }
-
-    private static func isDigest(_ text: String) -> Bool {
-        text.utf8.count == 64
-            && text.utf8.allSatisfy { byte in
-                switch byte {
-                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"): true
-                default: false
-                }
-            }
     }
 
     /// Bytes for the engine.

@@ -1,4 +1,4 @@
-internal import EarshotHTTP
+package import EarshotHTTP
 
 /// Cookie jars by root: the first segment of handler names, with the principal; see `HandlerRegistry.rootText`.
 ///
@@ -10,7 +10,7 @@ internal import EarshotHTTP
 ///
 /// A jar is *used* while a handler has its root, and *idle* afterwards. The quotas count the bytes of all jars. A principal at
 /// its part loses idle jars, and then the least recently used cookies of the jar that grows.
-struct CookieJars {
+package struct CookieJars {
     /// Timer that expires the oldest idle jar.
     struct Expiry: Equatable {
         let end: Tick
@@ -147,7 +147,7 @@ struct CookieJars {
     }
 
     /// Returns the jar of a root, used or idle; nil without one.
-    func jar(of root: String) -> CookieJar? { jars[root]?.jar ?? idle[root]?.jar }
+    package func jar(of root: String) -> CookieJar? { jars[root]?.jar ?? idle[root]?.jar }
 
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {

@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// Delivery queue of one subscriber: its unacknowledged terminals in order of their sequence numbers. A subscriber that
-/// reads slowly fills its window; `BrokerCore+Delivery.swift` then sends nothing more and stops its transfers.
+/// reads slowly fills its window; nothing more is sent then, and its transfers stop.
 ///
 /// ```
 ///           append            take              removeFirst
@@ -24,8 +24,8 @@ internal import DequeModule
 ///      └───── detach ────┴───────┘
 ///  any of them ── end ──→ ended
 /// ```
-struct DeliveryWindow {
-    enum Phase: UInt8 {
+package struct DeliveryWindow {
+    package enum Phase: UInt8 {
         /// No connection, or HELLO not received yet.
         case detached
         case open
@@ -114,20 +114,20 @@ struct DeliveryWindow {
     /// Sequence number of the latest acknowledged terminal.
     private(set) var acknowledged: UInt64
     /// Number of terminals in `entries`, without withdrawn ones.
-    private(set) var count = 0
+    package private(set) var count = 0
     private(set) var weight = Weight()
     /// Counted outcomes, each with the number of entries that share it.
     private(set) var outcomes: [Handle<Outcome>: Int32] = [:]
     /// Header fields of the counted outcomes, in bytes.
     private(set) var fieldBytes = 0
     private(set) var watch: Watch?
-    private(set) var phase = Phase.detached
+    package private(set) var phase = Phase.detached
     /// Withdrawal under way.
     private var withdrawal: Withdrawal?
     /// Number of `withdrawn` entries before the next one to check. They disappear at the end of the withdrawal.
     private var vacant = 0
     /// Maximum number of unacknowledged sent terminals.
-    private(set) var size = 0
+    package private(set) var size = 0
 
     /// - Parameter sequence: the last sequence number that the connection used before.
     init(after sequence: UInt64 = 0) {
@@ -153,7 +153,7 @@ struct DeliveryWindow {
 
     /// Whether the subscriber's backpressure stops transfers that only it requested. While it is detached the size of
     /// its window bounds the terminals due.
-    var isClosed: Bool {
+    package var isClosed: Bool {
         switch phase {
         case .open, .detached: count >= size
         case .blocked, .ended: true

@@ -1,4 +1,4 @@
-internal import EarshotHTTP
+package import EarshotHTTP
 internal import EarshotWire
 
 /// Durable requests: the state of each on disk, and the writes and reads in progress.
@@ -15,7 +15,7 @@ internal import EarshotWire
 ///
 /// `restore` begins with `stored` or `complete`. `remove` ends any phase. `enter` is the only transition. The book knows
 /// a request by the number of its interest. It sends nothing to the disk; its functions return the ID for that.
-struct DurableBook {
+package struct DurableBook {
     /// Bounds of the book, and the retention period.
     struct Limits: Equatable {
         /// Maximum number of results that are read at once.
@@ -62,7 +62,7 @@ struct DurableBook {
     func number(of id: DurableID) -> Handle<Interest>? { numbers[id] }
 
     /// Data of a request that is not accepted yet, or is being repeated; nil for all others.
-    func entering(_ interest: Handle<Interest>) -> DurableRecord.Entering? {
+    package func entering(_ interest: Handle<Interest>) -> DurableRecord.Entering? {
         switch records[interest]?.phase {
         case .entering(let entering)?, .reopening(let entering)?: entering
         case .stored?, .writing?, .complete?, .reading?, nil: nil
@@ -70,15 +70,15 @@ struct DurableBook {
     }
 
     /// The result on the disk; nil without one.
-    func summary(of interest: Handle<Interest>) -> DurableSummary? {
+    package func summary(of interest: Handle<Interest>) -> DurableSummary? {
         records.isEmpty ? nil : records[interest].flatMap { $0.phase.hasResult ? $0.summary : nil }
     }
 
     /// Code of a failure on the disk; nil for a success, and without a result.
-    func failure(of interest: Handle<Interest>) -> FailureCode? { summary(of: interest)?.failure }
+    package func failure(of interest: Handle<Interest>) -> FailureCode? { summary(of: interest)?.failure }
 
     /// Whether the result of a request is on the disk, and is not being read.
-    func isUnread(_ interest: Handle<Interest>) -> Bool {
+    package func isUnread(_ interest: Handle<Interest>) -> Bool {
         if case .complete? = records[interest]?.phase { true } else { false }
     }
 

@@ -1,5 +1,5 @@
-internal import EarshotHTTP
-internal import EarshotWire
+package import EarshotHTTP
+package import EarshotWire
 
 /// Name of a durable request on disk, unique over all lives of a broker.
 public struct DurableID: Hashable, Sendable {
@@ -39,7 +39,7 @@ public struct DurableEntry: Equatable, Sendable {
     public var resultBytes: Int
 
     /// Bytes that count for the principal.
-    var bytes: Int { head.count + BrokerCore.durableRowBytes + resultBytes }
+    var bytes: Int { head.count + DurableRecord.rowBytes + resultBytes }
 
     public init(
         id: DurableID, acceptedAt: Int64, head: [UInt8], principal: String? = nil, hasResult: Bool,
@@ -88,18 +88,21 @@ public struct DurableContent: Equatable, Sendable {
 }
 
 /// Result of a durable request, as lists show it while the result is on disk only.
-struct DurableSummary: Equatable {
+package struct DurableSummary: Equatable {
     /// Nil for a success.
-    var failure: FailureCode?
+    package var failure: FailureCode?
     /// HTTP status; nil without a response.
-    var status: Int?
-    var attempts: Int
+    package var status: Int?
+    package var attempts: Int
     /// URL of the response or of the last attempt; nil if it is unknown.
-    var url: String?
+    package var url: String?
 }
 
 /// State of a durable request in addition to its `Interest`.
-struct DurableRecord {
+package struct DurableRecord {
+    /// Bytes of a durable request beside its head and its body: those that the store counts for a row.
+    static let rowBytes = 256
+
     /// See `DurableBook` for the transitions.
     enum Phase {
         /// The request is being written, and not accepted yet.
@@ -128,9 +131,9 @@ struct DurableRecord {
     }
 
     /// State until the request is on disk, or is pending there again.
-    final class Entering {
+    package final class Entering {
         /// Nil for a repeated request, which is on disk only.
-        let fetch: Fetch?
+        package let fetch: Fetch?
         /// Messages that await ACCEPTED; of those of a session without numbers one.
         var askers: [Asker]
 

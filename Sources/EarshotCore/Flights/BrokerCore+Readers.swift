@@ -25,38 +25,31 @@ extension BrokerCore {
         of client: ClientID
     ) {
         // By all fields: a validator may identify a user.
-        let partition = partition(of: interest, request, options)
+        let partition = Principals.partition(of: interest, request, options, in: &records)
         // Without a variable for both requests: a copy costs a twentieth of a submission.
         if options.coalesces, !request.fields.isEmpty,
             let (plain, conditions) = RequestConditions.separated(from: request)
         {
-            changeExtras(of: interest) { $0.conditions = conditions }
+            records.requests.changeExtras(of: interest) { $0.conditions = conditions }
             joinOrBegin(plain, partition, for: interest, options, body: body, of: client)
         } else {
             joinOrBegin(request, partition, for: interest, options, body: body, of: client)
         }
     }
 
-    /// Changes the extras of a request, which are added if needed.
-    mutating func changeExtras(of interest: Handle<Interest>, _ change: (inout Interest.Extras) -> Void) {
-        let number = interests[interest].extras ?? extras.insert(Interest.Extras())
-        interests[interest].extras = number
-        change(&extras[number])
-    }
-
     /// Keeps the fields of a request that joins a flight, if they differ from those of the flight.
     mutating func keepFields(
         of request: HTTPRequest, for interest: Handle<Interest>, _ flight: Handle<Flight>, of client: ClientID
     ) {
-        guard flights[flight].fields != request.fields else { return }
-        changeExtras(of: interest) { $0.fields = request.fields }
-        holdHead(of: request, for: .joined(interest), of: client, by: principal(of: interest))
+        guard records.flights[flight].fields != request.fields else { return }
+        records.requests.changeExtras(of: interest) { $0.fields = request.fields }
+        records.holdHead(of: request, for: .joined(interest), of: client, by: records.principal(of: interest))
     }
 
     private mutating func dropFields(of interest: Handle<Interest>) {
-        guard let number = interests[interest].extras, extras[number].fields != nil else { return }
-        extras[number].fields = nil
-        releaseHead(of: .joined(interest))
+        guard let number = records.requests[interest].extras, records.requests[number].fields != nil else { return }
+        records.requests[number].fields = nil
+        records.releaseHead(of: .joined(interest))
     }
 
     // MARK: Beginning again
@@ -65,19 +58,19 @@ extension BrokerCore {
     ///
     /// - Returns: the beginning of that flight, with the fields of the request.
     mutating func leave(_ former: Handle<Flight>, _ interest: Handle<Interest>) -> FlightStart {
-        let record = flights[former]
+        let record = records.flights[former]
         var request = record.request
         var options = Fetch.Options()
         options.timeoutMilliseconds = Int(record.timeoutMilliseconds)
-        options.retries = interests[interest].isTriedOnce ? 0 : Int(record.retries)
-        if let number = interests[interest].extras {
-            options.delivery = extras[number].delivery
-            options.maxBytes = extras[number].maxBytes
-            if let fields = extras[number].fields { request.fields = fields }
+        options.retries = records.requests[interest].isTriedOnce ? 0 : Int(record.retries)
+        if let number = records.requests[interest].extras {
+            options.delivery = records.requests[number].delivery
+            options.maxBytes = records.requests[number].maxBytes
+            if let fields = records.requests[number].fields { request.fields = fields }
         }
-        queue.remove(interest)
-        interests[interest].flight = nil
-        flights.detach(interest, from: former)
+        records.queue.remove(interest)
+        records.requests[interest].flight = nil
+        records.flights.detach(interest, from: former)
         return FlightStart(
             request: request, redirect: record.redirect, partition: record.partition, mode: record.mode,
             options: options)
@@ -93,13 +86,37 @@ extension BrokerCore {
         let (flight, isNew) = openFlight(
             start.request, redirect: start.redirect, partition: partition, isAlone: false, body: nil,
             mode: start.mode, isExact: isExact)
-        let sender = interests[interest].owner.map { clients[$0].id } ?? RequestHeads.nobody
+        let sender = records.requests[interest].owner.map { records.clients[$0].id } ?? RequestHeads.nobody
         if isNew {
-            holdHead(of: start.request, for: .flight(flight), of: sender, by: principal(of: interest))
+            records.holdHead(of: start.request, for: .flight(flight), of: sender, by: records.principal(of: interest))
         } else if !start.request.route.decodes {
             keepFields(of: start.request, for: interest, flight, of: sender)
         }
         attach(interest, to: flight, start.options, joined: !isNew)
+    }
+
+    // MARK: Users
+
+    /// Gives a flight to the principal of its first request if users may not share a response with these fields.
+    @inline(__always)
+    mutating func separateUsers(of flight: Handle<Flight>, _ fields: HeaderFields) {
+        guard records.principals.count > 1, records.flights[flight].partition == nil else { return }
+        separate(flight, fields)
+    }
+
+    @inline(never)
+    private mutating func separate(_ flight: Handle<Flight>, _ fields: HeaderFields) {
+        guard let separation = Principals.separation(of: flight, fields, in: &records) else { return }
+        if separation.partition != nil { report(.withheld(flight)) }
+        for interest in separation.leaving {
+            guard let former = records.requests[interest].flight else { continue }
+            let start = leave(former, interest)
+            // The flight with the response is needed by its first request. One that was redirected to it may be empty.
+            if case .following = records.flights[former].phase { dropIfUnwanted(former) }
+            let principal = records.principal(of: interest)
+            beginAgain(interest, start, partition: Principals.ownPartition(of: principal, in: &records))
+        }
+        if let partition = separation.partition { records.flights.isolate(flight, in: partition) }
     }
 
     // MARK: Fields
@@ -107,7 +124,7 @@ extension BrokerCore {
     /// Whether a response with this status may not suit all requests of a flight.
     @inline(__always)
     func mayBeginAgain(_ flight: Handle<Flight>, after status: Int) -> Bool {
-        !flights[flight].route.decodes || status == 304
+        !records.flights[flight].route.decodes || status == 304
     }
 
     /// Lets the requests of a flight begin again that its response does not suit.
@@ -125,10 +142,10 @@ extension BrokerCore {
     private mutating func separateReaders(
         of flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields
     ) -> Bool {
-        guard !flights[flight].route.decodes, !flights[flight].isExact else { return false }
-        let asked = flights[flight].request
-        let leaving = flights.interests(of: flight).filter { interest in
-            guard !isDoomed(interest), let own = ownFields(of: interest) else { return false }
+        guard !records.flights[flight].route.decodes, !records.flights[flight].isExact else { return false }
+        let asked = records.flights[flight].request
+        let leaving = records.flights.interests(of: flight).filter { interest in
+            guard !records.isDoomed(interest), let own = ownFields(of: interest) else { return false }
             var request = asked
             request.fields = own
             return !request.isSuited(by: fields, to: asked)
@@ -137,20 +154,20 @@ extension BrokerCore {
         var formers: [Handle<Flight>] = []
         var starts: [FlightStart] = []
         for interest in leaving {
-            guard let former = interests[interest].flight else { continue }
+            guard let former = records.requests[interest].flight else { continue }
             formers.append(former)
             starts.append(leave(former, interest))
         }
         let isLeft =
-            flights.interests(of: flight).isEmpty && !flights[flight].isRevalidation
-            && !flights[flight].isHosted
+            records.flights.interests(of: flight).isEmpty && !records.flights[flight].isRevalidation
+            && !records.flights[flight].isHosted
         if isLeft {
-            drop(response)
-            let (_, redirected) = flights.detachAll(from: flight)
+            records.drop(response)
+            let (_, redirected) = records.flights.detachAll(from: flight)
             for parent in redirected { forget(parent) }
             forget(flight)
         } else {
-            for former in formers where former != flight && flights.contains(former) { dropIfUnwanted(former) }
+            for former in formers where former != flight && records.flights.contains(former) { dropIfUnwanted(former) }
         }
         for (interest, start) in zip(leaving, starts) {
             beginAgain(interest, start, partition: start.partition, isExact: true)
@@ -161,9 +178,9 @@ extension BrokerCore {
     /// Whether a streaming request may read the growing body of a response with these fields, which are empty while the
     /// head is unknown: the response suits it.
     func mayRead(_ response: HeaderFields, _ interest: Handle<Interest>) -> Bool {
-        let leaf = leaf(ofOpen: interest)
-        guard !flights[leaf].route.decodes, !flights[leaf].isExact else { return true }
-        let asked = flights[leaf].request
+        let leaf = records.leaf(ofOpen: interest)
+        guard !records.flights[leaf].route.decodes, !records.flights[leaf].isExact else { return true }
+        let asked = records.flights[leaf].request
         guard let own = ownFields(of: interest), own != asked.fields else { return true }
         var request = asked
         request.fields = own
@@ -172,8 +189,10 @@ extension BrokerCore {
 
     /// Fields of a request: its own, or those of the flight that it began.
     private func ownFields(of interest: Handle<Interest>) -> HeaderFields? {
-        if let number = interests[interest].extras, let fields = extras[number].fields { return fields }
-        return interests[interest].flight.map { flights[$0].fields }
+        if let number = records.requests[interest].extras, let fields = records.requests[number].fields {
+            return fields
+        }
+        return records.requests[interest].flight.map { records.flights[$0].fields }
     }
 
     // MARK: Conditions
@@ -182,23 +201,23 @@ extension BrokerCore {
     /// validate, or the flight is not only for them.
     @inline(__always)
     mutating func planConditions(of flight: Handle<Flight>, isResuming: Bool) {
-        if !cachePlans.isEmpty { cachePlans[flight]?.conditions = nil }
-        guard !isResuming, cluster == nil, let first = flights.firstInterest(of: flight),
-            let number = interests[first].extras, let conditions = extras[number].conditions
+        if !records.cachePlans.isEmpty { records.cachePlans[flight]?.conditions = nil }
+        guard !isResuming, records.cluster == nil, let first = records.flights.firstInterest(of: flight),
+            let number = records.requests[first].extras, let conditions = records.requests[number].conditions
         else { return }
         plan(conditions, of: flight)
     }
 
     @inline(never)
     private mutating func plan(_ conditions: RequestConditions, of flight: Handle<Flight>) {
-        guard !flights[flight].isRevalidation, cachePlans[flight]?.stored == nil,
-            flights.interests(of: flight).allSatisfy({ self.conditions(of: $0) == conditions })
+        guard !records.flights[flight].isRevalidation, records.cachePlans[flight]?.stored == nil,
+            records.flights.interests(of: flight).allSatisfy({ self.conditions(of: $0) == conditions })
         else { return }
-        cachePlans[flight, default: CachePlan()].conditions = conditions
+        records.cachePlans[flight, default: CachePlan()].conditions = conditions
     }
 
     private func conditions(of interest: Handle<Interest>) -> RequestConditions? {
-        interests[interest].extras.flatMap { extras[$0].conditions }
+        records.requests[interest].extras.flatMap { records.requests[$0].conditions }
     }
 
     /// Ends the requests whose conditions the server has met with a 304, and queues the flight again for those that
@@ -208,20 +227,20 @@ extension BrokerCore {
     private mutating func continuesWithoutConditions(
         _ flight: Handle<Flight>, after response: Outcome.Response, now: Tick
     ) -> Bool {
-        guard response.status == 304, response.source == nil, let sent = cachePlans[flight]?.conditions else {
+        guard response.status == 304, response.source == nil, let sent = records.cachePlans[flight]?.conditions else {
             return false
         }
-        let waiting = flights.interests(of: flight)
+        let waiting = records.flights.interests(of: flight)
         let met = waiting.filter { conditions(of: $0) == sent }
         guard waiting.isEmpty || met.count < waiting.count else { return false }
-        cachePlans[flight]?.conditions = nil
+        records.cachePlans[flight]?.conditions = nil
         guard !waiting.isEmpty else {
             // A request that rejoined the flight would get the 304.
-            drop(response)
+            records.drop(response)
             forget(flight)
             return true
         }
-        let attempts = Int(flights[flight].attempts)
+        let attempts = Int(records.flights[flight].attempts)
         conclude(met, of: flight, with: Outcome(response: response, attempts: attempts), now: now)
         enqueue(flight: flight, first: true)
         return true
@@ -229,19 +248,19 @@ extension BrokerCore {
 
     @inline(__always)
     func hasConditions(_ interest: Handle<Interest>) -> Bool {
-        guard let number = interests[interest].extras else { return false }
-        return extras[number].conditions != nil
+        guard let number = records.requests[interest].extras else { return false }
+        return records.requests[number].conditions != nil
     }
 
     /// A 304 in place of the outcome of a flight, if a request has conditions that its response meets. PROGRESS may
     /// have named the response of a transfer to a streaming request.
     @inline(never)
     func notModified(_ outcome: Outcome, for interest: Handle<Interest>) -> Outcome? {
-        guard let number = interests[interest].extras, let conditions = extras[number].conditions,
+        guard let number = records.requests[interest].extras, let conditions = records.requests[number].conditions,
             outcome.failure == nil, let response = outcome.response, response.status == 200,
-            response.source != nil || !extras[number].streams
+            response.source != nil || !records.requests[number].streams
         else { return nil }
-        return Self.notModified(outcome, response, conditions, now: calendarSeconds)
+        return Self.notModified(outcome, response, conditions, now: records.calendarSeconds)
     }
 
     private static func notModified(

@@ -5,9 +5,9 @@ internal import EarshotWire
 extension BrokerCore {
     /// Handles a FETCH: accepts a new request, repeats a listed one, or refuses it.
     mutating func fetchRequested(_ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: Tick) {
-        if fetch.options.delivery == .inline, fetch.options.maxBytes ?? .max > workerLimits.inlineBytes {
+        if fetch.options.delivery == .inline, fetch.options.maxBytes ?? .max > records.workerLimits.inlineBytes {
             var limited = fetch
-            limited.options.maxBytes = workerLimits.inlineBytes
+            limited.options.maxBytes = records.workerLimits.inlineBytes
             fetchRequested(limited, body, by: client, now: now)
             return
         }
@@ -15,7 +15,7 @@ extension BrokerCore {
             refuse(client, objection.code, objection.detail, .fetch(fetch))
             return
         }
-        guard !fetch.options.isDurable || !isNode(clients[client].principal) else {
+        if fetch.options.isDurable, isNode(records.clients[client].principal) {
             refuse(client, "not-authorized", "another node stores no requests here", .fetch(fetch))
             return
         }
@@ -28,22 +28,27 @@ extension BrokerCore {
 
     /// Accepts a new request, repeats a listed one, or refuses it. Requests that it replaces are gone.
     mutating func accept(_ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: Tick) {
-        let key = key(fetch.handler, of: client)
+        admit(fetch, body, by: client, now: now)
+        if !fetch.options.subscribes, !fetch.options.isDurable { confirm(client) }
+    }
+
+    private mutating func admit(_ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: Tick) {
+        let key = records.key(fetch.handler, of: client)
         removeDoomed(fetch.request, key)
-        let handler = handlerNumber(key)
-        let isHeard = !fetch.options.subscribes || handlers.isSubscribed(client, to: handler)
-        if !isHeard, !hasRoomToSubscribe(client) || !mayShareSubscriptions(client) {
+        let handler = Clients.handler(of: key, in: &records)
+        let isHeard = !fetch.options.subscribes || records.handlers.isSubscribed(client, to: handler)
+        if !isHeard, !hasRoomToSubscribe(client) || !Principals.mayShareSubscriptions(client, in: &records) {
             dropHandlerIfIdle(handler)
             let (code, detail) =
                 hasRoomToSubscribe(client)
-                ? ("quota", Self.subscriptionQuotaDetail) : ("too-many-handlers", "unsubscribe from some first")
+                ? ("quota", QuotaDetail.subscription) : ("too-many-handlers", "unsubscribe from some first")
             refuse(client, code, detail, .fetch(fetch))
             return
         }
         let fingerprint = Fingerprint(of: fetch, body: body).value
-        let hash = hash(fetch.request, of: handler)
-        if let known = listedInterest(fetch.request, of: handler, hash) {
-            guard isTakenByAnother(known, fetch, fingerprint, by: client) else {
+        let hash = RequestBook.hash(fetch.request, of: handler)
+        if let known = records.requests.listed(fetch.request, of: handler, hash) {
+            guard Delivery.isTakenByAnother(known, fetch, fingerprint, by: client, in: &records) else {
                 askedAgain(known, fetch, fingerprint, by: client)
                 return
             }
@@ -56,15 +61,15 @@ extension BrokerCore {
             keep(interest, fetch, by: client)
             return
         }
-        guard let refusal = join(interest, fetch, body, of: clients[client].id) else { return }
-        let principal = principal(of: interest)
-        let isAbove = !hasRoomForRequest(of: principal) || !quotas.admitsRequests(of: principal)
-        if isAbove, listeners(of: handler).isEmpty {
+        guard let refusal = join(interest, fetch, body, of: records.clients[client].id) else { return }
+        let principal = records.principal(of: interest)
+        let isAbove = !hasRoomForRequest(of: principal) || !records.quotas.admitsRequests(of: principal)
+        if isAbove, records.listeners(of: handler).isEmpty {
             // Above the limit no terminal is held for a later listener.
             orphan(interest)
         } else {
             let outcome = Outcome(failure: refusal.code, detail: refusal.detail)
-            settle(interest, with: outcomes.insert(outcome), now: now)
+            endRequest(interest, with: records.outcomes.insert(outcome), now: now)
         }
     }
 
@@ -72,33 +77,35 @@ extension BrokerCore {
         guard HTTPMethod(fetch.options.method)?.canCoalesce != true else {
             return ("bad-message", "a \(fetch.options.method) has no body")
         }
-        guard body.byteCount <= limits.requestBodyBytes else {
-            return ("limit", "the body is longer than \(limits.requestBodyBytes) bytes")
+        guard body.byteCount <= records.limits.requestBodyBytes else {
+            return ("limit", "the body is longer than \(records.limits.requestBodyBytes) bytes")
         }
         return nil
     }
 
-    private func hasRoomToSubscribe(_ client: Handle<ClientSession>) -> Bool {
-        handlers.subscriptionCount(of: client) < limits.subscriptionsPerClient
+    private mutating func hasRoomToSubscribe(_ client: Handle<ClientSession>) -> Bool {
+        records.handlers.subscriptionCount(of: client) < records.limits.subscriptionsPerClient
     }
 
     /// Handles a repeated FETCH of a listed request, as sent after a reconnection. The newest sender becomes the owner.
     private mutating func askedAgain(
         _ interest: Handle<Interest>, _ fetch: Fetch, _ fingerprint: UInt64, by client: Handle<ClientSession>
     ) {
-        guard interests[interest].fingerprint == fingerprint else {
+        guard records.requests[interest].fingerprint == fingerprint else {
             refuse(client, "id-in-use", "this ID is taken by a request that is not settled yet", .fetch(fetch))
             return
         }
-        let handler = interests[interest].handler
+        let handler = records.requests[interest].handler
         askedAgainDurably(interest, by: client)
         guard fetch.options.subscribes else { return }
-        switch interests[interest].phase {
+        switch records.requests[interest].phase {
         case .open:
-            if let owner = interests[interest].owner, owner != client { transfer(interest, from: owner, to: client) }
+            if let owner = records.requests[interest].owner, owner != client {
+                transfer(interest, from: owner, to: client)
+            }
         case .held, .entering, .recording, .resting: break
         case .delivering:
-            if !isDue(interest, to: client) { deliver(interest, to: client) }
+            if !Delivery.isDue(interest, to: client, in: &records) { deliver(interest, to: client) }
         }
         subscribe(client, toHandler: handler)
     }
@@ -107,14 +114,14 @@ extension BrokerCore {
     private mutating func transfer(
         _ interest: Handle<Interest>, from owner: Handle<ClientSession>, to client: Handle<ClientSession>
     ) {
-        let waits = queue.contains(interest)
-        queue.remove(interest)
-        ownerChains.remove(interest, from: &clients[owner].owned)
-        interests[interest].owner = client
-        ownerChains.append(interest, to: &clients[client].owned)
-        handlers.requestTransferred(of: interests[interest].handler, from: owner, to: client)
-        let leaf = leaf(ofOpen: interest)
-        if waits { enqueue(interest, for: leaf) } else { receiverChanged(of: leaf) }
+        let waits = records.queue.contains(interest)
+        records.queue.remove(interest)
+        records.requests.removeOwned(interest, from: &records.clients[owner].owned)
+        records.requests[interest].owner = client
+        records.requests.appendOwned(interest, to: &records.clients[client].owned)
+        records.handlers.requestTransferred(of: records.requests[interest].handler, from: owner, to: client)
+        let leaf = records.leaf(ofOpen: interest)
+        if waits { enqueue(interest, for: leaf) } else { Cache.receiverChanged(of: leaf, in: &records) }
     }
 
     /// Inserts the record of a new request.
@@ -122,29 +129,28 @@ extension BrokerCore {
     /// - Parameters:
     ///   - client: the sender, which becomes the owner unless the request belongs to its handler; nil for a request that
     ///     an earlier broker stored.
-    ///   - hash: `hash(_:of:)` of its ID.
+    ///   - hash: `RequestBook.hash` of its ID.
     mutating func list(
         _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Handle<HandlerEntry>, _ client: Handle<ClientSession>?,
         _ hash: UInt32, now: Tick
     ) -> Handle<Interest> {
         let owner = fetch.options.isOwned ? client : nil
-        let interest = interests.insert(
+        let interest = records.requests.insert(
             Interest(
                 request: fetch.request, askedAt: now,
-                fingerprint: fingerprint, generation: nextSerial(), handler: handler, owner: owner,
+                fingerprint: fingerprint, generation: records.nextSerial(), handler: handler, owner: owner,
                 priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
-                isTriedOnce: fetch.options.retries == 0))
-        if let rare = Interest.Extras(fetch.options) { interests[interest].extras = extras.insert(rare) }
-        requestNumbers.insert(interest, hash)
-        handlers.requestAdded(interest, to: handler, owner: owner)
-        quotas.requests(1, of: handlers[handler].principal)
-        if let owner { ownerChains.append(interest, to: &clients[owner].owned) }
-        ledger.requests.submitted += 1
-        ledger.requests.pending += 1
+                isTriedOnce: fetch.options.retries == 0), hash)
+        if let rare = Interest.Extras(fetch.options) { records.requests.setExtras(of: interest, rare) }
+        records.handlers.requestAdded(interest, to: handler, owner: owner)
+        records.quotas.requests(1, of: records.handlers[handler].principal)
+        if let owner { records.requests.appendOwned(interest, to: &records.clients[owner].owned) }
+        records.ledger.requests.submitted += 1
+        records.ledger.requests.pending += 1
         // The deadline of a durable request is set when it is accepted.
         if !fetch.options.isDurable, let deadline = fetch.options.deadlineMilliseconds {
-            let subject = Timer.Subject.deadline(interests.reference(to: interest))
-            setTimer(now.advanced(byMilliseconds: deadline), subject)
+            let subject = Timer.Subject.deadline(records.requests.reference(to: interest))
+            records.setTimer(now.advanced(byMilliseconds: deadline), subject)
         }
         return interest
     }
@@ -157,19 +163,22 @@ extension BrokerCore {
     private mutating func join(
         _ interest: Handle<Interest>, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> Refusal? {
-        let isNode = cluster != nil && isNode(principal(of: interest))
         // A node that ends, or whose queue is full, still gives its bodies: other nodes would fetch the URLs again.
-        if isNode { return deliverHeld(fetch, to: interest) }
+        if isNode(records.principal(of: interest)) { return deliverHeld(fetch, to: interest) }
         if let refusal = refusal(of: interest) { return refusal }
         do throws(Refusal) {
-            let request = try prepared(fetch, for: interests[interest].handler)
-            let principal = principal(of: interest)
-            if let obstacle = obstacle(toHead: RequestHeads.counted(request), of: client, by: principal) {
+            let request = try prepared(fetch, for: records.requests[interest].handler)
+            let principal = records.principal(of: interest)
+            if let obstacle = Principals.obstacle(
+                toHead: RequestHeads.counted(request), of: client, by: principal, in: &records)
+            {
                 return obstacle
             }
             if let body {
-                if let obstacle = obstacle(toBody: body.byteCount, of: client, by: principal) { return obstacle }
-                hold(body, of: client, by: principal)
+                if let obstacle = Principals.obstacle(toBody: body.byteCount, of: client, by: principal, in: &records) {
+                    return obstacle
+                }
+                records.hold(body, of: client, by: principal)
             }
             wait(interest, for: request, fetch.options, body: body?.id, of: client)
             return nil
@@ -182,49 +191,46 @@ extension BrokerCore {
     /// request is accepted.
     @inline(__always)
     func refusal(of interest: Handle<Interest>) -> Refusal? {
-        guard !isDraining, limits.isAdmitting else { return Refusal(code: .stopping) }
-        let handler = interests[interest].handler
-        let principal = handlers[handler].principal
+        guard !records.isDraining, records.limits.isAdmitting else { return Refusal(code: .stopping) }
+        let handler = records.requests[interest].handler
+        let principal = records.handlers[handler].principal
         guard hasRoomForRequest(of: principal) else { return Refusal(code: .queueFull) }
-        if let owner = interests[interest].owner,
-            Int(clients[owner].owned.count) > limits.requestsPerClient
+        if let owner = records.requests[interest].owner,
+            Int(records.clients[owner].owned.count) > records.limits.requestsPerClient
         {
             return Refusal(code: .queueFull)
         }
-        guard quotas.admitsRequests(of: principal) else {
-            return Refusal(code: .quota, detail: Self.requestQuotaDetail)
+        guard records.quotas.admitsRequests(of: principal) else {
+            return Refusal(code: .quota, detail: QuotaDetail.request)
         }
-        return handlers[handler].requests.pending <= limits.requestsPerHandler ? nil : Refusal(code: .queueFull)
+        return records.handlers[handler].requests.pending <= records.limits.requestsPerHandler
+            ? nil : Refusal(code: .queueFull)
     }
 
     /// Whether the number of all open requests admits the newest one, which is of this principal.
     @inline(__always)
     private func hasRoomForRequest(of principal: Handle<Principal>) -> Bool {
-        let (pending, most) = (ledger.requests.pending, mostRequests)
+        let (pending, most) = (records.ledger.requests.pending, mostRequests)
         return pending <= most
             && (principal != PrincipalTable.administrator
-                || quotas.leavesLastPart(of: most, using: pending, \.requests))
-    }
-
-    /// Reason why a request cannot be served at all.
-    struct Refusal: Error {
-        let code: FailureCode
-        /// Sentence that replaces the code's own; nil for that one.
-        var detail: String?
+                || records.quotas.leavesLastPart(of: most, using: pending, \.requests))
     }
 
     /// Validates a FETCH and makes the request for the server or the cache.
     mutating func prepared(_ fetch: Fetch, for handler: Handle<HandlerEntry>) throws(Refusal) -> HTTPRequest {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
-            url = try FetchURL(fetch.url, hosts: facilities.hosts)
+            url = try FetchURL(fetch.url, hosts: records.facilities.hosts)
         } catch {
             throw Refusal(code: .malformedURL, detail: error.description)
         }
         // Only the broker itself reads bodies of other nodes.
         guard url.isHTTP || url.scheme != BodyPlace.scheme else { throw Refusal(code: .unsupportedScheme) }
         // A user's own worker may disappear with the broker, and its scheme is not on disk.
-        guard url.isHTTP || !fetch.options.isDurable && takes(String(url.scheme), of: handlers[handler].principal)
+        guard
+            url.isHTTP
+                || !fetch.options.isDurable
+                    && Workers.accepts(String(url.scheme), of: records.handlers[handler].principal, in: &records)
         else {
             throw Refusal(code: .unsupportedScheme)
         }
@@ -237,7 +243,7 @@ extension BrokerCore {
         } catch {
             throw Refusal(code: .badHeader, detail: error.description)
         }
-        let mayBeCached = facilities.isCaching && fetch.options.coalesces && url.isHTTP
+        let mayBeCached = records.facilities.isCaching && fetch.options.coalesces && url.isHTTP
         guard fetch.options.cache != .onlyIfCached || mayBeCached else {
             throw Refusal(code: .notCached)
         }
@@ -250,13 +256,13 @@ extension BrokerCore {
             }
         }
         guard fetch.options.usesCookies, url.isHTTP else { return request }
-        let root = handlers.rootName(of: handler)
-        let principal = handlers[handler].principal
-        guard openJar(of: root, by: principal) else {
+        let root = records.handlers.rootName(of: handler)
+        let principal = records.handlers[handler].principal
+        guard Cookies.openJar(of: root, by: principal, in: &records) else {
             throw principal == PrincipalTable.administrator
-                ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: Self.cookieQuotaDetail)
+                ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: QuotaDetail.cookies)
         }
-        return withCookies(request, of: root)
+        return Cookies.add(to: request, of: root, in: &records)
     }
 
     /// Attaches a request without conditions to an open flight with its key, or to a new one.
@@ -266,10 +272,10 @@ extension BrokerCore {
     ) {
         let flight = openFlight(
             request, redirect: request.url.isHTTP ? options.redirect : .manual,
-            in: pool(for: request.url, of: interest), partition: partition,
+            in: Workers.pool(for: request.url, of: interest, in: &records), partition: partition,
             isAlone: !options.coalesces, body: body, mode: request.mode(options.cache))
         if flight.isNew {
-            holdHead(of: request, for: .flight(flight.number), of: client, by: principal(of: interest))
+            records.holdHead(of: request, for: .flight(flight.number), of: client, by: records.principal(of: interest))
         }
         if !flight.isNew, !request.route.decodes { keepFields(of: request, for: interest, flight.number, of: client) }
         attach(interest, to: flight.number, options, joined: !flight.isNew)
@@ -286,22 +292,25 @@ extension BrokerCore {
         partition: String?, isAlone: Bool, body: BodyID?, mode: CacheMode, isExact: Bool = false
     ) -> (number: Handle<Flight>, isNew: Bool) {
         let key = FlightKey(
-            request, redirect: redirect, partition: partition, alone: isAlone ? flights.nextID : nil, mode: mode,
+            request, redirect: redirect, partition: partition, alone: isAlone ? records.flights.nextID : nil,
+            mode: mode,
             isExact: isExact)
         if let flight = joinedFlight(key) { return (flight, false) }
         let flight = beginFlight(
             request, redirect: redirect, in: pool, partition: partition, key, isAlone: isAlone, body: body)
-        askCache(for: flight, request)
+        Cache.flightBegan(flight, request, in: &records)
         return (flight, true)
     }
 
     /// The open flight that a request with this key joins, in the stricter of both modes; nil if it needs a new one.
     @inline(__always)
     private mutating func joinedFlight(_ key: FlightKey) -> Handle<Flight>? {
-        if isRemoving, let flight = flights.joinable(key) ?? flights.laxer(key) { removeDoomed(from: flight) }
-        if let flight = flights.joinable(key) { return flight }
-        guard let flight = flights.laxer(key) else { return nil }
-        flights.tighten(flight, to: key)
+        if isRemoving, let flight = records.flights.joinable(key) ?? records.flights.laxer(key) {
+            removeDoomed(from: flight)
+        }
+        if let flight = records.flights.joinable(key) { return flight }
+        guard let flight = records.flights.laxer(key) else { return nil }
+        records.flights.tighten(flight, to: key)
         return flight
     }
 
@@ -311,53 +320,35 @@ extension BrokerCore {
         partition: String?,
         _ key: FlightKey, isAlone: Bool, body: BodyID?
     ) -> Handle<Flight> {
-        let scope = scopeNumber(of: request, in: pool)
-        governor.flightJoined(scope)
-        let flight = flights.begin(
+        let scope = Origins.scope(of: request, for: pool, in: &records)
+        records.governor.flightJoined(scope)
+        let flight = records.flights.begin(
             request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body)
-        if let body { requestBodies.retain(body) }
-        ledger.flights.started += 1
+        if let body { records.requests.bodies.retain(body) }
+        records.ledger.flights.started += 1
         return flight
-    }
-
-    /// The request with this ID while the ID is taken.
-    @inline(__always)
-    func listedInterest(_ request: RequestID, of handler: Handle<HandlerEntry>) -> Handle<Interest>? {
-        listedInterest(request, of: handler, hash(request, of: handler))
-    }
-
-    /// - Parameter hash: `hash(_:of:)` of the ID.
-    @inline(__always)
-    func listedInterest(_ request: RequestID, of handler: Handle<HandlerEntry>, _ hash: UInt32) -> Handle<Interest>? {
-        requestNumbers.find(hash) { interests[$0].handler == handler && interests[$0].request == request }
-    }
-
-    @inline(__always)
-    func hash(_ request: RequestID, of handler: Handle<HandlerEntry>) -> UInt32 {
-        NumberHash.of(
-            UInt64(truncatingIfNeeded: request.description.hashValue), UInt64(UInt32(bitPattern: handler.number)))
     }
 
     /// Adds an interest to a flight: into the queue, or to its running attempt.
     mutating func attach(
         _ interest: Handle<Interest>, to flight: Handle<Flight>, _ options: Fetch.Options, joined: Bool
     ) {
-        interests[interest].flight = flight
-        interests[interest].isShared = joined
-        flights.attach(interest, to: flight)
-        if joined { ledger.flights.joined += 1 }
+        records.requests[interest].flight = flight
+        records.requests[interest].isShared = joined
+        records.flights.attach(interest, to: flight)
+        if joined { records.ledger.flights.joined += 1 }
         loosen(flight, options)
-        let leaf = flights.leaf(of: flight)
-        switch flights[leaf].phase {
+        let leaf = records.flights.leaf(of: flight)
+        switch records.flights[leaf].phase {
         case .queued: enqueue(interest, for: leaf)
-        case .claiming: promoteClaim(of: leaf, to: interests[interest].priority)
+        case .claiming: promoteClaim(of: leaf, to: records.requests[interest].priority)
         case .running(let worker):
-            raise(leaf, at: worker, to: options.maxBytes)
+            Workers.raise(leaf, at: worker, to: options.maxBytes, in: &records)
             // A request that joins a running transfer learns of the bytes received so far.
-            if let lease = workers[worker].leases[attempt(of: leaf)], lease.receivedBytes > 0 {
-                tellProgress(of: interest, lease, now: clock)
+            if let lease = records.workers[worker].leases[records.attempt(of: leaf)], lease.receivedBytes > 0 {
+                tellProgress(of: interest, lease, now: records.clock)
             }
-        case .asking: receiverChanged(of: leaf)
+        case .asking: Cache.receiverChanged(of: leaf, in: &records)
         case .backingOff, .following, .ended: break
         }
     }
@@ -366,66 +357,50 @@ extension BrokerCore {
     private mutating func loosen(_ flight: Handle<Flight>, _ options: Fetch.Options) {
         var next = flight
         while true {
-            flights[next].timeoutMilliseconds = max(
-                flights[next].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
-            flights[next].retries = max(flights[next].retries, UInt8(clamping: options.retries))
-            guard case .following(let child) = flights[next].phase else { return }
+            records.flights[next].timeoutMilliseconds = max(
+                records.flights[next].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
+            records.flights[next].retries = max(records.flights[next].retries, UInt8(clamping: options.retries))
+            guard case .following(let child) = records.flights[next].phase else { return }
             next = child
         }
-    }
-
-    /// Raises the size limit of a running attempt to that of its newest request.
-    mutating func raise(_ flight: Handle<Flight>, at worker: Handle<WorkerSession>, to maxBytes: Int?) {
-        let attempt = attempt(of: flight)
-        guard workers.raise(attempt, to: maxBytes, at: worker) else { return }
-        actions.append(.worker(.send(workers[worker].id, .raise(attempt, maxBytes: maxBytes))))
-    }
-
-    /// The last of the redirects of an open request's flight.
-    @inline(__always)
-    func leaf(ofOpen interest: Handle<Interest>) -> Handle<Flight> {
-        guard let flight = interests[interest].flight else {
-            preconditionFailure("request \(interest) is \(interests[interest].phase) and has no flight")
-        }
-        return flights.leaf(of: flight)
     }
 
     /// Queues an interest for a flight in phase `queued`: its own flight, or the end of its chain of redirects.
     mutating func enqueue(_ interest: Handle<Interest>, for leaf: Handle<Flight>, first: Bool = false) {
         // Suspects wait in a list of their pool instead.
-        guard !flights[leaf].isSuspect else { return }
-        let record = interests[interest]
+        guard !records.flights[leaf].isSuspect else { return }
+        let record = records.requests[interest]
         let place = FairQueue.Place(
-            pool: pool(of: leaf), principal: principal(of: interest), priority: record.priority,
-            root: handlers[record.handler].root, client: record.owner,
-            origin: origin(of: leaf), scope: flights[leaf].scope, handler: record.handler)
-        let isImpatient = record.extras.map { extras[$0].waitMilliseconds != nil } ?? false
-        queue.push(interest, at: place, first: first, isFresh: record.isFresh, isImpatient: isImpatient)
-        if isImpatient { waitForCoolDown(interest, of: place.scope) }
+            pool: records.pool(of: leaf), principal: records.principal(of: interest), priority: record.priority,
+            root: records.handlers[record.handler].root, client: record.owner,
+            origin: records.origin(of: leaf), scope: records.flights[leaf].scope, handler: record.handler)
+        let isImpatient = record.extras.map { records.requests[$0].waitMilliseconds != nil } ?? false
+        records.queue.push(interest, at: place, first: first, isFresh: record.isFresh, isImpatient: isImpatient)
+        if isImpatient { Origins.wait(interest, for: place.scope, since: records.clock, in: &records) }
     }
 
     /// Calls `body` for each interest in a flight and in the flights redirected to it. O(interests).
     mutating func forEachInterest(of flight: Handle<Flight>, _ body: (inout BrokerCore, Handle<Interest>) -> Void) {
         // A shortcut without an array: most flights have one interest.
-        if let only = flights.onlyInterest(of: flight) {
+        if let only = records.flights.onlyInterest(of: flight) {
             body(&self, only)
             return
         }
-        for interest in flights.interests(of: flight) { body(&self, interest) }
+        for interest in records.flights.interests(of: flight) { body(&self, interest) }
     }
 
     /// Queues a flight and its interests for the next attempt.
     mutating func enqueue(flight: Handle<Flight>, first: Bool = false) {
-        flights.enter(.queued, flight)
-        guard !flights[flight].isSuspect else {
-            enqueue(suspect: flight)
+        records.flights.enter(.queued, flight)
+        guard !records.flights[flight].isSuspect else {
+            Workers.add(suspect: flight, in: &records)
             return
         }
-        if flights[flight].isRevalidation {
-            revalidations.append(flights.name(of: flight))
+        if records.flights[flight].isRevalidation {
+            records.revalidations.append(records.flights.name(of: flight))
         }
-        if flights[flight].isHosted || holdsClaim(flight) {
-            pools.returned(flights.name(of: flight), to: pool(of: flight))
+        if records.flights[flight].isHosted || holdsClaim(flight) {
+            records.pools.returned(records.flights.name(of: flight), to: records.pool(of: flight))
         }
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
     }
@@ -436,21 +411,21 @@ extension BrokerCore {
     ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
     ///   - message: the message that removed its last request; nil if none did.
     mutating func dropIfUnwanted(_ flight: Handle<Flight>, isAtOnce: Bool = true, by message: MessageMark? = nil) {
-        guard !flights[flight].isWanted else {
-            if flights[flight].isHosted { leaveToOtherNodes(flight) }
+        guard !records.flights.isWanted(flight) else {
+            if records.flights[flight].isHosted { leaveToOtherNodes(flight) }
             return
         }
-        switch flights[flight].phase {
+        switch records.flights[flight].phase {
         case .asking, .queued, .claiming, .backingOff: break
-        case .running where !isAtOnce && !flights[flight].isAlone, .ended where !isAtOnce:
-            flights.deferCancellation(of: flight, by: message)
+        case .running where !isAtOnce && !records.flights[flight].isAlone, .ended where !isAtOnce:
+            records.flights.deferCancellation(of: flight, by: message)
             return
         case .ended: break
         case .running(let worker):
-            guard cluster == nil || !goesOnForCluster(flight) else { return }
+            guard !goesOnForCluster(flight) else { return }
             cancelAttempt(of: flight, at: worker)
         case .following(let child):
-            flights.unfollow(child, by: flight)
+            records.flights.unfollow(child, by: flight)
             dropIfUnwanted(child, isAtOnce: isAtOnce, by: message)
         }
         forget(flight)
@@ -458,16 +433,16 @@ extension BrokerCore {
 
     /// Frees a flight's record, its key, and everything that it holds.
     mutating func forget(_ flight: Handle<Flight>) {
-        if let response = flights.endDeferral(of: flight)?.outcome?.response { drop(response) }
-        storePart(of: flight)
-        dropCachePlan(of: flight)
-        if cluster != nil { leaveCluster(flight) }
-        probeEnded(flight, isAnswered: false)
-        if let body = flights[flight].body { release(body) }
-        releaseHead(of: .flight(flight))
-        let scope = flights[flight].scope
-        flights.remove(flight)
-        leave(governor.flightLeft(scope))
+        if let response = records.flights.endDeferral(of: flight)?.outcome?.response { records.drop(response) }
+        Parts.flightEnded(flight, in: &records)
+        Cache.flightEnded(flight, in: &records)
+        report(.left(flight))
+        Origins.probeEnded(flight, isAnswered: false, in: &records)
+        if let body = records.flights[flight].body { records.release(body) }
+        records.releaseHead(of: .flight(flight))
+        let scope = records.flights[flight].scope
+        records.flights.remove(flight)
+        Origins.flightLeft(scope, in: &records)
     }
 
     // MARK: Changes
@@ -477,18 +452,18 @@ extension BrokerCore {
     mutating func priorityRequested(
         _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Handle<ClientSession>
     ) {
-        guard let number = handlers.number(of: key(handler, of: client)),
-            let interest = listedInterest(request, of: number)
+        guard let number = records.handlers.number(of: records.key(handler, of: client)),
+            let interest = records.listedInterest(request, of: number)
         else {
             refuse(client, "unknown-request", "there is no such request", .priority(handler, request, priority))
             return
         }
-        guard interests[interest].phase == .open, interests[interest].priority != priority else { return }
-        let waits = queue.contains(interest)
-        queue.remove(interest)
-        interests[interest].priority = priority
-        let leaf = leaf(ofOpen: interest)
-        if flights[leaf].phase == .claiming { promoteClaim(of: leaf, to: priority) }
+        guard records.requests[interest].phase == .open, records.requests[interest].priority != priority else { return }
+        let waits = records.queue.contains(interest)
+        records.queue.remove(interest)
+        records.requests[interest].priority = priority
+        let leaf = records.leaf(ofOpen: interest)
+        if records.flights[leaf].phase == .claiming { promoteClaim(of: leaf, to: priority) }
         if waits { enqueue(interest, for: leaf) }
     }
 }

@@ -1,8 +1,8 @@
-internal import EarshotHTTP
+package import EarshotHTTP
 internal import EarshotWire
 
 /// One coalesced fetch. There may be a million, so state that few flights need is kept elsewhere.
-struct Flight {
+package struct Flight {
     /// State machine:
     ///
     /// ```
@@ -17,7 +17,7 @@ struct Flight {
     ///
     /// A flight is freed in any phase when its last interest leaves. A flight whose cancellation is deferred becomes
     /// `ended` when its response arrives. It is then freed or, if a request rejoins it, answered or `queued` again.
-    enum Phase: Equatable {
+    package enum Phase: Equatable {
         /// Waits for a lookup in the cache, or for a body to be read from it.
         case asking
         case queued
@@ -65,44 +65,50 @@ struct Flight {
         }
     }
 
+    /// Redirects and failed attempts, which few flights have.
+    struct Extras {
+        /// Flights that were redirected to it.
+        var parents = Chain<Flight>()
+        /// Status of its redirect.
+        var redirectStatus = 0
+        /// Largest number of decoded bytes that a failed attempt received.
+        var mostReceivedBytes = 0
+        /// Failed attempts that may be retried.
+        var failures: UInt8 = 0
+        /// Failed attempts since the latest one that extended the body, that one included.
+        var fruitless: UInt8 = 0
+        /// Number of workers that died while they ran it.
+        var workerDeaths: UInt8 = 0
+        /// Whether the flight ran isolated, or alone after an earlier death, at the latest death of its worker.
+        var isAccused = false
+    }
+
     let id: UInt64
-    let url: FetchURL
+    package let url: FetchURL
     /// nil for a plain GET.
     private var particulars: Particulars?
     /// Hash of its key.
     private(set) var keyHash: UInt32
     /// Its origin, separately for each set of credentials.
-    var scope: Handle<OriginScope>
+    package var scope: Handle<OriginScope>
     /// Requests that wait for it directly.
     var interests = Chain<Interest>()
-    /// Flights that were redirected to it.
-    var parents = Chain<Flight>()
     /// Longest timeout that one of its interests allows.
     var timeoutMilliseconds: UInt32 = 0
     /// Attempts assigned to workers.
-    var attempts: UInt32 = 0
-    private(set) var phase = Phase.queued
+    package var attempts: UInt32 = 0
+    package private(set) var phase = Phase.queued
     var retries: UInt8 = 0
-    /// Failed attempts that may be retried.
-    var failures: UInt8 = 0
-    /// Failed attempts since the latest one that extended the body, that one included.
-    var fruitless: UInt8 = 0
-    /// Largest number of decoded bytes that a failed attempt received.
-    var mostReceivedBytes = 0
-    /// Number of workers that died while they ran it.
-    var workerDeaths: UInt8 = 0
-    /// Whether the flight ran isolated, or alone after an earlier death, at the latest death of its worker.
-    var isAccused = false
     /// Whether its last worker died and it has not survived isolation since.
-    var isSuspect = false
+    package var isSuspect = false
     /// Whether an attempt failed in a way that HTTP/2 may have caused. Later attempts then use HTTP/1.1.
     var avoidsHTTP2 = false
     /// Whether the cache revalidates a stale response with it.
     var isRevalidation = false
     /// Whether other nodes of the cluster want its result.
     var isHosted = false
-    /// Status of its redirect above 300, so that it fits in a byte that is left.
-    private var redirectDigits: UInt8 = 0
+    /// Whether the table has extras of it.
+    var hasExtras = false
 
     /// Changes the phase. Called by `FlightTable`, which counts the phases.
     mutating func enter(_ next: Phase) {
@@ -121,12 +127,6 @@ struct Flight {
         case (.following, .ended): true
         case (.backingOff, _), (.following, _): false
         }
-    }
-
-    /// Status of its redirect, 300 to 399.
-    var redirectStatus: Int {
-        get { 300 + Int(redirectDigits) }
-        set { redirectDigits = UInt8(clamping: newValue - 300) }
     }
 
     var request: HTTPRequest {
@@ -151,6 +151,9 @@ struct Flight {
     /// Whether it serves one request, and no other may join it.
     var isAlone: Bool { particulars?.isAlone ?? false }
 
+    /// Whether anonymous requests of several users can have joined it.
+    var isOpenToUsers: Bool { partition == nil && !isAlone && CredentialRule.standard.isAnonymous(request) }
+
     /// Whether its requests have all fields in common, see `FlightKey`.
     var isExact: Bool { particulars?.isExact ?? false }
 
@@ -174,12 +177,6 @@ struct Flight {
     var variant: String { particulars?.variant ?? "" }
 
     var key: FlightKey { FlightKey(self) }
-
-    /// Whether a request waits for it, directly or through a redirect.
-    var isAwaited: Bool { !interests.isEmpty || !parents.isEmpty }
-
-    /// Whether a request, the cache or another node needs its result.
-    var isWanted: Bool { isAwaited || isRevalidation || isHosted }
 
     /// Whether its key equals `key`; computed without making the key.
     func has(_ key: FlightKey) -> Bool {
@@ -210,5 +207,5 @@ extension Flight: Generational {
 
 /// Reference to a flight in timers, lists and requests to the shell, which may outlive the flight.
 public struct FlightName: Equatable, Sendable {
-    let reference: GenerationalHandle<Flight>
+    package let reference: GenerationalHandle<Flight>
 }

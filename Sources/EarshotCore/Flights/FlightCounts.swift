@@ -1,11 +1,11 @@
 /// Number of flights in each phase, counted incrementally.
-struct FlightCounts: Equatable {
-    private(set) var asking = 0
-    private(set) var queued = 0
-    private(set) var claiming = 0
-    private(set) var running = 0
-    private(set) var backingOff = 0
-    private(set) var following = 0
+package struct FlightCounts: Equatable {
+    package private(set) var asking = 0
+    package private(set) var queued = 0
+    package private(set) var claiming = 0
+    package private(set) var running = 0
+    package private(set) var backingOff = 0
+    package private(set) var following = 0
     private(set) var ended = 0
 
     subscript(phase: Flight.Phase) -> Int {

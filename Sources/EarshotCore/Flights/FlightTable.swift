@@ -6,16 +6,17 @@ internal import EarshotWire
 /// `Flight.Phase` documents the phases of a flight; only `enter` changes them. Requests and workers are known by handle
 /// alone, outcomes are only kept. A key names at most one flight. A flight has one number and one ID from its begin to
 /// its removal.
-struct FlightTable {
+package struct FlightTable {
     private var flights = Slab<Flight>()
     /// The same flights by their keys, which they hold themselves.
     private var numbers = HandleTable<Flight>()
     private var lastID: UInt64 = 0
-    private(set) var counts = FlightCounts()
+    package private(set) var counts = FlightCounts()
     /// Number of flights whose cache mode is not `default`.
     private(set) var modedCount = 0
+    private var extras: [Handle<Flight>: Flight.Extras] = [:]
     /// Ends of the back-offs of flights in this phase.
-    private(set) var pauses: [Handle<Flight>: Tick] = [:]
+    package private(set) var pauses: [Handle<Flight>: Tick] = [:]
     /// Deferred cancellations of running or ended flights without requests.
     private(set) var deferrals: [Handle<Flight>: DeferredCancellation] = [:]
     private var interestChains = Chains<Interest>()
@@ -24,9 +25,20 @@ struct FlightTable {
     // MARK: Queries
 
     /// Facts about a flight change in place; its phase, key, requests and redirects only through the other methods.
-    subscript(flight: Handle<Flight>) -> Flight {
+    package subscript(flight: Handle<Flight>) -> Flight {
         _read { yield flights[flight] }
         _modify { yield &flights[flight] }
+    }
+
+    /// Extras of a flight, which a change adds if needed.
+    subscript(extras flight: Handle<Flight>) -> Flight.Extras {
+        @inline(__always) get {
+            flights[flight].hasExtras ? extras[flight, default: Flight.Extras()] : Flight.Extras()
+        }
+        _modify {
+            flights[flight].hasExtras = true
+            yield &extras[flight, default: Flight.Extras()]
+        }
     }
 
     var count: Int { flights.count }
@@ -43,7 +55,7 @@ struct FlightTable {
     @inline(__always)
     func number(of name: FlightName) -> Handle<Flight>? { flights.resolve(name.reference) }
 
-    func name(of flight: Handle<Flight>) -> FlightName { FlightName(reference: flights.reference(to: flight)) }
+    package func name(of flight: Handle<Flight>) -> FlightName { FlightName(reference: flights.reference(to: flight)) }
 
     /// The flight with exactly this key; nil if there is none.
     @inline(__always)
@@ -93,11 +105,25 @@ struct FlightTable {
     /// The only request of a flight, counted with redirects to it; nil if there are none or several.
     @inline(__always)
     func onlyInterest(of flight: Handle<Flight>) -> Handle<Interest>? {
-        flights[flight].parents.isEmpty ? flights[flight].interests.onlyMember : nil
+        hasParents(flight) ? nil : flights[flight].interests.onlyMember
+    }
+
+    /// Whether flights were redirected to this one and wait for it.
+    @inline(__always)
+    func hasParents(_ flight: Handle<Flight>) -> Bool { !self[extras: flight].parents.isEmpty }
+
+    /// Whether a request waits for a flight, directly or through a redirect.
+    @inline(__always)
+    func isAwaited(_ flight: Handle<Flight>) -> Bool { !flights[flight].interests.isEmpty || hasParents(flight) }
+
+    /// Whether a request, the cache or another node needs the result of a flight.
+    @inline(__always)
+    func isWanted(_ flight: Handle<Flight>) -> Bool {
+        isAwaited(flight) || flights[flight].isRevalidation || flights[flight].isHosted
     }
 
     /// Requests that wait for a flight, then those of the flights redirected to it. O(requests).
-    func interests(of flight: Handle<Flight>) -> [Handle<Interest>] {
+    package func interests(of flight: Handle<Flight>) -> [Handle<Interest>] {
         var found = interestChains.members(of: flights[flight].interests)
         for parent in parents(of: flight) { found += interests(of: parent) }
         return found
@@ -109,10 +135,10 @@ struct FlightTable {
     }
 
     /// The first request of a flight or of the flights redirected to it; nil if only the cache has an interest in it.
-    func firstInterest(of flight: Handle<Flight>) -> Handle<Interest>? {
+    package func firstInterest(of flight: Handle<Flight>) -> Handle<Interest>? {
         var flight = flight
         while flights[flight].interests.isEmpty {
-            guard let parent = flights[flight].parents.first else { return nil }
+            guard let parent = self[extras: flight].parents.first else { return nil }
             flight = parent
         }
         return flights[flight].interests.first
@@ -120,7 +146,7 @@ struct FlightTable {
 
     /// Flights redirected to this one.
     func parents(of flight: Handle<Flight>) -> [Handle<Flight>] {
-        flights[flight].parents.isEmpty ? [] : parentChains.members(of: flights[flight].parents)
+        hasParents(flight) ? parentChains.members(of: self[extras: flight].parents) : []
     }
 
     /// Requests whose redirects led to a flight that no other request can join. Needed to detect a loop; loops of
@@ -128,7 +154,7 @@ struct FlightTable {
     func ancestors(of flight: Handle<Flight>) -> [HTTPRequest] {
         var found: [HTTPRequest] = []
         var next = flight
-        while let parent = flights[next].parents.first {
+        while let parent = self[extras: next].parents.first {
             found.append(flights[parent].request)
             next = parent
         }
@@ -191,9 +217,10 @@ struct FlightTable {
     /// Frees a flight and its key. It must have no requests, redirects and deferred cancellation.
     mutating func remove(_ flight: Handle<Flight>) {
         precondition(
-            !flights[flight].isAwaited && deferrals[flight] == nil, "flight \(flights[flight].id) is still needed")
+            !isAwaited(flight) && deferrals[flight] == nil, "flight \(flights[flight].id) is still needed")
         numbers.remove(flight, flights[flight].keyHash)
         pauses.drop(flight)
+        if flights[flight].hasExtras { extras[flight] = nil }
         if flights[flight].mode != .default { modedCount -= 1 }
         counts[flights[flight].phase] -= 1
         flights.remove(flight)
@@ -230,12 +257,13 @@ struct FlightTable {
     mutating func follow(_ child: Handle<Flight>, by flight: Handle<Flight>) {
         precondition(leaf(of: child) != flight, "flight \(flights[flight].id) would follow itself")
         enter(.following(child: child), flight)
-        parentChains.append(flight, to: &flights[child].parents)
+        flights[child].hasExtras = true
+        parentChains.append(flight, to: &extras[child, default: Flight.Extras()].parents)
     }
 
     /// Removes a flight from those that wait for the one that it follows. The caller ends it next.
     mutating func unfollow(_ child: Handle<Flight>, by flight: Handle<Flight>) {
-        parentChains.remove(flight, from: &flights[child].parents)
+        parentChains.remove(flight, from: &extras[child, default: Flight.Extras()].parents)
     }
 
     /// Detaches all requests of a flight and of the flights redirected to it.
@@ -249,7 +277,7 @@ struct FlightTable {
         // Most flights have none, so that the empty array needs no memory.
         var redirected: [Handle<Flight>] = []
         for parent in parents(of: flight) {
-            parentChains.remove(parent, from: &flights[flight].parents)
+            unfollow(flight, by: parent)
             let more = detachAll(from: parent)
             waiting += more.interests
             redirected += more.redirected
@@ -262,7 +290,7 @@ struct FlightTable {
 
     /// Defers the cancellation of a flight without requests. An outcome that is kept already stays.
     mutating func deferCancellation(of flight: Handle<Flight>, by message: MessageMark?) {
-        precondition(!flights[flight].isAwaited, "flight \(flights[flight].id) has requests")
+        precondition(!isAwaited(flight), "flight \(flights[flight].id) has requests")
         deferrals[flight] = DeferredCancellation(message: message, outcome: deferrals[flight]?.outcome)
     }
 
@@ -270,7 +298,7 @@ struct FlightTable {
     ///
     /// - Returns: false if the flight has requests, or no deferred cancellation.
     mutating func keep(_ outcome: Outcome, of flight: Handle<Flight>) -> Bool {
-        guard !deferrals.isEmpty, !flights[flight].isAwaited, deferrals[flight] != nil else { return false }
+        guard !deferrals.isEmpty, !isAwaited(flight), deferrals[flight] != nil else { return false }
         deferrals[flight]?.outcome = outcome
         enter(.ended, flight)
         return true
@@ -290,6 +318,7 @@ struct FlightTable {
         flights.releaseRoom(least: least)
         numbers.releaseRoom(least: least)
         pauses.releaseRoom(least: least)
+        extras.releaseRoom(least: least)
         interestChains.releaseRoom(beyond: bound, least: least)
         parentChains.releaseRoom(beyond: flights.bound, least: least)
     }
@@ -316,13 +345,15 @@ extension FlightTable {
                 parents.allSatisfy { flights[$0].phase == .following(child: number) },
                 "4: a parent of flight \(flight.id) follows another one")
             let members = interestChains.members(of: flight.interests)
+            let parentCount = Int(self[extras: number].parents.count)
             check(
-                members.count == Int(flight.interests.count) && parents.count == Int(flight.parents.count),
+                members.count == Int(flight.interests.count) && parents.count == parentCount,
                 "4: a chain of flight \(flight.id) is broken")
             if flight.isAlone {
                 let sharing = members.count + parents.count
                 check(sharing <= 1, "3: \(sharing) share flight \(flight.id), which is to be alone")
             }
+            check(flight.hasExtras == (extras[number] != nil), "12: flight \(flight.id) has no extras")
             if case .following(let child) = flight.phase {
                 check(
                     flights.contains(child) && self.parents(of: child).contains(number),
@@ -332,9 +363,10 @@ extension FlightTable {
         check(counts == self.counts, "10: flights are counted \(self.counts), not \(counts)")
         let moded = flights.indices.count { flights[$0].mode != .default }
         check(moded == modedCount, "10: \(moded) flights have a mode, not \(modedCount)")
+        let keys = [Array(pauses.keys), Array(deferrals.keys), Array(extras.keys)]
         check(
-            pauses.keys.allSatisfy { flights.contains($0) } && deferrals.keys.allSatisfy { flights.contains($0) },
-            "12: a back-off or a deferred cancellation has no flight")
+            keys.joined().allSatisfy { flights.contains($0) },
+            "12: a back-off, a deferred cancellation or a record of extras has no flight")
         return faults
     }
 }

@@ -9,14 +9,14 @@ internal import EarshotWire
 extension BrokerCore {
     /// Clients whose unread messages may rejoin a flight that they have left.
     public var clientsHandingOver: [ClientID] {
-        guard !flights.deferrals.isEmpty else { return [] }
-        let clients = Set(flights.deferrals.values.compactMap(\.message?.client))
+        guard !records.flights.deferrals.isEmpty else { return [] }
+        let clients = Set(records.flights.deferrals.values.compactMap(\.message?.client))
         return clients.sorted { $0.rawValue < $1.rawValue }
     }
 
     /// Returns the position of the latest message of a client.
     func mark(of client: Handle<ClientSession>) -> MessageMark {
-        MessageMark(client: clients[client].id, heard: clients[client].heard)
+        MessageMark(client: records.clients[client].id, heard: records.clients[client].heard)
     }
 
     /// Cancels flights whose wait is over, and settles rejoined requests with outcomes kept for them. O(deferred
@@ -24,14 +24,14 @@ extension BrokerCore {
     ///
     /// - Parameter hasUnread: Whether a client has unread messages.
     mutating func settleCancellations(hasUnread: (ClientID) -> Bool, now: Tick) {
-        guard !flights.deferrals.isEmpty else { return }
-        for flight in flights.deferrals.keys.sorted() {
+        guard !records.flights.deferrals.isEmpty else { return }
+        for flight in records.flights.deferrals.keys.sorted() {
             // Requests of removed handlers do not rejoin. The deferral must still hold the outcome when they leave.
-            guard flights.deferrals[flight] != nil, let flight = liveFlight(flights.name(of: flight)),
-                let deferred = flights.deferrals[flight]
+            guard records.flights.deferrals[flight] != nil, let flight = liveFlight(records.flights.name(of: flight)),
+                let deferred = records.flights.deferrals[flight]
             else { continue }
-            if flights[flight].isAwaited {
-                _ = flights.endDeferral(of: flight)
+            if records.flights.isAwaited(flight) {
+                _ = records.flights.endDeferral(of: flight)
                 if let outcome = deferred.outcome { end(flight, outcome, now: now) }
             } else if !mayRejoin(deferred, hasUnread) {
                 dropIfUnwanted(flight)
@@ -42,10 +42,10 @@ extension BrokerCore {
     /// Whether the client of a deferred cancellation has unread messages within the limit.
     private func mayRejoin(_ deferred: DeferredCancellation, _ hasUnread: (ClientID) -> Bool) -> Bool {
         guard let message = deferred.message, hasUnread(message.client),
-            let client = clients.number(of: message.client)
+            let client = records.clients.number(of: message.client)
         else { return false }
         // After BYE and HELLO the client's count starts again at 0.
-        let heard = clients[client].heard
-        return heard >= message.heard && heard - message.heard < UInt64(limits.handOverMessages)
+        let heard = records.clients[client].heard
+        return heard >= message.heard && heard - message.heard < UInt64(records.limits.handOverMessages)
     }
 }

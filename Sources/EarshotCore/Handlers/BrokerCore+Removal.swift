@@ -18,19 +18,19 @@ extension BrokerCore {
     mutating func removalRequested(
         _ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>, wasInTable: Bool
     ) {
-        let key = key(handler, of: client)
+        let key = records.key(handler, of: client)
         var wasOpen = wasInTable
-        if let number = handlers.number(of: key), let interest = listedInterest(request, of: number) {
-            wasOpen = wasOpen || interests[interest].phase != .delivering
+        if let number = records.handlers.number(of: key), let interest = records.listedInterest(request, of: number) {
+            wasOpen = wasOpen || records.requests[interest].phase != .delivering
             removeRequest(interest, by: client)
         }
         removeDoomed(request, key, by: client)
         beginWithdrawal(of: RemovedRequests(pattern: .handler(handler), request: request), from: client)
-        guard clients[client].deliveries.isWithdrawing else {
+        guard records.clients[client].deliveries.isWithdrawing else {
             reply(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
             return
         }
-        carryOut(ClientRemoval(of: request, handler, wasOpen: wasOpen), by: client, now: clock)
+        carryOut(ClientRemoval(of: request, handler, wasOpen: wasOpen), by: client, now: records.clock)
     }
 
     /// Handles REMOVE of handlers: ends all their requests and the client's subscriptions to them.
@@ -48,21 +48,25 @@ extension BrokerCore {
 
     /// Whether a removal of a client is under way.
     public func isRemoving(_ id: ClientID) -> Bool {
-        !removals.isEmpty && clients.number(of: id).map { removals[$0] != nil } == true
+        !records.removals.isEmpty && records.clients.number(of: id).map { records.removals[$0] != nil } == true
     }
 
     /// Whether some removed requests, handlers or ended sessions are not gone yet.
     @inline(__always)
-    public var isRemoving: Bool { !handlers.removing.isEmpty || !clients.ended.isEmpty || !removals.isEmpty }
+    public var isRemoving: Bool {
+        !records.handlers.removing.isEmpty || !records.clients.ended.isEmpty || !records.removals.isEmpty
+    }
 
     /// Number of doomed requests. O(handlers being removed).
-    public var doomedRequests: Int { handlers.removing.reduce(0) { $0 + handlers[$1].requests.pending } }
+    public var doomedRequests: Int {
+        records.handlers.removing.reduce(0) { $0 + records.handlers[$1].requests.pending }
+    }
 
     /// Number of terminals that doomed requests will have, by client. O(handlers being removed and their listeners).
     public var doomedTerminals: [ClientID: Int] {
-        handlers.removing.reduce(into: [:]) { counts, handler in
-            for listener in handlers[handler].removal?.listeners ?? [] {
-                counts[clients[listener].id, default: 0] += handlers[handler].requests.pending
+        records.handlers.removing.reduce(into: [:]) { counts, handler in
+            for listener in records.handlers[handler].removal?.listeners ?? [] {
+                counts[records.clients[listener].id, default: 0] += records.handlers[handler].requests.pending
             }
         }
     }
@@ -72,24 +76,24 @@ extension BrokerCore {
     /// Removes one slice of doomed requests, of the handlers or the waiting terminals of one client's removal, and of
     /// ended sessions. Handlers and clients take turns. Called once per pass.
     mutating func continueRemovals(now: Tick) {
-        if let turn = removals.first(where: { $1.isUnnaming || clients[$0].deliveries.isWithdrawing }) {
+        if let turn = records.removals.first(where: { $1.isUnnaming || records.clients[$0].deliveries.isWithdrawing }) {
             continueRemoval(by: turn.key, now: now)
         }
-        var budget = max(limits.removalsPerPass, 1)
-        while budget > 0, let handler = handlers.removing.first {
+        var budget = max(records.limits.removalsPerPass, 1)
+        while budget > 0, let handler = records.handlers.removing.first {
             for _ in 0..<min(budget, Self.smallRemoval) {
-                guard let interest = handlers[handler].interests.first else { break }
+                guard let interest = records.handlers[handler].interests.first else { break }
                 removeRequest(interest)
                 budget -= 1
             }
-            guard handlers[handler].interests.isEmpty else {
-                handlers.passTurn()
+            guard records.handlers[handler].interests.isEmpty else {
+                records.handlers.passTurn()
                 continue
             }
-            handlers.endRemoval(of: handler)
+            records.handlers.endRemoval(of: handler)
             dropHandlerIfIdle(handler)
-            for client in removals.keys where removals[client]?.awaited.remove(handler) != nil {
-                if removals[client]?.awaited.isEmpty == true { continueRemoval(by: client, now: now) }
+            for client in records.removals.keys where records.removals[client]?.awaited.remove(handler) != nil {
+                if records.removals[client]?.awaited.isEmpty == true { continueRemoval(by: client, now: now) }
             }
         }
         removeEndedSessions(now: now)
@@ -101,7 +105,7 @@ extension BrokerCore {
 
     private mutating func continueRemoval(by client: Handle<ClientSession>, now: Tick) {
         // At the end of the line, if it goes on.
-        if let removal = removals.removeValue(forKey: client) { carryOut(removal, by: client, now: now) }
+        if let removal = records.removals.removeValue(forKey: client) { carryOut(removal, by: client, now: now) }
     }
 
     /// Carries out the first or next slice of a removal, and ends it when nothing is left of it.
@@ -114,9 +118,9 @@ extension BrokerCore {
                 removal.awaited = awaited(by: client, removal.requests.pattern)
             }
         }
-        if clients[client].deliveries.isWithdrawing { continueWithdrawal(of: removal.requests, from: client) }
-        guard !removal.isUnnaming, !clients[client].deliveries.isWithdrawing, removal.awaited.isEmpty else {
-            removals[client] = removal
+        if records.clients[client].deliveries.isWithdrawing { continueWithdrawal(of: removal.requests, from: client) }
+        guard !removal.isUnnaming, !records.clients[client].deliveries.isWithdrawing, removal.awaited.isEmpty else {
+            records.removals[client] = removal
             return
         }
         switch removal.continuation {
@@ -132,90 +136,83 @@ extension BrokerCore {
     /// Begins to withdraw the unsent terminals of removed requests from a client, including requests that another
     /// client removed. From here on none of them is sent. Terminals that become due later stay.
     private mutating func beginWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
-        if !pulls.isEmpty { closeBodies(of: client, in: requests) }
-        if clients[client].deliveries.sent > 0 {
-            let sequence = clients[client].deliveries.lastSequence
+        if !records.pulls.isEmpty { Delivery.closeBodies(of: client, in: requests, &records) }
+        if records.clients[client].deliveries.sent > 0 {
+            let sequence = records.clients[client].deliveries.lastSequence
             newRemovals.append(
-                AnsweredRemoval(client: clients[client].id, requests: requests, sequence: sequence))
+                AnsweredRemoval(client: records.clients[client].id, requests: requests, sequence: sequence))
         }
-        clients[client].deliveries.beginWithdrawal()
+        records.clients[client].deliveries.beginWithdrawal()
     }
 
     /// Withdraws one slice of terminals. With the last one, delivery goes on.
     private mutating func continueWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
-        var budget = max(limits.withdrawalsPerPass, 1)
-        while budget > 0, let due = clients[client].deliveries.nextToCheck {
+        var budget = max(records.limits.withdrawalsPerPass, 1)
+        while budget > 0, let due = records.clients[client].deliveries.nextToCheck {
             budget -= 1
-            checkNext(due, of: client, isWithdrawn: isTerminal(due, of: requests))
+            checkNext(due, of: client, isWithdrawn: records.isTerminal(due, of: requests))
         }
-        guard clients[client].deliveries.nextToCheck == nil else {
-            chargeWindow(of: client)
+        guard records.clients[client].deliveries.nextToCheck == nil else {
+            records.chargeWindow(of: client)
             return
         }
         endWithdrawal(from: client)
         sendDue(to: client)
-        if !isClosed(client) { queue.clientOpened(client) }
+        if !records.clients[client].deliveries.isClosed { records.queue.clientOpened(client) }
     }
 
     /// Withdraws terminals that the socket has refused, and whose requests were removed in the same pass after they had
     /// been sent. O(terminals sent).
     mutating func withdrawRefused(of client: Handle<ClientSession>) {
-        let removals = answeredRemovals.filter { $0.client == clients[client].id }
+        let removals = answeredRemovals.filter { $0.client == records.clients[client].id }
         // A withdrawal under way checks them, too.
-        guard let last = removals.last, !clients[client].deliveries.isWithdrawing else { return }
-        var sequence = clients[client].deliveries.lastSequence
-        clients[client].deliveries.beginWithdrawal(upTo: last.sequence)
-        while let due = clients[client].deliveries.nextToCheck {
+        guard let last = removals.last, !records.clients[client].deliveries.isWithdrawing else { return }
+        var sequence = records.clients[client].deliveries.lastSequence
+        records.clients[client].deliveries.beginWithdrawal(upTo: last.sequence)
+        while let due = records.clients[client].deliveries.nextToCheck {
             sequence += 1
-            let isWithdrawn = removals.contains { sequence <= $0.sequence && isTerminal(due, of: $0.requests) }
+            let isWithdrawn = removals.contains { sequence <= $0.sequence && records.isTerminal(due, of: $0.requests) }
             checkNext(due, of: client, isWithdrawn: isWithdrawn)
         }
         endWithdrawal(from: client)
     }
 
     private mutating func endWithdrawal(from client: Handle<ClientSession>) {
-        clients[client].deliveries.endWithdrawal()
-        chargeWindow(of: client)
+        records.clients[client].deliveries.endWithdrawal()
+        records.chargeWindow(of: client)
         // Numbers of refused terminals are used again.
-        if !pulls.isEmpty { pulls.reopen(after: clients[client].deliveries.lastReceived, to: client) }
+        if !records.pulls.isEmpty {
+            records.pulls.reopen(after: records.clients[client].deliveries.lastReceived, to: client)
+        }
     }
 
     /// Withdraws or keeps the next terminal of a withdrawal.
     private mutating func checkNext(_ due: DueTerminal, of client: Handle<ClientSession>, isWithdrawn: Bool) {
         guard isWithdrawn else {
-            clients[client].deliveries.keepNext()
+            records.clients[client].deliveries.keepNext()
             return
         }
-        clients[client].deliveries.withdrawNext(weight(of: due), counting: counted(due))
+        records.clients[client].deliveries.withdrawNext(records.weight(of: due), counting: records.counted(due))
         lose(due, by: client)
-    }
-
-    /// Whether a due terminal is one of these requests.
-    @inline(__always)
-    func isTerminal(_ due: DueTerminal, of requests: RemovedRequests) -> Bool {
-        guard let (handler, id) = request(of: due), requests.request == nil || id == requests.request else {
-            return false
-        }
-        return requests.pattern.matches(handlers[handler].id)
     }
 
     /// Removes the next slice of handlers that match. A handler with more requests than a small one only loses its name.
     private mutating func unname(_ removal: inout ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
-        let limit = max(limits.departuresPerPass, 1)
+        let limit = max(records.limits.departuresPerPass, 1)
         var budget = limit
-        let slice = handlers.matching(
-            removal.requests.pattern, of: clients[client].principal, from: removal.next, limit: limit + 1)
-        for key in slice.map({ handlers[$0].key }) {
+        let slice = records.handlers.matching(
+            removal.requests.pattern, of: records.clients[client].principal, from: removal.next, limit: limit + 1)
+        for key in slice.map({ records.handlers[$0].key }) {
             guard budget > 0 else {
                 removal.next = key.id.description
                 return
             }
             budget -= 1
             // Nil if it held only doomed requests, which shared a flight with one that was removed just now.
-            guard let handler = handlers.number(of: key) else { continue }
+            guard let handler = records.handlers.number(of: key) else { continue }
             removal.count += removeAll(of: handler, by: client, &budget)
             // `removeAll` may have freed the handler's record, or given its name to another.
-            if !removal.isReplacing, let handler = handlers.number(of: key) {
+            if !removal.isReplacing, let handler = records.handlers.number(of: key) {
                 unsubscribe(client, fromHandler: handler, now: now)
             }
         }
@@ -229,22 +226,23 @@ extension BrokerCore {
     private mutating func removeAll(
         of handler: Handle<HandlerEntry>, by client: Handle<ClientSession>, _ budget: inout Int
     ) -> Int {
-        let count = handlers[handler].requests.pending
-        guard Int(handlers[handler].interests.count) <= min(Self.smallRemoval, limits.removalsPerPass) else {
-            let listeners = listeners(of: handler).filter { $0 != client }
-            handlers.unname(handler, HandlerRemoval(listeners: listeners, message: mark(of: client)))
-            removeRunning { core, interest in core.interests[interest].handler == handler }
+        let count = records.handlers[handler].requests.pending
+        guard Int(records.handlers[handler].interests.count) <= min(Self.smallRemoval, records.limits.removalsPerPass)
+        else {
+            let listeners = records.listeners(of: handler).filter { $0 != client }
+            records.handlers.unname(handler, HandlerRemoval(listeners: listeners, message: mark(of: client)))
+            removeRunning { core, interest in core.records.requests[interest].handler == handler }
             return count
         }
-        let members = handlers.requests(of: handler).map { interests.reference(to: $0) }
+        let members = records.handlers.requests(of: handler).map { records.requests.reference(to: $0) }
         budget -= members.count
-        handlers.retain(handler)
+        records.handlers.retain(handler)
         // The removal of one request removes doomed ones from its flight.
         for member in members {
-            if let interest = interests.resolve(member) { removeRequest(interest, by: client) }
+            if let interest = records.requests.resolve(member) { removeRequest(interest, by: client) }
         }
-        handlers.release(handler)
-        if members.isEmpty || handlers[handler].references == 0 { dropHandlerIfIdle(handler) }
+        records.handlers.release(handler)
+        if members.isEmpty || records.handlers[handler].references == 0 { dropHandlerIfIdle(handler) }
         return count
     }
 
@@ -252,13 +250,15 @@ extension BrokerCore {
     private mutating func awaited(
         by client: Handle<ClientSession>, _ pattern: HandlerPattern
     ) -> Set<Handle<HandlerEntry>> {
-        guard !handlers.removing.isEmpty else { return [] }
-        let principal = clients[client].principal
+        guard !records.handlers.removing.isEmpty else { return [] }
+        let principal = records.clients[client].principal
         let found: [Handle<HandlerEntry>] =
             switch pattern {
-            case .handler(let id): handlers.removing(HandlerKey(principal, id))
+            case .handler(let id): records.handlers.removing(HandlerKey(principal, id))
             case .subtree:
-                handlers.removing.filter { handlers[$0].principal == principal && pattern.matches(handlers[$0].id) }
+                records.handlers.removing.filter {
+                    records.handlers[$0].principal == principal && pattern.matches(records.handlers[$0].id)
+                }
             }
         for handler in found { withdraw(client, fromRemovalOf: handler) }
         return Set(found)
@@ -266,18 +266,18 @@ extension BrokerCore {
 
     /// Withdraws the terminals that doomed requests will have from a client. The ledger counts them as lost.
     mutating func withdraw(_ client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) {
-        guard handlers.ignore(client, inRemovalOf: handler) else { return }
-        let count = handlers[handler].requests.pending
-        ledger.deliveries.due += count
-        ledger.deliveries.lost += count
+        guard records.handlers.ignore(client, inRemovalOf: handler) else { return }
+        let count = records.handlers[handler].requests.pending
+        records.ledger.deliveries.due += count
+        records.ledger.deliveries.lost += count
     }
 
     /// Releases the body of a FETCH unless something needs it.
     mutating func releaseUnused(_ body: RequestBody?) {
-        guard let body, !requestBodies.contains(body.id), !durables.load.holds(body.id),
-            !removals.values.contains(where: { $0.body?.id == body.id })
+        guard let body, !records.requests.bodies.contains(body.id), !records.durables.load.holds(body.id),
+            !records.removals.values.contains(where: { $0.body?.id == body.id })
         else { return }
-        actions.append(.spool(.releaseBody(body.id)))
+        records.outbox.actions.append(.spool(.releaseBody(body.id)))
     }
 
     /// Maximum number of requests of one transfer that `removeRunning` removes, so that one message cannot take long.
@@ -291,15 +291,18 @@ extension BrokerCore {
         of client: Handle<ClientSession>? = nil, where isMeant: (BrokerCore, Handle<Interest>) -> Bool
     ) {
         var running: [FlightName] = []
-        for worker in workers.indices {
-            for (_, lease) in workers[worker].leasesInOrder {
-                guard let flight = lease.flight, let interest = flights.firstInterest(of: flight) else { continue }
-                if isMeant(self, interest) { running.append(flights.name(of: flight)) }
+        for worker in records.workers.indices {
+            for (_, lease) in records.workers[worker].leasesInOrder {
+                guard let flight = lease.flight, let interest = records.flights.firstInterest(of: flight) else {
+                    continue
+                }
+                if isMeant(self, interest) { running.append(records.flights.name(of: flight)) }
             }
         }
         for name in running {
             for _ in 0..<Self.mostOfTransfer {
-                guard let flight = flights.number(of: name), let first = flights.firstInterest(of: flight),
+                guard let flight = records.flights.number(of: name),
+                    let first = records.flights.firstInterest(of: flight),
                     isMeant(self, first)
                 else { break }
                 removeRequest(first, by: client)
@@ -309,17 +312,9 @@ extension BrokerCore {
 
     // MARK: Doomed requests
 
-    /// Whether a request only waits for its removal: its handler was removed, or the session of its owner has ended.
-    @inline(__always)
-    func isDoomed(_ interest: Handle<Interest>) -> Bool {
-        if !handlers[interests[interest].handler].isNamed { return true }
-        guard !clients.ended.isEmpty, let owner = interests[interest].owner else { return false }
-        return clients[owner].isGone
-    }
-
     /// Whether there may be doomed requests.
     @inline(__always)
-    private var hasDoomed: Bool { !handlers.removing.isEmpty || !clients.ended.isEmpty }
+    private var hasDoomed: Bool { !records.handlers.removing.isEmpty || !records.clients.ended.isEmpty }
 
     /// Removes the doomed request with this name, so that its listeners get its terminal before anything about the next
     /// one. O(handlers being removed that had the handler's name).
@@ -327,8 +322,10 @@ extension BrokerCore {
     /// - Parameter client: the remover, which gets no `FAILED … removed` for it.
     mutating func removeDoomed(_ request: RequestID, _ key: HandlerKey, by client: Handle<ClientSession>? = nil) {
         guard hasDoomed else { return }
-        for handler in handlers.removing(key) + (handlers.number(of: key).map { [$0] } ?? []) {
-            guard let interest = listedInterest(request, of: handler), isDoomed(interest) else { continue }
+        for handler in records.handlers.removing(key) + (records.handlers.number(of: key).map { [$0] } ?? []) {
+            guard let interest = records.listedInterest(request, of: handler), records.isDoomed(interest) else {
+                continue
+            }
             removeRequest(interest, by: client)
         }
     }
@@ -337,16 +334,18 @@ extension BrokerCore {
     mutating func removeDoomed(from flight: Handle<Flight>) {
         guard hasDoomed else { return }
         var doomed: [Handle<Interest>] = []
-        forEachInterest(of: flight) { core, interest in if core.isDoomed(interest) { doomed.append(interest) } }
+        records.forEachInterest(of: flight) { records, interest in
+            if records.isDoomed(interest) { doomed.append(interest) }
+        }
         for interest in doomed { removeRequest(interest) }
     }
 
     /// The flight of a name that a timer, the cache, the cluster or a list has kept, without doomed requests; nil if it
     /// has ended, perhaps with the last of them.
     mutating func liveFlight(_ name: FlightName) -> Handle<Flight>? {
-        guard let flight = flights.number(of: name) else { return nil }
+        guard let flight = records.flights.number(of: name) else { return nil }
         removeDoomed(from: flight)
-        return flights.number(of: name)
+        return records.flights.number(of: name)
     }
 
     // MARK: One request
@@ -356,27 +355,27 @@ extension BrokerCore {
     ///
     /// - Parameter client: the remover; nil for that of a doomed request.
     mutating func removeRequest(_ interest: Handle<Interest>, by client: Handle<ClientSession>? = nil) {
-        let handler = interests[interest].handler
-        let removal = handlers[handler].removal
+        let handler = records.requests[interest].handler
+        let removal = records.handlers[handler].removal
         let message = removal?.message ?? client.map { mark(of: $0) }
-        let isEntering = interests[interest].phase == .entering
-        let askers = isEntering ? waitingAskers(of: interest, except: message?.client) : []
+        let isEntering = records.requests[interest].phase == .entering
+        let askers = isEntering ? Durable.waitingAskers(of: interest, except: message?.client, in: &records) : []
         unlist(interest)
-        switch interests[interest].phase {
+        switch records.requests[interest].phase {
         case .delivering:
             freeIfOwed(interest)
             return
         case .open: detach(interest, by: message, isAtOnce: removal != nil)
         case .held: unhold(interest)
-        case .entering, .recording, .resting: releaseStored(interest)
+        case .entering, .recording, .resting: Durable.releaseStored(interest, in: &records)
         }
-        account(interest) { $0.removed += 1 }
-        var listeners = removal?.listeners ?? listeners(of: handler)
+        records.account(interest) { $0.removed += 1 }
+        var listeners = removal?.listeners ?? records.listeners(of: handler)
         if let client, let index = listeners.firstIndex(of: client) {
             listeners.remove(at: index)
             if removal != nil {
-                ledger.deliveries.due += 1
-                ledger.deliveries.lost += 1
+                records.ledger.deliveries.due += 1
+                records.ledger.deliveries.lost += 1
             }
         }
         if !askers.isEmpty {
@@ -392,32 +391,20 @@ extension BrokerCore {
     ///   - message: the message that removes the request; nil if none does.
     ///   - isAtOnce: whether a running transfer is cancelled now, and not after the next messages of the client.
     mutating func detach(_ interest: Handle<Interest>, by message: MessageMark? = nil, isAtOnce: Bool = false) {
-        queue.remove(interest)
-        guard let flight = interests[interest].flight else { return }
+        records.queue.remove(interest)
+        guard let flight = records.requests[interest].flight else { return }
         // Otherwise doomed requests would leave the flight after this one, and decide when it is cancelled.
-        if !isAtOnce, !isDoomed(interest) { removeDoomed(from: flight) }
-        interests[interest].flight = nil
-        flights.detach(interest, from: flight)
+        if !isAtOnce, !records.isDoomed(interest) { removeDoomed(from: flight) }
+        records.requests[interest].flight = nil
+        records.flights.detach(interest, from: flight)
         dropIfUnwanted(flight, isAtOnce: isAtOnce, by: message)
     }
 
     /// Frees a request's ID.
     mutating func unlist(_ interest: Handle<Interest>) {
-        guard interests[interest].isListed else { return }
-        interests[interest].isListed = false
-        forgetDurable(interest)
-        let handler = interests[interest].handler
-        requestNumbers.remove(interest, hash(interests[interest].request, of: handler))
-        handlers.requestUnlisted(interest, of: handler)
-    }
-
-    /// Moves a request from pending to its result in both ledgers, and removes it from its owner's open requests.
-    mutating func account(_ interest: Handle<Interest>, _ change: (inout Ledger.Requests) -> Void) {
-        let (handler, owner) = (interests[interest].handler, interests[interest].owner)
-        ledger.requests.pending -= 1
-        change(&ledger.requests)
-        if let owner { ownerChains.remove(interest, from: &clients[owner].owned) }
-        quotas.requests(-1, of: handlers[handler].principal)
-        handlers.requestEnded(of: handler, owner: owner, change)
+        guard records.requests[interest].isListed else { return }
+        records.requests.unlist(interest)
+        Durable.forget(interest, in: &records)
+        records.handlers.requestUnlisted(interest, of: records.requests[interest].handler)
     }
 }

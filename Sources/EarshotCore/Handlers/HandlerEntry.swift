@@ -1,8 +1,8 @@
-internal import EarshotWire
+package import EarshotWire
 internal import OrderedCollections
 
 /// Name, subscribers and requests of one handler.
-struct HandlerEntry {
+package struct HandlerEntry {
     /// State machine:
     ///
     /// ```
@@ -19,13 +19,13 @@ struct HandlerEntry {
         case removed
     }
 
-    let id: HandlerID
+    package let id: HandlerID
     let root: Handle<RootEntry>
     /// The principal that it belongs to.
-    let principal: Handle<Principal>
+    package let principal: Handle<Principal>
     private(set) var phase = Phase.named
     /// Requests whose IDs are taken, in the order of their arrival.
-    var interests = Chain<Interest>()
+    package var interests = Chain<Interest>()
     /// Number of requests and waiting terminals that refer to this record.
     var references = 0
     /// Clients subscribed to exactly this handler.
@@ -38,7 +38,7 @@ struct HandlerEntry {
     var held = 0
     /// Epoch without listeners, which its grace timer names; nil while it has a listener.
     var absence: UInt64?
-    var requests = Ledger.Requests()
+    package var requests = Ledger.Requests()
 
     init(_ key: HandlerKey, root: Handle<RootEntry>) {
         id = key.id

@@ -1,5 +1,5 @@
 internal import DequeModule
-internal import EarshotWire
+package import EarshotWire
 internal import OrderedCollections
 
 /// Handlers by name and number, their requests and subscribers, and the removals of handlers.
@@ -8,13 +8,13 @@ internal import OrderedCollections
 ///
 /// `HandlerEntry` documents the phases of a handler; only this type changes them. Clients and requests are known by
 /// number alone. A handler exists while a request, a waiting terminal, a subscriber or a removal needs it.
-struct HandlerRegistry {
+package struct HandlerRegistry {
     private var handlers = Slab<HandlerEntry>()
     private var roots = Slab<RootEntry>()
     /// Named handlers.
     private var numbers: [HandlerKey: Handle<HandlerEntry>] = [:]
     /// The same handlers by principal, then in the byte order of their names.
-    private(set) var order = OrderedHandles<HandlerEntry>()
+    package private(set) var order = OrderedHandles<HandlerEntry>()
     /// Roots by the text of their principals, see `rootText`.
     private var rootNumbers: [String: Handle<RootEntry>] = [:]
     /// Clients subscribed to all handlers below a name.
@@ -30,14 +30,14 @@ struct HandlerRegistry {
 
     // MARK: Queries
 
-    subscript(handler: Handle<HandlerEntry>) -> HandlerEntry {
+    package subscript(handler: Handle<HandlerEntry>) -> HandlerEntry {
         _read { yield handlers[handler] }
     }
 
     var count: Int { handlers.count }
 
     /// Number of handlers with a name.
-    var namedCount: Int { numbers.count }
+    package var namedCount: Int { numbers.count }
 
     /// Handles of all handlers. O(handlers).
     var indices: [Handle<HandlerEntry>] { handlers.indices }
@@ -52,7 +52,7 @@ struct HandlerRegistry {
 
     func contains(_ handler: Handle<HandlerEntry>) -> Bool { handlers.contains(handler) }
 
-    func number(of key: HandlerKey) -> Handle<HandlerEntry>? { numbers[key] }
+    package func number(of key: HandlerKey) -> Handle<HandlerEntry>? { numbers[key] }
 
     /// Principals with a handler. O(handlers).
     var principals: Set<Handle<Principal>> { Set(indices.lazy.map { handlers[$0].principal }) }
@@ -65,12 +65,12 @@ struct HandlerRegistry {
 
     /// Text of a root, which names its cookie jar: the first segment of its handlers, after the principal and a space
     /// unless the principal is the administrator. No segment contains a space.
-    static func rootText(_ id: HandlerID, of principal: PrincipalName?) -> String {
+    package static func rootText(_ id: HandlerID, of principal: PrincipalName?) -> String {
         principal.map { "\($0) \(id.root)" } ?? String(id.root)
     }
 
     /// Position of the first handler that is not before `name` in the order of principals and names. O(log handlers).
-    func position(of name: String, _ principal: Handle<Principal>) -> OrderedHandles<HandlerEntry>.Position {
+    package func position(of name: String, _ principal: Handle<Principal>) -> OrderedHandles<HandlerEntry>.Position {
         order.firstPosition { precedes(name, principal, $0) }
     }
 
@@ -99,7 +99,7 @@ struct HandlerRegistry {
     }
 
     /// Handlers of a principal with a name, in the byte order of their names. O(log handlers + its handlers).
-    func all(of principal: Handle<Principal>) -> [Handle<HandlerEntry>] {
+    package func all(of principal: Handle<Principal>) -> [Handle<HandlerEntry>] {
         order.handles(from: position(of: "", principal)) { handlers[$0].principal == principal }
     }
 
@@ -137,7 +137,7 @@ struct HandlerRegistry {
     func subscriptionCount(of client: Handle<ClientSession>) -> Int { subscriptions[client]?.count ?? 0 }
 
     /// Requests of a handler whose IDs are taken, in the order of their arrival. O(requests).
-    func requests(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
+    package func requests(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
         requestChains.members(of: handlers[handler].interests)
     }
 

@@ -10,8 +10,8 @@ internal import EarshotHTTP
 ///    │                      ↑  refused, in any phase    └── no answer ────────────────┤
 ///    └───────────────────── │ ─────────────────────────────────── answered ───────────┘
 /// ```
-struct CoolDown {
-    enum Phase: Equatable {
+package struct CoolDown {
+    package enum Phase: Equatable {
         /// No transfer starts; requests wait.
         case cooling(until: Tick)
         /// The requested pause exceeds the limit. Requests fail at once, so that their clients can decide.
@@ -23,6 +23,8 @@ struct CoolDown {
     }
 
     var phase: Phase
+    /// Begin of the first of the cool-downs without an answer between them.
+    let since: Tick
     /// Number of refusals in a row.
     var strikes: Int
     /// Distinguishes the timer of this cool-down from those of earlier ones.
@@ -31,9 +33,9 @@ struct CoolDown {
     var latestProbe: UInt64?
 
     /// End of the pause; nil outside `cooling` and `refusing`.
-    var end: Tick? { Self.end(of: phase) }
+    package var end: Tick? { Self.end(of: phase) }
 
-    private static func end(of phase: Phase?) -> Tick? {
+    package static func end(of phase: Phase?) -> Tick? {
         switch phase {
         case .cooling(let until), .refusing(let until): until
         case .due, .probing, nil: nil

@@ -1,8 +1,8 @@
-internal import EarshotHTTP
-internal import EarshotWire
+package import EarshotHTTP
+package import EarshotWire
 
 /// One origin: its transfers, over all workers, and the earliest next start.
-struct OriginEntry {
+package struct OriginEntry {
     /// Values of the rules for one origin.
     typealias Terms = (limit: Int, spacingMilliseconds: Int, allowsHTTP2: Bool, rate: Int)
 
@@ -10,7 +10,7 @@ struct OriginEntry {
     let name: String
     let nameHash: UInt32
     /// The pool whose workers fetch its URLs.
-    let pool: Handle<WorkerPool>
+    package let pool: Handle<WorkerPool>
     /// Start of its latest transfer.
     var startedAt = Tick(nanoseconds: .min)
     /// Worker of its latest transfer, whose connections may still be open.
@@ -18,7 +18,7 @@ struct OriginEntry {
     /// Whether its latest body was so small that the transfer cost more than the bytes; false before the first one.
     private(set) var hasSmallBodies = false
     /// Concurrent transfers, including cancelled ones until their end is confirmed.
-    var running: Int32 = 0
+    package var running: Int32 = 0
     /// Number of them in classes below `high`.
     var lower: Int32 = 0
     /// Open claims in the engine of the cluster.
@@ -28,16 +28,16 @@ struct OriginEntry {
     /// Limit by the rules.
     private(set) var ruleLimit: Int32 = 0
     /// Limit by the rules, or a lower one during a slow start.
-    private(set) var limit: Int32 = 0
-    private(set) var spacingMilliseconds: Int32 = 0
+    package private(set) var limit: Int32 = 0
+    package private(set) var spacingMilliseconds: Int32 = 0
     /// Whether transfers may use HTTP/2.
     private(set) var allowsHTTP2 = true
     /// Maximum rate of its transfers together, in bytes per second; 0 for no maximum.
     private(set) var rate = 0
     /// Number of its scopes.
-    var scopes: Int32 = 0
+    package var scopes: Int32 = 0
     /// Scope of requests without credentials.
-    var sharedScope: Handle<OriginScope>?
+    package var sharedScope: Handle<OriginScope>?
     /// Serial of the timer that ends the spacing after the last start; nil while there is none.
     var pause: UInt64?
 
@@ -48,16 +48,16 @@ struct OriginEntry {
     }
 
     /// Parsed from the name at each call, since only rules and reports need it.
-    var origin: Origin {
+    package var origin: Origin {
         guard let origin = Origin(named: name) else { preconditionFailure("\(name) was an origin's name") }
         return origin
     }
 
     /// Whether its spacing lasts.
-    var isPaused: Bool { pause != nil }
+    package var isPaused: Bool { pause != nil }
 
     /// End of the spacing after the latest start.
-    var pauseEnd: Tick { startedAt.advanced(byMilliseconds: Int(spacingMilliseconds)) }
+    package var pauseEnd: Tick { startedAt.advanced(byMilliseconds: Int(spacingMilliseconds)) }
 
     /// Whether the record may be forgotten.
     var isIdle: Bool { scopes == 0 && running == 0 && !isPaused }
@@ -106,7 +106,7 @@ struct OriginEntry {
 
     /// Whether one more transfer of this class may start now. With a limit of 4 or more, one slot is reserved for
     /// `high`.
-    func admits(_ priority: PriorityClass) -> Bool {
+    package func admits(_ priority: PriorityClass) -> Bool {
         !isPaused && hasRoom(for: priority)
     }
 
@@ -121,7 +121,7 @@ struct OriginEntry {
     }
 
     /// Whether the limit has room for one more transfer of this class, regardless of the spacing.
-    func hasRoom(for priority: PriorityClass) -> Bool {
+    package func hasRoom(for priority: PriorityClass) -> Bool {
         running < limit && (priority == .high || limit < 4 || lower < limit - 1)
     }
 }

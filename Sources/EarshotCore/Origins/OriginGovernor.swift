@@ -18,7 +18,7 @@ internal import EarshotWire
 /// A broker that follows a dead one begins with a slow start of its origins (`SlowStart`).
 ///
 /// Functions that forget an idle origin return its pool. Functions that begin a pause return the timer to set.
-struct OriginGovernor {
+package struct OriginGovernor {
     /// Bounds of the governor.
     struct Limits: Equatable {
         /// Maximum number of scopes kept for their cool-downs alone.
@@ -108,8 +108,8 @@ struct OriginGovernor {
     }
 
     var limits: Limits
-    private(set) var origins = Slab<OriginEntry>()
-    private(set) var scopes = Slab<OriginScope>()
+    package private(set) var origins = Slab<OriginEntry>()
+    package private(set) var scopes = Slab<OriginScope>()
     /// Number of scopes kept for their cool-downs alone.
     private(set) var restingScopes = 0
     /// URLs that have answered 503 without `Retry-After` since the latest other answer, of scopes without a cool-down.
@@ -156,23 +156,6 @@ struct OriginGovernor {
     /// Scopes of a pool in which no transfer may start. O(scopes).
     func closedScopes(of pool: Handle<WorkerPool>) -> [Handle<OriginScope>] {
         scopes.indices.filter { !scopes[$0].admits && origins[scopes[$0].origin].pool == pool }
-    }
-
-    /// Scopes of the listed origins, by origin. O(scopes) if one of the origins has requests with credentials.
-    func scopes(of listed: [Handle<OriginEntry>]) -> [Handle<OriginEntry>: [OriginScope]] {
-        var found: [Handle<OriginEntry>: [OriginScope]] = [:]
-        var hasOthers = false
-        for origin in listed {
-            let shared = origins[origin].sharedScope
-            found[origin] = shared.map { [scopes[$0]] } ?? []
-            if origins[origin].scopes > (shared == nil ? 0 : 1) { hasOthers = true }
-        }
-        guard hasOthers else { return found }
-        for place in 0..<scopes.bound {
-            guard let scope = scopes.handle(at: place), !scopes[scope].scope.isShared else { continue }
-            found[scopes[scope].origin]?.append(scopes[scope])
-        }
-        return found
     }
 
     // MARK: Origins and scopes
@@ -405,7 +388,9 @@ struct OriginGovernor {
         let serial = nextSerial()
         let phase = isRefusing ? CoolDown.Phase.refusing(until: end) : .cooling(until: end)
         enter(
-            CoolDown(phase: phase, strikes: strikes, serial: serial, latestProbe: present?.latestProbe), scope)
+            CoolDown(
+                phase: phase, since: present?.since ?? now, strikes: strikes, serial: serial,
+                latestProbe: present?.latestProbe), scope)
         return CoolDownStart(end: end, serial: serial, isRefusing: isRefusing)
     }
 

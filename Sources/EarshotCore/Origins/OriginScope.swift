@@ -1,18 +1,18 @@
-internal import EarshotHTTP
+package import EarshotHTTP
 
 /// State of one origin for requests with the same credentials. A refusal of one such scope does not slow the others.
-struct OriginScope {
-    var origin: Handle<OriginEntry>
-    var scope: TrustScope
+package struct OriginScope {
+    package var origin: Handle<OriginEntry>
+    package var scope: TrustScope
     /// Number of flights in this scope.
-    var flights = 0
+    package var flights = 0
     /// Whether the scope is kept only until its cool-down ends.
     var isResting = false
     /// nil while the origin accepts requests.
-    var coolDown: CoolDown?
+    package var coolDown: CoolDown?
 
     /// Whether a request may be taken from the queue, to start or to be refused. False while a probe runs.
-    var admits: Bool {
+    package var admits: Bool {
         switch coolDown?.phase {
         case nil, .due, .refusing: true
         case .cooling, .probing: false

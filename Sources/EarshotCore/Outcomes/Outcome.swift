@@ -1,13 +1,13 @@
-internal import EarshotHTTP
+package import EarshotHTTP
 internal import EarshotWire
 
 /// Result or failure of a flight or of one request. The terminals of several requests share it.
-struct Outcome {
+package struct Outcome {
     /// Response of an origin, of a user's own worker, or of the cache.
-    struct Response {
-        var status: Int
-        var url: String
-        var length: Int
+    package struct Response {
+        package var status: Int
+        package var url: String
+        package var length: Int
         var sha256: String?
         var file: String?
         var body: BodyID?
@@ -28,17 +28,17 @@ struct Outcome {
         var source: Terminal.Source?
     }
 
-    var failure: FailureCode?
+    package var failure: FailureCode?
     /// Seconds until the end of the cool-down that the failure is about; 0 for others. Beside the code it takes no more
     /// room in the record.
     var coolDownSeconds: UInt32 = 0
     /// Sentence that replaces the standard sentence of the code; nil for the standard one.
     var detail: String?
     /// URL of a failure without a response; nil if there was no flight.
-    var url: String?
+    package var url: String?
     /// Result, or error page of an `http-status`.
-    var response: Response?
-    var attempts = 0
+    package var response: Response?
+    package var attempts = 0
     /// Reference count: interests, and functions that are distributing the outcome.
     var holders = 0
 

@@ -28,7 +28,7 @@ extension OutcomeStore {
                 text.map { sharedFailures[$0] == failure.outcome } ?? false,
                 "11: owed failure \(number) has an outcome of its own")
         }
-        check(owedExtras.keys.allSatisfy { owed.contains($0) }, "12: extras of no owed failure are kept")
+        check(owedURLs.keys.allSatisfy { owed.contains($0) }, "12: URLs of no owed failure are kept")
         for (text, number) in sharedFailures {
             check(
                 outcomes.contains(number) && outcomes[number].text == text && outcomes[number].url == nil,

@@ -13,7 +13,7 @@ internal import EarshotWire
 ///
 /// `move` makes these transitions, and `link` those of an `OwedFailure`. The store deletes no files and no bodies: its functions return those
 /// that the caller deletes.
-struct OutcomeStore {
+package struct OutcomeStore {
     /// Bounds of the store.
     struct Limits: Equatable {
         /// Maximum bytes of bodies waiting in memory for one client or one handler.
@@ -60,7 +60,7 @@ struct OutcomeStore {
     private(set) var owed = Slab<OwedFailure>()
     /// Attached failures by the interest of their request.
     private(set) var owedNumbers: [Handle<Interest>: Handle<OwedFailure>] = [:]
-    private(set) var owedExtras: [Handle<OwedFailure>: OwedFailure.Extras] = [:]
+    private(set) var owedURLs: [Handle<OwedFailure>: String] = [:]
     /// Outcomes of owed failures by their text.
     private(set) var sharedFailures: [OwedFailure.Text: Handle<Outcome>] = [:]
     /// Spool files with references, by name.
@@ -82,11 +82,11 @@ struct OutcomeStore {
 
     /// Whether the store has no outcomes, owed failures or files.
     var isEmpty: Bool {
-        outcomes.count == 0 && spilling.isEmpty && owed.count == 0 && owedNumbers.isEmpty && owedExtras.isEmpty
+        outcomes.count == 0 && spilling.isEmpty && owed.count == 0 && owedNumbers.isEmpty && owedURLs.isEmpty
             && sharedFailures.isEmpty && files.isEmpty
     }
 
-    subscript(number: Handle<Outcome>) -> Outcome { _read { yield outcomes[number] } }
+    package subscript(number: Handle<Outcome>) -> Outcome { _read { yield outcomes[number] } }
 
     func contains(_ number: Handle<Outcome>) -> Bool { outcomes.contains(number) }
 
@@ -191,13 +191,13 @@ struct OutcomeStore {
     /// - Parameter outcome: outcome of the request, a failure without a response.
     mutating func addOwed(
         _ request: RequestID, of interest: Handle<Interest>, _ handler: Handle<HandlerEntry>,
-        outcome: Handle<Outcome>, tag: String?
+        outcome: Handle<Outcome>
     ) -> Handle<OwedFailure> {
         let url = outcomes[outcome].url
         let shared = sharedFailure(like: outcome)
         retain(shared)
         let number = owed.insert(OwedFailure(request: request, handler: handler, outcome: shared))
-        if let extras = OwedFailure.Extras(url: url, tag: tag) { owedExtras[number] = extras }
+        if let url { owedURLs[number] = url }
         link(number, .attached(interest: interest))
         return number
     }
@@ -230,7 +230,7 @@ struct OutcomeStore {
         owed[number].holders -= 1
         guard owed[number].holders == 0 else { return false }
         link(number, .absent)
-        owedExtras.drop(number)
+        owedURLs.drop(number)
         owed.remove(number)
         // A slow client may have had a million of them.
         if owed.count == 0 { owed = Slab() }
@@ -325,7 +325,7 @@ struct OutcomeStore {
         files.releaseRoom(least: least)
         spilling.releaseRoom(least: least)
         owedNumbers.releaseRoom(least: least)
-        owedExtras.releaseRoom(least: least)
+        owedURLs.releaseRoom(least: least)
         sharedFailures.releaseRoom(least: least)
     }
 }

@@ -11,23 +11,6 @@ internal import EarshotWire
 ///      └─────────────────┴───────────────────┘
 /// ```
 struct OwedFailure {
-    /// Parts that few failures have.
-    struct Extras {
-        /// URL of the failure.
-        var url: String?
-        /// Tag of its request.
-        var tag: String?
-
-        /// Returns nil without any of them.
-        init?(url: String?, tag: String?) {
-            guard url != nil || tag != nil else { return nil }
-            self.url = url
-            self.tag = tag
-        }
-
-        var byteCount: Int { (url?.utf8.count ?? 0) + (tag?.utf8.count ?? 0) }
-    }
-
     /// Text that failures share as one outcome.
     struct Text: Hashable {
         let failure: FailureCode

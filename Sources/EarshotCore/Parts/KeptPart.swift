@@ -31,6 +31,8 @@ struct GrowingPart {
     var audience = FileAudience.noSession
     /// Whether the shell has its description, so that the part outlives this broker.
     var isRecorded = false
+    /// Whether that description says that a session knows the file.
+    var isRecordedAsKnown = false
     /// Whether all bytes of the file count. False for a part from before the last boot until the worker has compared its hash.
     var isVerified = true
     /// Bytes of the last checkpoint.

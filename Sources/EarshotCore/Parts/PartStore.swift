@@ -10,6 +10,8 @@
 struct PartStore {
     /// Maximum number of flights with a part.
     var limit: Int
+    /// Whether the shell's folder of parts may have one.
+    var mayHaveStored = false
     /// Bytes of all parts. A wrapping sum, because workers report some of the sizes.
     private(set) var bytes = 0
     /// Parts by flight.

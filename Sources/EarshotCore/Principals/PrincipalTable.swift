@@ -1,7 +1,7 @@
-internal import EarshotWire
+package import EarshotWire
 
 /// Authenticated user of sessions.
-struct Principal {
+package struct Principal {
     /// Nil for the administrator.
     let name: PrincipalName?
 }
@@ -10,9 +10,9 @@ struct Principal {
 ///
 /// An entry is valid while a session or a handler has it. Unused entries are not removed at once: the table sweeps them
 /// when it has doubled, so that no path of a request counts references.
-struct PrincipalTable {
+package struct PrincipalTable {
     /// The administrator: the user that runs the broker, and root. It has no name.
-    static let administrator = Slab<Principal>.first
+    package static let administrator = Slab<Principal>.first
     /// Number of entries before the first sweep: more than most machines have users.
     private static let firstSweep = 64
 
@@ -35,7 +35,7 @@ struct PrincipalTable {
     func contains(_ principal: Handle<Principal>) -> Bool { principals.contains(principal) }
 
     /// Name of a principal; nil for the administrator.
-    func name(of principal: Handle<Principal>) -> PrincipalName? { principals[principal].name }
+    package func name(of principal: Handle<Principal>) -> PrincipalName? { principals[principal].name }
 
     /// The principal of this name, if it is known.
     func number(of name: PrincipalName) -> Handle<Principal>? { numbers[name] }

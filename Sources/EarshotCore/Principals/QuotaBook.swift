@@ -6,13 +6,13 @@
 ///
 /// *Shared amounts* have a bound for all together. A principal gets a quarter of it, and the administrator leaves the last
 /// quarter to the others.
-struct QuotaBook {
+package struct QuotaBook {
     /// Amounts that principals use, or may use.
-    struct Amounts: Equatable {
+    package struct Amounts: Equatable {
         /// Open requests.
         var requests = 0
         /// Attempts that occupy a slot, including those being cancelled.
-        var transfers = 0
+        package var transfers = 0
         /// Bytes of bodies that are growing or not acknowledged.
         var spoolBytes = 0
         /// Bytes of those bodies that are in memory or may be, of terminals that were sent or are due.
@@ -32,9 +32,9 @@ struct QuotaBook {
     }
 
     /// Quotas of each principal; 0 for none.
-    typealias Limits = Amounts
+    package typealias Limits = Amounts
     /// Use by one principal.
-    typealias Use = Amounts
+    package typealias Use = Amounts
 
     /// One principal's part of a bound for all: a quarter.
     static func part(of all: Int) -> Int { all == 0 ? 0 : max(1, all / 4) }
@@ -51,7 +51,7 @@ struct QuotaBook {
         }
     }
 
-    private(set) var limits: Limits
+    package private(set) var limits: Limits
     /// Use by principal. A principal without any has no entry.
     private(set) var uses: [Handle<Principal>: Use] = [:]
 
@@ -64,7 +64,7 @@ struct QuotaBook {
     init(limits: Limits) { self.limits = limits }
 
     /// Use by a principal; nothing for the administrator.
-    func use(by principal: Handle<Principal>) -> Use { uses[principal] ?? Use() }
+    package func use(by principal: Handle<Principal>) -> Use { uses[principal] ?? Use() }
 
     /// Principals that use anything. Their numbers must not be reused.
     var principals: Set<Handle<Principal>> { Set(uses.keys) }
@@ -105,7 +105,7 @@ struct QuotaBook {
 
     /// Whether a principal is at the quota of transfers.
     @inline(__always)
-    func isFull(_ principal: Handle<Principal>) -> Bool {
+    package func isFull(_ principal: Handle<Principal>) -> Bool {
         !isUnbounded(limits.transfers, principal) && use(by: principal).transfers >= limits.transfers
     }
 

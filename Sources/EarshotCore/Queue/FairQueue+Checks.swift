@@ -41,11 +41,9 @@ extension FairQueue {
             check(leafNumbers.find(key.hash) { leaves[$0].key == key } == leaf, "4: a handler has another number")
         }
         check(
-            impatient.allSatisfy { scope, members in
-                members.allSatisfy { interest in
-                    guard contains(interest), let leaf = leafOfInterest[interest].wrappedValue else { return false }
-                    return lanes[leaves[leaf].key.lane].key.scope == scope
-                }
+            impatient.isConsistent { interest, scope in
+                guard contains(interest), let leaf = leafOfInterest[interest].wrappedValue else { return false }
+                return lanes[leaves[leaf].key.lane].key.scope == scope
             }, "4: an interest that is not queued at its origin waits for its cool-down")
         check(sum == count, "4: \(sum) interests are queued, not \(count)")
         check(

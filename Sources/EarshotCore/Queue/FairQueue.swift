@@ -1,4 +1,4 @@
-internal import EarshotWire
+package import EarshotWire
 
 /// Queue of interests per pool of workers: round robin over principals, weighted classes, then round robin over roots,
 /// over the lanes of a root, and over the handlers of a lane. A handler's interests are served first in, first out. An
@@ -16,7 +16,7 @@ internal import EarshotWire
 /// a full window of the client, the principal's quota of transfers, and an origin that is full or cools down. A lane
 /// that meets one is *parked* at its turn: it leaves the rotation with all its interests, and returns when the obstacle
 /// ends. So every operation takes O(log principals), and blocked interests cost nothing.
-struct FairQueue {
+package struct FairQueue {
     /// Position of an interest in the queue.
     struct Place: Hashable {
         /// The pool that fetches it.
@@ -130,13 +130,13 @@ struct FairQueue {
     /// Leaf of each interest; nil for an interest that is not queued.
     private(set) var leafOfInterest = HandleArray<Interest, OptionalHandle<Leaf>>()
     /// Queued interests whose waits for a cool-down are limited, by scope.
-    private(set) var impatient: [Handle<OriginScope>: Set<Handle<Interest>>] = [:]
+    var impatient = ImpatientInterests()
 
     /// Number of queued interests in all pools.
     private(set) var count = 0
 
     /// Number of queued interests of a class, in all pools. O(principals).
-    func count(of priority: PriorityClass) -> Int {
+    package func count(of priority: PriorityClass) -> Int {
         lines.indices.reduce(0) { $0 + lines[$1].counts[priority] }
     }
 
@@ -159,6 +159,7 @@ struct FairQueue {
         leafChains.releaseRoom(beyond: leaves.bound, least: least)
         interestChains.releaseRoom(beyond: bound, least: least)
         leafOfInterest.releaseRoom(beyond: bound, least: least)
+        impatient.releaseRoom(beyond: bound, least: least)
     }
 
     // MARK: Events
@@ -178,7 +179,7 @@ struct FairQueue {
         let leaf = leafNumber(for: place)
         leafOfInterest[interest].wrappedValue = leaf
         if isFresh { freshen(leaf) }
-        if isImpatient { impatient[place.scope, default: []].insert(interest) }
+        if isImpatient { impatient.add(interest, of: place.scope) }
         if first {
             interestChains.prepend(interest, to: &leaves[leaf].interests)
         } else {
@@ -195,17 +196,12 @@ struct FairQueue {
         leafOfInterest[interest].wrappedValue = nil
         interestChains.remove(interest, from: &leaves[leaf].interests)
         let lane = leaves[leaf].key.lane
-        if !impatient.isEmpty { removeImpatient(interest, of: lanes[lane].key.scope) }
+        if !impatient.isEmpty { impatient.remove(interest, of: lanes[lane].key.scope) }
         let line = line(of: lane)
         count -= 1
         pools[lines[line].key.pool].count -= 1
         lines[line].counts[lanes[lane].priority] -= 1
         if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
-    }
-
-    private mutating func removeImpatient(_ interest: Handle<Interest>, of scope: Handle<OriginScope>) {
-        impatient[scope]?.remove(interest)
-        if impatient[scope]?.isEmpty == true { impatient[scope] = nil }
     }
 
     /// Returns the next interest of a pool without removing it; nil if none may start.

@@ -1,17 +1,17 @@
-internal import EarshotWire
+public import EarshotWire
 
-/// Settings that change while the broker runs.
+/// Settings and keys that change while the broker runs.
 extension BrokerCore {
     /// Replaces all settings, at the start and after a reload of their files. Values set by clients are discarded.
     public mutating func settingsRead(_ settings: Settings, now: Tick) {
-        self.settings = settings
+        records.settings = settings
         settingsChanged(now: now)
     }
 
     mutating func settingRequested(_ setting: SettingWords, by client: Handle<ClientSession>, now: Tick) {
         do throws(SettingError) {
             let change = try SettingChange(setting.words)
-            if case .number(let name, _) = change, name.isOfSupervisor, !facilities.isSupervised {
+            if case .number(let name, _) = change, name.isOfSupervisor, !records.facilities.isSupervised {
                 throw SettingError(
                     "this broker runs without a supervisor that controls its workers; use `earshot serve`")
             }
@@ -19,10 +19,10 @@ extension BrokerCore {
                 throw SettingError(
                     "\(name.rawValue) is read from the configuration only; change it there, and send SIGHUP to the bus")
             }
-            try settings.apply(change, source: Settings.Source.set)
+            try records.settings.apply(change, source: Settings.Source.set)
             settingsChanged(now: now)
             // The supervisor is notified before the client, so a confirmed change outlives this broker.
-            actions.append(.supervisor(.settingChanged(change)))
+            records.outbox.actions.append(.supervisor(.settingChanged(change)))
             reply(.message(.changed(change.setting)), to: client)
         } catch {
             refuse(client, "bad-setting", error.description, .set(setting))
@@ -31,34 +31,34 @@ extension BrokerCore {
 
     /// Applies the settings. A worker receives them before any job that depends on them.
     private mutating func settingsChanged(now: Tick) {
-        quotas.hasOthers = !settings[.users].isEmpty || !settings[.listen].isEmpty
-        limitsChanged(settings.applied(to: limits), now: now)
-        if facilities.isCaching, let bytes = settings[.cacheSize] { actions.append(.cache(.limit(bytes: bytes))) }
-        if facilities.isKeeping, let bytes = settings[.durableSize] { actions.append(.durable(.limit(bytes: bytes))) }
-        let terms = settings.applied(to: workerLimits)
-        guard terms != workerLimits else { return }
-        workerLimits = terms
-        sayLimits()
+        records.quotas.hasOthers = !records.settings[.users].isEmpty || !records.settings[.listen].isEmpty
+        limitsChanged(records.settings.applied(to: records.limits), now: now)
+        if records.facilities.isCaching, let bytes = records.settings[.cacheSize] {
+            records.outbox.actions.append(.cache(.limit(bytes: bytes)))
+        }
+        if records.facilities.isKeeping, let bytes = records.settings[.durableSize] {
+            records.outbox.actions.append(.durable(.limit(bytes: bytes)))
+        }
+        let terms = records.settings.applied(to: records.workerLimits)
+        guard terms != records.workerLimits else { return }
+        records.workerLimits = terms
+        Workers.sendLimits(in: &records)
+    }
+
+    /// Sets the proof of the gateway, which the supervisor has given to both.
+    public mutating func expectGateway(_ proof: GatewayProof) { records.facilities.gatewayProof = proof }
+
+    /// Handles a change of the keys of the gateway: ends the sessions of those that are no longer valid, and their requests. The
+    /// gateway closes their connections itself, so this ends those that are away.
+    ///
+    /// - Parameter valid: principals of all valid keys of clients.
+    public mutating func keysRead(_ valid: Set<PrincipalName>, now: Tick) {
+        records.clock = now
+        records.facilities.validKeys = valid
+        let revoked = records.clients.away.filter { Principals.isRevoked($0, in: &records) }
+        for client in revoked { endSession(client, now: now) }
     }
 
     /// Makes each worker open the spool again, after another folder replaced it at the same path.
-    public mutating func spoolReplaced() { sayLimits() }
-
-    private mutating func sayLimits() {
-        for worker in workers.indices where workers[worker].phase != .joining { sayLimits(to: worker) }
-    }
-
-    /// Sends a worker its limits. A user's own worker decides its number of slots itself.
-    mutating func sayLimits(to worker: Handle<WorkerSession>) {
-        var terms = workerLimits
-        if workers[worker].isOwn {
-            terms.slots = nil
-            // It may open any file for its work, unless it reads bodies of other nodes.
-            let puller = pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator)
-            if puller.map({ !workers[worker].pools.contains($0) }) ?? true { terms.sandbox = 1 }
-        }
-        if workers[worker].isRemote { terms = terms.withoutFiles }
-        workers.told(slots: terms.slots, worker)
-        actions.append(.worker(.send(workers[worker].id, .limits(terms))))
-    }
+    public mutating func spoolReplaced() { Workers.sendLimits(in: &records) }
 }

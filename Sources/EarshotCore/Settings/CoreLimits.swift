@@ -132,6 +132,9 @@ public struct CoreLimits: Equatable, Sendable {
     public var coolDownMilliseconds = 600_000
     /// Maximum number of requests to such a server that fail in one pass: a few milliseconds of work.
     public var refusalsPerPass = 1_000
+    /// Maximum number of queued requests with `wait-ms` that are checked in one pass after a change of their cool-down: a
+    /// fraction of a millisecond of work.
+    public var coolDownWaitsPerPass = 1_000
     /// Maximum number of requests of removed handlers that are removed in one pass: half a millisecond of work with cold
     /// caches.
     public var removalsPerPass = 200

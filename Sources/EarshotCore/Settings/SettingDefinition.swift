@@ -68,7 +68,7 @@ extension SettingDefinition.Form {
     func value(_ text: String) -> Int? {
         let value: Int? =
             switch self {
-            case .number: text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int(text) : nil
+            case .number: Decimal.number(text)
             case .size: ByteCount.number(text)
             case .time(let range): Seconds.milliseconds(text, atMost: range.upperBound / 1_000)
             case .word(let words): words.firstIndex(of: text)

@@ -1,8 +1,8 @@
 /// Ends and length of one doubly linked list in a `Chains` table.
-struct Chain<Record>: Equatable {
+package struct Chain<Record>: Equatable {
     @OptionalHandle fileprivate(set) var first: Handle<Record>? = nil
     @OptionalHandle fileprivate(set) var last: Handle<Record>? = nil
-    fileprivate(set) var count: Int32 = 0
+    package fileprivate(set) var count: Int32 = 0
 
     var isEmpty: Bool { count == 0 }
 
@@ -60,6 +60,11 @@ struct Chains<Record> {
         guard chain.count > 1, let record = chain.first else { return }
         remove(record, from: &chain)
         append(record, to: &chain)
+    }
+
+    /// Whether a record is in `chain`. It must be in no other list of the table.
+    func contains(_ record: Handle<Record>, in chain: Chain<Record>) -> Bool {
+        chain.first == record || record.index < links.count && links[record.index].previous != nil
     }
 
     func next(after record: Handle<Record>) -> Handle<Record>? { links[record.index].next }

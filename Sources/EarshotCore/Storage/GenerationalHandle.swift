@@ -1,6 +1,6 @@
 /// Reference that may outlive its record: a handle with the generation of the record, which no other record in the same
 /// place has.
-struct GenerationalHandle<Record>: Hashable, Sendable {
+package struct GenerationalHandle<Record>: Hashable, Sendable {
     let record: Handle<Record>
     let generation: UInt64
 }

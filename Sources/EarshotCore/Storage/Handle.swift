@@ -3,7 +3,7 @@
 /// The type of the record is part of the handle's type, so the handle of a worker cannot be passed as a client's. Only
 /// the types of this folder, and tests, make handles. The place of a removed record is reused. A reference that may
 /// outlive its record is a ``GenerationalHandle``.
-struct Handle<Record>: Hashable, Comparable, Sendable, CustomStringConvertible {
+package struct Handle<Record>: Hashable, Comparable, Sendable, CustomStringConvertible {
     private let place: Int32
 
     init(place: Int32) { self.place = place }
@@ -11,15 +11,15 @@ struct Handle<Record>: Hashable, Comparable, Sendable, CustomStringConvertible {
     init(index: Int) { place = Int32(index) }
 
     /// Index in tables with an entry for each place of the slab.
-    var index: Int { Int(place) }
+    package var index: Int { Int(place) }
 
     /// Number of the record: in reports, and in keys for `NumberHash`.
-    var number: Int32 { place }
+    package var number: Int32 { place }
 
     /// Hashes as the place alone, which takes half as many instructions as the synthesized way through a `Hasher`.
-    func _rawHashValue(seed: Int) -> Int { place._rawHashValue(seed: seed) }
+    package func _rawHashValue(seed: Int) -> Int { place._rawHashValue(seed: seed) }
 
-    static func < (left: Handle, right: Handle) -> Bool { left.place < right.place }
+    package static func < (left: Handle, right: Handle) -> Bool { left.place < right.place }
 
-    var description: String { place.description }
+    package var description: String { place.description }
 }

@@ -1,14 +1,18 @@
 /// Hash table of handles. The records themselves hold the keys, so an entry costs 8 bytes and its share of empty
-/// places.
+/// places: 11 to 16 bytes in a large table.
 ///
 /// Open addressing with linear probing. A removal shifts later entries back instead of leaving a tombstone, so lookups
-/// stay fast.
+/// stay fast. The number of places is a power of two, or in a large table one and a half times one.
 struct HandleTable<Record> {
     private struct Place {
         /// nil if the place is empty.
         @OptionalHandle var record: Handle<Record>? = nil
         var hash: UInt32 = 0
     }
+
+    private static var leastPlaces: Int { 16 }
+    /// Number of places from which a table grows in smaller steps. Below, fewer probes are worth more than the memory.
+    static var largePlaces: Int { 65_536 }
 
     private var places: [Place] = []
     private(set) var count = 0
@@ -43,8 +47,7 @@ struct HandleTable<Record> {
         var index = next(gap)
         while places[index].record != nil {
             // An entry may move into the gap unless its home lies after the gap.
-            let distance = (index - home(of: places[index].hash)) & (places.count - 1)
-            if distance >= (index - gap) & (places.count - 1) {
+            if distance(from: home(of: places[index].hash), to: index) >= distance(from: gap, to: index) {
                 places[gap] = places[index]
                 gap = index
             }
@@ -53,9 +56,13 @@ struct HandleTable<Record> {
         places[gap] = Place()
     }
 
-    private func home(of hash: UInt32) -> Int { Int(hash) & (places.count - 1) }
+    /// Scales a hash to the number of places, by its upper bits.
+    private func home(of hash: UInt32) -> Int { (Int(hash) &* places.count) >> 32 }
 
-    private func next(_ index: Int) -> Int { (index + 1) & (places.count - 1) }
+    private func next(_ index: Int) -> Int { index + 1 < places.count ? index + 1 : 0 }
+
+    /// Number of steps of `next` from one place to another.
+    private func distance(from start: Int, to end: Int) -> Int { end - start + (end < start ? places.count : 0) }
 
     private mutating func place(_ entry: Place) {
         var index = home(of: entry.hash)
@@ -66,14 +73,22 @@ struct HandleTable<Record> {
     /// Releases spare capacity beyond `least` places. At most half of the places are in use afterwards.
     mutating func releaseRoom(least: Int) {
         guard SpareRoom.isMuch(places.count, used: count, least: least) else { return }
-        var capacity = 16
-        while capacity < count * 2 { capacity *= 2 }
+        var capacity = Self.leastPlaces
+        while capacity < count * 2 { capacity = Self.larger(than: capacity) }
         resize(to: capacity)
     }
 
-    private mutating func grow() { resize(to: max(16, places.count * 2)) }
+    private mutating func grow() {
+        resize(to: places.isEmpty ? Self.leastPlaces : Self.larger(than: places.count))
+    }
 
-    /// - Parameter capacity: a power of two, greater than four thirds of the count.
+    /// The next number of places: 16, 32 and so on to 65,536, 98,304, 131,072, 196,608 and so on.
+    private static func larger(than capacity: Int) -> Int {
+        guard capacity >= largePlaces else { return capacity * 2 }
+        return capacity & (capacity - 1) == 0 ? capacity / 2 * 3 : capacity / 3 * 4
+    }
+
+    /// - Parameter capacity: greater than four thirds of the count.
     private mutating func resize(to capacity: Int) {
         let old = places
         places = [Place](repeating: Place(), count: capacity)

@@ -1,7 +1,7 @@
 /// Value behind one reference, which is copied when it is changed while shared.
 ///
 /// For a large part of the core that few buses have: the core's own size stays that of a reference.
-struct Indirect<Value> {
+package struct Indirect<Value> {
     private final class Storage {
         var value: Value
 
@@ -12,7 +12,7 @@ struct Indirect<Value> {
 
     init(_ value: Value) { storage = Storage(value) }
 
-    var value: Value {
+    package var value: Value {
         _read { yield storage.value }
         _modify {
             if !isKnownUniquelyReferenced(&storage) { storage = Storage(storage.value) }

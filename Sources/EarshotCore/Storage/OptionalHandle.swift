@@ -1,12 +1,12 @@
 /// Optional handle in 4 bytes. `Handle?` takes 8 bytes in a record, and a queued request has several.
 @propertyWrapper
-struct OptionalHandle<Record>: Equatable {
+package struct OptionalHandle<Record>: Equatable {
     /// Negative for nil.
     private var place: Int32
 
-    init(wrappedValue: Handle<Record>?) { place = wrappedValue?.number ?? .min }
+    package init(wrappedValue: Handle<Record>?) { place = wrappedValue?.number ?? .min }
 
-    var wrappedValue: Handle<Record>? {
+    package var wrappedValue: Handle<Record>? {
         get { place < 0 ? nil : Handle(place: place) }
         set { place = newValue?.number ?? .min }
     }

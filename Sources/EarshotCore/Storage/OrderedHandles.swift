@@ -3,9 +3,9 @@
 /// The table stores no key, so an entry costs 4 to 16 bytes. A search takes a predicate that is true for all records
 /// before the wanted position and false for all others; it costs O(log n) calls. An insertion or removal moves at most
 /// one block and, rarely, the list of blocks.
-struct OrderedHandles<Record> {
+package struct OrderedHandles<Record> {
     /// Position of a handle, or the end. Insertion and removal invalidate it.
-    struct Position: Equatable {
+    package struct Position: Equatable {
         fileprivate var block: Int
         fileprivate var offset: Int
     }
@@ -20,18 +20,18 @@ struct OrderedHandles<Record> {
     var start: Position { Position(block: 0, offset: 0) }
 
     /// The handle at a position; nil at the end.
-    subscript(position: Position) -> Handle<Record>? {
+    package subscript(position: Position) -> Handle<Record>? {
         position.block < blocks.count ? blocks[position.block][position.offset] : nil
     }
 
-    func position(after position: Position) -> Position {
+    package func position(after position: Position) -> Position {
         position.offset + 1 < blocks[position.block].count
             ? Position(block: position.block, offset: position.offset + 1)
             : Position(block: position.block + 1, offset: 0)
     }
 
     /// Returns the position of the first handle for which `precedes` is false, or the end.
-    func firstPosition(notPreceding precedes: (Handle<Record>) -> Bool) -> Position {
+    package func firstPosition(notPreceding precedes: (Handle<Record>) -> Bool) -> Position {
         var (low, high) = (0, blocks.count)
         while low < high {
             let middle = (low + high) / 2

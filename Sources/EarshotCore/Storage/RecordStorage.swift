@@ -47,14 +47,15 @@
 
     /// Accesses the record at a place.
     subscript(index: Int) -> Element {
-        unsafeAddress {
-            precondition(contains(index), "record is not in use")
-            return unsafe UnsafePointer(records + index)
-        }
-        unsafeMutableAddress {
-            precondition(contains(index), "record is not in use")
-            return unsafe records + index
-        }
+        unsafeAddress { unsafe UnsafePointer(address(of: index)) }
+        unsafeMutableAddress { unsafe address(of: index) }
+    }
+
+    /// Address of the record at a place. It is valid until the record is moved or removed.
+    @inline(__always)
+    func address(of index: Int) -> UnsafeMutablePointer<Element> {
+        precondition(contains(index), "record is not in use")
+        return unsafe records + index
     }
 
     /// Returns the empty places below `bound` in descending order.

@@ -2,7 +2,7 @@
 ///
 /// Records are accessed in place. They are in a `RecordStorage` because access to a field in an array of optionals
 /// copies the whole record and retains its references.
-struct Slab<Element> {
+package struct Slab<Element> {
     private var storage = RecordStorage<Element>(capacity: 0)
     private var free: [Int32] = []
 
@@ -10,7 +10,7 @@ struct Slab<Element> {
     static var first: Handle<Element> { Handle(place: 0) }
 
     /// One more than the last place in use or in the free list.
-    private(set) var bound = 0
+    package private(set) var bound = 0
     /// Number of records below which ``releaseRoom(least:)`` may succeed: a quarter of the capacity, or half of the
     /// records at the last call.
     private var spareCount = 0
@@ -21,7 +21,7 @@ struct Slab<Element> {
     var capacity: Int { storage.capacity }
 
     /// Adds a record. O(1) amortised.
-    mutating func insert(_ element: Element) -> Handle<Element> {
+    mutating func insert(_ element: consuming Element) -> Handle<Element> {
         let isShared = !isKnownUniquelyReferenced(&storage)
         if bound == storage.capacity, free.isEmpty {
             storage = storage.resized(to: max(8, storage.capacity * 2), isShared: isShared)
@@ -68,15 +68,28 @@ struct Slab<Element> {
     func contains(_ record: Handle<Element>) -> Bool { storage.contains(record.index) }
 
     /// Returns the handle of the record at a place; nil if there is none.
-    func handle(at place: Int) -> Handle<Element>? { storage.contains(place) ? Handle(index: place) : nil }
+    package func handle(at place: Int) -> Handle<Element>? { storage.contains(place) ? Handle(index: place) : nil }
 
     /// Accesses a record in place. It must exist.
-    subscript(record: Handle<Element>) -> Element {
+    package subscript(record: Handle<Element>) -> Element {
         _read { yield storage[record.index] }
         _modify {
             makeUnique()
             yield &storage[record.index]
         }
+    }
+
+    /// Address of a record, which must exist, for the addressor of a component that contains this slab.
+    @inline(__always)
+    func address(of record: Handle<Element>) -> UnsafePointer<Element> {
+        unsafe UnsafePointer(storage.address(of: record.index))
+    }
+
+    /// Address of a record, which must exist, to change it.
+    @inline(__always)
+    mutating func mutableAddress(of record: Handle<Element>) -> UnsafeMutablePointer<Element> {
+        makeUnique()
+        return unsafe storage.address(of: record.index)
     }
 
     /// Handles of all records, for audits and reports. O(bound).

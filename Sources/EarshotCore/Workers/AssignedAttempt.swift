@@ -11,18 +11,3 @@ public struct AssignedAttempt: Equatable, Sendable {
     /// ID of that request.
     public let request: RequestID?
 }
-
-extension BrokerCore {
-    /// Starts or stops the log of attempts.
-    public mutating func logAttempts(_ isLogging: Bool) { facilities.isLoggingAttempts = isLogging }
-
-    /// Logs the assignment of an attempt. Not inlined, because few brokers log attempts.
-    @inline(never)
-    mutating func logAssignment(_ job: Job, of flight: Handle<Flight>, to worker: WorkerID) {
-        let first = flights.firstInterest(of: flight)
-        let assigned = AssignedAttempt(
-            attempt: job.attempt, worker: worker, url: job.url,
-            handler: first.map { handlers[interests[$0].handler].id }, request: first.map { interests[$0].request })
-        actions.append(.log(.assigned(assigned)))
-    }
-}

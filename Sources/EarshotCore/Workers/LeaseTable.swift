@@ -1,10 +1,10 @@
-internal import EarshotWire
+package import EarshotWire
 
 /// Leases of one worker by attempt.
 ///
 /// A slab of records and a table of their numbers. A lease is large: a dictionary would copy it at each access and move
 /// all leases when it grows.
-struct LeaseTable: Sequence {
+package struct LeaseTable: Sequence {
     private struct Entry {
         let attempt: AttemptID
         var lease: WorkerLease
@@ -13,12 +13,12 @@ struct LeaseTable: Sequence {
     private var entries = Slab<Entry>()
     private var numbers = HandleTable<Entry>()
 
-    var count: Int { entries.count }
+    package var count: Int { entries.count }
 
     var isEmpty: Bool { entries.count == 0 }
 
     /// All leases in no particular order. O(leases).
-    var values: [WorkerLease] { map(\.value) }
+    package var values: [WorkerLease] { map(\.value) }
 
     func contains(_ attempt: AttemptID) -> Bool { number(of: attempt) != nil }
 
@@ -29,8 +29,14 @@ struct LeaseTable: Sequence {
     @inline(__always)
     func flight(of attempt: AttemptID) -> Handle<Flight>? { number(of: attempt).flatMap { entries[$0].lease.flight } }
 
+    /// Name of the resumable file of an attempt; nil if there is none. Called for each response, so it copies no lease.
+    func resumableFile(of attempt: AttemptID) -> String? {
+        guard let number = number(of: attempt), entries[number].lease.part?.isResumable == true else { return nil }
+        return entries[number].lease.part?.file
+    }
+
     /// Setting has an effect only if the attempt has a lease and the value is not nil.
-    subscript(attempt: AttemptID) -> WorkerLease? {
+    package subscript(attempt: AttemptID) -> WorkerLease? {
         get {
             guard let number = number(of: attempt) else { return nil }
             return entries[number].lease
@@ -55,7 +61,7 @@ struct LeaseTable: Sequence {
     }
 
     /// All leases in no particular order. O(leases).
-    func makeIterator() -> IndexingIterator<[(key: AttemptID, value: WorkerLease)]> {
+    package func makeIterator() -> IndexingIterator<[(key: AttemptID, value: WorkerLease)]> {
         entries.indices.map { (entries[$0].attempt, entries[$0].lease) }.makeIterator()
     }
 

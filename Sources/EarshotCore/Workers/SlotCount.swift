@@ -1,16 +1,16 @@
 /// Sums of the slots of ready workers.
-struct SlotCount {
-    private(set) var total = 0
-    private(set) var free = 0
+package struct SlotCount {
+    package private(set) var total = 0
+    package private(set) var free = 0
     /// Slots taken by classes below `high`.
     private(set) var lower = 0
 
     /// Slots reserved for class `high`: a quarter, rounded down.
-    var forHigh: Int { total / 4 }
+    package var forHigh: Int { total / 4 }
 
     /// Whether only class `high` may start. Lower classes are limited by the slots that they occupy, not by the free
     /// ones. Otherwise `high`, which takes each freed slot first, would starve them.
-    var areForHigh: Bool { lower >= total - forHigh }
+    package var areForHigh: Bool { lower >= total - forHigh }
 
     /// Adds the slots of a ready worker.
     mutating func add(slots: Int, free: Int, lower: Int) {

@@ -5,7 +5,7 @@ internal import EarshotWire
 /// `WorkerSession` and `WorkerLease` document the phases of the records; only the fleet changes them. The fleet knows
 /// pools, origins and flights by handle alone. Its functions return the timers to set, and the workers or flights to
 /// act on.
-struct WorkerFleet {
+package struct WorkerFleet {
     /// Bounds of the fleet.
     struct Limits: Equatable {
         /// Silence of a worker with transfers after which it gets a PING.
@@ -66,19 +66,19 @@ struct WorkerFleet {
     // The compiler retains all tables for a call of a nonmutating function. So the functions that run for each attempt
     // are inlined.
 
-    subscript(worker: Handle<WorkerSession>) -> WorkerSession {
+    package subscript(worker: Handle<WorkerSession>) -> WorkerSession {
         _read { yield workers[worker] }
     }
 
     var count: Int { workers.count }
 
     /// Handles of all workers. O(workers).
-    var indices: [Handle<WorkerSession>] { workers.indices }
+    package var indices: [Handle<WorkerSession>] { workers.indices }
 
     func contains(_ worker: Handle<WorkerSession>) -> Bool { workers.contains(worker) }
 
     /// Records for the pages of a QUERY.
-    var records: Slab<WorkerSession> { workers }
+    package var records: Slab<WorkerSession> { workers }
 
     @inline(__always)
     func number(of id: WorkerID) -> Handle<WorkerSession>? { numbers[id] }
@@ -88,6 +88,21 @@ struct WorkerFleet {
     func lease(_ attempt: AttemptID, by id: WorkerID) -> WorkerLease? {
         guard let worker = numbers[id] else { return nil }
         return workers[worker].leases[attempt]
+    }
+
+    /// Returns the resumable files of a worker's attempts.
+    func resumableFiles(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
+        guard let worker = numbers[id] else { return [] }
+        return workers[worker].leasesInOrder.compactMap { attempt, lease in
+            guard let part = lease.part, part.isResumable else { return nil }
+            return (attempt, part.file)
+        }
+    }
+
+    /// Returns the name of the resumable file of a worker's attempt; nil if there is none.
+    func resumableFile(of attempt: AttemptID, by id: WorkerID) -> String? {
+        guard let worker = numbers[id] else { return nil }
+        return workers[worker].leases.resumableFile(of: attempt)
     }
 
     /// Returns the flight that a worker's attempt serves.
@@ -128,7 +143,7 @@ struct WorkerFleet {
 
     /// Slots of a pool's ready workers. O(workers).
     @inline(__always)
-    func slotCount(of pool: Handle<WorkerPool>) -> SlotCount {
+    package func slotCount(of pool: Handle<WorkerPool>) -> SlotCount {
         var count = SlotCount()
         for place in 0..<workers.bound {
             guard let worker = workers.handle(at: place), serves(worker, pool), workers[worker].phase == .ready else {
@@ -265,7 +280,7 @@ struct WorkerFleet {
     mutating func stopAwaiting(_ process: Int32) -> Bool { awaited.remove(process) != nil && awaited.isEmpty }
 
     /// Whether starts are delayed.
-    var isAwaiting: Bool { !awaited.isEmpty }
+    package var isAwaiting: Bool { !awaited.isEmpty }
 
     // MARK: Leases
 
@@ -325,7 +340,7 @@ struct WorkerFleet {
     }
 
     /// Records the file into which an attempt writes its body.
-    mutating func partTold(_ part: GrowingPart, of attempt: AttemptID, at worker: Handle<WorkerSession>) {
+    mutating func partReported(_ part: GrowingPart, of attempt: AttemptID, at worker: Handle<WorkerSession>) {
         workers[worker].leases[attempt]?.part = part
     }
 
@@ -333,7 +348,9 @@ struct WorkerFleet {
     ///
     /// - Parameter checkpoint: bytes of the checkpoint in it; nil for no new one.
     mutating func partRecorded(_ attempt: AttemptID, checkpoint: Int?, at worker: Handle<WorkerSession>) {
+        let isKnown = workers[worker].leases[attempt]?.part?.audience != .noSession
         workers[worker].leases[attempt]?.part?.isRecorded = true
+        workers[worker].leases[attempt]?.part?.isRecordedAsKnown = isKnown
         if let checkpoint { workers[worker].leases[attempt]?.part?.checkpointBytes = checkpoint }
     }
 

@@ -10,7 +10,7 @@ internal import EarshotWire
 /// ```
 ///
 /// The slot and the origin's place stay taken until the worker confirms the end. `WorkerFleet` makes the transitions.
-struct WorkerLease {
+package struct WorkerLease {
     /// Purpose of an attempt.
     enum Use: Equatable {
         /// Serves the flight with this number.
@@ -19,7 +19,7 @@ struct WorkerLease {
         case cancelling
     }
 
-    let origin: Handle<OriginEntry>
+    package let origin: Handle<OriginEntry>
     /// Whether the attempt has class `high`, which has reserved slots.
     let isHigh: Bool
     private(set) var use: Use
@@ -31,7 +31,7 @@ struct WorkerLease {
     /// Current limit, after raises; nil for no limit.
     var maxBytes: Int?
     /// Decoded bytes received so far.
-    var receivedBytes = 0
+    package var receivedBytes = 0
     /// Decoded bytes of the whole body; nil while unknown.
     var totalBytes: Int?
     /// File into which the worker writes the body; nil until it is known.
@@ -39,14 +39,14 @@ struct WorkerLease {
     /// Bytes of that file that count towards the spool.
     var growingBytes = 0
     /// Number of bytes of the part that its JOB named; 0 without one.
-    var resumedBytes = 0
+    package var resumedBytes = 0
     /// Size of the file when the shell renamed it; nil before.
     var keptBytes: Int?
     /// Request of the former flight, if a later flight may resume the part of this cancelled attempt.
     private(set) var abandoned: AbandonedFlight?
 
     /// The flight that the attempt serves.
-    var flight: Handle<Flight>? { if case .flight(let flight) = use { flight } else { nil } }
+    package var flight: Handle<Flight>? { if case .flight(let flight) = use { flight } else { nil } }
 
     var isCancelling: Bool { if case .cancelling = use { true } else { false } }
 

@@ -13,7 +13,7 @@ internal import DequeModule
 /// ```
 ///
 /// The pool of http and https is always `served`, even without workers. `WorkerPools` makes the transitions.
-struct WorkerPool {
+package struct WorkerPool {
     enum Phase: Equatable {
         case served
         /// Without workers. The timer with this serial closes the pool.
@@ -23,7 +23,7 @@ struct WorkerPool {
     }
 
     /// The pool of http and https.
-    static let web = Slab<WorkerPool>.first
+    package static let web = Slab<WorkerPool>.first
 
     /// Name of a pool of own workers: a scheme belongs to a principal.
     struct Key: Hashable {
@@ -32,9 +32,9 @@ struct WorkerPool {
     }
 
     /// The only scheme; nil for http and https.
-    let scheme: String?
+    package let scheme: String?
     /// Principal whose requests it serves. The administrator's pools also serve principals without a pool of the scheme.
-    let principal: Handle<Principal>
+    package let principal: Handle<Principal>
     private(set) var phase: Phase
     /// Number of users' own workers that serve it.
     var workers = 0

@@ -4,7 +4,7 @@ internal import DequeModule
 ///
 /// `WorkerPool` documents the phases of a pool; only this type changes them. Workers, origins and flights are known by
 /// name or number alone. A pool exists while a worker serves it or is awaited, or while it has origins.
-struct WorkerPools {
+package struct WorkerPools {
     /// Bounds of the table.
     struct Limits: Equatable {
         /// Part of the pools that one principal other than the administrator may have.
@@ -53,7 +53,7 @@ struct WorkerPools {
 
     // MARK: Queries
 
-    subscript(pool: Handle<WorkerPool>) -> WorkerPool {
+    package subscript(pool: Handle<WorkerPool>) -> WorkerPool {
         _read { yield pools[pool] }
     }
 

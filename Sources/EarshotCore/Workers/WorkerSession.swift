@@ -1,4 +1,4 @@
-internal import EarshotWire
+package import EarshotWire
 
 /// One connected worker.
 ///
@@ -9,8 +9,8 @@ internal import EarshotWire
 /// ```
 ///
 /// A lost worker is removed in any phase. `WorkerFleet` makes the transitions.
-struct WorkerSession {
-    enum Phase: String, CaseIterable {
+package struct WorkerSession {
+    package enum Phase: String, CaseIterable {
         /// Connected, without an accepted READY.
         case joining
         case ready
@@ -30,12 +30,12 @@ struct WorkerSession {
     let id: WorkerID
     /// Process at the other end, by the kernel; a gateway for a worker of another machine. Nil if unknown.
     let process: Int32?
-    private(set) var phase = Phase.joining
-    var pid = 0
+    package private(set) var phase = Phase.joining
+    package var pid = 0
     /// Principal whose requests it gets; those of a worker of the administrator see `WorkerPools`.
-    var principal = PrincipalTable.administrator
+    package var principal = PrincipalTable.administrator
     /// The pools that it serves.
-    var pools: [Handle<WorkerPool>] = []
+    package var pools: [Handle<WorkerPool>] = []
     /// Concurrent transfers that the worker last offered.
     private(set) var offered = 0
     /// Concurrent transfers in its last LIMITS; nil if the worker decides.
@@ -43,9 +43,9 @@ struct WorkerSession {
     /// Maximum number of leases: its slots or, after a reduction of the slots, the leases that have not drained yet.
     private(set) var ceiling = 0
     /// Leases by attempt.
-    var leases = LeaseTable()
+    package var leases = LeaseTable()
     /// Number of leases being cancelled.
-    var cancelling = 0
+    package var cancelling = 0
     /// Number of leases of classes below `high`.
     var lower = 0
     /// The suspect that it runs alone; nil if it accepts other work.
@@ -58,9 +58,9 @@ struct WorkerSession {
     /// Whether a user's own worker accepts DRAIN.
     var hearsDrain = false
     /// Whether it supports HTTP/2.
-    var speaksHTTP2 = false
+    package var speaksHTTP2 = false
     /// Parts of its sandbox that took effect; nil without a SANDBOX.
-    var sandbox: SandboxParts?
+    package var sandbox: SandboxParts?
     /// Whether its heartbeat timer runs.
     var isWatched = false
     /// Time of a PING without an answer; nil if there is none.
@@ -82,7 +82,7 @@ struct WorkerSession {
     }
 
     /// Whether it is a user's own worker: it serves neither http nor https, and may be any program.
-    var isOwn: Bool { !pools.contains(WorkerPool.web) }
+    package var isOwn: Bool { !pools.contains(WorkerPool.web) }
 
     /// Whether the gateway relays it from another machine: it has no files.
     var isRemote: Bool { principal != PrincipalTable.administrator }
@@ -90,7 +90,7 @@ struct WorkerSession {
     /// Whether it has no transfers.
     var isEmpty: Bool { leases.isEmpty }
 
-    var slots: Int { min(offered, wish ?? offered) }
+    package var slots: Int { min(offered, wish ?? offered) }
 
     /// Sets the slots that the worker offers. A worker without pools has none.
     mutating func offers(_ slots: Int) {

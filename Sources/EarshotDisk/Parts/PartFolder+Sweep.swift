@@ -10,8 +10,6 @@ extension PartFolder {
         public var parts = 0
         /// Bytes of their bodies.
         public var bytes = 0
-        /// Value of `changes` before they were counted; nil if unknown.
-        public var changes: Int?
 
         public init() {}
     }
@@ -108,10 +106,7 @@ extension PartFolder {
     private static func isPrivate(_ name: String) -> Bool {
         let digits = name.utf8.dropFirst("private-".utf8.count)
         return name.hasPrefix("private-") && (1...13).contains(digits.count)
-            && digits.allSatisfy {
-                (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
-                    || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0)
-            }
+            && digits.allSatisfy { $0.isDigit || $0.isLowercase }
     }
 
     // MARK: Bounds
@@ -128,7 +123,6 @@ extension PartFolder {
         var heads: Set<String> = []
         let now = Int(time(nil))
         var totals = Totals()
-        totals.changes = changes
         for entry in names(in: folder) {
             if let name = Self.name(of: entry, ".head") {
                 heads.insert(name)
@@ -239,19 +233,31 @@ extension PartFolder {
         return SpoolName.isContent(name) ? name : nil
     }
 
+    /// Whether the folder has a part: reads its entries up to the first.
+    public var hasParts: Bool { Self.firstEntry(of: folder) { Self.name(of: $0, ".body") != nil } != nil }
+
     func names(in folder: Int32) -> [String] { Self.names(in: folder) }
 
     static func names(in folder: Int32) -> [String] {
-        let copy = unsafe openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard copy >= 0, let stream = unsafe fdopendir(copy) else { return [] }
-        defer { unsafe closedir(stream) }
         var names: [String] = []
+        _ = firstEntry(of: folder) { name in
+            names.append(name)
+            return false
+        }
+        return names
+    }
+
+    /// Reads the names in a folder up to the first that a condition accepts, and returns that one; nil without one.
+    private static func firstEntry(of folder: Int32, where accepts: (String) -> Bool) -> String? {
+        let copy = unsafe openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard copy >= 0, let stream = unsafe fdopendir(copy) else { return nil }
+        defer { unsafe closedir(stream) }
         while let entry = unsafe readdir(stream) {
             let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
                 unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
             }
-            if !name.hasPrefix(".") { names.append(name) }
+            if !name.hasPrefix("."), accepts(name) { return name }
         }
-        return names
+        return nil
     }
 }

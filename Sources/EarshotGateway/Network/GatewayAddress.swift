@@ -1,4 +1,5 @@
 public import EarshotLoop
+internal import EarshotWire
 
 /// Address at which the gateway listens: `tcp://ADDRESS` or `tcp://ADDRESS:PORT` with a numeric address, that of IPv6 in
 /// brackets.
@@ -24,20 +25,11 @@ public struct GatewayAddress: Hashable, Sendable, CustomStringConvertible {
         var port = Self.usualPort
         // The colons of an address of IPv6 are within the brackets.
         if let colon = host.lastIndex(of: ":"), host.last != "]" {
-            let digits = host[host.index(after: colon)...]
-            guard !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = UInt16(digits)
-            else { return nil }
+            guard let number: UInt16 = Decimal.number(host[host.index(after: colon)...]) else { return nil }
             port = number
             host = host[..<colon]
         }
-        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
-        guard let address = TCPSocket.Address(String(isBracketed ? host.dropFirst().dropLast() : host)) else {
-            return nil
-        }
-        switch address {
-        case .four: guard !isBracketed else { return nil }
-        case .six: guard isBracketed else { return nil }
-        }
+        guard let address = TCPSocket.Address(urlHost: host) else { return nil }
         self.address = address
         self.port = port
     }

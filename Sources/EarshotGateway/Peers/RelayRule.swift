@@ -41,14 +41,14 @@ struct RelayRule {
                 role == .node
                 ? "the key of a cluster serves no schemes: nodes only request bodies"
                 : "a key of role client serves no schemes: create one with `earshot key new NAME --role worker`"
-            return refusal(of: "READY", "not-authorized", advice)
+            return refusal("not-authorized", advice)
         }
         guard Self.isHello(head) else { return .forward(head) }
         do throws(WireError) {
             guard case .hello(var hello) = try ClientMessage(head: head) else { return .forward(head) }
             guard hello.principal == nil, hello.proof == nil else {
                 return refusal(
-                    of: "HELLO", "not-authorized",
+                    "not-authorized",
                     "the gateway names the principal of a key: remove principal and proof")
             }
             hello.principal = principal
@@ -57,14 +57,12 @@ struct RelayRule {
         } catch {
             // A longer verb that begins like HELLO.
             if error.code == .unknownVerb { return .forward(head) }
-            return refusal(of: "HELLO", error.code.rawValue, error.detail)
+            return refusal(error.code.rawValue, error.detail)
         }
     }
 
-    private func refusal(of verb: String, _ code: String, _ detail: String) -> Verdict {
-        var reply = ErrorReply(code: code, detail: detail)
-        reply.verb = verb
-        return .refuse(BrokerMessage.error(reply).encoded())
+    private func refusal(_ code: String, _ detail: String) -> Verdict {
+        .refuse(BrokerMessage.error(ErrorReply(code: code, detail: detail)).encoded())
     }
 
     /// Whether a head is a HELLO, or one that only the decoder tells from it.

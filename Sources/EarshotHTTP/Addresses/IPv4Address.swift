@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// IPv4 address.
 public struct IPv4Address: Hashable, Sendable, CustomStringConvertible {
     /// Numeric value in network order: 127.0.0.1 is 0x7f000001.

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// IPv6 address without a zone.
 public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
     /// First 64 bits.

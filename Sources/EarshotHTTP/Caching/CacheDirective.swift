@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Directive of a `Cache-Control` field: RFC 9111, section 5.2.
 struct CacheDirective {
     /// Argument of a directive.

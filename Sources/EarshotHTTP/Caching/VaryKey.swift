@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Request fields that selected a response, normalized: RFC 9111, section 4.1. Stored responses of one `CacheKey` with
 /// different keys are variants.
 public struct VaryKey: Hashable, Sendable {

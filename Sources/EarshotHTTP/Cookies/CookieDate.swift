@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Parser for the `Expires` attribute of a cookie, in all historical formats: RFC 6265bis, section 5.1.1.
 enum CookieDate {
     /// Returns the date in seconds since 1970; nil if the day, month, year or time is missing, or there is no such day.

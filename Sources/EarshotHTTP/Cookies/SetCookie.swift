@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Parsed `Set-Cookie` field: RFC 6265bis, section 5.6. SameSite and unknown attributes are ignored, because there are no
 /// sites.
 struct SetCookie {
@@ -20,12 +22,12 @@ struct SetCookie {
         var parts = text.split(separator: UInt8(ascii: ";"), omittingEmptySubsequences: false)[...]
         guard let pair = parts.popFirst() else { return nil }
         // Without an equals sign, all of it is the value.
-        (name, value) = Self.pair(pair) ?? ([], FieldList.trimmed(pair))
+        (name, value) = Self.pair(pair) ?? ([], pair.trimmed)
         guard !name.isEmpty || !value.isEmpty, name.count + value.count <= HTTPLimits.cookieBytes else { return nil }
         var maxAge: Int64?
         var date: Int64?
         for part in parts {
-            let (attribute, value) = Self.pair(part) ?? (FieldList.trimmed(part), [])
+            let (attribute, value) = Self.pair(part) ?? (part.trimmed, [])
             guard value.count <= HTTPLimits.cookieAttributeBytes else { continue }
             switch String(decoding: attribute.map(\.lowercased), as: UTF8.self) {
             case "expires": date = CookieDate.parse(value) ?? date
@@ -49,7 +51,7 @@ struct SetCookie {
 
     private static func pair(_ text: ArraySlice<UInt8>) -> (ArraySlice<UInt8>, ArraySlice<UInt8>)? {
         guard let equals = text.firstIndex(of: UInt8(ascii: "=")) else { return nil }
-        return (FieldList.trimmed(text[..<equals]), FieldList.trimmed(text[(equals + 1)...]))
+        return (text[..<equals].trimmed, text[(equals + 1)...].trimmed)
     }
 
     /// Parses `Max-Age`, 0 to `HTTPLimits.cookieSeconds`; nil if it is not a number. A negative one is 0.

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Content coding that workers accept and decode: RFC 9110, section 8.4.1.
 public enum ContentCoding: Hashable, Sendable, CaseIterable {
     case gzip

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Arithmetic on delta-seconds: RFC 9111, section 1.2.2. Results are saturated at 0 and `longest`.
 enum DeltaSeconds {
     /// Substitute for larger numbers and overflows.

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Parser for comma-separated field values: RFC 9110, section 5.6.1.
 ///
 /// A comma in a quoted string does not separate. An unterminated quoted string ends with its line, so that it cannot
@@ -49,16 +51,8 @@ enum FieldList {
         return isEscaped ? nil : content
     }
 
-    /// Returns `bytes` without leading and trailing spaces and tabs.
-    static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-        guard let first = bytes.firstIndex(where: { !$0.isBlank }),
-            let last = bytes.lastIndex(where: { !$0.isBlank })
-        else { return bytes[bytes.endIndex...] }
-        return bytes[first...last]
-    }
-
     private static func append(_ part: ArraySlice<UInt8>, to parts: inout [ArraySlice<UInt8>]) {
-        let part = trimmed(part)
+        let part = part.trimmed
         if !part.isEmpty { parts.append(part) }
     }
 }

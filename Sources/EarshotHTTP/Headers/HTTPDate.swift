@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Date in HTTP format with a resolution of one second: RFC 9110, section 5.6.7.
 public struct HTTPDate: Hashable, Sendable {
     /// Seconds since 1970-01-01 00:00:00 UTC, without leap seconds; negative before.

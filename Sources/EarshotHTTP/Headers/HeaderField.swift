@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Field of a `HeaderFields` as bytes, because a server's fields need not be UTF-8.
 public struct HeaderField: Hashable, Sendable {
     /// Name with its original spelling, a token.

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 extension HeaderFields {
     /// Parses the lines of a request, and checks that all of them may be sent to a server. One trailing LF is removed.
     public init(request lines: [UInt8]) throws(HeaderFieldError) {

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Block of header fields as raw lines, parsed on access.
 ///
 /// Lookups, iteration and removal skip malformed lines, so that a server's block needs no prior check. `init(request:)`

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Position of a line in a block of header fields, and of its name and value.
 struct HeaderLine {
     /// Line without its LF.

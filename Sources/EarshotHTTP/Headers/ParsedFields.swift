@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Header fields with the positions of their lines, for several lookups in one block.
 ///
 /// A lookup compares names and skips values. Lookups skip malformed lines, as in `HeaderFields`.

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Single range of bytes in the field `Range` of a request: RFC 9110, section 14.1.2.
 public enum RequestedRange: Hashable, Sendable {
     /// From an offset to another one, both inclusive; to the end without the second one.

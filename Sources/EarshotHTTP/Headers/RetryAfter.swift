@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Delay requested by a server: the `Retry-After` field, RFC 9110, section 10.2.3.
 public struct RetryAfter: Hashable, Sendable {
     /// Seconds from now: 0 to `HTTPLimits.retryAfterSeconds`. A date in the past is 0.

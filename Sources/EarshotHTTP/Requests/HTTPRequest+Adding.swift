@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 extension HTTPRequest {
     /// Returns the request with fields added by a rule: conditions, a range, cookies. They replace fields of the same
     /// name.

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Address of a proxy, parsed from its URL: the only reader of proxy URLs, for options, fields and the environment.
 public struct ProxyAddress: Hashable, Sendable {
     /// Protocol of a proxy.
@@ -38,7 +40,9 @@ public struct ProxyAddress: Hashable, Sendable {
         }
         let hostEnd = authority.lastIndex(of: "]") ?? authority.startIndex
         if let colon = authority[hostEnd...].lastIndex(of: ":") {
-            guard let number = UInt16(authority[authority.index(after: colon)...]), number > 0 else { throw .port }
+            guard let number: UInt16 = Decimal.number(authority[authority.index(after: colon)...]), number > 0 else {
+                throw .port
+            }
             port = number
             authority = authority[..<colon]
         } else {
@@ -105,16 +109,6 @@ public struct ProxyAddress: Hashable, Sendable {
 
     /// Percent-encodes the characters that would end the authority of a URL.
     private static func escaped(_ userinfo: String) -> String {
-        var text = ""
-        for character in userinfo {
-            switch character {
-            case "/": text += "%2F"
-            case "?": text += "%3F"
-            case "#": text += "%23"
-            case "@": text += "%40"
-            default: text.append(character)
-            }
-        }
-        return text
+        PercentEncoding.encoded(userinfo.utf8) { !"/?#@".utf8.contains($0) }
     }
 }

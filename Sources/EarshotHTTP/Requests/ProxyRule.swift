@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Proxy selection by the environment variables that curl uses: `http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`.
 /// The first is read only in lower case, because the upper-case one can come from a request to a CGI program.
 public struct ProxyRule: Hashable, Sendable {

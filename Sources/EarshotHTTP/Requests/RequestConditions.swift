@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Conditions of a GET or HEAD on the validators of its response: If-None-Match and If-Modified-Since. RFC 9110,
 /// section 13.1.
 public struct RequestConditions: Hashable, Sendable {

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Stored beginning of an interrupted transfer's body.
 public struct PartialBody: Sendable {
     /// Number of bytes stored from the start of the body.

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Conversion of internationalized host names to ASCII by UTS 46, as `xn--` labels.
 ///
 /// The Unicode tables belong to a C library, which this module does not link, so the shell supplies the function. Its

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Pattern of host names: `example.org` matches one host, `*.example.org` all subdomains but not the domain itself, `*`
 /// all hosts.
 public struct HostPattern: Hashable, Sendable, CustomStringConvertible {

@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// The host of a URL being parsed.
 enum URLHost {
     /// Name as written; may be empty.

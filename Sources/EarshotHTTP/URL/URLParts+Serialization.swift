@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 extension URLParts {
     /// Returns the normalized URL and its layout.
     func serialized(
@@ -85,15 +87,7 @@ extension URLParts {
     ) {
         for index in range {
             let byte = bytes[index]
-            if isLegal(byte) {
-                text.append(byte)
-            } else {
-                text += [UInt8(ascii: "%"), upperHexDigit(byte >> 4), upperHexDigit(byte & 15)]
-            }
+            if isLegal(byte) { text.append(byte) } else { PercentEncoding.append(byte, to: &text) }
         }
-    }
-
-    private static func upperHexDigit(_ value: UInt8) -> UInt8 {
-        value < 10 ? 0x30 + value : 0x37 + value
     }
 }

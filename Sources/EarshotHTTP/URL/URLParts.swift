@@ -1,3 +1,5 @@
+internal import EarshotWire
+
 /// Positions of a URL's parts in the bytes it was parsed from.
 struct URLParts {
     /// Index of the colon after the scheme.

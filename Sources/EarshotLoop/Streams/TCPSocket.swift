@@ -30,6 +30,16 @@ public enum TCPSocket {
             }
         }
 
+        /// Parses the host of a URL: an address of IPv4, or one of IPv6 in brackets.
+        public init?(urlHost host: Substring) {
+            let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
+            self.init(String(isBracketed ? host.dropFirst().dropLast() : host))
+            switch self {
+            case .four: guard !isBracketed else { return nil }
+            case .six: guard isBracketed else { return nil }
+            }
+        }
+
         private static func isZone(_ text: Substring) -> Bool {
             (1..<Int(IF_NAMESIZE)).contains(text.utf8.count)
                 && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"%/:[]".utf8.contains($0) }

@@ -1,4 +1,5 @@
 internal import EarshotCore
+internal import EarshotQueries
 internal import EarshotWire
 
 /// One node of a simulated cluster: its core, the state of its shell, and its peers.
@@ -104,7 +105,8 @@ struct ClusterNode {
             address: Self.address(of: number), broker: UInt64(number + 1) << 32 | UInt64(life),
             predecessor: predecessor, start: now)
         core = BrokerCore(
-            workerLimits: workerLimits, secret: nil, limits: limits, cluster: cluster, seed: seed)
+            workerLimits: workerLimits, secret: nil, limits: limits, answering: Queries.answer, cluster: cluster,
+            seed: seed)
         core.awaitOwnWorkers(until: now.advanced(byMilliseconds: 10_000))
     }
 

@@ -14,7 +14,7 @@ extension ClusterTrial {
         guard let watched = HandlerID("w") else { preconditionFailure("a valid name") }
         try pass(node) { core, now in
             core.clientConnected(id, token: SessionToken(high: 7, low: id.rawValue))
-            core.clientSaid(.hello(Hello(client: "c\(id.rawValue)", window: 16)), by: id, now: now)
+            core.clientSaid(.hello(Hello(window: 16)), by: id, now: now)
             if isWatcher { core.clientSaid(.subscribe(.subtree(watched)), by: id, now: now) }
         }
     }

@@ -27,7 +27,7 @@ extension ClusterTrial {
         try pass(holder) { core, now in
             core.clientConnected(
                 client, token: SessionToken(high: 8, low: client.rawValue), user: user)
-            core.clientSaid(.hello(Hello(client: "node", window: 16)), by: client, now: now)
+            core.clientSaid(.hello(Hello(window: 16)), by: client, now: now)
             core.clientSaid(.fetch(fetch), by: client, now: now)
         }
     }

@@ -139,7 +139,8 @@ extension SimulatedEngine {
             flight.state = .running(node, token)
             relations[node, default: []].insert(want.key)
             // The notification may be lost. After a loss of data, nodes that want the flight need time to join.
-            if flight.wants.isEmpty, flight.arrival + EngineLimits.patienceMilliseconds <= now {
+            let isYoung = flight.arrival <= now && now < flight.arrival + EngineLimits.patienceMilliseconds
+            if flight.wants.isEmpty, !isYoung {
                 notify(node, .aborted(want.key, token))
             }
             state = .held

@@ -8,10 +8,10 @@ internal import EarshotWire
 /// place.
 struct DurablePromises {
     private struct Promise {
-        let url: String
-        /// Tags permitted in its terminals, including those of rows on disk when a broker starts. Each FETCH has a tag
-        /// of its own.
-        var tags: Set<String>
+        /// URL with which it is repeated. After it is closed, the next request of its name has another URL.
+        var url: String
+        /// URLs permitted in its terminals, including those of rows on disk when a broker starts.
+        var urls: Set<String>
         /// Identifier on disk; nil before it was submitted to the disk.
         var id: DurableID?
         var isAccepted = false
@@ -28,8 +28,8 @@ struct DurablePromises {
     /// Closed expectation whose name was reused.
     private struct Earlier: Hashable {
         let name: RequestName
-        /// Tags permitted in its terminals.
-        let tags: Set<String>
+        /// URLs permitted in its terminals.
+        let urls: Set<String>
     }
 
     /// Failure codes that carry no durability guarantee.
@@ -45,24 +45,23 @@ struct DurablePromises {
     /// Names of accepted requests that are still open.
     var open: [RequestName] { promises.filter { $0.value.isAccepted && !$0.value.isClosed }.map(\.key) }
 
-    func url(of name: RequestName) -> String? { promises[name]?.url }
+    /// URL with which a request of a name is repeated; nil if the next one is a new request.
+    func url(of name: RequestName) -> String? {
+        promises[name].flatMap { $0.isClosed ? nil : $0.url }
+    }
 
     /// Records a request that the broker carries out: a repetition, or a new one if an earlier one of its name is
     /// closed.
-    mutating func asked(_ name: RequestName, _ url: String, tag: String, by client: ClientID) {
+    mutating func asked(_ name: RequestName, _ url: String, by client: ClientID) {
         defer {
             // An earlier request is delivered to new subscribers until its owner has acknowledged it.
             for each in earlier.keys where each.name == name { earlier[each]?.insert(client) }
         }
-        guard promises[name]?.isClosed != false else {
-            // The request of the broker may be this one, if an earlier one was refused.
-            promises[name]?.tags.insert(tag)
-            return
-        }
+        guard promises[name]?.isClosed != false else { return }
         if promises[name] == nil { names.append(name) }
         byURL[url] = name
-        if let old = promises[name] { earlier[Earlier(name: name, tags: old.tags)] = old.waiting }
-        promises[name] = Promise(url: url, tags: [tag])
+        if let old = promises[name] { earlier[Earlier(name: name, urls: old.urls)] = old.waiting }
+        promises[name] = Promise(url: url, urls: [url])
     }
 
     /// Records that a request is on disk.
@@ -96,39 +95,38 @@ struct DurablePromises {
         // After a removal or refusal the name is free. It may have been requested again while this terminal waited for
         // a window.
         if case .failed(let failure) = terminal.outcome, Self.settled.contains(failure.code) { return }
-        guard let promise = promises[name], let tag = terminal.tag else {
+        guard let promise = promises[name], let url = terminal.url else {
             throw Violation(1, "\(name) is told and was not asked for")
         }
         let isAwaited =
-            promise.tags.contains(tag)
+            promise.urls.contains(url)
             ? promises[name]?.waiting.remove(client) != nil
-            : withdraw(name, tag: tag, from: client)
+            : withdraw(name, url: url, from: client)
         guard !isAwaited else {
-            try check(terminal, content, of: name, promise)
+            try check(terminal, content, of: name)
             return
         }
+        guard promise.urls.contains(url) else { throw Violation(1, "\(name) is told the terminal of another: \(url)") }
         guard !promise.isClosed, !promise.isForgotten else { throw Violation(1, "\(name) is told again") }
         guard !promise.told.contains(client) else { throw Violation(1, "\(name) is told twice to one client") }
         if promise.isAccepted { promises[name]?.told.insert(client) }
-        try check(terminal, content, of: name, promise)
+        try check(terminal, content, of: name)
     }
 
-    /// Removes a client from the connections of an earlier request with a tag.
+    /// Removes a client from the connections of an earlier request with a URL.
     /// - Returns: Whether the earlier result was still to be delivered to it.
-    private mutating func withdraw(_ name: RequestName, tag: String, from client: ClientID) -> Bool {
+    private mutating func withdraw(_ name: RequestName, url: String, from client: ClientID) -> Bool {
         let request = earlier.first {
-            $0.key.name == name && $0.key.tags.contains(tag) && $0.value.contains(client)
+            $0.key.name == name && $0.key.urls.contains(url) && $0.value.contains(client)
         }
         guard let request else { return false }
         earlier[request.key]?.remove(client)
         return true
     }
 
-    private func check(
-        _ terminal: Terminal, _ content: String?, of name: RequestName, _ promise: Promise
-    ) throws(Violation) {
+    private func check(_ terminal: Terminal, _ content: String?, of name: RequestName) throws(Violation) {
         guard case .result(_, let response) = terminal.outcome else { return }
-        guard response.url == promise.url, content == promise.url else {
+        guard content == response.url else {
             throw Violation(1, "\(name) is told another's response: \(response.url), \(content ?? "no body")")
         }
     }
@@ -156,15 +154,19 @@ struct DurablePromises {
     }
 
     /// Records that the broker was killed. Recently closed requests may reappear; accepted ones must.
-    /// - Parameter kept: Rows on disk by request name; of two with the same name the older ID, with the tags of both.
-    mutating func restarted(kept: [RequestName: (id: DurableID, tags: Set<String>)]) throws(Violation) {
+    /// - Parameter kept: Rows on disk by request name; of two with the same name the older ID, with the URLs of both.
+    mutating func restarted(kept: [RequestName: (id: DurableID, url: String, urls: Set<String>)]) throws(Violation) {
         earlier = [:]
         for (name, promise) in promises {
             promises[name]?.told = []
             promises[name]?.waiting = []
             let isKept = kept[name] != nil
             promises[name]?.id = kept[name]?.id
-            promises[name]?.tags.formUnion(kept[name]?.tags ?? [])
+            if let row = kept[name] {
+                promises[name]?.url = row.url
+                promises[name]?.urls.formUnion(row.urls)
+                for url in row.urls { byURL[url] = name }
+            }
             guard !promise.isAccepted || promise.isClosed || isKept else {
                 throw Violation(1, "\(name) was accepted and is lost")
             }
@@ -180,5 +182,15 @@ struct DurablePromises {
             }
         }
         names.removeAll { promises[$0] == nil }
+    }
+}
+
+extension Terminal {
+    /// The URL that answered, or that of the request.
+    fileprivate var url: String? {
+        switch outcome {
+        case .result(_, let response): response.url
+        case .failed(let failure): failure.response?.url ?? failure.url
+        }
     }
 }

@@ -1,4 +1,5 @@
 internal import EarshotCore
+internal import EarshotQueries
 internal import EarshotWire
 
 /// Clients, a worker and a disk around cores that are killed at random times, determined by a seed.
@@ -16,7 +17,7 @@ struct DurableWorld {
 
     /// Expected effect of a message that waits for rows on the disk, or of a FETCH behind the removal that it asks for.
     private enum Waiting {
-        case request(RequestName, url: String, tag: String)
+        case request(RequestName, url: String)
         case removal(Removal)
     }
 
@@ -49,7 +50,7 @@ struct DurableWorld {
     private var waiting: [ClientID: Waiting] = [:]
     private var lastNumber: UInt64 = 0
     private var lastName = 0
-    private var lastTag = 0
+    private var lastURL = 0
     private var isEnding = false
     private(set) var report = DurableReport()
 
@@ -73,7 +74,9 @@ struct DurableWorld {
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spool: "/spool")
         var facilities = Facilities()
         facilities.isKeeping = true
-        return BrokerCore(workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities, seed: life)
+        return BrokerCore(
+            workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities,
+            answering: Queries.answer, seed: life)
     }
 
     private mutating func number() -> UInt64 {
@@ -159,17 +162,18 @@ struct DurableWorld {
         // What the core has sent so far precedes the effect of a message that has waited.
         if !waiting.isEmpty { for action in core.takeActions() { try carryOut(action) } }
         core.dispatch(now: now)
+        let actions = core.takeActions()
         for (client, message) in waiting where !core.awaitsDurableRows(client) {
             switch message {
-            case .request(let name, let url, let tag):
+            case .request(let name, let url):
                 guard !core.isRemoving(client) else { continue }
-                promises.asked(name, url, tag: tag, by: client)
+                if !isRefused(client, in: actions) { promises.asked(name, url, by: client) }
             case .removal(let removal): removed(removal, by: client)
             }
             waiting[client] = nil
         }
         // The removals of files are the second part.
-        for action in core.takeActions() + core.takeActions() { try carryOut(action) }
+        for action in actions + core.takeActions() { try carryOut(action) }
         for client in closed.sorted(by: { $0.rawValue < $1.rawValue }) where !isHeld(client) {
             closed.remove(client)
             lose(client)
@@ -257,24 +261,35 @@ struct DurableWorld {
             name = RequestID("\(lastName + 1)").map { own(RequestName(handler: handler, request: $0), client) }
         }
         guard let name else { return }
-        if promises.url(of: name) == nil { lastName += 1 }
-        let url = promises.url(of: name) ?? "http://o\(lastName % 4).test/\(lastName)"
-        var fetch = Fetch(handler: Self.plain(name), request: name.request, url: url)
-        fetch.options.isDurable = true
-        fetch.options.retries = 1
-        fetch.options.subscribes = random.perMille(500)
+        if !names.contains(name) { lastName += 1 }
+        var options = Fetch.Options()
+        options.isDurable = true
+        options.retries = 1
+        options.subscribes = random.perMille(500)
         if random.perMille(15), !core.hasDurableRows {
-            fetch.options.replacesHandler = true
+            options.replacesHandler = true
             for other in names where other.handler == name.handler { closed(other, by: client) }
         }
-        lastTag += 1
-        let tag = "\(lastTag)"
-        fetch.options.tag = tag
+        // A new request of a known name has a new URL, by which its terminals are recognised.
+        lastURL += 1
+        let url = promises.url(of: name) ?? "http://o\(lastURL % 4).test/\(lastURL)"
+        var fetch = Fetch(handler: Self.plain(name), request: name.request, url: url)
+        fetch.options = options
         core.clientSaid(.fetch(fetch), by: client, now: now)
         if isHeld(client) {
-            waiting[client] = .request(name, url: url, tag: tag)
-        } else {
-            promises.asked(name, url, tag: tag, by: client)
+            waiting[client] = .request(name, url: url)
+            return
+        }
+        let actions = core.takeActions()
+        // An earlier request of the name may still have the ID.
+        if !isRefused(client, in: actions) { promises.asked(name, url, by: client) }
+        for action in actions { try carryOut(action) }
+    }
+
+    /// Returns whether the ID of a client's FETCH belongs to another request.
+    private func isRefused(_ client: ClientID, in actions: [Action]) -> Bool {
+        actions.contains { action in
+            if case .client(.send(client, .error(let reply))) = action { reply.code == "id-in-use" } else { false }
         }
     }
 
@@ -422,7 +437,7 @@ struct DurableWorld {
         clients[id] = Client(window: window, principal: principal)
         core.clientConnected(
             id, token: SessionToken(high: 0, low: id.rawValue), user: principal)
-        core.clientSaid(.hello(Hello(client: nil, window: window)), by: id, now: now)
+        core.clientSaid(.hello(Hello(window: window)), by: id, now: now)
         return id
     }
 
@@ -458,8 +473,8 @@ struct DurableWorld {
         closed = []
         calendar += Int64(random.below(100))
         let rows = disk.rows.sorted { $0.key.rawValue < $1.key.rawValue }
-        let kept = rows.map { ($0.value.name, (id: $0.key, tags: Set($0.value.tag.map { [$0] } ?? []))) }
-        try promises.restarted(kept: Dictionary(kept) { ($0.id, $0.tags.union($1.tags)) })
+        let kept = rows.map { ($0.value.name, (id: $0.key, url: $0.value.url, urls: Set([$0.value.url]))) }
+        try promises.restarted(kept: Dictionary(kept) { ($0.id, $0.url, $0.urls.union($1.urls)) })
         // A lower quota than before leaves rows on the disk.
         limits.durableBytesPerUser = isEnding ? 0 : [0, 0, 2_500][random.below(3)]
         core = Self.makeCore(number(), limits)

@@ -8,7 +8,7 @@ struct SimulatedDisk {
         /// With the principal, as in the model.
         var name: RequestName
         var principal: PrincipalName?
-        var tag: String?
+        var url: String
         var acceptedAt: Int64
         var head: [UInt8]
         var result: (DurableResult, content: String?)?
@@ -110,7 +110,7 @@ struct SimulatedDisk {
                 let handler = ReferenceModel.qualified(fetch.handler, of: principal)
                 let name = RequestName(handler: handler, request: fetch.request)
                 rows[id] = Row(
-                    name: name, principal: principal, tag: fetch.options.tag, acceptedAt: acceptedAt, head: head)
+                    name: name, principal: principal, url: fetch.url, acceptedAt: acceptedAt, head: head)
                 counts[name, default: 0] += 1
             }
             answers.append(.stored(id))

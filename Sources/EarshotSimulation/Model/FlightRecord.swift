@@ -7,8 +7,10 @@ struct JobContent: Hashable, CustomStringConvertible {
 
     var method: String
     var url: String
-    /// Header fields without the trailing LF.
+    /// Header fields without conditions and the trailing LF.
     var fields: [UInt8]
+    /// Condition, in which requests of one flight may differ; nil without one. Not compared.
+    private(set) var condition: [UInt8]?
     /// Name of the pool of own workers, see `ReferenceModel.pool(for:of:)`; empty for the web, and for a JOB, which does not
     /// name it. Not compared.
     var pool: Substring = ""
@@ -26,8 +28,24 @@ struct JobContent: Hashable, CustomStringConvertible {
     init(method: String, url: String, fields: [UInt8]) {
         self.method = method
         self.url = url
-        self.fields = fields.last == UInt8(ascii: "\n") ? fields.dropLast() : fields
+        (self.fields, condition) = Self.separated(fields)
     }
+
+    /// Returns header fields without their condition, and the condition. A request has at most one.
+    static func separated(_ fields: [UInt8]) -> (plain: [UInt8], condition: [UInt8]?) {
+        let lines = fields.split(separator: UInt8(ascii: "\n"))
+        let index = lines.firstIndex { $0.starts(with: conditionName) }
+        let plain = lines.indices.filter { $0 != index }.map { lines[$0] }
+        return (Array(plain.joined(separator: [UInt8(ascii: "\n")])), index.map { Array(lines[$0]) })
+    }
+
+    /// Returns the condition that a response with these fields meets; nil without a tag.
+    static func condition(on response: [UInt8]) -> [UInt8]? {
+        let name = Array("etag: ".utf8)
+        return response.starts(with: name) ? conditionName + response.dropFirst(name.count) : nil
+    }
+
+    private static let conditionName = Array("if-none-match: ".utf8)
 
     /// Whether the fields are credentials. The simulated clients send a cookie, or a field that distinguishes requests.
     var hasCredentials: Bool { fields.starts(with: "cookie: ".utf8) }
@@ -64,7 +82,9 @@ struct JobContent: Hashable, CustomStringConvertible {
 struct FlightContent: Hashable {
     var job: JobContent
     var redirect: RedirectMode
-    var key: String?
+    var deliversErrors = false
+    /// Principal of the requests; nil for the administrator.
+    var principal: PrincipalName?
     /// Serial of the only request; nil for a flight that others may share.
     var alone: Int?
 }
@@ -103,6 +123,8 @@ final class FlightRecord {
     var attempt: AttemptID?
     /// Maximum body size of the running attempt, including raises.
     var maxBytes: Int?
+    /// Condition of that attempt.
+    var condition: [UInt8]?
     /// Whether it lost its last request while it ran, and was not rejoined by the end of a pass.
     var isLeft = false
     /// Client that removed that request, and the number of messages received from it by then.
@@ -125,6 +147,13 @@ final class FlightRecord {
 
     /// Whether a request or another flight waits for it.
     var isWanted: Bool { !requests.isEmpty || !parents.isEmpty }
+
+    /// Condition of all its requests; nil if they differ. The cluster and the cache, which this world lacks, send none.
+    var commonCondition: [UInt8]? {
+        var all: Set<[UInt8]?> = []
+        forEachRequest { all.insert($0.condition) }
+        return all.count == 1 ? all.first ?? nil : nil
+    }
 
     /// Number of redirects from it to its leaf.
     var distance: Int { child.map { $0.distance + 1 } ?? 0 }

@@ -21,6 +21,8 @@ final class PoolRecord {
         var fields: [UInt8] = []
         /// Sessions that know that file, or the part that it continues.
         var readers: [SessionRecord] = []
+        /// Whether it continues a part that outlived its flight and that a session knows.
+        var isOfKnownPart = false
     }
 
     let id: WorkerID

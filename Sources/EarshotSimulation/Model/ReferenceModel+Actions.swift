@@ -102,7 +102,7 @@ extension ReferenceModel {
             expect(
                 progress.file == nil || listed[name]?.fetch.options.streams == true, 2,
                 "client \(id.rawValue), which does not stream \(name), is told of \(progress.file ?? "")")
-            if let file = progress.file { growthReported(file, to: client) }
+            if let file = progress.file { growthReported(file, progress.generation, to: client) }
         case .data: object(2, "client \(id.rawValue) pulls no bodies")
         case .goodbye: expect(isDraining, 1, "client \(id.rawValue) is told goodbye")
         case .terminal: object(1, "client \(id.rawValue) gets a terminal that is not counted")
@@ -197,7 +197,6 @@ extension ReferenceModel {
     private func sent(
         _ request: RequestRecord, _ terminal: Terminal, _ body: BodyID?, to client: SessionRecord
     ) {
-        let name = request.name
         let id = client.connection
         client.inFlight.append(request)
         expect(
@@ -212,7 +211,6 @@ extension ReferenceModel {
         expect(
             client.inFlight.count <= client.window, 11,
             "client \(id.rawValue) has \(client.inFlight.count) unacknowledged terminals")
-        expect(terminal.tag == request.fetch.options.tag, 1, "the terminal of \(name) has another's tag")
         guard let ending = request.ending else { return }
         check(terminal, body, of: request, against: ending)
         if let file = namedFile(ending, for: request) { audiences[file, default: Audience()].add(client) }
@@ -334,6 +332,9 @@ extension ReferenceModel {
             object(9, "\(content) starts while its origin cools or is probed")
         }
         flight.attempts = job.attempt.attempt
+        expect(job.route.deliversErrors == flight.content.deliversErrors, 1, "\(content) has the errors of another")
+        expect(content.condition == flight.commonCondition, 1, "\(content) is sent under a condition of some requests")
+        flight.condition = content.condition
         flight.attempt = job.attempt
         flight.phase = .running(id)
         flight.maxBytes = job.maxBytes

@@ -8,7 +8,7 @@ extension ReferenceModel {
     func clientSaid(_ message: ClientMessage, _ number: UInt64?, _ renamed: FileRename?, by id: ClientID) {
         guard let client = connections[id] else { return }
         if client.isOpen { client.heard += 1 }
-        client.number = 0
+        client.number = client.isOpen ? 0 : number ?? 0
         guard client.isOpen, let number else { return carryOut(message, renamed, by: client) }
         guard number > client.lastNumber else {
             owedReplies[id] = .error("bad-message")
@@ -16,7 +16,12 @@ extension ReferenceModel {
         }
         (client.number, client.lastNumber) = (number, number)
         carryOut(message, renamed, by: client)
-        if message.isAnsweredByOK, owedReplies[id] == nil { owedReplies[id] = .ok }
+        if message.isAnsweredByOK, removals[id] == nil { confirm(id) }
+    }
+
+    /// The present message has OK for an answer, if it has no other.
+    private func confirm(_ id: ClientID) {
+        if owedReplies[id] == nil { owedReplies[id] = .ok }
     }
 
     private func carryOut(_ message: ClientMessage, _ renamed: FileRename?, by client: SessionRecord) {
@@ -117,7 +122,9 @@ extension ReferenceModel {
             guard let client = connections[id] else { continue }
             switch next {
             case .reply(let reply): owedReplies[id] = reply
-            case .fetch(let fetch): fetchAccepted(fetch, by: client)
+            case .fetch(let fetch):
+                fetchAccepted(fetch, by: client)
+                if client.number > 0, ClientMessage.fetch(fetch).isAnsweredByOK { confirm(id) }
             }
         }
     }

@@ -18,7 +18,10 @@ extension ReferenceModel {
         case .bye: workerGone(id, isDeath: false)
         case .done(let completion):
             if let file = completion.file {
-                fileMade(file, knownTo: worker.leases[completion.attempt]?.readers ?? [])
+                let lease = worker.leases[completion.attempt]
+                fileMade(file, knownTo: lease?.readers ?? [])
+                // The broker may treat it as known to others, although it is the same session that asks again.
+                if lease?.isOfKnownPart == true { audiences[file, default: Audience()].isRefused = true }
             }
             guard let (flight, lease) = leaseEnded(completion.attempt, at: worker) else { return }
             var answer = completion
@@ -53,6 +56,10 @@ extension ReferenceModel {
     /// Handles a part that outlived its flight. The world checks that the JOB resumes the body of its own request.
     func partFound(_ part: PartDescription, _ bytes: Int, of attempt: AttemptID, at id: WorkerID) {
         guard let worker = pool[id], worker.leases[attempt] != nil else { return }
+        let readers = growthReaders[part.generation.description] ?? []
+        expect(part.isKnown || readers.isEmpty, 15, "the part of \(attempt) is described as unknown to all sessions")
+        worker.leases[attempt]?.readers = readers
+        worker.leases[attempt]?.isOfKnownPart = part.isKnown
         worker.leases[attempt]?.resumedBytes = bytes
         worker.leases[attempt]?.file = "\(worker.pid)-\(attempt).part"
         worker.leases[attempt]?.fields = part.httpFields
@@ -192,7 +199,10 @@ extension ReferenceModel {
             end(flight, Ending(code: "redirect-refused", attempts: Int(flight.attempts)))
         } else if isRedirect, let location = Self.location(in: completion.httpFields) {
             redirected(flight, to: location, by: completion.status)
-        } else if completion.status >= 400 {
+        } else if completion.status == 304, let condition = flight.condition, !isMet(condition, of: flight, completion)
+        {
+            return
+        } else if completion.status >= 400, !flight.content.deliversErrors {
             failed(flight, "http-status", completion, body, hasRetried: hasRetried)
         } else {
             end(
@@ -201,6 +211,35 @@ extension ReferenceModel {
                     completion: completion, body: body, url: job.url, attempts: Int(flight.attempts),
                     resumedBytes: resumedBytes))
         }
+    }
+
+    /// Handles a 304. Requests with another condition, or without one, need another attempt.
+    ///
+    /// - Returns: Whether all requests have this condition.
+    private func isMet(_ condition: [UInt8], of flight: FlightRecord, _ completion: Completion) -> Bool {
+        let waiting = waiting(for: flight)
+        let met = waiting.filter { $0.condition == condition }
+        if waiting.isEmpty { close(flight) }
+        guard met.isEmpty || met.count < waiting.count else { return true }
+        guard !waiting.isEmpty else { return false }
+        flight.phase = .waiting
+        for request in met {
+            detach(request)
+            settle(
+                request,
+                Ending(completion: completion, url: flight.content.job.url, attempts: Int(flight.attempts)))
+        }
+        return false
+    }
+
+    /// Returns a 304 in place of the response, if that meets the condition of a request which has not read it.
+    private func notModified(_ ending: Ending, for request: RequestRecord) -> Ending? {
+        guard ending.code == nil, var completion = ending.completion, completion.status == 200,
+            let condition = request.condition, !request.fetch.options.streams,
+            condition == JobContent.condition(on: completion.httpFields)
+        else { return nil }
+        (completion.status, completion.length, completion.sha256, completion.file) = (304, 0, nil, nil)
+        return Ending(completion: completion, url: ending.url, attempts: ending.attempts)
     }
 
     /// Handles a failed attempt. Within the limits the core decides whether to retry.
@@ -316,7 +355,9 @@ extension ReferenceModel {
         let waiting = closeAll(flight)
         for request in waiting {
             request.flight = nil
-            if let code = objection(of: request, to: ending) {
+            if let unchanged = notModified(ending, for: request) {
+                settle(request, unchanged)
+            } else if let code = objection(of: request, to: ending) {
                 settle(request, Ending(code: code, attempts: ending.attempts))
             } else {
                 settle(request, ending)

@@ -32,11 +32,10 @@ extension ReferenceModel {
 
     /// A client's message with the model's names.
     func qualified(_ message: ClientMessage, of client: SessionRecord) -> ClientMessage {
-        guard let principal = client.principal else { return message }
+        guard client.principal != nil else { return message }
         switch message {
         case .fetch(var fetch):
             fetch.handler = qualified(fetch.handler, of: client)
-            fetch.options.key = "\(principal) \(fetch.options.key ?? "")"
             return .fetch(fetch)
         case .retry(let handler, let request): return .retry(qualified(handler, of: client), request)
         case .remove(let pattern): return .remove(qualified(pattern, of: client))

@@ -62,7 +62,12 @@ extension ReferenceModel {
             if !job.isOfWeb { job.pool = pool(for: job.scheme, of: Self.owner(of: fetch.handler).principal) }
             let redirect = job.isOfWeb ? fetch.options.redirect : .manual
             let alone = fetch.options.coalesces ? nil : request.serial
-            join(request, FlightContent(job: job, redirect: redirect, key: fetch.options.key, alone: alone))
+            let deliversErrors = fetch.options.route.deliversErrors
+            join(
+                request,
+                FlightContent(
+                    job: job, redirect: redirect, deliversErrors: deliversErrors,
+                    principal: Self.owner(of: fetch.handler).principal, alone: alone))
         }
     }
 

@@ -11,17 +11,16 @@ extension ReferenceModel {
     }
 
     func helloSaid(_ hello: Hello, by client: SessionRecord) {
-        guard !client.isOpen, hello.leaseMilliseconds == 0 || hello.client != nil else {
+        guard !client.isOpen else {
             owedReplies[client.connection] = .error("bad-message")
             return
         }
         guard let token = hello.token,
             let session = sessions.values.first(where: {
-                $0.leaseMilliseconds > 0 && $0.token == token && $0.name == hello.client
+                $0.leaseMilliseconds > 0 && $0.token == token
                     && $0.principal == hello.principal && !$0.isClosing
             })
         else {
-            client.name = hello.client
             greet(client, hello, session: nil)
             return
         }
@@ -30,7 +29,6 @@ extension ReferenceModel {
             return
         }
         guard session.resume(from: hello.unanswered ?? session.lastNumber + 1) else {
-            client.name = hello.client
             greet(client, hello, session: nil)
             return
         }

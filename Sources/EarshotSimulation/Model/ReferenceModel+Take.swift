@@ -77,7 +77,8 @@ extension ReferenceModel {
     }
 
     /// Records that a session gets the path of a growing file.
-    func growthReported(_ path: String, to client: SessionRecord) {
+    func growthReported(_ path: String, _ generation: Generation?, to client: SessionRecord) {
+        if let generation { growthReaders[generation.description, default: []].append(client) }
         let name = path.split(separator: "/").last.map(String.init) ?? ""
         guard let attempt = SpoolName.writer(of: name)?.attempt else { return }
         for worker in pool.values where worker.leases[attempt] != nil {

@@ -116,6 +116,8 @@ final class ReferenceModel {
     var files: Set<String> = []
     /// Sessions that know a file, by its name.
     var audiences: [String: Audience] = [:]
+    /// Sessions that know the file of a growing body, by its generation.
+    var growthReaders: [String: [SessionRecord]] = [:]
     /// Files to which bodies were spilled while their terminals waited.
     var spilled: [BodyID: String] = [:]
     /// Whether a write failed recently, so that no other write may be tried yet.
@@ -221,11 +223,13 @@ final class ReferenceModel {
         let sender = event.client.flatMap { connections[$0] }
         let hadRoom = sender?.hasRoom(limits) == true ? sender?.id : nil
         let dueBefore = ledger.deliveries.due
+        let isPass = if case .dispatch = event { true } else { false }
+        // In a pass, FETCHes that have waited for a removal may rejoin flights before these are cancelled.
+        if isPass { endRemovals(except: isRemoving) }
         take(event, actions, renamed, hasRetried: hasRetried)
         endRemovals(except: isRemoving)
         deliverClaimed(hadRoom: hadRoom, dueBefore: dueBefore, isHeld)
         queueReplies()
-        let isPass = if case .dispatch = event { true } else { false }
         if !isPass { compare(told, removal) }
         for action in actions {
             guard violation == nil else { break }

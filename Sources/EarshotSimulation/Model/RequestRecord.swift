@@ -41,6 +41,8 @@ final class RequestRecord {
 
     let name: RequestName
     let fetch: Fetch
+    /// Its condition; nil without one.
+    let condition: [UInt8]?
     /// Distinguishes successive requests with the same name.
     let serial: Int
     var priority: PriorityClass
@@ -63,6 +65,7 @@ final class RequestRecord {
     init(_ name: RequestName, _ fetch: Fetch, owner: ClientID?, serial: Int) {
         self.name = name
         self.fetch = fetch
+        condition = fetch.options.coalesces ? JobContent.separated(fetch.httpFields).condition : nil
         self.owner = owner
         self.serial = serial
         priority = fetch.options.priority
@@ -71,7 +74,7 @@ final class RequestRecord {
     /// Returns whether `other` with the same name repeats this request.
     func isSame(as other: Fetch) -> Bool {
         fetch.url == other.url && fetch.httpFields == other.httpFields && fetch.options.method == other.options.method
-            && fetch.options.key == other.options.key && fetch.options.digest == other.options.digest
+            && fetch.options.digest == other.options.digest
             && fetch.options.redirect == other.options.redirect && fetch.options.isWarm == other.options.isWarm
             && fetch.options.coalesces == other.options.coalesces
     }

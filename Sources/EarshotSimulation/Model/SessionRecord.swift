@@ -11,7 +11,6 @@ final class SessionRecord {
     let connectedAt: Tick
     /// Token for resuming it, if it has a lease.
     let token: SessionToken
-    var name: String?
     /// Principal that it belongs to; nil for the administrator.
     var principal: PrincipalName?
     /// Whether HELLO was accepted.
@@ -89,13 +88,12 @@ final class SessionRecord {
     /// Whether another terminal would wait for its window.
     var isFull: Bool { isAway || isBlocked || all >= window }
 
-    /// Most bytes of header fields, URLs and tags in waiting terminals. O(terminals).
+    /// Most bytes of header fields and URLs in waiting terminals. O(terminals).
     var waitingTextBytes: Int {
         let requests = due.values.joined() + (inFlight + told).compactMap(\.self)
         return requests.reduce(0) { sum, request in
             guard let completion = request.ending?.completion else {
                 return sum + request.fetch.url.utf8.count + Self.mostRedirectBytes
-                    + (request.fetch.options.tag?.utf8.count ?? 0)
             }
             return sum + completion.httpFields.count
         }

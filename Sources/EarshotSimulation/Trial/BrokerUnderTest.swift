@@ -1,4 +1,5 @@
 internal import EarshotCore
+internal import EarshotQueries
 internal import EarshotWire
 
 /// Core behind a single entry point, with an optional canary.
@@ -33,7 +34,7 @@ struct BrokerUnderTest {
         facilities.isKeepingParts = true
         core = BrokerCore(
             workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), facilities: facilities,
-            seed: instance.rawValue)
+            answering: Queries.answer, seed: instance.rawValue)
         core.hasStoredParts = true
         core.expectGateway(Trial.proof)
         self.canary = canary
@@ -158,9 +159,22 @@ struct BrokerUnderTest {
         case (.wrongClass, .clientSaid(let id, .fetch(var fetch), let number)) where fetch.options.priority < .normal:
             fetch.options.priority = .high
             return .clientSaid(id, .fetch(fetch), number: number)
+        case (.endlessWait, .clientSaid(let id, .fetch(var fetch), let number)):
+            fetch.options.waitMilliseconds = nil
+            return .clientSaid(id, .fetch(fetch), number: number)
+        case (.needlessRetry, .clientSaid(let id, .fetch(var fetch), let number)):
+            fetch.options.retries = max(fetch.options.retries, 1)
+            return .clientSaid(id, .fetch(fetch), number: number)
+        case (.undeliveredError, .clientSaid(let id, .fetch(var fetch), let number)):
+            fetch.options.route.deliversErrors = false
+            return .clientSaid(id, .fetch(fetch), number: number)
+        case (.lostCondition, .clientSaid(let id, .fetch(var fetch), let number)):
+            fetch.httpFields = JobContent.separated(fetch.httpFields).plain
+            return .clientSaid(id, .fetch(fetch), number: number)
         case (.repeatedMessage, .clientSaid(let id, let message, let number?)):
-            defer { numbers[id] = max(numbers[id, default: 0], number) }
-            return number > numbers[id, default: 0] ? event : .clientSaid(id, message)
+            let last = numbers[id, default: 0]
+            numbers[id] = max(last, number)
+            return number > last ? event : .clientSaid(id, message, number: last + 1)
         case (.repeatedMessage, .clientSaid(let id, .bye, _)):
             numbers[id] = nil
             return event

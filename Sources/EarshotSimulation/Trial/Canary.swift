@@ -87,11 +87,23 @@ public enum Canary: String, CaseIterable, Sendable {
     /// All principals act in one namespace.
     case sharedNamespace = "shared-namespace"
 
+    /// A request waits for a cool-down without the limit of its `wait-ms`.
+    case endlessWait = "endless-wait"
+
+    /// A request with `retries: 0` is tried again.
+    case needlessRetry = "needless-retry"
+
+    /// A request with `errors: deliver` fails with the error of its origin.
+    case undeliveredError = "undelivered-error"
+
+    /// The condition of a request is lost.
+    case lostCondition = "lost-condition"
+
     /// Invariants of which it violates one first.
     public var invariants: Set<Int> {
         switch self {
         case .duplicateTerminal, .lostTerminal, .lostRedelivery, .lostReply, .repeatedMessage, .inventedFullDisk,
-            .starvedUser:
+            .starvedUser, .undeliveredError, .lostCondition:
             [1]
         case .terminalAfterRemoval: [2]
         case .secondAttempt: [3]
@@ -99,7 +111,9 @@ public enum Canary: String, CaseIterable, Sendable {
         case .inheritedCancellation: [5]
         case .staleCompletion: [6]
         case .wrongClass: [7]
-        case .sharedDeadline, .crowdedSuspect: [8]
+        case .sharedDeadline, .crowdedSuspect, .endlessWait: [8]
+        // The attempt is one too many, or the end of a request that shared the first one is missing.
+        case .needlessRetry: [3, 10]
         case .originOverLimit, .unspacedStarts, .unheardWorkers: [9]
         case .uncountedAcknowledgement: [10]
         case .unboundedClient, .unboundedUser: [11]
@@ -113,8 +127,9 @@ public enum Canary: String, CaseIterable, Sendable {
         case .desertedScheme: [1, 14]
         case .sharedTake, .lostTake: [15]
         case .foreignTerminal: [16]
-        // Another principal's request counts as one's own: its ID is in use, or its file is given away.
-        case .sharedNamespace: [1, 2, 10, 11, 15, 16]
+        // Another principal's request counts as one's own: its ID is in use, or its file is given away. The
+        // event at which the counts differ may be one of workers.
+        case .sharedNamespace: [1, 2, 10, 11, 14, 15, 16]
         }
     }
 }

@@ -71,7 +71,14 @@ struct Catalogue {
         return [.default, .explicit, .noStore, .reload, .noCache, .forceCache][key / 10 % 6]
     }
 
-    func ownKey(of key: Int) -> String? { key % 10 == 7 ? "own" : nil }
+    /// Returns whether requests for a URL have `errors: deliver`. No redirect leads to one.
+    func deliversErrors(of key: Int) -> Bool { key % 10 == 6 && origin(of: key) != nil }
+
+    /// Returns whether responses have an entity tag with which requests are conditional. No such body is resumed.
+    func hasTag(_ key: Int) -> Bool { key % 10 == 0 && !isFile(key) && origin(of: key) != nil }
+
+    /// Returns whether requests have a cache mode. No redirect leads to such a URL.
+    func hasCacheMode(_ key: Int) -> Bool { key % 10 == 7 }
 
     /// Returns the redirect target of a URL; nil without one. Targets are also requested directly.
     func location(of key: Int, _ random: inout SeededGenerator) -> String? {
@@ -88,6 +95,6 @@ struct Catalogue {
 
     private func plain(_ key: Int) -> String {
         let key = key % urls.count
-        return urls[key % 10 > 6 ? key - key % 10 : key]
+        return urls[key % 10 > 5 ? key - key % 10 : key]
     }
 }

@@ -41,6 +41,9 @@ struct SentNumbers {
         return NumberedMessage(message, number: lastSent)
     }
 
+    /// Returns a message without an answer.
+    func message(_ number: UInt64) -> ClientMessage? { open.first { $0.number == number }?.message }
+
     /// Handles an answer.
     /// - Returns: false for a second one.
     mutating func answered(_ number: UInt64) -> Bool {

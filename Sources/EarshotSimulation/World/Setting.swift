@@ -82,6 +82,7 @@ struct Setting {
         if !hasPrincipals { faults.remove(.principals) }
         limits.transfersPerUser = [0, 1, 4][own.below(3)]
         limits.dueOutcomes = [20, 200, 20_000][own.below(3)]
+        limits.coolDownWaitsPerPass = [1, 1_000][own.below(2)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

@@ -26,7 +26,7 @@ extension World {
 
     /// Sends HELLO. Open requests follow at once, unless a resumed session may make them unnecessary.
     private mutating func greet(_ number: Int, _ link: UInt64) {
-        var hello = Hello(client: "c\(number)", window: clients[number].window)
+        var hello = Hello(window: clients[number].window)
         hello.leaseMilliseconds = clients[number].lease
         hello.token = clients[number].token
         hello.principal = clients[number].principal
@@ -135,8 +135,12 @@ extension World {
         choose(&fetch.options, key)
         if random.perMille(50) { fetch.httpFields = Array("cookie: a".utf8) }
         if random.perMille(40) { askAlone(&fetch) }
-        if setting.has(.clientNonsense), random.perMille(20) { spoil(&fetch) }
-        if fetch.httpFields.isEmpty, fetch.options.key != nil { fetch.options.cache = catalogue.cacheMode(of: key) }
+        if setting.has(.clientNonsense), random.perMille(20) {
+            spoil(&fetch)
+        } else if fetch.httpFields.isEmpty, catalogue.hasCacheMode(key) {
+            fetch.options.cache = catalogue.cacheMode(of: key)
+        }
+        if fetch.httpFields.isEmpty, catalogue.hasTag(key) { addCondition(to: &fetch, key, want.request) }
         // A client library requests each resource once; few programs reuse an ID at once.
         if clients[number].wants[want] != nil, !random.perMille(100) { return }
         submit(fetch, for: want, number, link)
@@ -147,8 +151,16 @@ extension World {
             handler: catalogue.handlers[want.handler], request: catalogue.requests[want.request],
             url: catalogue.urls[key])
         fetch.options.redirect = catalogue.redirect(of: key)
-        fetch.options.key = catalogue.ownKey(of: key)
+        fetch.options.route.deliversErrors = catalogue.deliversErrors(of: key)
         return fetch
+    }
+
+    /// Makes two of three requests conditional: on the present version, and on one that the origin no longer has.
+    private func addCondition(to fetch: inout Fetch, _ key: Int, _ request: Int) {
+        guard request % 3 > 0, fetch.options.method == "GET", fetch.options.maxBytes == nil,
+            fetch.options.digest == nil, fetch.url == catalogue.urls[key]
+        else { return }
+        fetch.httpFields = Array("if-none-match: \(request % 3 == 1 ? tag(of: key) : "\"\(key).0\"")".utf8)
     }
 
     /// Makes requests that workers will serve when the broker dies.
@@ -197,7 +209,6 @@ extension World {
         options.priority = [.background, .low, .normal, .normal, .high][random.below(5)]
         options.retries = random.below(4)
         if random.perMille(30) { options.method = "HEAD" }
-        if random.perMille(250) { options.tag = "t\(random.below(9))" }
         if random.perMille(30) { options.isWarm = true }
         if random.perMille(50) { options.progressMilliseconds = 50 }
         if random.perMille(80) { options.streams = true }
@@ -205,7 +216,11 @@ extension World {
         // The default that the core applies.
         if options.delivery == .inline { options.maxBytes = 65_536 }
         if setting.has(.handlerOwned), random.perMille(60) { options.subscribes = false }
-        if setting.has(.deadlines), random.perMille(60) { options.deadlineMilliseconds = 1 + random.below(400) }
+        if setting.has(.deadlines), random.perMille(60) {
+            let milliseconds = 1 + random.below(400)
+            // No multiple of a lease's unit: a lease that ended in the same instant might end the request as well.
+            options.deadlineMilliseconds = milliseconds.isMultiple(of: 40) ? milliseconds - 1 : milliseconds
+        }
         if setting.has(.removals), random.perMille(10) { options.replacesHandler = true }
         // Not drawn, so that the worlds of seeds stay the same. Which of two times ends a request is not predictable.
         if options.deadlineMilliseconds == nil, options.retries < 2, [4, 5].contains(key % 10) {
@@ -224,7 +239,7 @@ extension World {
         default: fetch.httpFields = Array("host: other".utf8)
         }
         fetch.options.redirect = .follow
-        fetch.options.key = nil
+        fetch.options.route.deliversErrors = false
     }
 
     /// Sends a message about one of its requests.
@@ -284,7 +299,7 @@ extension World {
         switch random.below(6) {
         case 0: say(.acknowledge(random.next() >> 40), link)
         case 1:
-            send(up: link, .fromClient(link: link, .message(NumberedMessage(.hello(Hello(client: nil, window: 2))))))
+            send(up: link, .fromClient(link: link, .message(NumberedMessage(.hello(Hello(window: 2))))))
         case 2: say(.removeRequest(catalogue.handlers[0], catalogue.requests[0]), link)
         case 3:
             guard let number = links[link]?.peer, let last = clients[number].numbers.last else { return }
@@ -314,6 +329,7 @@ extension World {
         guard let known = links[link], !known.isCut else { return }
         let (number, message) = (known.peer, answer.message)
         try checkWire(answer)
+        let asked = answer.to.flatMap { clients[number].numbers.message($0) }
         if let to = answer.to, !clients[number].numbers.answered(to) {
             throw Violation(1, "client \(number) gets a second answer to its message \(to): \(message)")
         }
@@ -333,7 +349,7 @@ extension World {
                 isSlow ? random.around(600_000_000) : random.around(500_000),
                 .clientAcknowledges(client: number, link: link))
         case .error(let error):
-            if let handler = error.handler, let request = error.request { settled(handler, request, number) }
+            if case .fetch(let fetch)? = asked { settled(fetch.handler, fetch.request, number) }
             // The broker has not yet noticed the end of the old connection.
             if error.code == "session-in-use" { cut(link) }
         case .welcome(let welcome): welcomed(welcome, number, link)
@@ -388,7 +404,8 @@ extension World {
             let arrival = max(last, now + setting.delay)
             links[link]?.isDeaf = true
             links[link]?.lastUp = arrival
-            let last = clients[number].numbers.sent(.query(.ping))
+            // Its answer is lost, and kept for the next connection.
+            let last = clients[number].numbers.sent(.unsubscribe(.handler(catalogue.handlers[0])))
             plan(arrival - now, .fromClient(link: link, .message(last)))
         }
         cut(link)

@@ -18,9 +18,10 @@ struct StoredPart {
 
 /// Spool as seen by workers and the broker's shell: partial bodies by name.
 extension World {
-    private func tag(of key: Int) -> String { "\"\(key).\(versions[key, default: 1])\"" }
+    /// Entity tag of the present version of a URL's content.
+    func tag(of key: Int) -> String { "\"\(key).\(versions[key, default: 1])\"" }
 
-    private func fields(of tag: String) -> [UInt8] { Array("etag: \(tag)".utf8) }
+    func fields(of tag: String) -> [UInt8] { Array("etag: \(tag)".utf8) }
 
     private func name(_ attempt: AttemptID, _ number: Int, isAnew: Bool = false) -> String {
         "\(number + 1)-\(attempt)\(isAnew ? ".anew" : "").part"

@@ -161,6 +161,14 @@ extension World {
         }
         if setting.has(.errorPages), random.perMille(50) { completion.status = [404, 410, 500][random.below(3)] }
         guard job.method == "GET" else { return .done(completion) }
+        if catalogue.hasTag(key), completion.status == 200 {
+            completion.httpFields = fields(of: tag(of: key))
+            let (_, condition) = JobContent.separated(job.httpFields)
+            if condition == JobContent.condition(on: completion.httpFields) {
+                completion.status = 304
+                return .done(completion)
+            }
+        }
         completion.length = catalogue.length(of: key)
         if let limit = job.maxBytes, completion.length > limit {
             let left = partLeft(job, at: number)

@@ -1,4 +1,5 @@
 internal import EarshotHTTP
+internal import EarshotWire
 
 /// Rule that admits requests: by the name of the server, by the page that sends them, and by the token.
 ///
@@ -28,7 +29,7 @@ struct AccessRule {
         guard name == "localhost" || Self.isAddress(name) || hosts.contains(name) else { return .unknownHost }
         guard isSameSite(head) else { return .crossSite }
         guard needsToken, let token else { return nil }
-        return Self.isEqual(offered(head), token) ? nil : .noToken
+        return ConstantTime.isEqual(offered(head), token) ? nil : .noToken
     }
 
     private func isSameSite(_ head: RequestHead) -> Bool {
@@ -53,11 +54,6 @@ struct AccessRule {
             return Array(pair[(colon + 1)...])
         default: return []
         }
-    }
-
-    /// Compares in a time that depends on the lengths only.
-    private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
-        left.count == right.count && zip(left, right).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0
     }
 
     /// Returns the host without its port, and an IPv6 address with its brackets.

@@ -1,4 +1,5 @@
 internal import EarshotHTTP
+internal import EarshotWire
 
 /// Head of an HTTP/1 request: RFC 9112. The server accepts GET and HEAD without a body.
 struct RequestHead: Equatable {
@@ -97,21 +98,7 @@ struct RequestHead: Equatable {
 
     /// Decodes percent-escapes and plus signs.
     private static func decoded(_ text: ArraySlice<UInt8>) -> String {
-        var bytes: [UInt8] = []
-        var rest = text
-        while let byte = rest.popFirst() {
-            switch byte {
-            case UInt8(ascii: "+"): bytes.append(UInt8(ascii: " "))
-            case UInt8(ascii: "%"):
-                if rest.count >= 2, let code = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) {
-                    bytes.append(code)
-                    rest = rest.dropFirst(2)
-                } else {
-                    bytes.append(byte)
-                }
-            default: bytes.append(byte)
-            }
-        }
-        return String(decoding: bytes, as: UTF8.self)
+        let spaced = text.map { $0 == UInt8(ascii: "+") ? UInt8(ascii: " ") : $0 }
+        return String(decoding: PercentEncoding.decoded(spaced).bytes, as: UTF8.self)
     }
 }

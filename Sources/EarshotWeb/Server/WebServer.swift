@@ -1,6 +1,6 @@
-public import EarshotClient
+package import EarshotClient
 internal import EarshotCore
-public import EarshotLoop
+package import EarshotLoop
 internal import EarshotWire
 
 /// HTTP server for the state of a bus. It only reads: no request changes the bus.
@@ -38,7 +38,7 @@ public final class WebServer {
     ///   - token: shared secret of the clients; nil if none is required.
     ///   - hosts: names of the server besides `localhost` and addresses.
     /// - Throws: `SystemError` if the address cannot be used, `DescriptorShortage`.
-    public init(
+    package init(
         _ folder: RuntimeFolder, at address: ListenAddress, token: [UInt8]?, hosts: [String], loop: EventLoop
     ) throws {
         self.loop = loop

@@ -56,8 +56,7 @@ struct BrokerState {
 
     /// Reasons why the node of a cluster runs no flights of other nodes.
     var suspensions: [String] {
-        guard case .array(let reasons)? = self["cluster"]?.member("suspended") else { return [] }
-        return reasons.compactMap(\.text)
+        self["cluster"]?.items("suspended").compactMap(\.text) ?? []
     }
 
     /// Reason why the bus is not ready for requests; nil if it is.

@@ -93,8 +93,8 @@ struct MetricsText {
 
     private mutating func addGauges(of state: BrokerState) {
         let requests = state["requests"]
-        if let pending = requests?.member("pending")?.text.flatMap({ Int($0) }) {
-            let kept = requests?.member("failed-kept")?.text.flatMap { Int($0) } ?? 0
+        if let pending = requests?.number("pending") {
+            let kept = requests?.number("failed-kept") ?? 0
             add("earshot_requests_pending", "gauge", "Requests that have not ended.", "\(pending - kept)")
         }
         add(
@@ -182,7 +182,7 @@ struct MetricsText {
         add(
             "earshot_cluster_flights", "gauge", "Flights of all nodes that wait in the engine or run.",
             cluster.member("flights"))
-        if let latency = cluster.member("engine-latency-us")?.text.flatMap({ Int($0) }) {
+        if let latency = cluster.number("engine-latency-us") {
             add("earshot_cluster_engine_seconds", "gauge", "Latest response time of the engine.", Self.seconds(latency))
         }
         for (member, name, help) in Self.clusterCounters {
@@ -192,8 +192,8 @@ struct MetricsText {
     }
 
     private mutating func addHistogram(_ times: JSONValue?, _ member: String, _ name: String, _ help: String) {
-        let bounds = Self.numbers(times?.member("bounds-us"))
-        let buckets = Self.numbers(times?.member(member)?.member("buckets"))
+        let bounds = times?.numbers("bounds-us") ?? []
+        let buckets = times?.member(member)?.numbers("buckets") ?? []
         guard buckets.count == bounds.count + 1, let sum = Int(times?.member(member)?.member("sum-us")?.text ?? "")
         else { return }
         begin(name, "histogram", help)
@@ -259,10 +259,5 @@ struct MetricsText {
     private static func members(_ value: JSONValue?) -> [JSONValue.Member] {
         guard case .object(let members)? = value else { return [] }
         return members
-    }
-
-    private static func numbers(_ value: JSONValue?) -> [Int] {
-        guard case .array(let items)? = value else { return [] }
-        return items.compactMap { $0.text.flatMap { Int($0) } }
     }
 }

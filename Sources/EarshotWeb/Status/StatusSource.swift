@@ -33,7 +33,7 @@ final class StatusSource {
 
     init(_ folder: RuntimeFolder, loop: EventLoop) throws {
         self.loop = loop
-        connection = try ClientConnection(endpoint: folder.busEndpoint, client: "web", window: 1, loop: loop) {
+        connection = try ClientConnection(endpoint: folder.busEndpoint, window: 1, loop: loop) {
             [unowned self] in heard($0)
         }
     }
@@ -104,7 +104,7 @@ final class StatusSource {
         case .state(.connected), .state(.draining): isConnected = true
         case .state(.apart): left(.noBroker)
         case .state(.incompatible): left(.incompatible)
-        case .refused(let refusal) where refusal.verb == "QUERY":
+        case .refused(let refusal) where refusal.subject == .query:
             // The client does not repeat a refused query, so a question about the state must be asked again.
             guard !open.isEmpty else { return }
             let question = open.removeFirst()

@@ -42,8 +42,6 @@ public struct Fetch: Equatable, Sendable {
         public var delivery = BodyDelivery.auto
         /// Required SHA-256 of the body, 64 hexadecimal digits.
         public var digest: String?
-        /// Coalescing key of the client, added to the broker's key; 1 to 200 visible bytes.
-        public var key: String?
         /// Proxy and certificates for the connection.
         public var route = Route()
         /// Whether the request uses the cookie jar of its handler's root.
@@ -56,8 +54,6 @@ public struct Fetch: Equatable, Sendable {
         public var isDurable = false
         /// Whether the sender subscribes to the handler and owns the request. The handler owns a durable request.
         public var subscribes = true
-        /// Text that terminal and PROGRESS repeat.
-        public var tag: String?
         /// Maximum time of a wait for a cool-down of the origin, 0 for none; nil for no limit.
         public var waitMilliseconds: Int?
 
@@ -160,7 +156,6 @@ extension Fetch.Options {
         try visitor.field("stream", &options.streams, usual.streams, FlagForm(), .handling)
         try visitor.field("deliver", &options.delivery, usual.delivery, WordForm(), .handling)
         try visitor.field("digest", &options.digest, nil, OptionalForm(DigestForm()), .content)
-        try visitor.field("key", &options.key, nil, OptionalForm(KeyForm()), .content)
         try visitor.route(&options.route)
         try visitor.field(
             "cookies", &options.usesCookies, usual.usesCookies, FlagForm(), .content,
@@ -172,7 +167,6 @@ extension Fetch.Options {
         try visitor.field("warm", &options.isWarm, usual.isWarm, FlagForm(), .content)
         try visitor.field("durable", &options.isDurable, usual.isDurable, FlagForm(), .content)
         try visitor.field("subscribe", &options.subscribes, usual.subscribes, FlagForm(), .handling)
-        try visitor.field("tag", &options.tag, nil, OptionalForm(IdentifierForm()), .handling)
         try visitor.field(
             "wait-ms", &options.waitMilliseconds, nil,
             OptionalForm(NumberForm(0...WireLimits.seconds * 1000)), .handling)

@@ -88,27 +88,6 @@ struct MethodForm: FieldForm {
     func textBytes(_ value: String) -> Int { value.utf8.count }
 }
 
-/// Identifier: up to 64 visible ASCII bytes.
-struct IdentifierForm: FieldForm {
-    func read(_ text: HeadText, _ name: String) throws(WireError) -> String { try HeadReader.identifier(text, name) }
-
-    func write(_ value: String, _ name: String, to writer: inout HeadWriter) { writer.field(name, value) }
-    func textBytes(_ value: String) -> Int { value.utf8.count }
-}
-
-/// Coalescing key of a client: up to 200 visible ASCII bytes.
-struct KeyForm: FieldForm {
-    func read(_ text: HeadText, _ name: String) throws(WireError) -> String {
-        guard (1...WireLimits.keyBytes).contains(text.bytes.count), text.bytes.allSatisfy(Ascii.isVisible) else {
-            throw WireError(.badMessage, "\(name) must be 1 to \(WireLimits.keyBytes) visible ASCII bytes")
-        }
-        return text.string
-    }
-
-    func write(_ value: String, _ name: String, to writer: inout HeadWriter) { writer.field(name, value) }
-    func textBytes(_ value: String) -> Int { value.utf8.count }
-}
-
 /// SHA-256 with the prefix `sha-256=` on the wire, stored without it.
 struct DigestForm: FieldForm {
     func read(_ text: HeadText, _ name: String) throws(WireError) -> String {

@@ -24,7 +24,7 @@ public struct HandlerID: Hashable, Sendable, CustomStringConvertible {
         guard (1...WireLimits.handlerBytes).contains(bytes.count) else { return false }
         var previous = Ascii.slash
         for byte in bytes {
-            guard Ascii.isVisible(byte), byte != Ascii.slash || previous != Ascii.slash else { return false }
+            guard byte.isVisible, byte != Ascii.slash || previous != Ascii.slash else { return false }
             previous = byte
         }
         return previous != Ascii.slash
@@ -112,10 +112,8 @@ public struct SessionToken: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not 32 lower-case hexadecimal digits.
     public init?(_ text: String) {
-        guard text.utf8.count == 32, let high = Hexadecimal.number(text.prefix(16)),
-            let low = Hexadecimal.number(text.dropFirst(16))
-        else { return nil }
-        self.init(high: high, low: low)
+        guard let pair = Hexadecimal.pair(text) else { return nil }
+        self.init(high: pair.high, low: pair.low)
     }
 
     public var description: String { Hexadecimal.text(high) + Hexadecimal.text(low) }

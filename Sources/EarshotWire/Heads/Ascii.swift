@@ -9,35 +9,12 @@ enum Ascii {
     static let zero: UInt8 = 0x30
     static let dot: UInt8 = 0x2e
 
-    /// `VCHAR` of RFC 5234.
-    static func isVisible(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7f }
-
     /// Returns whether a byte may occur in the words of a first line: any byte except spaces and controls.
     static func isWord(_ byte: UInt8) -> Bool { byte > 0x20 && byte != 0x7f }
 
-    /// `CTL` of RFC 5234.
-    static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 || byte == 0x7f }
-
-    static func isDigit(_ byte: UInt8) -> Bool { byte >= 0x30 && byte <= 0x39 }
-
-    /// `pct-encoded` of RFC 3986, in upper case.
-    static func percentEscape(_ byte: UInt8) -> [UInt8] {
-        let digits = Array("0123456789ABCDEF".utf8)
-        return [0x25, digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-    }
-
-    /// Returns the value of a lower-case hexadecimal digit; nil for other bytes.
-    static func hexadecimalDigit(_ byte: UInt8) -> UInt8? {
-        switch byte {
-        case 0x30...0x39: byte - 0x30
-        case 0x61...0x66: byte - 0x57
-        default: nil
-        }
-    }
-
-    /// Returns whether the bytes are 1 to 64 visible ASCII bytes: a request ID, a tag or a client instance.
+    /// Returns whether the bytes are 1 to 64 visible ASCII bytes: a request ID, a tag or a code.
     static func isIdentifier(_ bytes: some Collection<UInt8>) -> Bool {
-        (1...WireLimits.identifierBytes).contains(bytes.count) && bytes.allSatisfy(isVisible)
+        (1...WireLimits.identifierBytes).contains(bytes.count) && bytes.allSatisfy(\.isVisible)
     }
 
     /// Returns whether the bytes are 64 lower-case hexadecimal digits.
@@ -63,11 +40,18 @@ package enum Hexadecimal {
     /// Parses a number; nil if `bytes` are not 16 such digits.
     static func number(_ bytes: ArraySlice<UInt8>) -> UInt64? { number(bytes.span) }
 
+    /// Parses 128 bits; nil if `text` is not 32 such digits.
+    package static func pair(_ text: some StringProtocol) -> (high: UInt64, low: UInt64)? {
+        let digits = Array(text.utf8)
+        guard digits.count == 32, let high = number(digits[..<16]), let low = number(digits[16...]) else { return nil }
+        return (high, low)
+    }
+
     private static func number(_ digits: Span<UInt8>) -> UInt64? {
         guard digits.count == 16 else { return nil }
         var value: UInt64 = 0
         for index in digits.indices {
-            guard let digit = Ascii.hexadecimalDigit(digits[index]) else { return nil }
+            guard !digits[index].isUppercase, let digit = digits[index].hexValue else { return nil }
             value = value << 4 | UInt64(digit)
         }
         return value
@@ -90,7 +74,7 @@ package enum Hexadecimal {
 }
 
 /// Decimal numbers in the form of the wire: digits only, without sign or space.
-enum Decimal {
+package enum Decimal {
     /// Appends a number's digits. `output` must have room for 20 bytes.
     static func append(_ number: UInt64, to output: inout OutputSpan<UInt8>) {
         var digits = InlineArray<20, UInt8>(repeating: 0)
@@ -109,13 +93,18 @@ enum Decimal {
         guard !bytes.isEmpty else { return nil }
         var value: UInt64 = 0
         for byte in bytes {
-            guard Ascii.isDigit(byte) else { return nil }
+            guard byte.isDigit else { return nil }
             let (product, overflow) = value.multipliedReportingOverflow(by: 10)
             let (sum, carry) = product.addingReportingOverflow(UInt64(byte - Ascii.zero))
             guard !overflow, !carry else { return nil }
             value = sum
         }
         return value
+    }
+
+    /// Parses a number; nil for other text, and for a number that the type cannot represent.
+    package static func number<Number: FixedWidthInteger>(_ text: some StringProtocol) -> Number? {
+        unsigned(text.utf8).flatMap { Number(exactly: $0) }
     }
 
     /// Parses seconds such as `30` or `0.25` into milliseconds. Digits after the third decimal place are ignored. Nil
@@ -126,7 +115,7 @@ enum Decimal {
         var fraction = 0
         if let dot {
             let digits = bytes[dot...].dropFirst()
-            guard !digits.isEmpty, digits.count <= 9, digits.allSatisfy(Ascii.isDigit) else { return nil }
+            guard !digits.isEmpty, digits.count <= 9, digits.allSatisfy(\.isDigit) else { return nil }
             var scale = 100
             for byte in digits.prefix(3) {
                 fraction += Int(byte - Ascii.zero) * scale

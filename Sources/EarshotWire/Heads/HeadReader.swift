@@ -8,6 +8,8 @@ struct HeadReader {
     private(set) var operandCount = 0
     /// Number of field lines, including those that repeat a name.
     private var fieldLines = 0
+    /// Whether a later line has the name of the first field.
+    private(set) var repeatsFirstField = false
     /// Bloom filter of the field names that have occurred, one bit for each name.
     private var nameMarks: UInt64 = 0
     private var httpFieldsRange = 0..<0
@@ -78,14 +80,14 @@ struct HeadReader {
     /// - Returns: The end of the line.
     private mutating func readField(_ bytes: Span<UInt8>, from start: Int) throws(WireError) -> Int {
         var colon = start
-        while colon < bytes.count, bytes[colon] != Ascii.colon, Ascii.isVisible(bytes[colon]) { colon += 1 }
+        while colon < bytes.count, bytes[colon] != Ascii.colon, bytes[colon].isVisible { colon += 1 }
         guard colon > start, colon < bytes.count, bytes[colon] == Ascii.colon else {
             throw WireError(.badMessage, "a field must be a name, a colon, a space and a value")
         }
         var first = colon + 1
         while first < bytes.count, bytes[first] == Ascii.space { first += 1 }
         var lineEnd = first
-        while lineEnd < bytes.count, !Ascii.isControl(bytes[lineEnd]) { lineEnd &+= 1 }
+        while lineEnd < bytes.count, !bytes[lineEnd].isControl { lineEnd &+= 1 }
         guard lineEnd == bytes.count || bytes[lineEnd] == Ascii.lineFeed else {
             throw WireError(.badMessage, "the value of a field must not contain control characters")
         }
@@ -98,6 +100,7 @@ struct HeadReader {
         let mark = Self.mark(bytes, start, colon)
         if nameMarks & mark != 0, let earlier = earlierField(bytes, start, colon) {
             places[earlier + 1] = Self.place(first, end)
+            if earlier == operandCount { repeatsFirstField = true }
             return lineEnd
         }
         nameMarks |= mark

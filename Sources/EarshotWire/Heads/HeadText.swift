@@ -46,7 +46,7 @@ struct HeadText {
                 text += encoded
                 start += encoded.count
             case .error(let length):
-                for byte in bytes[start..<start + length] { text += Ascii.percentEscape(byte) }
+                for byte in bytes[start..<start + length] { PercentEncoding.append(byte, to: &text) }
                 start += length
             case .emptyInput: return String(decoding: text, as: UTF8.self)
             }

@@ -96,7 +96,7 @@ struct HeadWriter {
                 let text = utf8.span
                 for index in text.indices {
                     let byte = text[index]
-                    output.append(Ascii.isControl(byte) ? Ascii.space : byte)
+                    output.append(byte.isControl ? Ascii.space : byte)
                 }
             }
             return
@@ -104,14 +104,14 @@ struct HeadWriter {
         let start = bytes.count
         bytes.append(contentsOf: utf8)
         guard Self.hasControls(bytes.span.extracting(start...)) else { return }
-        for index in start..<bytes.count where Ascii.isControl(bytes[index]) { bytes[index] = Ascii.space }
+        for index in start..<bytes.count where bytes[index].isControl { bytes[index] = Ascii.space }
     }
 
     /// Maximum length of text for which copying byte by byte is faster than a call, in bytes.
     private static let shortBytes = 24
 
     private static func hasControls(_ bytes: Span<UInt8>) -> Bool {
-        for index in bytes.indices where Ascii.isControl(bytes[index]) { return true }
+        for index in bytes.indices where bytes[index].isControl { return true }
         return false
     }
 }

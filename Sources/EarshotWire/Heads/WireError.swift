@@ -1,6 +1,4 @@
 /// Reason why a head was rejected.
-///
-/// Contains verb, handler and request as far as the first line could be parsed, so that the ERROR can name them.
 public struct WireError: Error, Equatable, Sendable {
     /// A code of the table in `protocols/8-codes.md`, section "Errors".
     public struct Code: RawRepresentable, Hashable, Sendable {
@@ -23,10 +21,6 @@ public struct WireError: Error, Equatable, Sendable {
     public var code: Code
     /// Sentence that says what to change, without peer-supplied text.
     public var detail: String
-    /// The verb, if the protocol has it.
-    public var verb: String?
-    public var handler: HandlerID?
-    public var request: RequestID?
     /// The number of a client's message, if it is legible.
     public var number: UInt64?
     /// The attempt of a DONE or FAILED that could not be parsed. The attempt has ended with an unknown outcome.

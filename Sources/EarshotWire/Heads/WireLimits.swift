@@ -14,7 +14,7 @@ public enum WireLimits {
     public static let frames = 2
     /// Maximum length of a handler's name in bytes: enough for a path of identifiers. Bounds the name tables.
     public static let handlerBytes = 200
-    /// Maximum length of a request ID, a tag or a client instance in bytes: enough for a UUID with a prefix.
+    /// Maximum length of a request ID or a code in bytes: enough for a UUID with a prefix.
     public static let identifierBytes = 64
     /// Maximum length of `after` in QUERY: a handler, `//` and an ID.
     public static let cursorBytes = handlerBytes + 2 + identifierBytes
@@ -34,8 +34,6 @@ public enum WireLimits {
     public static let files = 16
     /// Maximum size of a certificate or key file in bytes: four times a system's certificate bundle.
     public static let fileBytes = 1 << 20
-    /// Maximum length of a client's coalescing key in bytes.
-    public static let keyBytes = 200
     /// Maximum number of words after the verb of a message, far more than any message has.
     public static let words = 10_000
     /// Maximum number of named fields in one head, including unknown ones.

@@ -201,15 +201,12 @@ public struct Progress: Equatable, Sendable {
     public var httpFields: [UInt8] = []
     /// Whether a later request can resume the body after these bytes, also of another bus.
     public var isResumable = false
-    /// The tag of the request.
-    public var tag: String?
 
-    public init(handler: HandlerID, request: RequestID, received: Int, total: Int?, tag: String? = nil) {
+    public init(handler: HandlerID, request: RequestID, received: Int, total: Int?) {
         self.handler = handler
         self.request = request
         self.received = received
         self.total = total
-        self.tag = tag
     }
 
     init(_ reader: HeadReader) throws(WireError) {
@@ -223,7 +220,6 @@ public struct Progress: Equatable, Sendable {
             case "generation": generation = try HeadReader.generation(value)
             case "status": status = try HeadReader.status(value)
             case "resumable": isResumable = try HeadReader.flag(value, "resumable")
-            case "tag": tag = try HeadReader.identifier(value, "tag")
             default: break
             }
         }
@@ -239,7 +235,6 @@ public struct Progress: Equatable, Sendable {
         writer.field("generation", generation?.description)
         writer.field("status", status)
         writer.field("resumable", if: isResumable, "yes")
-        writer.field("tag", tag)
         return writer.finished(httpFields: httpFields)
     }
 }
@@ -250,12 +245,6 @@ public struct ErrorReply: Equatable, Sendable {
     public var code: String
     /// Sentence that says what to change.
     public var detail: String?
-    /// Verb of the rejected message, as far as it could be parsed; handler and request likewise.
-    public var verb: String?
-    public var handler: HandlerID?
-    public var request: RequestID?
-    /// Sequence number that a rejected READ or TAKE names.
-    public var sequence: UInt64?
 
     public init(code: String, detail: String? = nil) {
         self.code = code
@@ -265,33 +254,17 @@ public struct ErrorReply: Equatable, Sendable {
     /// Creates the reply to a head that could not be parsed.
     public init(_ error: WireError) {
         self.init(code: error.code.rawValue, detail: error.detail)
-        verb = error.verb
-        handler = error.handler
-        request = error.request
     }
 
     init(_ reader: HeadReader) throws(WireError) {
         try reader.expectOperands(1)
         code = try HeadReader.identifier(try reader.operand(0, "code"), "code")
-        for (name, value) in reader.fields {
-            switch name {
-            case "detail": detail = value.string
-            case "verb": verb = try HeadReader.identifier(value, "verb")
-            case "handler": handler = HandlerID(value.bytes)
-            case "request": request = RequestID(value.bytes)
-            case "seq": sequence = Decimal.unsigned(value.bytes)
-            default: break
-            }
-        }
+        detail = reader.fields["detail"]?.string
     }
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("ERROR")
         writer.operand(code)
-        writer.field("verb", verb)
-        writer.field("handler", handler?.description)
-        writer.field("request", request?.description)
-        writer.field("seq", sequence.map { String($0) })
         writer.field("detail", detail)
         return writer.finished()
     }

@@ -32,36 +32,22 @@ public enum ClientMessage: Equatable, Sendable {
         do throws(WireError) {
             self = try Self.decoded(try HeadReader(head))
         } catch {
-            throw Self.named(error, by: head)
+            throw Self.numbered(error, by: head)
         }
     }
 
-    /// Returns the error with the verb, handler and request of the message, as far as its first line contains them. The
-    /// rest of the head may be invalid.
-    public static func named(_ error: WireError, by head: [UInt8]) -> WireError {
-        var line = head.prefix(namingBytes).prefix { $0 != Ascii.lineFeed }
-        if line.last == Ascii.carriageReturn { line.removeLast() }
-        let words = line.split(separator: Ascii.space, maxSplits: 3, omittingEmptySubsequences: false)
-        guard let verb = verbs.first(where: { $0.utf8.elementsEqual(words[0]) }) else { return error }
+    /// Returns the error with the number of the message, if its first field is one. The rest of the head may be invalid.
+    public static func numbered(_ error: WireError, by head: [UInt8]) -> WireError {
+        let verb = head.prefix(longestUnnumbered + 1).prefix { $0 != Ascii.space && $0 != Ascii.lineFeed }
+        if unnumbered.contains(where: { $0.utf8.elementsEqual(verb) }) { return error }
         var error = error
-        error.verb = verb
-        if !unnumbered.contains(verb) { error.number = HeadNumber.value(of: "number", in: head) }
-        guard namedByRequest.contains(verb), words.count > 2, let handler = HandlerID(words[1]) else { return error }
-        error.handler = handler
-        error.request = RequestID(words[2])
+        error.number = HeadNumber.value(of: "number", in: head)
         return error
     }
 
-    private static let verbs = [
-        "HELLO", "FETCH", "RETRY", "REMOVE", "SUBSCRIBE", "UNSUBSCRIBE", "PRIORITY", "COOKIES", "ACK", "QUERY", "SET",
-        "READ", "TAKE", "BYE",
-    ]
     /// Verbs without numbers.
     private static let unnumbered = ["HELLO", "ACK", "READ", "BYE"]
-    /// Verbs whose operands start with a handler and a request.
-    private static let namedByRequest = ["FETCH", "RETRY", "REMOVE", "PRIORITY"]
-    /// Length of a prefix that contains the longest verb, handler and request, and the space after them, in bytes.
-    private static let namingBytes = 12 + WireLimits.handlerBytes + 1 + WireLimits.identifierBytes + 1
+    private static let longestUnnumbered = 5
 
     static func decoded(_ reader: HeadReader) throws(WireError) -> ClientMessage {
         switch reader.verb {
@@ -147,13 +133,11 @@ public enum ClientMessage: Equatable, Sendable {
     }
 }
 
-/// HELLO: the identity of a client and the requested terms of its session.
+/// HELLO: the requested terms of a session.
 public struct Hello: Equatable, Sendable {
     /// The protocol's name and version.
     public static let version = "EAR/1"
 
-    /// Name of this client instance, 1 to 64 visible bytes.
-    public var client: String?
     /// Requested maximum of unacknowledged terminals, 1 to 4,096.
     public var window: Int
     /// Requested time for which the session is kept after its connection is lost, 0 to `WireLimits.seconds`. A broker
@@ -176,17 +160,15 @@ public struct Hello: Equatable, Sendable {
     /// Whether a session of the administrator has the rights of a user only.
     public var hasUserRights = false
 
-    public init(client: String?, window: Int = WireLimits.defaultWindow) {
-        self.client = client
+    public init(window: Int = WireLimits.defaultWindow) {
         self.window = window
     }
 
     init(_ reader: HeadReader) throws(WireError) {
         try reader.version(Self.version)
-        self.init(client: nil)
+        self.init()
         for (name, value) in reader.fields {
             switch name {
-            case "client": client = try HeadReader.identifier(value, "client")
             case "window": window = try HeadReader.integer(value, in: 1...WireLimits.window, "window")
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
@@ -205,7 +187,6 @@ public struct Hello: Equatable, Sendable {
     func encoded() -> [UInt8] {
         var writer = HeadWriter("HELLO")
         writer.operand(Self.version)
-        writer.field("client", client)
         writer.field("window", String(window))
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)

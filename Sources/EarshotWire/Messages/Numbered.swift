@@ -16,7 +16,7 @@ public struct NumberedMessage: Equatable, Sendable {
             message = try ClientMessage.decoded(reader)
             number = message.canHaveNumber ? try reader.firstNumber("number") : nil
         } catch {
-            throw ClientMessage.named(error, by: head)
+            throw ClientMessage.numbered(error, by: head)
         }
     }
 
@@ -39,15 +39,16 @@ extension ClientMessage {
     public var isAnsweredByOK: Bool {
         switch self {
         case .subscribe, .unsubscribe, .priority, .cookies: true
+        case .fetch(let fetch): !fetch.options.subscribes && !fetch.options.isDurable
         default: false
         }
     }
 
-    /// Whether the message counts as unanswered until its answer is due. A FETCH without `durable` has no answer, and a
-    /// QUERY is asked again.
+    /// Whether the message counts as unanswered until its answer is due. A FETCH that is answered by terminals has no
+    /// other answer, and a QUERY is asked again.
     public var countsAsUnanswered: Bool {
         switch self {
-        case .fetch(let fetch): fetch.options.isDurable
+        case .fetch(let fetch): fetch.options.isDurable || !fetch.options.subscribes
         case .query: false
         default: canHaveNumber
         }
@@ -102,9 +103,17 @@ enum HeadNumber {
 
 extension HeadReader {
     /// The number in the first field, if that has this name.
+    ///
+    /// - Throws: `WireError` if another field has the name. Ignored, the message would have no answer that its sender
+    ///   recognises, or the answer to another.
     fileprivate func firstNumber(_ name: String) throws(WireError) -> UInt64? {
-        var fields = fields.makeIterator()
-        guard let first = fields.next(), first.name == name else { return nil }
+        var others = fields.makeIterator()
+        guard let first = others.next() else { return nil }
+        guard first.name == name else {
+            guard fields[name] == nil else { throw WireError(.badMessage, "\(name) must be the first field") }
+            return nil
+        }
+        guard !repeatsFirstField else { throw WireError(.badMessage, "\(name) must occur once") }
         return UInt64(try HeadReader.integer(first.value, in: 1...Int.max, name))
     }
 }

@@ -9,8 +9,6 @@ public struct Terminal: Equatable, Sendable {
     /// Sequence number in the session, from 1, which ACK refers to. 0 for a FAILED that replies to a durable FETCH, and
     /// for a terminal without a number yet. Such a head has no `seq`.
     public var sequence: UInt64
-    /// The tag of the request.
-    public var tag: String?
     /// Whether the broker stores the request on disk until this terminal is acknowledged.
     public var isDurable = false
 
@@ -24,7 +22,7 @@ public struct Terminal: Equatable, Sendable {
     public struct Response: Equatable, Sendable {
         /// URL of the response, after redirects.
         public var url: String
-        /// Redirects that led to `url`, in their order, if the request asked for them.
+        /// Redirects that led to `url`, in their order.
         public var redirects: [Redirect] = []
         public var source = Source.network
         /// Number of bytes with which the attempt began, if `source` is `resumed`; 0 if it is unknown.
@@ -114,11 +112,11 @@ public struct Terminal: Equatable, Sendable {
 extension Terminal {
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
     public init(
-        handler: HandlerID, request: RequestID, sequence: UInt64, tag: String? = nil, isDurable: Bool = false,
+        handler: HandlerID, request: RequestID, sequence: UInt64, isDurable: Bool = false,
         outcome: Outcome
     ) {
         self.init(
-            handler: handler, request: request, outcome: outcome, sequence: sequence, tag: tag, isDurable: isDurable)
+            handler: handler, request: request, outcome: outcome, sequence: sequence, isDurable: isDurable)
     }
 
     /// Decodes a RESULT.
@@ -127,9 +125,9 @@ extension Terminal {
         let status = try HeadReader.status(try reader.operand(2, "status"))
         let (handler, request) = (try reader.handler(0), try reader.request(1))
         var response = Response(url: "")
-        let (sequence, tag, isDurable) = try readFields(reader, &response)
+        let (sequence, isDurable) = try readFields(reader, &response)
         return Terminal(
-            handler: handler, request: request, sequence: sequence, tag: tag, isDurable: isDurable,
+            handler: handler, request: request, sequence: sequence, isDurable: isDurable,
             outcome: .result(status: status, response))
     }
 
@@ -138,21 +136,19 @@ extension Terminal {
     @inline(never)
     private static func readFields(
         _ reader: HeadReader, _ response: inout Response
-    ) throws(WireError) -> (sequence: UInt64, tag: String?, isDurable: Bool) {
+    ) throws(WireError) -> (sequence: UInt64, isDurable: Bool) {
         response.httpFields = reader.httpFields
         var sequence: UInt64 = 0
-        var tag: String?
         var isDurable = false
         for (name, value) in reader.fields {
             switch name {
             case "seq": sequence = try HeadReader.sequence(value)
-            case "tag": tag = try HeadReader.identifier(value, "tag")
             case "durable": isDurable = try HeadReader.flag(value, "durable")
             default: try response.set(name, value)
             }
         }
         try response.expectConsistency()
-        return (sequence, tag, isDurable)
+        return (sequence, isDurable)
     }
 
     init(failed reader: HeadReader) throws(WireError) {
@@ -167,7 +163,6 @@ extension Terminal {
         for (name, value) in reader.fields {
             switch name {
             case "seq": sequence = try HeadReader.sequence(value)
-            case "tag": tag = try HeadReader.identifier(value, "tag")
             case "durable": isDurable = try HeadReader.flag(value, "durable")
             case "source":
                 hasResponse = true
@@ -225,7 +220,6 @@ extension Terminal {
 
     private func writeSequence(to writer: inout HeadWriter) {
         if sequence > 0 { writer.field("seq", sequence) }
-        writer.field("tag", tag)
         writer.field("durable", if: isDurable, "yes")
     }
 }

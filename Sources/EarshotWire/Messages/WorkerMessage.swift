@@ -201,11 +201,10 @@ public struct Ready: Equatable, Sendable {
 
     /// Returns whether `name` is a lower-case scheme: RFC 3986, section 3.1.
     public static func isScheme(_ name: String) -> Bool {
-        let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
-        guard name.utf8.count <= WireLimits.schemeBytes, let first = name.utf8.first, letters.contains(first) else {
+        guard name.utf8.count <= WireLimits.schemeBytes, let first = name.utf8.first, first.isLowercase else {
             return false
         }
-        return name.utf8.allSatisfy { letters.contains($0) || (0x30...0x39).contains($0) || "+-.".utf8.contains($0) }
+        return name.utf8.allSatisfy { $0.isLowercase || $0.isDigit || "+-.".utf8.contains($0) }
     }
 
     func encoded() -> [UInt8] {
@@ -286,7 +285,7 @@ public struct Completion: Equatable, Sendable {
     /// Returns a valid base name. No other form may refer to the spool.
     fileprivate static func baseName(_ text: String) throws(WireError) -> String {
         guard (1...200).contains(text.utf8.count), text.utf8.first != Ascii.dot,
-            text.utf8.allSatisfy({ Ascii.isVisible($0) && $0 != Ascii.slash })
+            text.utf8.allSatisfy({ $0.isVisible && $0 != Ascii.slash })
         else {
             throw WireError(.badMessage, "file must be a base name of visible ASCII that does not start with a dot")
         }

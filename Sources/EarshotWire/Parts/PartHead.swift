@@ -25,15 +25,19 @@ public struct PartDescription: Equatable, Sendable {
     public var generation: AttemptID
     /// Bytes that are certainly on the disk; nil before the first checkpoint.
     public var checkpoint: Checkpoint?
+    /// Whether a client knew the file while it grew, and may still read it.
+    public var isKnown: Bool
 
     public init(
-        validator: String, totalBytes: Int?, httpFields: [UInt8], generation: AttemptID, checkpoint: Checkpoint? = nil
+        validator: String, totalBytes: Int?, httpFields: [UInt8], generation: AttemptID, checkpoint: Checkpoint? = nil,
+        isKnown: Bool = false
     ) {
         self.validator = validator
         self.totalBytes = totalBytes
         self.httpFields = httpFields
         self.generation = generation
         self.checkpoint = checkpoint
+        self.isKnown = isKnown
     }
 }
 
@@ -102,7 +106,7 @@ public struct PartHead: Equatable, Sendable {
         }
         part = PartDescription(
             validator: validator, totalBytes: total, httpFields: reader.httpFields, generation: generation,
-            checkpoint: checkpoint)
+            checkpoint: checkpoint, isKnown: fields["known"] != nil)
         self.names = names
         owner = fields["owner"]?.string ?? ""
         self.path = path
@@ -122,6 +126,7 @@ public struct PartHead: Equatable, Sendable {
         writer.field("total", part.totalBytes)
         writer.field("generation", part.generation.description)
         writer.field("checkpoint", part.checkpoint?.description)
+        writer.field("known", part.isKnown ? "yes" : nil)
         writer.field("owner", owner.isEmpty ? nil : owner)
         let bytes = writer.finished(httpFields: part.httpFields)
         return PartHead(bytes) == self ? bytes : nil

@@ -1,19 +1,41 @@
 internal import EarshotLoop
 internal import EarshotWire
+internal import Glibc
 internal import LibCrypto
 
-/// The body of a response while it arrives: decoded, within its limits, stored in memory or a file, and hashed.
+/// The body of a job while it arrives: decoded, within its limits, hashed, and stored in memory up to the inline limit,
+/// then in a file.
+///
+/// All bytes go through SHA-256. Small bodies are hashed as they arrive, large ones by a thread that reads the file.
 struct IncomingBody: ~Copyable {
     /// Reason to abandon the body.
     enum Fault: Error, Equatable {
         /// Larger than the limit for its use, but within the limit of the request.
         case tooLargeForUse
-        case store(BodyStore.Fault)
+        case tooLarge
+        /// The file could not be created or written.
+        case spoolFailed(SystemError)
         case decoding(BodyDecoder.Fault)
     }
 
-    /// Nil once the body is handed over or deleted.
-    private var store: BodyStore?
+    private let attempt: AttemptID
+    private let terms: Terms
+    /// Whether the attempt was lent a partial body, whose file has the usual name.
+    private let isAnew: Bool
+    /// Number of decoded bytes so far; 0 once the body is handed over or deleted.
+    private(set) var count = 0
+    /// Maximum body size of the request, in bytes.
+    private(set) var maxBytes: Int
+    /// Maximum size of the body of an error page or a followed redirect, in bytes; no limit for a result.
+    private var useBytes = Int.max
+    private var memory: [UInt8] = []
+    /// Expected length of the body in bytes, for which memory is reserved.
+    private var expected = 0
+    private var file: SpoolFile?
+    /// Nil while a thread owns it.
+    private var hash: SHA256? = SHA256()
+    /// Number of hashed bytes.
+    private var hashedCount = 0
     /// Decoder of the content coding; nil for a body that is stored unchanged.
     private var decoder: BodyDecoder?
     /// The running task of a hash thread; nil without one.
@@ -22,54 +44,39 @@ struct IncomingBody: ~Copyable {
     var checkpoint: Checkpoint?
     /// Length and time of the last checkpoint, at first 0 and the time of the first hash thread; nil before it.
     private var lastCheckpoint: (bytes: Int, time: LoopTime)?
-    /// Maximum body size of the request, in bytes.
-    private(set) var maxBytes: Int
-    /// Maximum size of the body of an error page or a followed redirect, in bytes; nil for a result.
-    private var useBytes: Int?
 
-    init(_ store: consuming BodyStore, maxBytes: Int) {
-        self.store = consume store
+    init(of attempt: AttemptID, _ terms: Terms, maxBytes: Int, isAnew: Bool = false) {
+        self.attempt = attempt
+        self.terms = terms
         self.maxBytes = maxBytes
+        self.isAnew = isAnew
     }
 
-    /// Replaces an empty body with the continuation of a lent part.
-    mutating func continued(_ store: consuming BodyStore) { self.store = consume store }
+    /// Continues the file of a lent part, whose bytes the hash covers.
+    mutating func resume(_ file: SpoolFile, _ hash: consuming SHA256, count: Int) {
+        self.file = file
+        self.hash = consume hash
+        self.count = count
+        hashedCount = count
+    }
 
     /// Sets the decoder, before the first byte.
     mutating func decode(with decoder: consuming BodyDecoder) { self.decoder = consume decoder }
 
-    /// Decoded bytes so far; 0 once the body is handed over.
-    var count: Int {
-        switch store {
-        case .some(let store): store.count
-        case nil: 0
-        }
-    }
-
     /// Base name of the body's file; nil while the body is in memory.
-    var fileName: String? {
-        switch store {
-        case .some(let store): store.fileName
-        case nil: nil
-        }
-    }
+    var fileName: String? { file?.name }
 
     // MARK: Limits
 
     /// Limits the body of an error page or a followed redirect.
-    mutating func lower(to bytes: Int) {
-        useBytes = bytes
-        store?.lower(to: bytes)
-    }
+    mutating func lower(to bytes: Int) { useBytes = bytes }
 
     /// Raises the maximum body size; nil removes it.
-    mutating func raise(to maximum: Int?) {
-        maxBytes = max(maxBytes, maximum ?? .max)
-        if let useBytes { store?.raise(to: min(maxBytes, useBytes)) } else { store?.raise(to: maximum) }
-    }
+    mutating func raise(to maximum: Int?) { maxBytes = max(maxBytes, maximum ?? .max) }
 
-    /// Reserves memory for an announced length.
-    mutating func expect(_ bytes: Int) { store?.expect(bytes) }
+    /// Sets the expected length, for which memory is reserved at the first bytes if the body may stay in memory. A
+    /// growing array would be copied repeatedly.
+    mutating func expect(_ bytes: Int) { expected = min(bytes, terms.inlineBytes, Limits.reservedBytes) }
 
     // MARK: Bytes
 
@@ -100,15 +107,55 @@ struct IncomingBody: ~Copyable {
         }
     }
 
-    /// Stores decoded bytes.
+    /// Stores decoded bytes. After a fault the body is incomplete and must be dropped.
     mutating func append(_ bytes: Span<UInt8>) throws(Fault) {
-        do throws(BodyStore.Fault) {
-            try store?.append(bytes)
+        guard bytes.count <= maxBytes - count else { throw .tooLarge }
+        guard bytes.count <= useBytes - count else { throw .tooLargeForUse }
+        do throws(SystemError) {
+            if file == nil {
+                if count + bytes.count <= terms.inlineBytes { remember(bytes) } else { try spill() }
+            }
+            try file?.write(bytes)
         } catch {
-            let isAllowed = error == .tooLarge && useBytes != nil && bytes.count <= maxBytes - count
-            throw isAllowed ? Fault.tooLargeForUse : Fault.store(error)
+            throw .spoolFailed(error)
         }
+        if hashedCount == count, file == nil || count + bytes.count <= Limits.ownHashBytes {
+            hash?.update(bytes)
+            hashedCount += bytes.count
+        }
+        count += bytes.count
     }
+
+    private mutating func remember(_ bytes: Span<UInt8>) {
+        if count == 0 { memory.reserveCapacity(expected) }
+        unsafe bytes.withUnsafeBufferPointer { unsafe memory.append(contentsOf: $0) }
+    }
+
+    /// Moves the bytes so far from memory to a new file. It is called again only if it throws.
+    private mutating func spill() throws(SystemError) {
+        guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
+        let made = try SpoolFile(SpoolName.part(of: attempt, pid: getpid(), isAnew: isAnew), in: spool)
+        try made.write(memory.span)
+        memory = []
+        file = made
+    }
+
+    /// Moves the body from memory to a file, so that clients can read it. Does nothing for an empty body. On failure the
+    /// body stays in memory, up to its limit.
+    mutating func moveToFile() { if file == nil, count > 0 { try? spill() } }
+
+    /// Creates the file of an empty body for another writer, which reports the growth by `grew(to:)`.
+    ///
+    /// - Returns: A descriptor of the file, which the caller closes.
+    mutating func openFile() throws(SystemError) -> Int32 {
+        try spill()
+        let descriptor = fcntl(file?.descriptor ?? -1, F_DUPFD_CLOEXEC, 0)
+        guard descriptor >= 0 else { throw SystemError("dup spool file", number: errno) }
+        return descriptor
+    }
+
+    /// Records that the first `bytes` bytes of the body are in its file.
+    mutating func grew(to bytes: Int) { count = bytes }
 
     /// Appends encoded bytes. Earlier bytes must already be decoded.
     mutating func append(encoded bytes: Span<UInt8>) { decoder?.add(bytes) }
@@ -136,21 +183,11 @@ struct IncomingBody: ~Copyable {
 
     // MARK: The hash of a large body
 
-    /// Whether all bytes of the body are hashed.
-    var isHashed: Bool {
-        switch store {
-        case .some(let store): store.isHashed
-        case nil: true
-        }
-    }
+    /// Whether all bytes so far are hashed. Those in memory always are.
+    var isHashed: Bool { file == nil || hash != nil && hashedCount == count }
 
     /// Whether enough unhashed bytes exist to start a thread.
-    var hasHashWork: Bool {
-        switch store {
-        case .some(let store): store.hasHashWork
-        case nil: false
-        }
-    }
+    var hasHashWork: Bool { hash != nil && count - hashedCount >= Limits.hashStepBytes }
 
     /// Returns whether the next hash thread should make a checkpoint. Must be called for the first one, too.
     mutating func needsCheckpoint(now: LoopTime) -> Bool {
@@ -172,9 +209,9 @@ struct IncomingBody: ~Copyable {
     /// - Parameters:
     ///   - isLast: Whether the body is complete, so that a small rest is hashed too.
     ///   - syncs: Whether the thread makes a checkpoint.
-    mutating func hash(on hasher: PartHasher, for attempt: AttemptID, isLast: Bool, syncs: Bool) throws(SystemError) {
-        guard hashing == nil, store != nil, isLast ? !isHashed : hasHashWork else { return }
-        hashing = try store?.hashRest(on: hasher, for: attempt, syncs: syncs)
+    mutating func hash(on hasher: PartHasher, isLast: Bool, syncs: Bool = false) throws(SystemError) {
+        guard isLast ? !isHashed : hasHashWork, let file, let hash = hash.take() else { return }
+        hashing = try hasher.hash(file.descriptor, hashedCount..<count, continuing: hash, for: attempt, syncs: syncs)
     }
 
     /// Takes the result of a hash thread. The result of another task is ignored.
@@ -184,7 +221,8 @@ struct IncomingBody: ~Copyable {
         guard task === hashing else { return true }
         hashing = nil
         guard let hash = task.takeHash() else { return false }
-        store?.hashed(hash, upTo: task.range.upperBound)
+        self.hash = consume hash
+        hashedCount = task.range.upperBound
         if let checkpoint = task.checkpoint {
             self.checkpoint = checkpoint
             lastCheckpoint = (checkpoint.bytes, now)
@@ -199,9 +237,32 @@ struct IncomingBody: ~Copyable {
 
     // MARK: The end
 
-    /// Moves the body from memory to a file, so that clients can read it.
-    mutating func moveToFile() throws(BodyStore.Fault) { try store?.moveToFile() }
+    /// Hands the complete and hashed body over. The receiver owns its file, and must delete it.
+    ///
+    /// - Parameter completion: Receives length, hash and file.
+    /// - Returns: The bytes of a body in memory; nil for an empty one.
+    mutating func finish(into completion: inout Completion) throws(Refusal) -> [UInt8]? {
+        guard isHashed, let hash = hash.take() else { preconditionFailure("\(attempt) ends before its hash") }
+        do throws(SystemError) { try file?.keep() } catch { throw Refusal(spool: error) }
+        completion.length = count
+        completion.sha256 = hash.finalize().hex
+        completion.file = file?.name
+        defer { discard() }
+        return memory.isEmpty ? nil : memory
+    }
 
-    /// Hands the body over. It is deleted if the caller drops the result.
-    mutating func take() -> BodyStore? { store.take() }
+    /// Leaves the file of an incomplete body to the broker.
+    ///
+    /// - Returns: Its name; nil if there is none.
+    mutating func leave() -> String? {
+        defer { discard() }
+        guard let file, file.leave() else { return nil }
+        return file.name
+    }
+
+    /// Deletes the body.
+    mutating func discard() {
+        stopHashing()
+        (memory, file, count, hashedCount) = ([], nil, 0, 0)
+    }
 }

@@ -37,9 +37,6 @@ final class LentPart {
         return true
     }
 
-    /// Returns the body so far, to be continued; nil if it is not hashed. Can be called once.
-    func store(maximum: Int?) -> BodyStore? {
-        guard let hash = hash.take() else { return nil }
-        return BodyStore(resuming: file, hash, count: Int(kept.keptBytes), maximum: maximum)
-    }
+    /// Returns the hash of the part; nil if it is not hashed. Can be called once.
+    func takeHash() -> SHA256? { hash.take() }
 }

@@ -33,10 +33,20 @@ final class BrokerLink {
     var mostWaiting = Int.max
 
     /// Place of the broker.
-    private enum Place {
+    enum Place {
         /// Path of its socket `work`.
         case socket(String)
+        /// Another machine.
         case tunnel(any BrokerTunnel)
+    }
+
+    /// A terminal queued until the broker's socket takes it.
+    private struct Terminal {
+        let attempt: AttemptID
+        let message: Message
+        /// File of the body, deleted if this process ends before the terminal was sent; nil without one.
+        var file: String?
+        var spool: SpoolFolder?
     }
 
     private let place: Place
@@ -44,23 +54,13 @@ final class BrokerLink {
     private let logger: Logger
     private var phase = Phase.down
     private var stream: MessageStream?
-    private var terminals: Deque<Outgoing> = []
+    private var terminals: Deque<Terminal> = []
     /// Attempts to connect since a broker last answered READY.
     private var attempts = 0
     /// Reason why the runtime folder was not trusted at the last attempt to connect; nil if it was trusted.
     private var distrust: FolderError?
 
-    /// - Parameter path: Path of the broker's socket `work`.
-    convenience init(_ path: String, loop: EventLoop, logger: Logger) {
-        self.init(.socket(path), loop, logger)
-    }
-
-    /// Connects to a broker on another machine.
-    convenience init(_ tunnel: any BrokerTunnel, loop: EventLoop, logger: Logger) {
-        self.init(.tunnel(tunnel), loop, logger)
-    }
-
-    private init(_ place: Place, _ loop: EventLoop, _ logger: Logger) {
+    init(_ place: Place, loop: EventLoop, logger: Logger) {
         self.place = place
         self.loop = loop
         self.logger = logger
@@ -104,35 +104,24 @@ final class BrokerLink {
         return nil
     }
 
+    /// Sends the DONE of a job. Deletes the file of its body if this process ends before.
+    func send(_ completion: Completion, _ body: [UInt8]?, spool: SpoolFolder?) {
+        let message = Message(head: WorkerMessage.done(completion).encoded(), body: body)
+        send(Terminal(attempt: completion.attempt, message: message, file: completion.file, spool: spool))
+    }
+
+    /// Sends the FAILED of a job.
+    func send(_ failure: WorkerMessage, of attempt: AttemptID) {
+        send(Terminal(attempt: attempt, message: Message(head: failure.encoded())))
+    }
+
     /// Sends a terminal, or queues it until the socket takes it. Drops it if its broker is gone.
-    ///
-    /// - Parameter waiting: Creates the queue entry, if one is needed.
-    func send(_ terminal: Message, waiting: (Message) -> Outgoing) {
+    private func send(_ terminal: Terminal) {
         guard phase == .up, let stream else { return }
-        guard terminals.isEmpty, !stream.isHungUp, stream.send(terminal) else {
-            terminals.append(waiting(terminal))
+        guard terminals.isEmpty, !stream.isHungUp, stream.send(terminal.message) else {
+            terminals.append(terminal)
             return
         }
-    }
-
-    /// Sends the result of a job.
-    func send(_ completion: Completion, _ body: [UInt8]?, of job: Job, spool: SpoolFolder?) {
-        send(Message(head: WorkerMessage.done(completion).encoded(), body: body)) { message in
-            let discard = completion.file.map { file in { () -> Void in spool?.delete(file) } }
-            return Outgoing(attempt: job.attempt, message: message, discard: discard)
-        }
-    }
-
-    /// Sends the failure of a job.
-    func send(
-        _ refusal: Refusal, of job: Job, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil,
-        repeats: Int = 0
-    ) {
-        let message = WorkerMessage.failed(
-            job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
-            receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part, repeats: repeats,
-            retryAfterSeconds: refusal.retryAfter.map { Int($0.seconds) })
-        send(Message(head: message.encoded())) { Outgoing(attempt: job.attempt, message: $0, discard: nil) }
     }
 
     /// Sends a message, or drops it if it cannot be sent immediately.
@@ -172,7 +161,7 @@ final class BrokerLink {
 
     /// Drops all queued terminals and closes the connection. Messages already in the socket may linger.
     func close() {
-        for terminal in terminals { terminal.discard?() }
+        for terminal in terminals { if let file = terminal.file { terminal.spool?.delete(file) } }
         terminals.removeAll()
         stream?.linger(milliseconds: Limits.lingerMilliseconds)
         disconnect()

@@ -28,11 +28,11 @@ struct IncomingResponse: ~Copyable {
         let deliversErrors: Bool
         /// Whether the broker lent a partial body. A body that starts over then needs a file with another name.
         let isResuming: Bool
-        let terms: Worker.Terms
+        let terms: Terms
 
         /// Returns the expectation of a job. A function, because an initializer would receive copies of all three
         /// arguments.
-        static func make(_ job: Job, _ plan: TransferPlan, _ terms: Worker.Terms) -> Expectation {
+        static func make(_ job: Job, _ plan: TransferPlan, _ terms: Terms) -> Expectation {
             Expectation(
                 attempt: job.attempt, url: plan.url, fields: plan.fields, isHead: plan.isHead,
                 keepsCodings: plan.keepsCodings, redirect: job.redirect,
@@ -41,15 +41,6 @@ struct IncomingResponse: ~Copyable {
 
         /// The request to the server.
         var asked: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
-
-        fileprivate func makeBody(maxBytes: Int) -> IncomingBody {
-            let store = BodyStore(inlineLimit: terms.inlineBytes, maximum: maxBytes) {
-                [terms, attempt, isResuming] () throws(SystemError) in
-                guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
-                return try SpoolFile(SpoolName.part(of: attempt, pid: getpid(), isAnew: isResuming), in: spool)
-            }
-            return IncomingBody(store, maxBytes: maxBytes)
-        }
     }
 
     /// Verdict on a header line.
@@ -60,6 +51,15 @@ struct IncomingResponse: ~Copyable {
         case redirect
         /// The transfer ends here.
         case refused
+    }
+
+    /// Place of the response's body beside the lent part.
+    private enum Placement {
+        /// The response has a body of its own.
+        case own
+        /// Its body continues the part.
+        case placed
+        case misplaced
     }
 
     /// The relation of the response's body to the lent partial body.
@@ -98,7 +98,8 @@ struct IncomingResponse: ~Copyable {
     init(_ expectation: Expectation, continuing part: LentPart?, maxBytes: Int?) {
         self.expectation = expectation
         if let part { continuation = .offered(part) }
-        body = expectation.makeBody(maxBytes: maxBytes ?? .max)
+        body = IncomingBody(
+            of: expectation.attempt, expectation.terms, maxBytes: maxBytes ?? .max, isAnew: expectation.isResuming)
     }
 
     /// Resets to the state before the first byte, without the part of earlier attempts.
@@ -175,7 +176,7 @@ struct IncomingResponse: ~Copyable {
     }
 
     /// Judges the response to a request for the rest of a body.
-    private mutating func place(_ fields: HeaderFields, behind part: LentPart) -> BodyPlacement {
+    private mutating func place(_ fields: HeaderFields, behind part: LentPart) -> Placement {
         let outcome = ResumeRule().outcome(
             status: head.status, response: fields, kept: part.kept, now: Int64(time(nil)))
         switch outcome {
@@ -193,12 +194,12 @@ struct IncomingResponse: ~Copyable {
         }
     }
 
-    private mutating func resume(_ part: LentPart, _ next: Continuation, announced: Int?) -> BodyPlacement {
+    private mutating func resume(_ part: LentPart, _ next: Continuation, announced: Int?) -> Placement {
         announcedBytes = announced
-        guard let store = part.store(maximum: body.maxBytes) else {
+        guard let hash = part.takeHash() else {
             preconditionFailure("\(expectation.attempt) requested the rest of a body whose part has no hash")
         }
-        body.continued(store)
+        body.resume(part.file, hash, count: Int(part.kept.keptBytes))
         continuation = next
         keepability = true
         areFieldsTold = true
@@ -268,13 +269,11 @@ struct IncomingResponse: ~Copyable {
     }
 
     private mutating func refuse(_ fault: IncomingBody.Fault) {
-        switch fault {
-        case .tooLargeForUse where !body.isOverRatio:
+        if fault == .tooLargeForUse, !body.isOverRatio {
             isCut = true
             refusal = nil
-        case .tooLargeForUse: refusal = Refusal(.tooCompressed)
-        case .store(let fault): refusal = Refusal(body: fault)
-        case .decoding(let fault): refusal = Refusal(decoding: fault)
+        } else {
+            refusal = Refusal(body: fault)
         }
     }
 
@@ -304,7 +303,7 @@ struct IncomingResponse: ~Copyable {
     /// - Parameter reports: Whether a PROGRESS can report a checkpoint.
     mutating func hash(on hasher: PartHasher, isLast: Bool, reports: Bool, now: LoopTime) throws(SystemError) {
         let syncs = reports && body.needsCheckpoint(now: now) && isKeepable()
-        try body.hash(on: hasher, for: expectation.attempt, isLast: isLast, syncs: syncs)
+        try body.hash(on: hasher, isLast: isLast, syncs: syncs)
     }
 
     /// Takes the result of a hash thread.
@@ -316,8 +315,7 @@ struct IncomingResponse: ~Copyable {
 
     /// Deletes the bytes of this attempt. An unused part of earlier attempts is left to the broker.
     mutating func discard() {
-        body.stopHashing()
-        _ = body.take()
+        body.discard()
         offeredPart?.file.leave()
         continuation = .none
     }
@@ -326,9 +324,7 @@ struct IncomingResponse: ~Copyable {
     ///
     /// - Returns: Their file and header fields; nil if nothing is kept.
     mutating func leave() -> BodyPart? {
-        guard body.count > 0, isKeepable(), let store = body.take(), let file = store.fileName, store.leave() else {
-            return nil
-        }
+        guard body.count > 0, isKeepable(), let file = body.leave() else { return nil }
         return BodyPart(file: file, httpFields: areFieldsTold ? [] : head.fields)
     }
 
@@ -336,8 +332,7 @@ struct IncomingResponse: ~Copyable {
     ///
     /// - Parameter streams: Whether the body must be in a file, because clients read it while it grows.
     mutating func progress(streams: Bool) -> WorkerMessage {
-        // On failure the body stays in memory, up to its limit.
-        if streams { try? body.moveToFile() }
+        if streams { body.moveToFile() }
         var part: BodyPart?
         if let file = body.fileName {
             part = BodyPart(file: file)
@@ -361,12 +356,11 @@ struct IncomingResponse: ~Copyable {
     ///
     /// - Throws: `truncated` if the body is shorter than announced; `protocol-error` without a valid head; a spool
     ///   failure.
-    mutating func complete(elapsedMilliseconds: Int) throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
+    mutating func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         guard head.isComplete, head.status <= 999 else { throw Refusal(head: .malformed) }
         var completion = Completion(attempt: expectation.attempt, status: head.status)
         completion.isCut = isCut
         completion.httpFields = head.fields
-        completion.elapsedMilliseconds = elapsedMilliseconds
         switch continuation {
         case .none, .offered: break
         case .appended(let end):
@@ -379,16 +373,9 @@ struct IncomingResponse: ~Copyable {
             completion.isResumed = true
             completion.httpFields = []
         }
-        guard hasBody, !isCut, let store = body.take() else { return (completion, nil) }
-        do throws(BodyStore.Fault) {
-            let body = try store.finish()
-            completion.length = body.length
-            completion.sha256 = body.digest.hex
-            completion.file = body.file
-            return (completion, body.length > 0 ? body.inline : nil)
-        } catch {
-            throw Refusal(body: error)
-        }
+        guard hasBody, !isCut else { return (completion, nil) }
+        let bytes = try body.finish(into: &completion)
+        return (completion, bytes)
     }
 
     /// Returns whether a later attempt may continue these bytes. Judged on demand, because most bodies arrive whole.

@@ -17,8 +17,6 @@ struct JobClock {
 
     private let timeoutMilliseconds: Int
     private let connectMilliseconds: Int
-    /// Arrival of the JOB.
-    let started: LoopTime
     /// Start of the connect timeout of the current connection.
     private var connectBegan: LoopTime
     private var lastByte: LoopTime
@@ -28,7 +26,6 @@ struct JobClock {
     init(_ job: Job, now: LoopTime) {
         timeoutMilliseconds = job.timeoutMilliseconds
         connectMilliseconds = job.connectMilliseconds
-        started = now
         connectBegan = now
         lastByte = now
     }
@@ -90,9 +87,6 @@ struct JobClock {
 
     /// Returns the time left of the connect timeout. At least 1 ms, because 0 selects libcurl's own.
     func connectTimeLeft(now: LoopTime) -> Duration { max(connectDeadline.since(now), .milliseconds(1)) }
-
-    /// Milliseconds since the JOB arrived.
-    func elapsedMilliseconds(now: LoopTime) -> Int { Int(now.since(started) / .milliseconds(1)) }
 
     private var connectDeadline: LoopTime { connectBegan.advanced(milliseconds: connectMilliseconds) }
 

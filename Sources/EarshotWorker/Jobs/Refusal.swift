@@ -15,10 +15,13 @@ struct Refusal: Error, Equatable {
         self.detail = detail ?? code.sentence
     }
 
-    init(body fault: BodyStore.Fault) {
+    init(body fault: IncomingBody.Fault) {
         switch fault {
+        case .tooLargeForUse, .decoding(.tooCompressed): self.init(.tooCompressed)
         case .tooLarge: self.init(.tooLarge)
         case .spoolFailed(let error): self.init(spool: error)
+        case .decoding(.damaged): self.init(.encodingError)
+        case .decoding(.empty): self.init(.encodingError, "Too many bytes of the body decode to nothing.")
         }
     }
 
@@ -40,14 +43,6 @@ struct Refusal: Error, Equatable {
                 "The disk of the spool has only the setting spool-free left; free disk space, or lower spool-free.")
         case ENOSPC, EDQUOT: self.init(.spoolFull)
         default: self.init(.spoolFailed, error.description)
-        }
-    }
-
-    init(decoding fault: BodyDecoder.Fault) {
-        switch fault {
-        case .damaged: self.init(.encodingError)
-        case .tooCompressed: self.init(.tooCompressed)
-        case .empty: self.init(.encodingError, "Too many bytes of the body decode to nothing.")
         }
     }
 

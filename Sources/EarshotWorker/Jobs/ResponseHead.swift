@@ -109,14 +109,14 @@ struct ResponseHead {
 
     private mutating func appendField(_ line: Span<UInt8>, hasControls: Bool) throws(Fault) {
         guard fields.count + line.count < WireLimits.responseFieldBytes else { throw .tooLong }
-        guard !Self.isBlank(line[0]) else { return try continueField(with: line, hasControls: hasControls) }
+        guard !line[0].isBlank else { return try continueField(with: line, hasControls: hasControls) }
         // A line without a field name is dropped, as other clients do.
         guard let nameLength = Self.nameLength(line), nameLength > 0 else {
             lastField = .dropped
             return
         }
         let name = line.extracting(0..<nameLength)
-        if hasControls || Self.isBlank(name[nameLength - 1]) {
+        if hasControls || name[nameLength - 1].isBlank {
             // libcurl reads such a field in its own way, so the end of the body would be in doubt.
             guard !Self.isFraming(name) else { throw .malformed }
             guard !hasControls || !Self.isNamed(name, "set-cookie") else {
@@ -150,7 +150,7 @@ struct ResponseHead {
             lastField = .dropped
         case .kept:
             var start = 0
-            while start < line.count, Self.isBlank(line[start]) { start += 1 }
+            while start < line.count, line[start].isBlank { start += 1 }
             fields.append(UInt8(ascii: " "))
             appendText(line.extracting(start...), hasControls: hasControls)
         }
@@ -188,7 +188,7 @@ struct ResponseHead {
     /// Compares a name, without blanks at its end, with one in lower case.
     private static func isNamed(_ name: Span<UInt8>, _ wanted: StaticString) -> Bool {
         let count = wanted.utf8CodeUnitCount
-        guard name.count >= count, name.count == count || isBlank(name[count]) else { return false }
+        guard name.count >= count, name.count == count || name[count].isBlank else { return false }
         return wanted.withUTF8Buffer { wanted in
             for index in 0..<count where unsafe name[index] | 0x20 != wanted[index] { return false }
             return true
@@ -206,6 +206,4 @@ struct ResponseHead {
     }
 
     private static func bit(nameLength: Int) -> UInt64 { 1 << UInt64(min(nameLength, 63)) }
-
-    private static func isBlank(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
 }

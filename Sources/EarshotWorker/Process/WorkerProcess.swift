@@ -5,48 +5,33 @@ internal import EarshotLoop
 internal import Glibc
 public import Logging
 
-/// A worker process: signals, limits and privileges around a `Worker`.
-public final class WorkerProcess {
-    private let options: WorkerOptions
-    private let logger: Logger
-
-    public init(options: WorkerOptions, logger: Logger) {
-        self.options = options
-        self.logger = logger
-    }
+/// Worker processes: signals, limits and privileges around a `Worker`.
+///
+/// A process runs until its jobs have finished after a first signal. A second signal ends it immediately. It changes its signals,
+/// limits and privileges permanently, so `run` must be called on the main thread before other threads start.
+public enum WorkerProcess {
+    /// Maximum address space of a puller in bytes: several times the messages of all slots. It contains faults of libzmq.
+    private static let pullerBytes = 4 << 30
 
     /// Maximum number of concurrent transfers of a worker with this limit of descriptors.
     public static func slots(descriptors: Int) -> Int { Limits.slots(descriptors: descriptors) }
 
-    /// Loads the libraries of ``run()``, which then takes some milliseconds less and reports failures.
-    public func loadLibraries() {
-        setKeyLog()
+    /// Loads the libraries of a worker of http and https, which then starts some milliseconds faster and reports failures.
+    public static func loadLibraries(_ options: WorkerOptions) {
+        setKeyLog(options.tlsKeyLog)
         _ = Multi.speaksHTTP2
         try? Decompressor.loadLibraries()
     }
 
-    /// Runs until running jobs have finished after DRAIN, SIGTERM, SIGINT or SIGXCPU. A second signal ends it immediately.
+    /// Runs a worker of http and https until DRAIN, SIGTERM, SIGINT or SIGXCPU.
     ///
-    /// Changes the signals, limits and privileges of this process permanently. Must be called on the main thread before
-    /// other threads start.
-    ///
-    /// - Returns: The exit code, 0.
     /// - Throws: Errors of the system. `WorkerUnfit` if a library cannot be loaded or rejects an option. `FolderError` if
     ///   the runtime folder does not belong to this user alone. `WorkerRefused` if the broker refuses the worker.
-    public func run() throws -> Int32 {
-        SignalSource.ignoreWriteSignals()
-        ProcessName.set("earshot-worker")
-        try ParentProcess.giveUpNewPrivileges()
-        try ResourceLimits.forbidCoreDumps()
-        ResourceLimits.keepFreeMemory(bytes: Limits.freeBytes)
-        if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
-            logger.notice("the parent process has ended")
-            return 0
-        }
-        setKeyLog()
+    public static func run(_ options: WorkerOptions, logger: Logger) throws {
+        guard try restrict("earshot-worker", parent: options.parentPid, logger) else { return }
+        setKeyLog(options.tlsKeyLog)
         var options = options
-        let most = Self.slots(
-            descriptors: try ResourceLimits.raiseDescriptorLimit(atLeast: Limits.leastDescriptors))
+        let most = slots(descriptors: try ResourceLimits.raiseDescriptorLimit(atLeast: Limits.leastDescriptors))
         options.proxies = ProxyRule { name in
             unsafe getenv(name).map { unsafe String(cString: $0) }
         }
@@ -57,19 +42,82 @@ public final class WorkerProcess {
             }
         }
         options.mostSlots = min(options.mostSlots, most)
-        options.caFile = try options.caFile.map { try Self.held($0) }
+        options.caFile = try options.caFile.map { try held($0) }
         // At the soft limit of processor time the worker drains, and another one takes its place.
-        let signals = try SignalSource([SIGTERM, SIGINT, SIGXCPU])
+        try serve(until: [SIGTERM, SIGINT, SIGXCPU], options.workPath) { loop in
+            do {
+                return try Transfers(options, loop: loop, logger: logger)
+            } catch {
+                throw WorkerUnfit(error) ?? error
+            }
+        }
+    }
+
+    /// Runs a worker that starts a program for each job, until SIGTERM, SIGINT or SIGHUP.
+    ///
+    /// - Parameter onServing: Called each time a broker has accepted the worker.
+    /// - Throws: Errors of the system. `FolderError` if the runtime folder does not belong to this user alone.
+    ///   `WorkerRefused` if the broker refuses the worker. The error of the tunnel.
+    public static func run(
+        _ options: ProgramOptions, logger: Logger, onServing: @escaping () -> Void
+    ) throws {
+        SignalSource.ignoreWriteSignals()
+        ProcessName.set("earshot-work")
+        var options = options
+        let most = ProgramOptions.slots(
+            descriptors: try ResourceLimits.raiseDescriptorLimit(
+                atLeast: ProgramOptions.descriptors(slots: 1), upTo: ProgramOptions.descriptors(slots: options.slots)))
+        if most < options.slots {
+            logger.warning(
+                "the limit of open files permits fewer programs than --slots; raise it (ulimit -n)",
+                metadata: ["slots": "\(most)"])
+            options.slots = most
+        }
+        let workPath = options.makeTunnel == nil ? options.workPath : nil
+        try serve(until: [SIGTERM, SIGINT, SIGHUP], workPath) { [options] loop in
+            try Programs(options, loop: loop, logger: logger, onServing: onServing)
+        }
+    }
+
+    /// Runs a puller until SIGTERM or SIGINT.
+    ///
+    /// - Throws: Errors of the system. `FolderError` if the runtime folder does not belong to this user alone.
+    ///   `WorkerRefused` if the broker refuses the puller. The error of `makeNetwork`.
+    public static func run(_ options: PullerOptions, logger: Logger) throws {
+        guard try restrict("earshot-puller", parent: options.parentPid, logger) else { return }
+        try ResourceLimits.limitMemory(of: getpid(), bytes: pullerBytes)
+        try ResourceLimits.raiseDescriptorLimit()
+        try serve(until: [SIGTERM, SIGINT], options.workPath) { loop in
+            try Pulls(options, try options.makeNetwork(loop), loop: loop, logger: logger)
+        }
+    }
+
+    /// Limits a child of the supervisor.
+    ///
+    /// - Returns: false if its parent has ended.
+    private static func restrict(_ name: StaticString, parent: Int32?, _ logger: Logger) throws -> Bool {
+        SignalSource.ignoreWriteSignals()
+        ProcessName.set(name)
+        try ParentProcess.giveUpNewPrivileges()
+        try ResourceLimits.forbidCoreDumps()
+        ResourceLimits.keepFreeMemory(bytes: Limits.freeBytes)
+        guard let parent, try !ParentProcess.bind(to: parent, signal: SIGKILL) else { return true }
+        logger.notice("the parent process has ended")
+        return false
+    }
+
+    /// Runs a worker.
+    ///
+    /// - Parameter workPath: Path of the broker's socket; nil for a broker on another machine.
+    private static func serve<Kind: JobKind>(
+        until numbers: [Int32], _ workPath: String?, _ makeKind: (EventLoop) throws -> Kind
+    ) throws {
+        let signals = try SignalSource(numbers)
         let loop = try EventLoop()
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
         // folder again.
-        _ = try PrivateFolder.isOwn(around: options.workPath)
-        let worker: Worker
-        do {
-            worker = try Worker(options, loop: loop, logger: logger)
-        } catch {
-            throw WorkerUnfit(error) ?? error
-        }
+        if let workPath { _ = try PrivateFolder.isOwn(around: workPath) }
+        let worker = Worker(try makeKind(loop))
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.next() != nil {
                 if worker.phase == .serving { worker.drain() } else { worker.stop() }
@@ -77,8 +125,8 @@ public final class WorkerProcess {
         }
         defer { loop.remove(registration) }
         try loop.run()
+        worker.kind.finish()
         if let fault = worker.fault { throw fault }
-        return 0
     }
 
     /// Returns a path to a copy of the file in memory, which the sandbox permits to open, even after the file was replaced. Returns
@@ -95,8 +143,14 @@ public final class WorkerProcess {
 
     /// Sets the variable that makes libcurl write the secrets of TLS connections to a file, before libcurl is loaded.
     /// An inherited variable is removed, because it would expose the transfers of all clients.
-    private func setKeyLog() {
+    private static func setKeyLog(_ file: String?) {
         let variable = "SSLKEYLOGFILE"
-        if let file = options.tlsKeyLog { unsafe setenv(variable, file, 1) } else { unsafe unsetenv(variable) }
+        if let file { unsafe setenv(variable, file, 1) } else { unsafe unsetenv(variable) }
     }
+}
+
+/// The broker's refusal of a worker.
+public struct WorkerRefused: Error, CustomStringConvertible {
+    /// Reason and next step.
+    public let description: String
 }

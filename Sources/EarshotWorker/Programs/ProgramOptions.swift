@@ -49,9 +49,3 @@ public struct ProgramOptions: Sendable {
         self.arguments = arguments
     }
 }
-
-/// The broker's refusal of the worker.
-public struct ProgramWorkerRefused: Error, CustomStringConvertible {
-    /// The broker's reason.
-    public let description: String
-}

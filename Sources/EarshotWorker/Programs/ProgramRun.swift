@@ -2,92 +2,65 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
-internal import LibCrypto
 
-/// One job that a program runs: the process, its output so far, and the reported progress.
-final class ProgramRun {
+/// One job that a program runs: the process, and its output so far.
+///
+/// ```
+/// running → ended → over                (the program exits; the hash of a large body may follow)
+/// running → stopping → ended → over     (the job ends before the program, which is killed after the grace period)
+/// ```
+final class ProgramRun: JobRun {
+    private enum Phase {
+        case running
+        /// SIGTERM was sent to the process group, for this reason.
+        case stopping(Refusal)
+        /// The program has exited. The failure of the job; nil if it succeeded.
+        case ended(Refusal?)
+    }
+
     let job: Job
-    let started: LoopTime
-    private(set) var fate = ProgramFate()
-    private(set) var child: ChildProcess
-    /// Exit status of the program; nil while it runs.
-    private(set) var exit: ChildProcess.Exit?
-    /// The timer that kills the program.
-    var graceTimer: TimerID?
-    /// Folder of the body's file; nil without a spool.
-    let spool: SpoolFolder?
-    /// Maximum size of the body in bytes, also if the requests allow more.
-    private let mostBytes: Int
+    let terms: Terms
+    let jobs: RunTable<ProgramRun>
+    var state: RunState
+    private var phase = Phase.running
+    private let child: ChildProcess
+    private let contentType: String?
     private var output: ProgramPipe?
     private var errors: ProgramPipe?
     private var registration: EventLoop.Registration?
-    private var body: BodyStore?
+    private var body: IncomingBody
     private var words = LastLine()
-    private var hashing: PartHasher.Task?
-    private var progressSent: LoopTime?
-    /// Whether bytes arrived since the last PROGRESS.
-    private(set) var hasNews = false
-    /// Whether a timer for the next PROGRESS is set.
-    var isProgressPlanned = false
-    private let loop: EventLoop
 
     /// Starts the program.
     ///
     /// - Parameter ready: Called when the program has written output or exited.
     init(
-        _ job: Job, _ input: [UInt8]?, _ options: ProgramOptions, _ terms: ProgramWorker.Terms, loop: EventLoop,
-        ready: @escaping (ProgramRun) -> Void
+        _ job: Job, _ input: [UInt8]?, _ options: ProgramOptions, _ terms: Terms, _ jobs: RunTable<ProgramRun>,
+        ready: @escaping () -> Void
     ) throws(SystemError) {
         self.job = job
-        self.loop = loop
-        started = loop.now
-        let spool = terms.spool
-        self.spool = spool
-        mostBytes = terms.mostBytes
-        body = BodyStore(inlineLimit: terms.inlineBytes, maximum: min(job.maxBytes ?? .max, mostBytes)) {
-            () throws(SystemError) in
-            guard let spool else { throw SystemError("no spool", number: ENOENT) }
-            return try SpoolFile(SpoolName.part(of: job.attempt, pid: getpid()), in: spool)
-        }
+        self.terms = terms
+        self.jobs = jobs
+        let loop = jobs.loop
+        state = RunState(now: loop.now)
+        contentType = options.contentType
+        body = IncomingBody(of: job.attempt, terms, maxBytes: min(job.maxBytes ?? .max, terms.mostBytes))
         let outputPipe = try InheritedPipe.make()
         defer { close(outputPipe.writer) }
-        let errorPipe: (reader: Int32, writer: Int32)
-        do throws(SystemError) {
-            errorPipe = try InheritedPipe.make()
-        } catch {
-            close(outputPipe.reader)
-            throw error
-        }
+        output = try ProgramPipe(outputPipe.reader, loop, readable: ready)
+        let errorPipe = try InheritedPipe.make()
         defer { close(errorPipe.writer) }
+        errors = try ProgramPipe(errorPipe.reader, loop, readable: ready)
+        child = try Self.start(job, input, options, output: outputPipe.writer, errors: errorPipe.writer)
         do throws(SystemError) {
-            child = try Self.start(job, input, options, output: outputPipe.writer, errors: errorPipe.writer)
+            registration = try loop.add(child.descriptor, .readable) { _ in ready() }
         } catch {
-            close(outputPipe.reader)
-            close(errorPipe.reader)
+            child.killAndReap()
             throw error
         }
-        // From here on there is a process, which the owner of the run must reap.
-        do throws(SystemError) {
-            output = try ProgramPipe(outputPipe.reader, loop) { [unowned self] in ready(self) }
-        } catch {
-            close(errorPipe.reader)
-            try abort(error)
-        }
-        do throws(SystemError) {
-            errors = try ProgramPipe(errorPipe.reader, loop) { [unowned self] in ready(self) }
-            registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ready(self) }
-        } catch {
-            try abort(error)
-        }
     }
 
-    /// Kills and reaps a process that cannot be watched.
-    private func abort(_ error: SystemError) throws(SystemError) {
-        child.killAndReap()
-        throw error
-    }
-
-    deinit { if let registration { loop.remove(registration) } }
+    deinit { if let registration { jobs.loop.remove(registration) } }
 
     private static func start(
         _ job: Job, _ input: [UInt8]?, _ options: ProgramOptions, output: Int32, errors: Int32
@@ -105,9 +78,6 @@ final class ProgramRun {
             options.program, options.arguments + [job.url], streams: streams, variables: variables)
     }
 
-    /// Decoded bytes of the body so far; 0 once the body is handed over.
-    var receivedBytes: Int { body?.count ?? 0 }
-
     // MARK: Output and exit
 
     /// Reads the program's output, within a budget per call, and records its exit.
@@ -116,24 +86,32 @@ final class ProgramRun {
     func take(into buffer: inout [UInt8]) throws(Refusal) -> Bool {
         readErrors(into: &buffer)
         let isMore = try readOutput(into: &buffer)
-        guard exit == nil, hasEnded else { return isMore && exit == nil }
+        guard !isSealing else { return false }
+        guard hasExited else { return isMore }
         // Descendants of the program must not outlive it. Until it is reaped, its process ID cannot be reused as a
         // group ID.
         child.sendToGroup(SIGKILL)
-        exit = child.reap()
-        if let registration { loop.remove(registration) }
+        guard let exit = child.reap() else { return isMore }
+        if let registration { jobs.loop.remove(registration) }
         registration = nil
+        defer {
+            readErrors(into: &buffer)
+            output = nil
+            errors = nil
+            if case .stopping(let reason) = phase {
+                phase = .ended(reason)
+            } else {
+                phase = .ended(Refusal(exit, words: words.text))
+            }
+        }
         // The pipes now contain all output of the group. Later output of a process that left the group is ignored.
         for _ in 0..<Limits.lastPieces {
             guard try readOutput(into: &buffer) else { break }
         }
-        readErrors(into: &buffer)
-        output = nil
-        errors = nil
         return false
     }
 
-    private var hasEnded: Bool {
+    private var hasExited: Bool {
         var entry = pollfd(fd: child.descriptor, events: Int16(POLLIN), revents: 0)
         return unsafe poll(&entry, 1, 0) > 0
     }
@@ -168,95 +146,80 @@ final class ProgramRun {
     private func keep(_ bytes: Span<UInt8>) throws(Refusal) {
         // A HEAD request asks only whether the resource exists.
         guard job.method != "HEAD" else { return }
-        hasNews = true
-        do throws(BodyStore.Fault) {
-            try body?.append(bytes)
+        noteProgress()
+        do throws(IncomingBody.Fault) {
+            try body.append(bytes)
         } catch {
             throw Refusal(body: error)
         }
     }
 
-    // MARK: Its end
+    // MARK: The job
 
-    /// Ends the job before the program. The first reason counts.
-    ///
-    /// - Returns: Whether the grace period starts now.
-    func stop(_ reason: Refusal) -> Bool {
-        guard fate.stop(reason) == .terminate else { return false }
-        _ = body.take()
-        hashing?.cancel()
-        output = nil
-        child.sendToGroup(SIGTERM)
-        return true
+    var receivedBytes: Int { body.count }
+    var isSealing: Bool { if case .ended = phase { true } else { false } }
+    var isHashed: Bool { body.isHashed }
+
+    func raise(to maximum: Int?) { body.raise(to: min(maximum ?? .max, terms.mostBytes)) }
+
+    func hash(on hasher: PartHasher) throws(SystemError) {
+        try body.hash(on: hasher, isLast: isSealing)
     }
 
-    /// Kills the program at the end of the grace period.
-    func graceOver() {
-        if fate.graceOver() == .kill { child.sendToGroup(SIGKILL) }
-    }
-
-    /// Kills the program without a terminal for its job.
-    func kill() {
-        child.sendToGroup(SIGKILL)
-        _ = body.take()
-    }
-
-    /// Raises the maximum body size; nil removes it.
-    func raise(to maximum: Int?) { body?.raise(to: min(maximum ?? .max, mostBytes)) }
-
-    /// Starts a thread on the unhashed rest of the body, unless one is running.
-    ///
-    /// - Returns: Whether the caller must wait for its result.
-    func seal(on hasher: PartHasher) throws(SystemError) -> Bool {
-        guard fate.isWanted, body?.isHashed == false else { return false }
-        if hashing == nil { hashing = try body?.hashRest(on: hasher, for: job.attempt) }
-        return true
-    }
-
-    /// Takes the result of a hash thread.
-    ///
-    /// - Returns: false if the thread could not read the file.
-    func hashed(_ task: PartHasher.Task) -> Bool {
-        guard task === hashing else { return true }
-        hashing = nil
-        guard let hash = task.takeHash() else { return false }
-        body?.hashed(hash, upTo: task.range.upperBound)
-        return true
-    }
-
-    /// Returns the completion. The receiver owns the file of its body, if there is one, and must delete it.
-    func complete(contentType: String?) throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
-        guard let exit else { preconditionFailure("\(job.attempt) is not over") }
-        if let refusal = fate.ended(exit, words: words.text) { throw refusal }
-        guard let store = body.take() else { throw Refusal(.internalError) }
-        var completion = Completion(attempt: job.attempt, status: 200)
-        completion.elapsedMilliseconds = Int(loop.now.since(started) / .milliseconds(1))
-        if let contentType { completion.httpFields = Array("content-type: \(contentType)".utf8) }
-        do throws(BodyStore.Fault) {
-            let body = try store.finish()
-            completion.length = body.length
-            completion.sha256 = body.digest.hex
-            completion.file = body.file
-            return (completion, body.length > 0 ? body.inline : nil)
-        } catch {
-            throw Refusal(body: error)
-        }
-    }
-
-    // MARK: Progress
-
-    /// Time of the next PROGRESS; nil if none is needed.
-    var progressDue: LoopTime? {
-        guard let pause = job.progressMilliseconds, fate.isWanted, hasNews else { return nil }
-        return (progressSent ?? started).advanced(by: .milliseconds(pause))
-    }
+    func hashed(_ task: PartHasher.Task) -> Bool { body.hashed(task, now: jobs.loop.now) }
 
     func takeProgress() -> WorkerMessage {
-        hasNews = false
-        progressSent = loop.now
-        // On failure the body stays in memory, up to its limit.
-        if job.streams { try? body?.moveToFile() }
-        let part = body?.fileName.map { BodyPart(file: $0, httpFields: []) }
+        if job.streams { body.moveToFile() }
+        let part = body.fileName.map { BodyPart(file: $0) }
         return .progress(job.attempt, received: receivedBytes, total: nil, part: part)
+    }
+
+    /// Asks a running program to exit, and kills it after the grace period.
+    func stop(_ reason: Refusal) -> Bool {
+        guard case .running = phase else { return isSealing }
+        phase = .stopping(reason)
+        state.isOver = true
+        body.discard()
+        output = nil
+        child.sendToGroup(SIGTERM)
+        state.timer = jobs.loop.setTimer(after: Limits.programGrace) { [child] in child.sendToGroup(SIGKILL) }
+        return false
+    }
+
+    func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
+        if case .ended(let refusal?) = phase { throw refusal }
+        var completion = Completion(attempt: job.attempt, status: 200)
+        if let contentType { completion.httpFields = Array("content-type: \(contentType)".utf8) }
+        let bytes = try body.finish(into: &completion)
+        return (completion, bytes)
+    }
+
+    /// Kills the program if it still runs.
+    func release() {
+        body.discard()
+        child.sendToGroup(SIGKILL)
+    }
+}
+
+extension Refusal {
+    /// The failure of a job whose program exited by itself; nil if it succeeded. Exit codes of curl, which `earshot get` uses as
+    /// well, keep their meaning, so that a script can pass on the code it got. All other codes are `worker-failed`.
+    ///
+    /// - Parameter words: Last line of the program's standard error; empty for none.
+    init?(_ exit: ChildProcess.Exit, words: String) {
+        let code: FailureCode
+        switch exit {
+        case .code(0): return nil
+        case .code(3): code = .malformedURL
+        case .code(6): code = .unknownHost
+        case .code(7): code = .connectFailed
+        case .code(18): code = .truncated
+        case .code(28): code = .timeout
+        case .code(56): code = .reset
+        case .code(60): code = .tls
+        case .code(63): code = .tooLarge
+        case .code, .signal: code = .workerFailed
+        }
+        self.init(code, words.isEmpty ? "The program ended with \(exit)." : words)
     }
 }

@@ -1,4 +1,5 @@
 public import EarshotLoop
+internal import EarshotWire
 
 /// Address of the node gateway of another node.
 public struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
@@ -15,16 +16,9 @@ public struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
         guard url.hasPrefix(prefix) else { return nil }
         let authority = url.dropFirst(prefix.count).prefix { $0 != "/" }
         guard let colon = authority.lastIndex(of: ":") else { return nil }
-        let digits = authority[authority.index(after: colon)...]
-        let host = authority[..<colon]
-        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
-        guard !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let port = UInt16(digits),
-            port > 0, let address = TCPSocket.Address(String(isBracketed ? host.dropFirst().dropLast() : host))
+        guard let port: UInt16 = Decimal.number(authority[authority.index(after: colon)...]), port > 0,
+            let address = TCPSocket.Address(urlHost: authority[..<colon])
         else { return nil }
-        switch address {
-        case .four: guard !isBracketed else { return nil }
-        case .six: guard isBracketed else { return nil }
-        }
         self.address = address
         self.port = port
     }

@@ -12,20 +12,9 @@ public struct PullerOptions: Sendable {
     /// Process ID of the parent, with which this process ends; nil for none.
     public var parentPid: Int32?
     /// Makes the connections to the other nodes. Called once, on the main thread.
-    public var makeNetwork: @Sendable (EventLoop) throws -> any NodeNetwork = { _ in UnusedNetwork() }
+    public var makeNetwork: @Sendable (EventLoop) throws -> any NodeNetwork = { _ in
+        preconditionFailure("a puller without a network")
+    }
 
     public init(workPath: String) { self.workPath = workPath }
-}
-
-/// The broker's refusal of the puller.
-public struct PullerRefused: Error, CustomStringConvertible {
-    /// The broker's reason.
-    public let description: String
-}
-
-/// Network of options that only describe a process to start.
-private final class UnusedNetwork: NodeNetwork {
-    func request(_ request: PullRequest, for receiver: any PullReceiver) { receiver.ended(.unreachable("no network")) }
-    func cancel(_ request: PullRequest) {}
-    func close() {}
 }

@@ -1,4 +1,5 @@
 internal import ArgumentParser
+internal import EarshotWire
 
 /// Value of --checksum: the expected SHA-256 of a body.
 struct Checksum: ExpressibleByArgument {
@@ -13,9 +14,7 @@ struct Checksum: ExpressibleByArgument {
     init?(argument: String) {
         let text = argument.lowercased()
         guard let prefix = Self.prefixes.first(where: text.hasPrefix) else { return nil }
-        let hex = text.utf8.dropFirst(prefix.utf8.count)
-        let isDigit: (UInt8) -> Bool = { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
-        guard hex.count == 64, hex.allSatisfy(isDigit) else { return nil }
-        self.hex = String(hex) ?? ""
+        hex = String(text.dropFirst(prefix.count))
+        guard SpoolName.isContent(hex) else { return nil }
     }
 }

@@ -20,9 +20,9 @@ struct CommandShape {
     private init(_ command: JSONValue) {
         var options: [String: Bool] = [:]
         var singles: [String: Int] = [:]
-        for (index, argument) in Self.items(command.member("arguments")).enumerated() {
+        for (index, argument) in command.items("arguments").enumerated() {
             let isOption = argument.member("kind")?.text == "option"
-            for name in Self.items(argument.member("names")) {
+            for name in argument.items("names") {
                 guard let text = name.member("name")?.text else { continue }
                 let name = (text.count == 1 ? "-" : "--") + text
                 options[name] = isOption
@@ -31,13 +31,9 @@ struct CommandShape {
         }
         self.options = options
         self.singles = singles
-        subcommands = Self.items(command.member("subcommands")).compactMap { command in
+        subcommands = command.items("subcommands").compactMap { command in
             command.member("commandName")?.text.map { ($0, CommandShape(command)) }
         }
-    }
-
-    private static func items(_ value: JSONValue?) -> [JSONValue] {
-        if case .array(let items)? = value { items } else { [] }
     }
 
     /// Returns the first argument that names no command or option of the program; nil if all are known.

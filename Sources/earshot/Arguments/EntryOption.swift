@@ -17,7 +17,7 @@ enum EntryOption: Equatable {
     /// Parses an indented line without its indent; nil for a line of another form, such as a URL.
     init?(line: ArraySlice<UInt8>) {
         guard let equals = line.firstIndex(of: UInt8(ascii: "=")), equals > line.startIndex,
-            line[..<equals].allSatisfy({ (0x61...0x7a).contains($0) || (0x30...0x39).contains($0) || $0 == 0x2d })
+            line[..<equals].allSatisfy({ $0.isLowercase || $0.isDigit || $0 == 0x2d })
         else { return nil }
         let name = ByteText.text(of: Array(line[..<equals]))
         let value = ByteText.text(of: Array(line[(equals + 1)...]))
@@ -28,7 +28,7 @@ enum EntryOption: Equatable {
             self = HTTPOptions.isField(value) ? .header(value) : .invalid("header: give 'NAME: VALUE'")
         case "checksum":
             self =
-                Self.digest(value).map { .checksum($0) }
+                Checksum(argument: value).map { .checksum($0.hex) }
                 ?? .invalid("checksum: give sha-256= and 64 hexadecimal digits")
         default: self = .invalid("unknown option '\(name)'; the options of a list are out, dir, header and checksum")
         }
@@ -47,13 +47,5 @@ enum EntryOption: Equatable {
 
     private static func outside(_ name: String) -> EntryOption {
         .invalid("\(name): give a relative path without '..'")
-    }
-
-    private static func digest(_ value: String) -> String? {
-        let digits = value.dropFirst(8).lowercased()
-        guard value.lowercased().hasPrefix("sha-256="), digits.utf8.count == 64,
-            digits.utf8.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) })
-        else { return nil }
-        return digits
     }
 }

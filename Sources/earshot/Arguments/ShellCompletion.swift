@@ -85,7 +85,7 @@ enum ShellCompletion {
             place.bus = value("--bus", words).map { [$0] } ?? []
             place.busKey = value("--bus-key", words)
             place.serverKey = value("--server-key", words).map { [$0] } ?? []
-            let session = try BusSession.find(in: place.place(), client: "complete", patience: patience) {
+            let session = try BusSession.find(in: place.place(), patience: patience) {
                 session, event in
                 switch event {
                 case .answer(_, let json): answer = JSONValue(json)
@@ -99,8 +99,7 @@ enum ShellCompletion {
         } catch {
             return []
         }
-        guard case .array(let items)? = answer?.member("handlers") else { return [] }
-        let own = items.filter { $0.member("principal") == nil }
+        let own = answer?.items("handlers").filter { $0.member("principal") == nil } ?? []
         return own.compactMap { $0.member("handler")?.text }.filter { $0.hasPrefix(prefix) && isPlain($0) }
     }
 
@@ -122,12 +121,7 @@ enum ShellCompletion {
     /// Whether each shell reads the name as one word. Shells expand other names, and a name comes from another program.
     static func isPlain(_ name: String) -> Bool {
         name.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"):
-                true
-            default: "/._-+,@%".utf8.contains(byte)
-            }
+            byte.isLetter || byte.isDigit || "/._-+,@%".utf8.contains(byte)
         }
     }
 

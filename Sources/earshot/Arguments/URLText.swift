@@ -1,4 +1,5 @@
 internal import EarshotLoop
+internal import EarshotWire
 
 /// Conversion of a URL from the command line or a list into its form on the wire.
 enum URLText {
@@ -9,7 +10,7 @@ enum URLText {
     static func percentEncoded(_ argument: String) -> String {
         guard ByteText.isMarked(argument) else { return argument }
         return argument.unicodeScalars.map { scalar in
-            ByteText.byte(of: scalar).map { "%" + String($0, radix: 16, uppercase: true) } ?? String(scalar)
+            ByteText.byte(of: scalar).map { PercentEncoding.encoded([$0]) { _ in false } } ?? String(scalar)
         }.joined()
     }
 
@@ -17,15 +18,9 @@ enum URLText {
     /// characters, and for one that exceeds the limit of the protocol.
     static func wire(_ text: String) -> String? {
         var result = text
-        if !text.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) {
-            result = ""
-            for byte in text.utf8 {
-                switch byte {
-                case 0x21...0x7e: result.unicodeScalars.append(Unicode.Scalar(byte))
-                case 0x80...: result += "%" + String(byte, radix: 16, uppercase: true)
-                default: return nil
-                }
-            }
+        if !text.utf8.allSatisfy(\.isVisible) {
+            guard text.utf8.allSatisfy({ $0.isVisible || $0 >= 0x80 }) else { return nil }
+            result = PercentEncoding.encoded(text.utf8, where: \.isVisible)
         }
         return (1...8192).contains(result.utf8.count) ? result : nil
     }
@@ -64,6 +59,6 @@ enum URLText {
         guard authority.first != UInt8(ascii: "["), let colon = authority.firstIndex(of: UInt8(ascii: ":")) else {
             return true
         }
-        return authority[colon...].dropFirst().allSatisfy { (0x30...0x39).contains($0) }
+        return authority[colon...].dropFirst().allSatisfy(\.isDigit)
     }
 }

@@ -51,7 +51,7 @@ struct BackgroundWatch {
 
     /// Opens the log; -1 on failure, with the reason in `errno`.
     private static func opened(_ path: String) throws(Complaint) -> Int32 {
-        do throws(Destination.Failure) {
+        do throws(OutputFailure) {
             let flags = O_WRONLY | O_APPEND
             switch try OutputPath(path) {
             case .descriptor(let number): return fcntl(number, F_DUPFD_CLOEXEC, 0)
@@ -59,8 +59,7 @@ struct BackgroundWatch {
             case .existing(let file): return try OutputEntry(file, given: path).open(flags)
             }
         } catch {
-            guard case .cannotWrite(let sentence) = error else { throw Complaint(.interrupted) }
-            throw Complaint(.cannotWrite, "\(sentence); give another --log FILE")
+            throw error.complaint("give another --log FILE")
         }
     }
 

@@ -43,7 +43,7 @@ final class BusSession {
     ///   - owner: user whose handlers the names mean; nil for the own ones.
     /// - Throws: `Complaint` if no broker serves it.
     static func find(
-        in place: BusPlace, client: String, patience: Duration? = nil, window: Int = 256,
+        in place: BusPlace, patience: Duration? = nil, window: Int = 256,
         finishesNone: Bool = false, keepsFailures: Bool = false, of owner: HandlerOwner? = nil,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
@@ -52,12 +52,12 @@ final class BusSession {
         }
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
         return try BusSession(
-            place, EventLoop(), signals, client: client, window: window, patience: patience,
+            place, EventLoop(), signals, window: window, patience: patience,
             finishesNone: finishesNone, keepsFailures: keepsFailures, of: owner, onEvent)
     }
 
     init(
-        _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, client: String, window: Int,
+        _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, window: Int,
         patience: Duration? = nil, finishesNone: Bool = false, keepsFailures: Bool = false,
         of owner: HandlerOwner? = nil, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
@@ -68,13 +68,13 @@ final class BusSession {
         signalDescriptor = signals.descriptor
         let door = Door()
         connection = try ClientConnection(
-            place.endpoints, sharing: nil, client: "\(client)-\(getpid())", window: window, lease: nil,
+            place.endpoints, sharing: nil, window: window, lease: nil,
             finishesNone: finishesNone, keepsFailures: keepsFailures, principal: owner?.principal,
             bodies: Environment.value("EARSHOT_BODIES") == "pull" ? .pull : .path, loop: loop
         ) { event in
             guard let session = door.session else { return }
             if case .state(let state) = event { session.stateChanged(state) }
-            if case .refused(let reply) = event, reply.verb == "HELLO" {
+            if case .refused(let reply) = event, reply.subject == .hello {
                 session.end(Complaint(.noBroker, reply.detail ?? "the broker refuses this program: \(reply.code)"))
             }
             onEvent(session, event)

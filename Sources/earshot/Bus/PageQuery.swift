@@ -14,7 +14,7 @@ enum PageQuery {
         _ body: (JSONValue) throws -> Bool
     ) throws {
         var answer: JSONValue?
-        let session = try BusSession.find(in: place.place(), client: "query") { session, event in
+        let session = try BusSession.find(in: place.place()) { session, event in
             switch event {
             case .answer(_, let json):
                 answer = JSONValue(json)
@@ -42,7 +42,7 @@ enum PageQuery {
 /// Refusal of a message by the broker.
 enum Refused {
     /// - Parameter status: exit status for a code without one of its own.
-    static func complaint(_ reply: ErrorReply, _ status: ExitStatus = .other) -> Complaint {
+    static func complaint(_ reply: RefusedMessage, _ status: ExitStatus = .other) -> Complaint {
         Complaint(
             reply.code == "not-authorized" ? .notPermitted : status,
             "\(reply.detail ?? "rejected by the broker") (\(reply.code))")

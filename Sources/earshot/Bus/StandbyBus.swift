@@ -94,7 +94,7 @@ struct StandbyWorker {
         var options = WorkerOptions(workPath: folder.workPath, slots: ConfigurationOptions.pool.slots)
         options.join(secret: secret)
         let process = try? ChildProcess.fork(inheriting: [gate.reader]) {
-            WorkerProcess(options: options, logger: LineLog.logger("worker", .error, .text)).loadLibraries()
+            WorkerProcess.loadLibraries(options)
             guard InheritedPipe.awaitByte(gate.reader) else { return ExitStatus.done.rawValue }
             return ExitStatus.concluding { try ChildRun.worker(options).run(.error, .text) }.rawValue
         }

@@ -179,11 +179,11 @@ struct CacheCommand: ParsableCommand {
         private func clearThroughBus(_ folder: CacheFolder) throws {
             var size: String?
             var changes = 0
-            let session = try BusSession.find(in: .local(place.place.folder()), client: "cache") { session, event in
+            let session = try BusSession.find(in: .local(place.place.folder())) { session, event in
                 switch event {
                 case .answer(_, let json):
-                    guard case .array(let settings)? = JSONValue(json)?.member("settings") else { return }
-                    let row = settings.first { $0.member("name")?.text == SettingName.cacheSize.rawValue }
+                    let name = SettingName.cacheSize.rawValue
+                    let row = JSONValue(json)?.items("settings").first { $0.member("name")?.text == name }
                     size = row?.member("value")?.text
                 case .changed: changes += 1
                 case .refused(let reply): session.end(Refused.complaint(reply))

@@ -25,7 +25,7 @@ struct CancelCommand: ParsableCommand {
     func run() throws {
         try conclude {
             var wasOpen: Bool?
-            let session = try BusSession.find(in: place.place(), client: "cancel", of: owner.user) { _, event in
+            let session = try BusSession.find(in: place.place(), of: owner.user) { _, event in
                 if case .cancelled(_, let answer) = event { wasOpen = answer }
             }
             session.connection.cancel(RequestKey(handler, request))

@@ -98,7 +98,7 @@ struct SetCommand: ParsableCommand {
                 throw Complaint(.usage, "missing value; give a setting and its value, such as `earshot set slots 32`")
             }
             var changed: SettingWords?
-            let session = try BusSession.find(in: place.place(), client: "set") { session, event in
+            let session = try BusSession.find(in: place.place()) { session, event in
                 switch event {
                 case .changed(let setting): changed = setting
                 case .refused(let reply): session.end(Refused.complaint(reply, .usage))

@@ -48,7 +48,7 @@ struct DrainCommand: ParsableCommand {
         var left: Int?
         var isLate = false
         guard let setting = SettingWords([SettingName.admission.rawValue, "closed"]) else { return 0 }
-        let session = try BusSession.find(in: .local(folder), client: "drain") { session, event in
+        let session = try BusSession.find(in: .local(folder)) { session, event in
             switch event {
             case .changed: session.connection.query(.status, QueryPage(limit: 1))
             case .answer(_, let json):

@@ -26,7 +26,7 @@ struct DropCommand: ParsableCommand {
     func run() throws {
         try conclude {
             var removed: Int?
-            let session = try BusSession.find(in: place.place(), client: "drop", of: owner.user) { _, event in
+            let session = try BusSession.find(in: place.place(), of: owner.user) { _, event in
                 if case .removed(_, let count) = event { removed = count }
             }
             session.connection.remove(handler)

@@ -164,20 +164,27 @@ struct GetCommand: ParsableCommand {
         guard let handler = handler ?? HandlerID("\(first)\(getpid())-\(random)") else {
             throw Complaint(.other, "cannot generate a handler name; give --handler NAME")
         }
+        let cookies = cookieFiles.exchange(cookies, besides: handler)
         // A generated handler has no other users, so its request IDs need no prefix.
+        let prefix = naming.handler == nil ? "" : "\(random)-"
+        let isChecked = request.handling.checksum != nil || wanted.contains(where: \.hasChecksum)
+        let interrupt = signals.descriptor
+        let program = try hook.program()
+        let heads = try headPath.map { path throws(Complaint) in try HeaderOutput(path, interrupt: interrupt) }
+        let failures = try files.failed.map { path throws(Complaint) in try FailureList(path, interrupt: interrupt) }
         let run = GetRun(
-            wanted, readsInput: readsInput, handler, mark: self.naming.handler == nil ? "" : "\(random)-", request,
-            body: body, netrc: netrc, cookies: cookieFiles.exchange(cookies, besides: handler),
-            heads: try headPath.map { path throws(Complaint) in
-                try HeaderOutput(path, interrupt: signals.descriptor)
-            }, jobs: course.jobs, isBusPrivate: bus != nil, hook: try hook.program(),
-            to: destination, files,
-            try files.failed.map { path throws(Complaint) in
-                try FailureList(path, interrupt: signals.descriptor)
-            },
-            json: json, messages: messages)
+            DownloadList(wanted, readsInput: readsInput, jobs: course.jobs),
+            RequestTemplate(
+                request, of: handler, prefix: prefix, body: body, netrc: netrc, usesCookies: cookies != nil, files),
+            DownloadOutput(
+                to: destination, files, heads: heads,
+                // The result of a check is known only at the end.
+                isStreamable: wanted.count == 1 && !readsInput && !isChecked, start: Int64(time(nil))),
+            DownloadReport(messages, json: json, failures),
+            limit: course.jobs.map { JobLimit(jobs: $0, isBusPrivate: bus != nil) }, cookies: cookies,
+            hook: program)
         let session = try BusSession(
-            place, loop, signals, client: "get", window: GetRun.outstanding, finishesNone: true
+            place, loop, signals, window: GetRun.outstanding, finishesNone: true
         ) { _, event in run.happened(event) }
         session.isQuiet = messages.quiet
         defer { session.connection.close() }
@@ -239,47 +246,4 @@ struct GetCommand: ParsableCommand {
             return discardsBodies ? .nowhere() : .standardOutput(interrupt: interrupt, permitsBinary: false)
         }
     }
-}
-
-/// Option for the source of URLs.
-struct InputOptions: ParsableArguments {
-    @Option(
-        name: .shortAndLong,
-        help: ArgumentHelp(
-            "Read URLs from a file, one per line. - reads standard input, with -d or --json as the lines arrive.",
-            valueName: "file"),
-        completion: .file())
-    var input: String?
-}
-
-/// Options for the destination of bodies.
-struct OutputOptions: ParsableArguments {
-    @Option(
-        name: .shortAndLong,
-        help: ArgumentHelp("Write the body to a file; - is standard output.", valueName: "file"), completion: .file())
-    var output: String?
-
-    @Option(
-        name: .shortAndLong,
-        help: ArgumentHelp("Write each body to a file in this directory; created if missing.", valueName: "dir"),
-        completion: .directory)
-    var directory: String?
-
-    @Flag(help: "Print the outcome of each request as a line of JSON.")
-    var json = false
-}
-
-/// Option for the handler of new requests.
-struct HandlerOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Handler of the requests. (default: a new one)", valueName: "name"))
-    var handler: HandlerID?
-}
-
-/// Options for a private bus.
-struct PrivateBusOptions: ParsableArguments {
-    @Flag(help: "Fail if no broker runs, instead of starting a private bus.")
-    var noSpawn = false
-
-    @Flag(help: "Run a private bus without a cache.")
-    var noCache = false
 }

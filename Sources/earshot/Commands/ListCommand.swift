@@ -139,8 +139,7 @@ struct HandlerRow {
 
     /// Creates the rows of an answer; none if it is not an answer to this query.
     static func rows(_ answer: JSONValue) -> [HandlerRow] {
-        guard case .array(let items)? = answer.member("handlers") else { return [] }
-        return items.compactMap { HandlerRow($0) }
+        answer.items("handlers").compactMap { HandlerRow($0) }
     }
 
     private init?(_ item: JSONValue) {

@@ -90,17 +90,16 @@ struct RetryCommand: ParsableCommand {
     private func retry(_ keys: [RequestKey]) throws -> [RequestKey] {
         var open = Set(keys)
         var repeated: [RequestKey] = []
-        let session = try BusSession.find(in: place.place(), client: "retry") { session, event in
+        let session = try BusSession.find(in: place.place()) { session, event in
             switch event {
             case .accepted(let key): if open.remove(key) != nil { repeated.append(key) }
             case .refused(let reply):
-                guard let handler = reply.handler, let request = reply.request else {
-                    return session.end(Refused.complaint(reply))
-                }
-                guard open.remove(RequestKey(handler, request)) != nil else { return }
+                guard let key = reply.key else { return session.end(Refused.complaint(reply)) }
+                guard open.remove(key) != nil else { return }
                 // A listed request that is not durable, or that a subscriber has taken meanwhile, is not counted.
                 guard !id.isEmpty || reply.code != "unknown-request" else { return }
-                Complaint.say("\(handler) \(request): \(reply.detail ?? "rejected by the broker") (\(reply.code))")
+                let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
+                Complaint.say("\(key.handler) \(key.request): \(sentence)")
             case .terminal(let delivery, _):
                 session.connection.finish(delivery)
                 guard open.remove(delivery.key) != nil else { return }

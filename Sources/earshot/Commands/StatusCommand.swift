@@ -79,7 +79,7 @@ enum Question {
 
     private static func ask(_ query: Query, in place: BusOptions, patience: Duration?) throws -> [[UInt8]] {
         var answers: [[UInt8]] = []
-        let session = try BusSession.find(in: place.place(), client: "query", patience: patience) {
+        let session = try BusSession.find(in: place.place(), patience: patience) {
             session, event in
             switch event {
             case .answer(_, let json): answers.append(json)
@@ -110,10 +110,7 @@ enum Question {
         return .object(
             members.filter { !pages.contains($0.name) }.map { member in
                 guard tables.contains(where: { $0.name == member.name }) else { return member }
-                let items = values.flatMap { value -> [JSONValue] in
-                    if case .array(let items)? = value.member(member.name) { items } else { [] }
-                }
-                return JSONValue.Member(name: member.name, value: .array(items))
+                return JSONValue.Member(name: member.name, value: .array(values.flatMap { $0.items(member.name) }))
             })
     }
 

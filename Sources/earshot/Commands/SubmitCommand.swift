@@ -97,7 +97,7 @@ struct SubmitCommand: ParsableCommand {
             var accepted: Set<RequestID> = []
             var isTaken = false
             var isRefusing = false
-            let session = try BusSession.find(in: place.place(), client: "submit") { session, event in
+            let session = try BusSession.find(in: place.place()) { session, event in
                 switch event {
                 case .answer(_, let json):
                     isTaken = true
@@ -122,10 +122,10 @@ struct SubmitCommand: ParsableCommand {
                     if refused.insert(delivery.key.request).inserted { tally.count(outcome) }
                     session.connection.finish(delivery)
                 // Settings are reserved for the administrator. The order of the answers proves the same.
-                case .refused(let reply) where reply.verb == "QUERY": isTaken = true
+                case .refused(let reply) where reply.subject == .query: isTaken = true
                 case .refused(let reply):
                     let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
-                    guard let request = reply.request else { return session.end(Complaint(.other, sentence)) }
+                    guard let request = reply.key?.request else { return session.end(Complaint(.other, sentence)) }
                     Complaint.say("\(handler) \(request): \(sentence)")
                     let outcome = FetchOutcome(url: request.description, code: reply.code, detail: sentence)
                     if refused.insert(request).inserted { tally.count(outcome) }
@@ -172,10 +172,9 @@ struct SubmitCommand: ParsableCommand {
 
     /// Returns whether settings of the broker include a closed admission.
     private static func isClosed(_ json: [UInt8]) -> Bool {
-        guard case .array(let settings)? = JSONValue(json)?.member("settings") else { return false }
-        return settings.contains {
+        JSONValue(json)?.items("settings").contains {
             $0.member("name")?.text == "admission" && $0.member("value")?.text == "closed"
-        }
+        } ?? false
     }
 
     /// Complaint about an output error after the broker has accepted the requests.

@@ -35,7 +35,7 @@ struct WaitCommand: ParsableCommand {
         try conclude {
             let wait = HandlerWait(handler, verbose: failure.verbose)
             let session = try BusSession.find(
-                in: place.place(), client: "wait", window: Self.window, finishesNone: true
+                in: place.place(), window: Self.window, finishesNone: true
             ) { session, event in
                 wait.take(event, session)
             }

@@ -68,7 +68,7 @@ struct WatchCommand: ParsableCommand {
             let pending = target.untilDone ? PendingCount(handler) : nil
             // An unprinted result stays unacknowledged, so the broker redelivers a durable one to the next subscriber.
             let session = try BusSession.find(
-                in: place.place(), client: "watch", patience: target.untilDone ? Self.patience : nil,
+                in: place.place(), patience: target.untilDone ? Self.patience : nil,
                 finishesNone: true, keepsFailures: target.keepFailures
             ) {
                 session, event in
@@ -128,24 +128,20 @@ struct WatchCommand: ParsableCommand {
             throw Complaint(.cannotWrite, "\(name) \(outcome.sentence(verbosely: failure.verbose))")
         }
         if outcome.code == nil {
-            let file = terminal.response?.file.map {
-                Destination.Body.file(
-                    $0, length: terminal.response?.length ?? 0,
-                    isOwn: delivery.isOwn)
-            }
             let name = "\(delivery.key.handler) \(delivery.key.request)"
             let stays = terminal.isDurable ? "; the result stays on the broker's disk" : ""
-            if terminal.isDurable, directory == nil, !discard, file != nil || !body.isEmpty {
+            if terminal.isDurable, directory == nil, !discard, terminal.response?.file != nil || !body.isEmpty {
                 let sentence =
                     "\(name) is a durable result with a body; give -d DIR to store the body, or --discard to drop it"
                     + stays
                 throw Complaint(.usage, sentence)
             }
-            do throws(Destination.Failure) {
+            do throws(OutputFailure) {
+                let body = OutputBody(of: delivery, body)
                 outcome.path =
                     terminal.isDurable
-                    ? try destination.keep(file ?? .bytes(body), of: outcome.url, sha256: outcome.response?.sha256)
-                    : try destination.write(file ?? .bytes(body), of: outcome.url)
+                    ? try destination.keep(body, of: outcome.url, sha256: outcome.response?.sha256)
+                    : try destination.write(body, of: outcome.url)
             } catch {
                 outcome.code = FetchOutcome.writeFailed
                 switch error {

@@ -71,14 +71,12 @@ struct WorkCommand: ParsableCommand {
                 }
             }
             let names = service.scheme.map { $0 + ":" }.joined(separator: " ")
-            let worker = ProgramWorkerProcess(
-                options: options, logger: LineLog.logger("work", log.logLevel, form.logFormat)
-            ) {
-                Complaint.say("serving \(names)")
-            }
             do {
-                return try worker.run() == 0 ? .done : .other
-            } catch let error as ProgramWorkerRefused {
+                try WorkerProcess.run(options, logger: LineLog.logger("work", log.logLevel, form.logFormat)) {
+                    Complaint.say("serving \(names)")
+                }
+                return .done
+            } catch let error as WorkerRefused {
                 throw Complaint(.cannotServe, error.description)
             }
         }

@@ -2,6 +2,7 @@ internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotCore
 internal import EarshotLoop
+internal import EarshotWire
 internal import EarshotWorker
 internal import Logging
 
@@ -74,7 +75,7 @@ struct WorkerTuning: ParsableArguments {
 
     func validate() throws {
         if let userAgent, ByteText.isMarked(userAgent) { throw ValidationError("--user-agent: the text must be UTF-8") }
-        if let userAgent, userAgent.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
+        if let userAgent, userAgent.utf8.contains(where: \.isControl) {
             throw ValidationError("--user-agent: remove the control character")
         }
     }

@@ -74,7 +74,7 @@ final class CookieExchange {
     func answered(_ query: Query, _ json: [UInt8], _ connection: ClientConnection) -> Bool {
         guard case .cookies = query else { return false }
         let answer = JSONValue(json)
-        if case .array(let entries) = answer?.member("cookies") { saved += entries.compactMap(FileCookie.init) }
+        saved += answer?.items("cookies").compactMap(FileCookie.init) ?? []
         if let next = answer?.member("cookies-next")?.text {
             connection.query(.cookies(handler), QueryPage(after: next))
         } else {

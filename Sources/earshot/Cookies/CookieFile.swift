@@ -42,18 +42,15 @@ enum CookieFile {
 
     /// Replaces the file at `path`, which only its owner can then read.
     static func write(_ cookies: [FileCookie], to path: String) throws(Complaint) {
-        do throws(Destination.Failure) {
+        do throws(OutputFailure) {
             guard case .file(let target) = try OutputPath(path) else {
                 throw .cannotWrite("cannot write \(path): it is not a regular file")
             }
             let file = try NewFile(for: target, isPrivate: true)
-            try Destination.check(file.output.write(title + cookies.flatMap(\.line)), path)
+            try OutputFailure.check(file.output.write(title + cookies.flatMap(\.line)), path)
             try file.commit()
         } catch {
-            guard case .cannotWrite(let sentence) = error else {
-                throw Complaint(.cannotWrite, "cannot write \(path): the write was interrupted")
-            }
-            throw Complaint(.cannotWrite, "\(sentence); give another --cookie-jar FILE")
+            throw error.complaint("give another --cookie-jar FILE")
         }
     }
 }

@@ -1,6 +1,7 @@
 internal import EarshotBroker
 internal import EarshotClient
 internal import EarshotHTTP
+internal import EarshotWire
 
 /// Cookie in a file of the Netscape format: a line with seven fields, separated by tabs.
 struct FileCookie: Equatable {
@@ -67,7 +68,7 @@ struct FileCookie: Equatable {
             let value = bytes("value")
         else { return nil }
         // A server must not begin a line or a field of the file.
-        guard ![Array(host.utf8), path, name, value].joined().contains(where: { $0 < 0x20 || $0 == 0x7f }) else {
+        guard ![Array(host.utf8), path, name, value].joined().contains(where: \.isControl) else {
             return nil
         }
         self.host = host
@@ -106,12 +107,12 @@ struct FileCookie: Equatable {
 
     private static func text(_ flag: Bool) -> [UInt8] { Array((flag ? "TRUE" : "FALSE").utf8) }
 
-    private static func isForbidden(_ byte: UInt8) -> Bool { byte < 0x20 || byte == 0x7f || byte == UInt8(ascii: ";") }
+    private static func isForbidden(_ byte: UInt8) -> Bool { byte.isControl || byte == UInt8(ascii: ";") }
 
     /// Parses a number of seconds. Some browsers' exports have a fraction, which is dropped.
     private static func seconds(_ field: ArraySlice<UInt8>) -> Int64? {
         let parts = field.split(separator: UInt8(ascii: "."), maxSplits: 1, omittingEmptySubsequences: false)
-        guard parts.count == 1 || parts[1].allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+        guard parts.count == 1 || parts[1].allSatisfy(\.isDigit) else { return nil }
         return Int64(String(decoding: parts[0], as: UTF8.self))
     }
 

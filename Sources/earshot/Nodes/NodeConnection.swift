@@ -60,7 +60,7 @@ final class NodeConnection {
         self.onEnd = onEnd
         let door = Door()
         let connection = try ClientConnection(
-            [endpoint], sharing: network, client: "puller-\(getpid())", window: Self.window, lease: Self.lease,
+            [endpoint], sharing: network, window: Self.window, lease: Self.lease,
             finishesNone: false, bodies: .pull, loop: loop
         ) { event in door.connection?.happened(event) }
         self.connection = connection
@@ -138,9 +138,9 @@ final class NodeConnection {
     private func happened(_ event: ClientEvent) {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
-        case .refused(let reply) where reply.verb == "HELLO":
+        case .refused(let reply) where reply.subject == .hello:
             endLater(.unreachable("it refuses the session (\(Self.words(of: reply)))"))
-        case .refused(let reply): if let id = reply.request { end(id, .refused(Self.words(of: reply))) }
+        case .refused(let reply): if let id = reply.key?.request { end(id, .refused(Self.words(of: reply))) }
         case .state(.connected): opened()
         case .state(.apart), .state(.draining):
             if let failure = connection?.failure { return endLater(.unreachable("\(failure)")) }
@@ -171,7 +171,7 @@ final class NodeConnection {
     }
 
     /// Code and detail of a refusal.
-    private static func words(of reply: ErrorReply) -> String {
+    private static func words(of reply: RefusedMessage) -> String {
         [reply.code, reply.detail ?? ""].filter { !$0.isEmpty }.joined(separator: ": ")
     }
 

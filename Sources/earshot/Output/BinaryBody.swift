@@ -18,6 +18,6 @@ enum BinaryBody {
         return Array(bytes.prefix(max(0, count)))
     }
 
-    static let refusal = Destination.Failure.cannotWrite(
+    static let refusal = OutputFailure.cannotWrite(
         "the body is binary, and standard output is a terminal; give -o FILE, or -o - to write it to the terminal")
 }

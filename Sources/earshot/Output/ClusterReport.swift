@@ -11,12 +11,12 @@ struct ClusterReport {
             return
         }
         func value(_ name: String) -> String { TerminalText.escaped(cluster.member(name)?.text ?? "-") }
-        func number(_ name: String) -> Int { Int(cluster.member(name)?.text ?? "") ?? 0 }
-        func count(_ name: String) -> Int { Int(cluster.member("counts")?.member(name)?.text ?? "") ?? 0 }
+        func number(_ name: String) -> Int { cluster.number(name) ?? 0 }
+        func count(_ name: String) -> Int { cluster.member("counts")?.number(name) ?? 0 }
         var rows: [[String]] = []
         rows.append(["mode", Self.sentence(mode, members: max(1, number("members-count")))])
         if cluster.member("reason") != nil { rows.append(["reason", value("reason")]) }
-        for warning in Self.items(cluster.member("warnings")) {
+        for warning in cluster.items("warnings") {
             rows.append(["warning", TerminalText.escaped(warning.text ?? "")])
         }
         rows.append(["node", "\(value("node")) at \(value("address"))"])
@@ -56,10 +56,6 @@ struct ClusterReport {
         }
     }
 
-    private static func items(_ value: JSONValue?) -> [JSONValue] {
-        if case .array(let items)? = value { items } else { [] }
-    }
-
     private static func milliseconds(_ microseconds: Int) -> String {
         let tenths = min(max(0, microseconds), 1_000_000_000_000) / 100
         return "\(tenths / 10).\(tenths % 10) ms"
@@ -71,11 +67,11 @@ struct ClusterReport {
     }
 
     private static func members(_ cluster: JSONValue) -> String {
-        let members = items(cluster.member("members"))
+        let members = cluster.items("members")
         guard !members.isEmpty else { return "" }
         var rows = [["NODE", "MACHINE", "ADDRESS", "LEASE", "FLIGHTS", ""]]
         for member in members {
-            let lease = min(Int(member.member("lease-ms")?.text ?? "") ?? 0, 1_000_000)
+            let lease = min(member.number("lease-ms") ?? 0, 1_000_000)
             rows.append([
                 TerminalText.escaped(member.member("node")?.text ?? ""),
                 TerminalText.escaped(member.member("machine")?.text ?? "-"),

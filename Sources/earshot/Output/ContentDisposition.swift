@@ -1,4 +1,5 @@
 internal import EarshotClient
+internal import EarshotWire
 
 /// File name in a Content-Disposition field: RFC 6266.
 ///
@@ -26,8 +27,8 @@ enum ContentDisposition {
         var (name, text): ([UInt8], [UInt8]) = ([], [])
         var (isValue, isQuoted, isEscaped, wasQuoted) = (false, false, false, false)
         func finish() {
-            let name = String(decoding: trimmed(name), as: UTF8.self).lowercased()
-            if isValue { parts.append((name, wasQuoted ? text : trimmed(text))) }
+            let name = String(decoding: name[...].trimmed, as: UTF8.self).lowercased()
+            if isValue { parts.append((name, wasQuoted ? text : Array(text[...].trimmed))) }
         }
         for byte in value {
             if isEscaped {
@@ -41,7 +42,7 @@ enum ContentDisposition {
                 if isQuoted {
                     isQuoted = false
                 } else if isValue, !wasQuoted {
-                    isQuoted = trimmed(text).isEmpty
+                    isQuoted = text[...].trimmed.isEmpty
                     wasQuoted = isQuoted
                     if isQuoted { text = [] } else { text.append(byte) }
                 }
@@ -59,11 +60,6 @@ enum ContentDisposition {
         return parts
     }
 
-    private static func trimmed(_ text: [UInt8]) -> [UInt8] {
-        let isBlank: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
-        return Array(text.drop(while: isBlank).reversed().drop(while: isBlank).reversed())
-    }
-
     private static func latin1(_ bytes: [UInt8]) -> String {
         String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
     }
@@ -72,28 +68,11 @@ enum ContentDisposition {
     private static func decoded(_ value: [UInt8]) -> String? {
         let text = String(decoding: value, as: UTF8.self)
         let parts = text.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
-        guard parts.count == 3, let bytes = bytes(parts[2]) else { return nil }
+        guard parts.count == 3, case (let bytes, true) = PercentEncoding.decoded(parts[2].utf8) else { return nil }
         switch parts[0].lowercased() {
         case "utf-8": return String(validating: bytes, as: UTF8.self)
         case "iso-8859-1": return latin1(bytes)
         default: return nil
         }
-    }
-
-    private static func bytes(_ text: Substring) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        var rest = text.utf8[...]
-        while let byte = rest.popFirst() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
-                return nil
-            }
-            bytes.append(value)
-            rest = rest.dropFirst(2)
-        }
-        return bytes
     }
 }

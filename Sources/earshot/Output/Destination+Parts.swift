@@ -8,15 +8,15 @@ extension Destination {
     /// - Parameter modified: time of the file, in seconds since 1970; nil for the present.
     /// - Returns: path of the file; nil if the complete body has another hash than expected, and the file stays.
     mutating func append(
-        _ body: Body, to partial: ExistingFile, of item: OutputItem, modified: Int64?
-    ) throws(Failure) -> String? {
-        let source = try Source(body)
+        _ body: OutputBody, to partial: ExistingFile, of item: OutputItem, modified: Int64?
+    ) throws(OutputFailure) -> String? {
+        let source = try BodySource(body)
         let descriptor = try open(partial, of: item)
         defer { close(descriptor) }
         if let digest = partial.digest, source.digest(behind: descriptor, length: partial.length) != digest {
             return nil
         }
-        try extend(partial, descriptor) { output throws(Failure) in try source.write(to: output, partial.path) }
+        try extend(partial, descriptor) { output throws(OutputFailure) in try source.write(to: output, partial.path) }
         if let modified { FileTime.set(descriptor, modified) }
         return partial.path
     }
@@ -26,14 +26,14 @@ extension Destination {
     /// - Parameter start: start of the run in seconds since 1970, the time of a new file. A later change of the body at
     ///   the server then makes the file outdated.
     /// - Returns: whether they are kept.
-    mutating func keep(_ body: ArrivingBody, of item: OutputItem, since start: Int64) throws(Failure) -> Bool {
+    mutating func keep(_ body: ArrivingBody, of item: OutputItem, since start: Int64) throws(OutputFailure) -> Bool {
         guard body.received > 0 else { return false }
         if let partial = item.partial, body.status == 206 {
             guard partial.rest(of: 206, body.fields, received: nil) == .body else { return false }
             let descriptor = try open(partial, of: item)
             defer { close(descriptor) }
-            try extend(partial, descriptor) { output throws(Failure) in
-                try Destination.check(output.copy(from: body.descriptor, length: body.received), partial.path)
+            try extend(partial, descriptor) { output throws(OutputFailure) in
+                try OutputFailure.check(output.copy(from: body.descriptor, length: body.received), partial.path)
             }
             BodyRecord.set(partial.record?.grown(by: body.received), of: descriptor)
             FileTime.set(descriptor, partial.modified)
@@ -42,18 +42,18 @@ extension Destination {
         guard body.status == 200, let record = BodyRecord(body.fields, length: body.received, total: body.total),
             item.partial.map({ record.surpasses($0.record) }) ?? true, let (file, path) = try newFile(for: item)
         else { return false }
-        try Destination.check(file.output.copy(from: body.descriptor, length: body.received), path)
+        try OutputFailure.check(file.output.copy(from: body.descriptor, length: body.received), path)
         file.setTime(start)
         file.setRecord(record)
         try file.commit()
         return true
     }
 
-    private mutating func newFile(for item: OutputItem) throws(Failure) -> (NewFile, path: String)? {
+    private mutating func newFile(for item: OutputItem) throws(OutputFailure) -> (NewFile, path: String)? {
         switch place {
         case .nowhere, .standardOutput: return nil
         case .file(let path):
-            guard let target = Destination.replaced(path) else { return nil }
+            guard let target = Self.replaced(path) else { return nil }
             return (try NewFile(for: target), path)
         case .folder(let folder, let opened):
             guard let relative = item.name else { return nil }
@@ -64,16 +64,16 @@ extension Destination {
     }
 
     /// Opens a partial file at its end.
-    private mutating func open(_ partial: ExistingFile, of item: OutputItem) throws(Failure) -> Int32 {
+    private mutating func open(_ partial: ExistingFile, of item: OutputItem) throws(OutputFailure) -> Int32 {
         let descriptor: Int32
         if case .folder(_, let opened) = place, let relative = item.name {
             let (parent, name) = try folder(of: relative, below: opened, partial.path)
             descriptor = try OutputEntry(name, in: parent, at: partial.path).open(O_RDWR)
         } else {
-            let file = Destination.replaced(partial.path) ?? partial.path
+            let file = Self.replaced(partial.path) ?? partial.path
             descriptor = try OutputEntry(file, given: partial.path).open(O_RDWR)
         }
-        guard descriptor >= 0 else { throw Destination.cannot("open", partial.path) }
+        guard descriptor >= 0 else { throw OutputFailure.cannot("open", partial.path) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
             Int(status.st_size) == partial.length, lseek(descriptor, off_t(partial.length), SEEK_SET) >= 0
@@ -86,9 +86,9 @@ extension Destination {
 
     /// Writes behind the bytes of a partial file. After a failure the file is as it was.
     private func extend(
-        _ partial: ExistingFile, _ descriptor: Int32, _ write: (Output) throws(Failure) -> Void
-    ) throws(Failure) {
-        do throws(Failure) {
+        _ partial: ExistingFile, _ descriptor: Int32, _ write: (Output) throws(OutputFailure) -> Void
+    ) throws(OutputFailure) {
+        do throws(OutputFailure) {
             try write(Output(file: descriptor))
         } catch {
             ftruncate(descriptor, off_t(partial.length))

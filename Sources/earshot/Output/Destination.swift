@@ -2,7 +2,6 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
-internal import LibCrypto
 
 /// Destination of bodies.
 struct Destination {
@@ -14,24 +13,6 @@ struct Destination {
         /// A single file.
         case file(String)
         case folder(String, OpenFolder)
-    }
-
-    /// Reason why a body was not written.
-    enum Failure: Error {
-        /// The source is missing or has changed. The body can be requested again.
-        case lostSource
-        /// The reader of standard output has closed it.
-        case broken
-        case interrupted
-        /// The message.
-        case cannotWrite(String)
-    }
-
-    /// Source of a body.
-    enum Body {
-        case bytes([UInt8])
-        /// Path in the spool, expected length in bytes, and whether this program owns the file exclusively.
-        case file(String, length: Int, isOwn: Bool)
     }
 
     let place: Place
@@ -66,12 +47,11 @@ struct Destination {
     static func folder(
         _ path: String, names: OutputNames = OutputNames(), interrupt: Int32
     ) throws(Complaint) -> Destination {
-        do throws(Failure) {
+        do throws(OutputFailure) {
             let place = Place.folder(path, try OutputEntry.folder(path, given: path, creates: true))
             return Destination(place: place, interrupt: interrupt, mover: FileMover(into: path), names: names)
         } catch {
-            guard case .cannotWrite(let sentence) = error else { throw Complaint(.interrupted) }
-            throw Complaint(.cannotWrite, "\(sentence); give another -d DIR")
+            throw error.complaint("give another -d DIR")
         }
     }
 
@@ -89,7 +69,7 @@ struct Destination {
     var bodyFolder: String? {
         switch place {
         case .nowhere, .standardOutput: nil
-        case .file(let path): Destination.replaced(path).map { Destination.folder(of: $0) }
+        case .file(let path): Self.replaced(path).map { Destination.folder(of: $0) }
         case .folder(let path, _): path
         }
     }
@@ -109,7 +89,7 @@ struct Destination {
         switch place {
         case .standardOutput(let isGuarded):
             return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt), isGuarded: isGuarded)
-        case .file(let path): return Destination.replaced(path).map { StreamedBody(newFileFor: $0) }
+        case .file(let path): return Self.replaced(path).map { StreamedBody(newFileFor: $0) }
         case .nowhere, .folder: return nil
         }
     }
@@ -117,7 +97,7 @@ struct Destination {
     /// Writes the body of `url`. A regular file is written completely or not at all.
     ///
     /// - Returns: path of the file; nil without one.
-    mutating func write(_ body: Body, of url: String) throws(Failure) -> String? {
+    mutating func write(_ body: OutputBody, of url: String) throws(OutputFailure) -> String? {
         try write(body, of: OutputItem(entry: ListEntry(url: url), index: 1))
     }
 
@@ -127,11 +107,11 @@ struct Destination {
     ///
     /// - Parameter sha256: hash of the body, as hexadecimal digits.
     /// - Returns: path of the file; nil without a directory.
-    mutating func keep(_ body: Body, of url: String, sha256: String?) throws(Failure) -> String? {
+    mutating func keep(_ body: OutputBody, of url: String, sha256: String?) throws(OutputFailure) -> String? {
         guard case .folder(let folder, let opened) = place else { return try write(body, of: url) }
         while true {
             // Opened first, so that a missing source uses up no name.
-            let source = try Source(body)
+            let source = try BodySource(body)
             let name = names.path(ListEntry(url: url), index: 1, nil)
             let path = "\(folder)/\(name)"
             if opened.has(ByteText.path(name)) {
@@ -154,12 +134,12 @@ struct Destination {
     ///   - response: response with the body, which may determine the name.
     ///   - modified: time of the file, in seconds since 1970; nil for the present.
     mutating func write(
-        _ body: Body, of item: OutputItem, _ response: Terminal.Response? = nil, modified: Int64? = nil
-    ) throws(Failure) -> String? {
+        _ body: OutputBody, of item: OutputItem, _ response: Terminal.Response? = nil, modified: Int64? = nil
+    ) throws(OutputFailure) -> String? {
         switch place {
         case .nowhere: return nil
         case .standardOutput(let isGuarded):
-            let source = try Source(body)
+            let source = try BodySource(body)
             if isGuarded, BinaryBody.isBinary(source.beginning) { throw BinaryBody.refusal }
             try source.write(to: Output(STDOUT_FILENO, interrupt: interrupt), nil)
             return nil
@@ -168,7 +148,7 @@ struct Destination {
             return path
         case .folder(let folder, let opened):
             // Opened first, so that a missing source uses up no name.
-            let source = try Source(body)
+            let source = try BodySource(body)
             let relative = item.name ?? names.path(item.entry, index: item.index, response)
             let path = "\(folder)/\(relative)"
             let (parent, name) = try self.folder(of: relative, below: opened, path)
@@ -237,7 +217,7 @@ struct Destination {
     /// Returns the directory and the name of a file, with the directories of its path created.
     mutating func folder(
         of relative: String, below opened: OpenFolder, _ path: String
-    ) throws(Failure) -> (OpenFolder, String) {
+    ) throws(OutputFailure) -> (OpenFolder, String) {
         guard let slash = relative.utf8.lastIndex(of: UInt8(ascii: "/")) else { return (opened, relative) }
         let (parent, name) = (String(relative[..<slash]), String(relative[relative.utf8.index(after: slash)...]))
         if let lastFolder, lastFolder.path == parent { return (lastFolder.folder, name) }
@@ -253,9 +233,9 @@ struct Destination {
         return (folder, name)
     }
 
-    private func writeFile(_ path: String, _ body: Body, modified: Int64?) throws(Failure) {
+    private func writeFile(_ path: String, _ body: OutputBody, modified: Int64?) throws(OutputFailure) {
         let target = try OutputPath(path)
-        let source = try Source(body)
+        let source = try BodySource(body)
         if case .file(let file) = target {
             let old = FilePermissions(of: file)
             // A rename cannot give the file to another owner or group.
@@ -285,108 +265,10 @@ struct Destination {
 
     /// - Returns: whether the new file replaced another one.
     private func write(
-        _ source: Source, to file: NewFile, _ path: String, modified: Int64? = nil
-    ) throws(Failure) -> Bool {
+        _ source: BodySource, to file: NewFile, _ path: String, modified: Int64? = nil
+    ) throws(OutputFailure) -> Bool {
         try source.write(to: file.output, path)
         if let modified { file.setTime(modified) }
         return try file.commit()
-    }
-
-    /// Failure with the text of `errno`.
-    ///
-    /// - Parameter directoryStep: next step if the path is that of a directory.
-    static func cannot(
-        _ verb: String, _ path: String, directoryStep: String = SystemCause.directoryStep
-    ) -> Failure {
-        .cannotWrite("cannot \(verb) \(path): \(SystemCause.text(errno, at: path, directoryStep: directoryStep))")
-    }
-
-    /// Readable body.
-    final class Source {
-        private let body: Body
-        private let descriptor: Int32
-
-        init(_ body: Body) throws(Failure) {
-            self.body = body
-            switch body {
-            case .bytes: descriptor = -1
-            case .file(let path, let length, _):
-                descriptor = BodyFile.open(path)
-                guard descriptor >= 0 || ![EMFILE, ENFILE].contains(errno) else {
-                    throw Destination.cannot("open", path)
-                }
-                var status = stat()
-                guard descriptor >= 0, unsafe fstat(descriptor, &status) == 0, status.st_uid == geteuid(),
-                    status.st_mode & S_IFMT == S_IFREG, Int(status.st_size) == length
-                else { throw .lostSource }
-            }
-        }
-
-        deinit { if descriptor >= 0 { close(descriptor) } }
-
-        /// Length in bytes.
-        var length: Int {
-            switch body {
-            case .bytes(let bytes): bytes.count
-            case .file(_, let length, _): length
-            }
-        }
-
-        /// Whether this program owns the file exclusively.
-        var isOwn: Bool { if case .file(_, _, isOwn: true) = body { true } else { false } }
-
-        /// First bytes of the body.
-        var beginning: [UInt8] {
-            switch body {
-            case .bytes(let bytes): Array(bytes.prefix(BinaryBody.checkedBytes))
-            case .file: BinaryBody.beginning(of: descriptor, at: 0)
-            }
-        }
-
-        /// Moves an exclusively owned file to its output path.
-        ///
-        /// - Returns: false if the file must be copied.
-        func moves(
-            by mover: FileMover?, to name: String, in folder: Int32, mode: mode_t? = nil, modified: Int64?
-        ) -> Bool {
-            guard let mover, case .file(let path, _, isOwn: true) = body else { return false }
-            if let modified { FileTime.set(descriptor, modified) }
-            return mover.move(path, open: descriptor, to: name, in: folder, mode: mode)
-        }
-
-        /// Returns the SHA-256 of a file that the body continues, together with the body. Nil if one cannot be read.
-        func digest(behind file: Int32, length: Int) -> String? {
-            var hash = SHA256()
-            guard hash.add(file, length: length) else { return nil }
-            switch body {
-            case .bytes(let bytes): hash.update(bytes.span)
-            case .file(_, let length, _): guard hash.add(descriptor, length: length) else { return nil }
-            }
-            return hash.finalize().hex
-        }
-
-        func write(to output: Output, _ path: String?) throws(Failure) {
-            let outcome =
-                switch body {
-                case .bytes(let bytes): output.write(bytes)
-                case .file(_, let length, _): output.copy(from: descriptor, length: length)
-                }
-            try Destination.check(outcome, path)
-        }
-    }
-
-    /// Throws the failure of a write.
-    ///
-    /// - Parameter path: path of the file; nil for standard output and other open descriptors.
-    static func check(_ outcome: Output.Outcome, _ path: String?) throws(Failure) {
-        let name = path ?? "the output"
-        switch outcome {
-        case .done: return
-        case .broken: throw .broken
-        case .interrupted: throw .interrupted
-        case .short: throw .cannotWrite("cannot write \(name): its spool file was truncated; fetch it again")
-        case .failed(let number):
-            throw .cannotWrite("cannot write \(name): \(SystemCause.text(number, at: path))")
-        }
     }
 }

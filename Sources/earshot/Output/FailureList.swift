@@ -12,6 +12,7 @@ final class FailureList {
 
     /// Number of buffered bytes that triggers a write.
     private static let mostBytes = 64 << 10
+    private static let step = "give another --failed FILE"
 
     private let path: String
     private let target: Target
@@ -25,7 +26,7 @@ final class FailureList {
     ///   - interrupt: descriptor that aborts a blocked open or write when it is readable; -1 for none.
     init(_ path: String, interrupt: Int32 = -1) throws(Complaint) {
         self.path = path
-        do throws(Destination.Failure) {
+        do throws(OutputFailure) {
             switch try path == "-" ? .descriptor(STDOUT_FILENO) : OutputPath(path) {
             case .file(let file): target = .new(try NewFile(for: file, isPrivate: true))
             case let place:
@@ -33,7 +34,7 @@ final class FailureList {
                     try OpenOutput(path, as: place, interrupt: interrupt, directoryStep: "it must be a file"))
             }
         } catch {
-            throw Self.complaint(error, path)
+            throw error.complaint(Self.step)
         }
     }
 
@@ -52,7 +53,7 @@ final class FailureList {
         flush()
         if let fault { throw fault }
         guard case .new(let file) = target else { return }
-        do throws(Destination.Failure) { try file.commit() } catch { throw Self.complaint(error, path) }
+        do throws(OutputFailure) { try file.commit() } catch { throw error.complaint(Self.step) }
     }
 
     /// Lines of a URL: the cause as a comment, the URL, and its options. Text that the list cannot hold as a URL is a
@@ -80,23 +81,13 @@ final class FailureList {
     private func flush() {
         defer { text.removeAll(keepingCapacity: true) }
         guard fault == nil else { return }
-        do throws(Destination.Failure) {
+        do throws(OutputFailure) {
             switch target {
-            case .new(let file): try Destination.check(file.output.write(text), path)
-            case .open(let opened): try Destination.check(opened.output.write(text), nil)
+            case .new(let file): try OutputFailure.check(file.output.write(text), path)
+            case .open(let opened): try OutputFailure.check(opened.output.write(text), nil)
             }
         } catch {
-            fault = Self.complaint(error, path)
-        }
-    }
-
-    private static func complaint(_ failure: Destination.Failure, _ path: String) -> Complaint {
-        switch failure {
-        case .cannotWrite(let sentence): Complaint(.cannotWrite, "\(sentence); give another --failed FILE")
-        case .interrupted: Complaint(.interrupted)
-        // A closed pipe, as after head(1), needs no message.
-        case .broken: Complaint(.cannotWrite)
-        case .lostSource: Complaint(.cannotWrite, "cannot write \(path)")
+            fault = error.complaint(Self.step)
         }
     }
 }

@@ -97,9 +97,9 @@ struct FetchOutcome {
         }
         line.member("final", response.url == url ? nil : response.url)
         if !response.redirects.isEmpty {
-            line.member("redirects", objects: response.redirects) { line, redirect in
-                line.member("status", redirect.status)
-                line.member("url", redirect.url)
+            line.member("redirects", objects: response.redirects) { json, redirect in
+                json.member("status", redirect.status)
+                if let url = redirect.url { json.member("url", url) }
             }
         }
         line.member("length", response.length)

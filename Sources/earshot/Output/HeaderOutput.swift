@@ -17,12 +17,11 @@ final class HeaderOutput {
             target = OpenOutput(STDOUT_FILENO, interrupt: interrupt)
             return
         }
-        do throws(Destination.Failure) {
+        do throws(OutputFailure) {
             target = try OpenOutput(
                 path, as: OutputPath(path), interrupt: interrupt, directoryStep: "give the path of a file")
         } catch {
-            guard case .cannotWrite(let sentence) = error else { throw Complaint(.interrupted) }
-            throw Complaint(.cannotWrite, sentence)
+            throw error.complaint()
         }
     }
 
@@ -30,14 +29,10 @@ final class HeaderOutput {
     func write(_ outcome: FetchOutcome) throws(Complaint) {
         guard let response = outcome.response, let status = outcome.status else { return }
         let text = Self.text(status, response.httpFields, isTerminal: target.isTerminal)
-        switch target.output.write(text) {
-        case .done: return
-        case .interrupted: throw Complaint(.interrupted)
-        // A closed pipe, as after head(1), needs no message.
-        case .broken: throw Complaint(.cannotWrite)
-        case .short: throw Complaint(.cannotWrite, "cannot write \(name): the source was truncated")
-        case .failed(let number):
-            throw Complaint(.cannotWrite, "cannot write \(name): \(SystemCause.text(number, at: target.path))")
+        do throws(OutputFailure) {
+            try OutputFailure.check(target.output.write(text), target.path, named: name)
+        } catch {
+            throw error.complaint()
         }
     }
 

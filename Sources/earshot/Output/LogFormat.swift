@@ -1,4 +1,5 @@
 internal import EarshotClient
+internal import EarshotWire
 internal import Logging
 
 /// Form of the lines of a log.
@@ -73,17 +74,6 @@ enum LogFormat: String, CaseIterable, Sendable {
 
     /// Returns a JSON string, RFC 8259, in ASCII, so that no terminal interprets it.
     private static func quoted(_ value: String) -> String {
-        var text = "\""
-        for unit in value.utf16 {
-            switch unit {
-            case 0x22: text += "\\\""
-            case 0x5c: text += "\\\\"
-            case 0x20...0x7e: text.unicodeScalars.append(Unicode.Scalar(UInt8(unit)))
-            default:
-                let digits = String(unit, radix: 16)
-                text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            }
-        }
-        return text + "\""
+        JSONText.quoted(value) { !(0x20...0x7e).contains($0.value) }
     }
 }

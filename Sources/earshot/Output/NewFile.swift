@@ -46,7 +46,7 @@ final class NewFile {
     /// Begins a file that will create or replace `path`. A link with this name is replaced, not followed.
     ///
     /// - Parameter isPrivate: whether only the owner may read the file.
-    convenience init(for path: String, isPrivate: Bool = false) throws(Destination.Failure) {
+    convenience init(for path: String, isPrivate: Bool = false) throws(OutputFailure) {
         let entry = try OutputEntry(path)
         _ = try entry.status()
         // A file name has at most 255 bytes.
@@ -57,18 +57,18 @@ final class NewFile {
         try self.init(
             entry, ".\(shown).\(NewFile.writer).part", mode: permissions == nil ? 0o666 : 0o600,
             isPrivate: isPrivate, hasPermissions: true)
-        if let permissions, !isApart, !permissions.apply(to: descriptor) { throw Destination.cannot("write", path) }
+        if let permissions, !isApart, !permissions.apply(to: descriptor) { throw OutputFailure.cannot("write", path) }
     }
 
     /// Begins a file that will create or replace `name` in an open directory. At most one exists at a time.
-    convenience init(in folder: OpenFolder, named name: String, at path: String) throws(Destination.Failure) {
+    convenience init(in folder: OpenFolder, named name: String, at path: String) throws(OutputFailure) {
         try self.init(OutputEntry(name, in: folder, at: path), NewFile.usualTemporary)
     }
 
     private init(
         _ entry: OutputEntry, _ temporary: String, mode: mode_t = 0o666, isPrivate: Bool = false,
         hasPermissions: Bool = false
-    ) throws(Destination.Failure) {
+    ) throws(OutputFailure) {
         self.entry = entry
         self.name = ByteText.path(entry.name)
         self.path = entry.path
@@ -88,7 +88,7 @@ final class NewFile {
             if !isApart { errno = number }
         }
         output = Output(file: descriptor)
-        guard descriptor >= 0 else { throw Destination.cannot("write", path) }
+        guard descriptor >= 0 else { throw OutputFailure.cannot("write", path) }
     }
 
     deinit {
@@ -109,26 +109,26 @@ final class NewFile {
     }
 
     /// Waits until the content is on disk. With delayed allocation, a full disk is reported only here.
-    func flush() throws(Destination.Failure) {
-        guard fsync(descriptor) == 0 else { throw Destination.cannot("write", path) }
+    func flush() throws(OutputFailure) {
+        guard fsync(descriptor) == 0 else { throw OutputFailure.cannot("write", path) }
     }
 
     /// Waits until the name is on disk.
-    func flushName() throws(Destination.Failure) {
+    func flushName() throws(OutputFailure) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
         let parent = slash.map { String(path[...$0]) } ?? "."
         let opened = unsafe open(ByteText.path(parent), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         // A directory that its owner may write but not read cannot be flushed.
         if opened < 0, errno == EACCES { return }
-        guard opened >= 0 else { throw Destination.cannot("open", parent) }
+        guard opened >= 0 else { throw OutputFailure.cannot("open", parent) }
         defer { close(opened) }
-        guard fsync(opened) == 0 else { throw Destination.cannot("write", parent) }
+        guard fsync(opened) == 0 else { throw OutputFailure.cannot("write", parent) }
     }
 
     /// Names the complete file, unless its directory has another one of that name.
     ///
     /// - Returns: false if the name is taken.
-    func commitNew() throws(Destination.Failure) -> Bool {
+    func commitNew() throws(OutputFailure) -> Bool {
         // The temporary name is removed with this object.
         let isLinked =
             isNamed ? unsafe linkat(base, temporary, base, name, 0) == 0 : UnnamedFile.name(descriptor, name, in: base)
@@ -142,9 +142,9 @@ final class NewFile {
     /// Names the complete file.
     ///
     /// - Returns: whether it replaced another file of its directory.
-    /// - Throws: `Destination.Failure` also if the other file is that of another user in a shared sticky folder.
+    /// - Throws: `OutputFailure` also if the other file is that of another user in a shared sticky folder.
     @discardableResult
-    func commit() throws(Destination.Failure) -> Bool {
+    func commit() throws(OutputFailure) -> Bool {
         guard !isApart else { return try overwrite() }
         if !isNamed, UnnamedFile.name(descriptor, name, in: base) { return false }
         let number = errno
@@ -153,12 +153,12 @@ final class NewFile {
         // Only a rename can replace a file.
         errno = number
         guard isNamed || errno == EEXIST && UnnamedFile.name(descriptor, temporary, in: base) else {
-            throw Destination.cannot("write", path)
+            throw OutputFailure.cannot("write", path)
         }
         let replaces = isThere || !isNamed
         isNamed = true
         if replaces, !hasPermissions, let old = FilePermissions(of: name, in: base), !old.apply(to: descriptor) {
-            throw Destination.cannot("write", path)
+            throw OutputFailure.cannot("write", path)
         }
         if unsafe renameat(base, temporary, base, name) == 0 {
             isNamed = false
@@ -167,20 +167,20 @@ final class NewFile {
         let renameNumber = errno
         if Self.obstacles.contains(renameNumber), Self.isWritable(entry) { return try overwrite() }
         errno = renameNumber
-        throw Destination.cannot("write", path, directoryStep: "remove that directory, or give another name")
+        throw OutputFailure.cannot("write", path, directoryStep: "remove that directory, or give another name")
     }
 
     /// Copies the content into the existing file.
-    private func overwrite() throws(Destination.Failure) -> Bool {
+    private func overwrite() throws(OutputFailure) -> Bool {
         let source = unsafe open("/proc/self/fd/\(descriptor)", O_RDONLY | O_CLOEXEC)
         let target = Self.existing(entry)
         defer { for opened in [source, target] where opened >= 0 { close(opened) } }
         var status = stat()
         guard source >= 0, target >= 0, unsafe fstat(source, &status) == 0, !isPrivate || fchmod(target, 0o600) == 0
-        else { throw Destination.cannot("write", path) }
+        else { throw OutputFailure.cannot("write", path) }
         // Truncated first: a body that is cut off here must not end in bytes of the earlier one.
-        guard ftruncate(target, 0) == 0 else { throw Destination.cannot("write", path) }
-        try Destination.check(Output(file: target).copy(from: source, length: Int(status.st_size)), path)
+        guard ftruncate(target, 0) == 0 else { throw OutputFailure.cannot("write", path) }
+        try OutputFailure.check(Output(file: target).copy(from: source, length: Int(status.st_size)), path)
         BodyRecord.set(record, of: target)
         if let time { FileTime.set(target, time) }
         return true

@@ -31,12 +31,12 @@ final class OpenOutput {
     ///   - directoryStep: next step if the path is that of a directory.
     init(
         _ path: String, as target: OutputPath, interrupt: Int32, directoryStep: String = SystemCause.directoryStep
-    ) throws(Destination.Failure) {
+    ) throws(OutputFailure) {
         if case .file = target { self.path = path } else { self.path = nil }
         let opened: Int32
         switch target {
         case .descriptor(let number):
-            guard fcntl(number, F_GETFD) >= 0 else { throw Destination.cannot("open", path) }
+            guard fcntl(number, F_GETFD) >= 0 else { throw OutputFailure.cannot("open", path) }
             descriptor = -1
             opened = number
         case .file(let file):
@@ -50,7 +50,7 @@ final class OpenOutput {
         output = Output(opened, interrupt: interrupt)
         isTerminal = isatty(opened) == 1
         errno = number
-        guard opened >= 0 else { throw Destination.cannot("open", path, directoryStep: directoryStep) }
+        guard opened >= 0 else { throw OutputFailure.cannot("open", path, directoryStep: directoryStep) }
     }
 
     deinit { if descriptor >= 0 { close(descriptor) } }
@@ -58,7 +58,7 @@ final class OpenOutput {
     /// Opens a file that is not replaced; -1 on failure, with the reason in `errno`.
     private static func openExisting(
         _ entry: OutputEntry, interrupt: Int32
-    ) throws(Destination.Failure) -> Int32 {
+    ) throws(OutputFailure) -> Int32 {
         let kind = try entry.status(opened: true).map { $0.st_mode & S_IFMT }
         // Without a reader, a blocking open of a named pipe would not notice the interrupt.
         let flags = kind == S_IFIFO ? O_NONBLOCK : kind == S_IFREG ? O_APPEND : 0

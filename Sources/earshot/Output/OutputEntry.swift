@@ -21,8 +21,8 @@ struct OutputEntry {
     /// Opens the folder of a path. The last name is not resolved.
     ///
     /// - Parameter given: path for messages; nil for `path`.
-    /// - Throws: `Destination.Failure` for a missing folder, or a link of another user in a shared sticky folder.
-    init(_ path: String, given: String? = nil) throws(Destination.Failure) {
+    /// - Throws: `OutputFailure` for a missing folder, or a link of another user in a shared sticky folder.
+    init(_ path: String, given: String? = nil) throws(OutputFailure) {
         let parts = Self.parts(of: path)
         self.init(
             parts.name.isEmpty ? "." : parts.name, in: try Self.folder(parts.folder, given: given ?? path),
@@ -48,7 +48,7 @@ struct OutputEntry {
     ///   - creates: whether missing folders are created.
     static func folder(
         _ path: String, given: String, creates: Bool = false
-    ) throws(Destination.Failure) -> OpenFolder {
+    ) throws(OutputFailure) -> OpenFolder {
         var rest = Array(names(of: path).reversed())
         var links = 0
         var folder = try opened(path.utf8.first == UInt8(ascii: "/") ? "/" : ".", given)
@@ -83,8 +83,8 @@ struct OutputEntry {
     /// Returns the status of the file with this name, without following a link; nil if there is none.
     ///
     /// - Parameter opened: whether the link of an open file in proc(5) is followed.
-    /// - Throws: `Destination.Failure` for the file of another user in a shared sticky folder.
-    func status(opened: Bool = false) throws(Destination.Failure) -> stat? {
+    /// - Throws: `OutputFailure` for the file of another user in a shared sticky folder.
+    func status(opened: Bool = false) throws(OutputFailure) -> stat? {
         var status = stat()
         let flags = opened && Self.isProc(folder) ? 0 : AT_SYMLINK_NOFOLLOW
         guard unsafe fstatat(folder.descriptor, ByteText.path(name), &status, flags) == 0 else { return nil }
@@ -93,7 +93,7 @@ struct OutputEntry {
     }
 
     /// Returns the text of the link with this name; nil if there is none.
-    func link() throws(Destination.Failure) -> String? {
+    func link() throws(OutputFailure) -> String? {
         guard let status = try status(), status.st_mode & S_IFMT == S_IFLNK else { return nil }
         var target = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = unsafe readlinkat(folder.descriptor, ByteText.path(name), &target, target.count)
@@ -104,15 +104,15 @@ struct OutputEntry {
     /// Opens the file without following a link, except that of an open file in proc(5).
     ///
     /// - Returns: -1 on failure, with the reason in `errno`.
-    /// - Throws: `Destination.Failure` for the file of another user in a shared sticky folder.
-    func open(_ flags: Int32, mode: mode_t = 0) throws(Destination.Failure) -> Int32 {
+    /// - Throws: `OutputFailure` for the file of another user in a shared sticky folder.
+    func open(_ flags: Int32, mode: mode_t = 0) throws(OutputFailure) -> Int32 {
         // Checked before as well, because the open of a pipe is seen at its other end.
         _ = try status()
         let kept = flags & ~O_TRUNC | (Self.isProc(folder) ? 0 : O_NOFOLLOW) | O_CLOEXEC
         let descriptor = unsafe openat(folder.descriptor, ByteText.path(name), kept, mode)
         var status = stat()
         guard descriptor >= 0, unsafe fstat(descriptor, &status) == 0 else { return descriptor }
-        do throws(Destination.Failure) {
+        do throws(OutputFailure) {
             try check(status)
         } catch {
             close(descriptor)
@@ -127,7 +127,7 @@ struct OutputEntry {
         return -1
     }
 
-    private func check(_ entry: stat) throws(Destination.Failure) {
+    private func check(_ entry: stat) throws(OutputFailure) {
         var parent = stat()
         let kind = entry.st_mode & S_IFMT
         guard kind != S_IFDIR, entry.st_uid != geteuid(), unsafe fstat(folder.descriptor, &parent) == 0,
@@ -151,11 +151,11 @@ struct OutputEntry {
             && status.st_dev == proc.st_dev
     }
 
-    private static func opened(_ path: String, _ given: String) throws(Destination.Failure) -> OpenFolder {
+    private static func opened(_ path: String, _ given: String) throws(OutputFailure) -> OpenFolder {
         do throws(SystemError) { return try OpenFolder(path) } catch { throw failure(error.number, given) }
     }
 
-    private static func failure(_ number: Int32, _ path: String) -> Destination.Failure {
+    private static func failure(_ number: Int32, _ path: String) -> OutputFailure {
         .cannotWrite("cannot write \(path): \(SystemCause.text(number, at: path))")
     }
 }

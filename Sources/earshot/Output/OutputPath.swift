@@ -10,9 +10,9 @@ enum OutputPath: Equatable {
     /// A file at this path that is opened for writing: a device, a named pipe, or an open file of another process.
     case existing(String)
 
-    /// - Throws: `Destination.Failure` for a path with too many links, through a missing folder, or through an entry of
+    /// - Throws: `OutputFailure` for a path with too many links, through a missing folder, or through an entry of
     ///   another user in a shared sticky folder.
-    init(_ path: String) throws(Destination.Failure) {
+    init(_ path: String) throws(OutputFailure) {
         var target = path
         for _ in 0...OutputEntry.mostLinks {
             if let open = Self.openFile(target) {
@@ -29,7 +29,7 @@ enum OutputPath: Equatable {
             target = isAbsolute ? next : OutputEntry.parts(of: target).folder + next
         }
         errno = ELOOP
-        throw Destination.cannot("open", path)
+        throw OutputFailure.cannot("open", path)
     }
 
     /// Returns the open file that an entry of `/proc/ID/fd` names, proc(5); nil for another path. The text of such a

@@ -11,8 +11,7 @@ struct RequestRow {
 
     /// Creates the rows of an answer; none if it is not an answer to this query.
     static func rows(_ answer: JSONValue) -> [RequestRow] {
-        guard case .array(let items)? = answer.member("requests") else { return [] }
-        return items.compactMap { item in
+        answer.items("requests").compactMap { item in
             if case .object(let members) = item { RequestRow(members: members) } else { nil }
         }
     }

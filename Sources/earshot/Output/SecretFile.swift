@@ -44,11 +44,10 @@ enum SecretFile {
     /// - Throws: `Complaint` if it exists or cannot be written.
     static func create(_ path: String, with text: String, option: String = "--out") throws(Complaint) {
         let descriptor: Int32
-        do throws(Destination.Failure) {
+        do throws(OutputFailure) {
             descriptor = try OutputEntry(path).open(O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         } catch {
-            guard case .cannotWrite(let sentence) = error else { throw unwritable(path) }
-            throw Complaint(.cannotWrite, sentence)
+            throw error.complaint()
         }
         guard descriptor >= 0 else {
             throw errno == EEXIST
@@ -65,14 +64,13 @@ enum SecretFile {
 
     /// Creates a file, or replaces it. The owner of a replaced file stays, also if root replaces it.
     static func replace(_ path: String, with text: String) throws(Complaint) {
-        do throws(Destination.Failure) {
+        do throws(OutputFailure) {
             let file = try NewFile(for: path, isPrivate: true)
-            try Destination.check(file.output.write(Array(text.utf8)), path)
+            try OutputFailure.check(file.output.write(Array(text.utf8)), path)
             try file.flush()
             try file.commit()
         } catch {
-            guard case .cannotWrite(let sentence) = error else { throw unwritable(path) }
-            throw Complaint(.cannotWrite, sentence)
+            throw error.complaint()
         }
     }
 

@@ -38,7 +38,7 @@ final class StreamedBody {
     deinit { closeSource() }
 
     /// Writes the bytes that have arrived. Skips a missing spool file, because a later message has its new name.
-    func progressed(_ progress: Progress) throws(Destination.Failure) {
+    func progressed(_ progress: Progress) throws(OutputFailure) {
         guard let path = progress.file, let generation = progress.generation else { return }
         try open(path, generation)
         guard descriptor >= 0 else { return }
@@ -50,7 +50,7 @@ final class StreamedBody {
     ///
     /// - Parameter modified: time of the file, in seconds since 1970; nil for the present.
     /// - Returns: false if nothing was written and the body must be written at once.
-    func ended(_ response: Terminal.Response, modified: Int64? = nil) throws(Destination.Failure) -> Bool {
+    func ended(_ response: Terminal.Response, modified: Int64? = nil) throws(OutputFailure) -> Bool {
         // The last close of a deleted file blocks until the kernel has freed its blocks. The broker should be last.
         defer { closeSource() }
         guard written > 0 else { return false }
@@ -70,7 +70,7 @@ final class StreamedBody {
         return true
     }
 
-    private func open(_ path: String, _ generation: Generation) throws(Destination.Failure) {
+    private func open(_ path: String, _ generation: Generation) throws(OutputFailure) {
         if generation == self.generation, descriptor >= 0 { return }
         if written > 0 {
             guard case .file(let path, _) = target else { throw Self.changed }
@@ -94,7 +94,7 @@ final class StreamedBody {
         descriptor = -1
     }
 
-    private func write(to end: Int) throws(Destination.Failure) {
+    private func write(to end: Int) throws(OutputFailure) {
         guard end > written else { return }
         switch target {
         case .standardOutput(let output, let isGuarded):
@@ -109,12 +109,12 @@ final class StreamedBody {
         }
     }
 
-    private func copy(to end: Int, _ output: Output, _ path: String?) throws(Destination.Failure) {
+    private func copy(to end: Int, _ output: Output, _ path: String?) throws(OutputFailure) {
         let outcome = output.copy(from: descriptor, length: end - written)
         written = end
-        try Destination.check(outcome, path)
+        try OutputFailure.check(outcome, path)
     }
 
-    private static let changed = Destination.Failure.cannotWrite(
+    private static let changed = OutputFailure.cannotWrite(
         "the transfer started over after a part was written, which cannot be undone; fetch it again, or use -o FILE")
 }

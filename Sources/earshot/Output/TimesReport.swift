@@ -11,10 +11,9 @@ enum TimesReport {
         return .object(
             members.map { member in
                 guard member.name == "times", case .object(let times) = member.value else { return member }
-                let bounds = numbers(member.value.member("bounds-us"))
+                let bounds = member.value.numbers("bounds-us")
                 let summaries = times.filter { $0.name != "bounds-us" }.map { histogram in
-                    JSONValue.Member(
-                        name: histogram.name, value: summary(numbers(histogram.value.member("buckets")), bounds))
+                    JSONValue.Member(name: histogram.name, value: summary(histogram.value.numbers("buckets"), bounds))
                 }
                 return JSONValue.Member(name: "times", value: .object(summaries))
             })
@@ -45,10 +44,5 @@ enum TimesReport {
         var digits = String(String(1_000 + part).dropFirst())
         while digits.hasSuffix("0") { digits.removeLast() }
         return "\(whole).\(digits)"
-    }
-
-    private static func numbers(_ value: JSONValue?) -> [Int] {
-        guard case .array(let items)? = value else { return [] }
-        return items.compactMap { $0.text.flatMap { Int($0) } }
     }
 }

@@ -1,7 +1,6 @@
 internal import CBuild
 internal import EarshotLoop
 internal import EarshotWire
-internal import Hiredis
 
 /// Output of `earshot --version`: version, commit, protocols, and the libraries on this machine.
 enum VersionReport {
@@ -54,7 +53,6 @@ enum VersionReport {
             ("brotli", brotli.map { "\($0 >> 24).\($0 >> 12 & 0xfff).\($0 & 0xfff)" }),
             ("zstd", SharedLibrary("libzstd.so.1")?.text("ZSTD_versionString")),
             ("libzmq", SharedLibrary("libzmq.so.5")?.version("zmq_version")),
-            ("hiredis", HiredisLibrary.version),
         ]
         return all.map { ($0.name, $0.version ?? "not installed") }
     }

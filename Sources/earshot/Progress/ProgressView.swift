@@ -73,7 +73,7 @@ final class ProgressView {
             progress.received, of: progress.total)
     }
 
-    func settled(_ request: RequestID) {
+    func ended(_ request: RequestID) {
         if !running.isEmpty { running[request] = nil }
     }
 

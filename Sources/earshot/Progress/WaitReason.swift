@@ -17,8 +17,8 @@ enum WaitReason {
         case "retry": return "waiting\(pause(answer, "retry-in-ms")): an attempt failed, and is repeated"
         case "spacing": return "waiting\(pause(answer, "starts-in-ms")): spacing of transfers from \(origin)"
         case "origin":
-            guard let running = answer.member("running")?.text.flatMap({ Int($0) }),
-                let limit = answer.member("limit")?.text.flatMap({ Int($0) })
+            guard let running = answer.number("running"),
+                let limit = answer.number("limit")
             else { break }
             guard running < limit else { return "waiting: \(running) of \(limit) transfers from \(origin) run" }
             return "waiting: \(running) of \(limit) transfers run, and the last is reserved for class high"

@@ -1,3 +1,5 @@
+internal import TOML
+
 /// Table of a TOML file with known keys and values of bounded size. Each error names the file and the key.
 struct CheckedTable {
     /// Maximum length of a value in bytes, and maximum number of values in a list.

@@ -1,5 +1,6 @@
 internal import EarshotCluster
 internal import EarshotGateway
+internal import EarshotWire
 internal import LibCrypto
 internal import ZeroMQ
 
@@ -62,18 +63,8 @@ extension ClusterFile {
         "[" + addresses.map { quoted($0.description) }.joined(separator: ", ") + "]"
     }
 
-    /// Returns a basic string of TOML.
+    /// Returns a basic string of TOML, whose escapes include those of JSON.
     private static func quoted(_ text: String) -> String {
-        var quoted = "\""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"", "\\": quoted += "\\\(scalar)"
-            case "\u{0}"..."\u{1f}", "\u{7f}":
-                let digits = String(scalar.value, radix: 16)
-                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            default: quoted.unicodeScalars.append(scalar)
-            }
-        }
-        return quoted + "\""
+        JSONText.quoted(text) { $0.value < 0x20 || $0.value == 0x7f }
     }
 }

@@ -6,7 +6,7 @@ internal import ZeroMQ
 /// Files for each machine of a new cluster: those of its bus, and of Redis if the cluster gets one.
 struct ClusterSetup {
     /// Names of the packages of Debian, without those of Redis.
-    static let packages = ["libhiredis0.14", "libzmq5"]
+    static let packages = ["libzmq5"]
     static let redisPackages = ["redis-server", "redis-sentinel"]
 
     /// File of a node, whose place is that of the first one.

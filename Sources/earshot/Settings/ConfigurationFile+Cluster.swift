@@ -1,3 +1,5 @@
+internal import TOML
+
 /// Key of a configuration file for the cluster of the bus: `cluster = "cluster.toml"`. A path is relative to the folder of
 /// the file. It is no setting, so that no client can connect a bus to a cluster.
 extension ConfigurationFile {

@@ -1,4 +1,5 @@
 internal import EarshotLoop
+internal import TOML
 
 /// Keys of a configuration file for the commands of clients: `bus = "tcp://example.org:5765"`, `bus-key = "client.key"` and
 /// `server-key = "…"`. A path is relative to the folder of the file.

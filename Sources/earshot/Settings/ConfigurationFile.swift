@@ -1,5 +1,6 @@
 internal import EarshotCore
 internal import EarshotWire
+internal import TOML
 
 /// TOML file of settings: `slots = 32`, `cool-down = 30.5`, `[origin."https://example.org"]` with `limit` and
 /// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `users = ["www-data"]`, `[address]` with

@@ -2,6 +2,7 @@ internal import EarshotClient
 internal import EarshotGateway
 internal import EarshotLoop
 internal import Glibc
+internal import TOML
 internal import ZeroMQ
 
 /// File of the keys for clients on other machines: `[server]` with the key pair of the bus, and a table

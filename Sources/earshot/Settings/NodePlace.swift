@@ -1,5 +1,6 @@
 internal import EarshotGateway
 internal import EarshotLoop
+internal import EarshotWire
 
 /// Address and port of a node, at which the others reach it.
 ///
@@ -22,9 +23,9 @@ enum NodePlace: Hashable, CustomStringConvertible {
             return
         }
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-        guard parts.count == 2, let name = HostName(String(parts[0])), let port = UInt16(parts[1]), port > 0 else {
-            return nil
-        }
+        guard parts.count == 2, let name = HostName(String(parts[0])), let port: UInt16 = Decimal.number(parts[1]),
+            port > 0
+        else { return nil }
         self = .name(name, port: port)
     }
 

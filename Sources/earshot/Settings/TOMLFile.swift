@@ -1,4 +1,5 @@
 internal import Glibc
+internal import TOML
 
 /// Reading of a TOML file, of settings or keys.
 enum TOMLFile {

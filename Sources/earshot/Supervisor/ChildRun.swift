@@ -24,22 +24,20 @@ enum ChildRun {
                 let logger = LineLog.logger("broker", logLevel, logFormat)
                 return try BrokerProcess(options: options, logger: logger).run() == 0 ? .done : .other
             case .worker(let options):
-                let logger = LineLog.logger("worker", logLevel, logFormat)
-                return try WorkerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+                try WorkerProcess.run(options, logger: LineLog.logger("worker", logLevel, logFormat))
+                return .done
             case .gateway(let options, let source):
                 let logger = LineLog.logger(source.label, logLevel, logFormat)
                 return try GatewayProcess(options: options, logger: logger).run() == 0 ? .done : .other
             case .puller(let options, _):
-                let logger = LineLog.logger("puller", logLevel, logFormat)
-                return try PullerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+                try WorkerProcess.run(options, logger: LineLog.logger("puller", logLevel, logFormat))
+                return .done
             }
         } catch let error as BrokerError {
             throw Complaint(error.isPermanent ? .configuration : .cannotServe, error.description)
         } catch let error as WorkerUnfit {
             throw Complaint(error.isConfiguration ? .configuration : .cannotServe, "cannot start a worker: \(error)")
         } catch let error as WorkerRefused {
-            throw Complaint(.cannotServe, error.description)
-        } catch let error as PullerRefused {
             throw Complaint(.cannotServe, error.description)
         } catch let error as GatewayError {
             throw Complaint(.cannotServe, error.description)

@@ -29,7 +29,7 @@ final class TopRun {
     }
 
     func run(in place: BusPlace) throws {
-        let session = try BusSession.find(in: place, client: "top") { [unowned self] session, event in
+        let session = try BusSession.find(in: place) { [unowned self] session, event in
             take(event, session)
         }
         let signals = try SignalSource([SIGWINCH, SIGTSTP, SIGCONT, SIGQUIT])

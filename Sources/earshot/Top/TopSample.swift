@@ -47,25 +47,17 @@ struct TopSample {
         workers =
             status.member("workers") == nil
             ? nil
-            : Self.items(status, "workers").map { item in
+            : status.items("workers").map { item in
                 Worker(
                     pid: item.member("pid")?.text ?? "-", phase: item.member("phase")?.text ?? "-",
-                    slots: Self.number(item, "slots") ?? 0, running: Self.number(item, "running") ?? 0)
+                    slots: item.number("slots") ?? 0, running: item.number("running") ?? 0)
             }
-        origins = Self.items(status, "origins").map { item in
+        origins = status.items("origins").map { item in
             Origin(
-                name: item.member("origin")?.text ?? "-", running: Self.number(item, "running") ?? 0,
-                limit: Self.number(item, "limit") ?? 0, flights: Self.number(item, "flights") ?? 0,
-                coolingMilliseconds: Self.number(item, "cooling-ms"))
+                name: item.member("origin")?.text ?? "-", running: item.number("running") ?? 0,
+                limit: item.number("limit") ?? 0, flights: item.number("flights") ?? 0,
+                coolingMilliseconds: item.number("cooling-ms"))
         }
-    }
-
-    private static func items(_ value: JSONValue, _ name: String) -> [JSONValue] {
-        if case .array(let items)? = value.member(name) { items } else { [] }
-    }
-
-    private static func number(_ value: JSONValue, _ name: String) -> Int? {
-        value.member(name)?.text.flatMap { Int($0) }
     }
 
     private static func collect(_ value: JSONValue, _ path: String, _ numbers: inout [String: Int]) {

@@ -30,7 +30,19 @@ def python():
     return interpreter
 
 
-class Zurl(Server):
+class OwnServer(Server):
+    """A server with the private folder `folder`, which is removed at its end, and perhaps with further processes."""
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def pids(self):
+        return cpu.tree(self.pid)
+
+
+class Zurl(OwnServer):
     """zurl with Debian's configuration, except for private sockets, loopback allowed, and no messages dropped."""
 
     def __init__(self):
@@ -48,16 +60,8 @@ class Zurl(Server):
     def await_readiness(self):
         self.await_condition(lambda: (self.folder / "req").exists())
 
-    def __exit__(self, *error):
-        super().__exit__(*error)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
-    @property
-    def pids(self):
-        return cpu.tree(self.pid)
-
-
-class Gearmand(Server):
+class Gearmand(OwnServer):
     """gearmand that wakes one worker for a job instead of all (`--worker-wakeup`, gearmand(8)), and has one I/O thread.
     With four, on two cores, some rounds had a hundredth of the rate of others."""
 
@@ -73,16 +77,8 @@ class Gearmand(Server):
     def await_readiness(self):
         self.await_condition(lambda: servers.answers(self.port))
 
-    def __exit__(self, *error):
-        super().__exit__(*error)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
-    @property
-    def pids(self):
-        return cpu.tree(self.pid)
-
-
-class Program(Server):
+class Program(OwnServer):
     """A C program of the benchmark that serves, ready when `is_ready` is true, or at once."""
 
     def __init__(self, name, *arguments, is_ready=lambda: True):
@@ -92,14 +88,6 @@ class Program(Server):
 
     def await_readiness(self):
         self.await_condition(lambda: self._is_ready())
-
-    def __exit__(self, *error):
-        super().__exit__(*error)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def pids(self):
-        return cpu.tree(self.pid)
 
 
 class GearmanWorkers(Program):

@@ -1,7 +1,7 @@
 import EarshotCore
 import EarshotLoop
 import Glibc
-import Hiredis
+import RESP
 import Testing
 
 @testable import EarshotCluster

@@ -1,4 +1,4 @@
-import Hiredis
+import RESP
 import Testing
 
 @testable import EarshotCluster

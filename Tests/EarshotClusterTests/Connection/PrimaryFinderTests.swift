@@ -1,5 +1,5 @@
 import EarshotCore
-import Hiredis
+import RESP
 import Testing
 
 @testable import EarshotCluster

@@ -2,7 +2,7 @@ import EarshotCluster
 import EarshotCore
 import EarshotLoop
 import Glibc
-import Hiredis
+import RESP
 import Testing
 
 /// A primary with two replicas and three sentinels, and the death of the primary.

@@ -1,7 +1,7 @@
 import EarshotCore
 import EarshotLoop
 import EarshotWire
-import Hiredis
+import RESP
 import Testing
 
 @testable import EarshotCluster

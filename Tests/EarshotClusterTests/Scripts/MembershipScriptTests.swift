@@ -1,6 +1,6 @@
 import EarshotCore
 import EarshotWire
-import Hiredis
+import RESP
 import Testing
 
 @testable import EarshotCluster
@@ -392,10 +392,13 @@ import Testing
         let name = "\(ClusterKey.flight(1))"
         let text = try #require(try b.field("f", name))
         let words = text.split(separator: " ", omittingEmptySubsequences: false)
-        let old = String((Int(words[3]) ?? 0) - 6_000)
-        try b.connection.send("HSET", "{test}:2:f", name, text.replacing(words[3], with: old))
-        #expect(try b.want([hosted]) == [.held])
-        #expect(try b.notices() == [.aborted(.flight(1), token)])
+        // Old, and of a clock that went back since.
+        for change in [-6_000, 3_600_000] {
+            let arrival = String((Int(words[3]) ?? 0) + change)
+            try b.connection.send("HSET", "{test}:2:f", name, text.replacing(words[3], with: arrival))
+            #expect(try b.want([hosted]) == [.held])
+            #expect(try b.notices() == [.aborted(.flight(1), token)])
+        }
         _ = try a.want([.make(1)])
         #expect(try b.want([hosted]) == [.held])
         #expect(try b.notices() == [])

@@ -1,6 +1,6 @@
 import EarshotCore
 import EarshotWire
-import Hiredis
+import RESP
 import Testing
 
 @testable import EarshotCluster

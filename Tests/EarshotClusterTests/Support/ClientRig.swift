@@ -79,7 +79,7 @@ final class ClientRig {
     }
 
     /// Runs the loop until a condition holds.
-    func run(_ name: String, for limit: Duration = .seconds(20), until condition: () throws -> Bool) throws {
+    func run(_ name: String, for limit: Duration = .seconds(60), until condition: () throws -> Bool) throws {
         var failure: (any Error)?
         let isDone = try loop.run(for: limit) {
             for number in clients.indices {

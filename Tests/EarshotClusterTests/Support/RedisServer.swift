@@ -25,6 +25,7 @@ final class RedisServer {
     ///   - configuration: Further lines of its configuration.
     init(port: UInt16 = 0, isSentinel: Bool = false, _ configuration: [String] = []) throws {
         self.port = port
+        // mkdtemp(3) replaces the six letters X.
         var name = Array("\(Self.temporaryFolder)/earshot-redis-XXXXXX".utf8CString)
         guard unsafe mkdtemp(&name) != nil else { throw Failure(description: "mkdtemp: \(errno)") }
         let folder = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -53,7 +54,7 @@ final class RedisServer {
         while !text.contains(isSentinel ? "+monitor" : "eady to accept connections") || !text.contains("pid ") {
             var entry = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
             var bytes = [UInt8](repeating: 0, count: 4_096)
-            guard unsafe poll(&entry, 1, 10_000) == 1, case let count = unsafe read(output, &bytes, bytes.count),
+            guard unsafe poll(&entry, 1, 60_000) == 1, case let count = unsafe read(output, &bytes, bytes.count),
                 count > 0
             else { throw Failure(description: "\(program) did not start: \(text)") }
             text += String(decoding: bytes[..<count], as: UTF8.self)

@@ -1,7 +1,7 @@
 import EarshotCore
 import EarshotLoop
 import EarshotWire
-import Hiredis
+import RESP
 
 @testable import EarshotCluster
 
@@ -53,7 +53,7 @@ final class ServerConnection {
 
     private func awaitThat(_ condition: () -> Bool) throws {
         var failure: EngineFault?
-        let isDone = try loop.run(for: .seconds(20)) {
+        let isDone = try loop.run(for: .seconds(60)) {
             for event in stream.takeEvents() {
                 switch event {
                 case .opened: isOpen = true

@@ -35,7 +35,7 @@ import Testing
         #expect(rig.terminals(for: a) == [])
         pass { rig in for n in 6...8 { rig.ask("i", "\(n)", by: b) } }
         #expect(rig.terminals(for: b) == ["i 8 queue-full"])
-        #expect(rig.core.requestHeads.byteCount == 5 * Self.counted)
+        #expect(rig.core.records.requests.heads.byteCount == 5 * Self.counted)
     }
 
     @Test mutating func `a head is counted as long as its flight lives`() {
@@ -44,18 +44,18 @@ import Testing
             rig.ask("h", "1", by: a)
             rig.ask("i", "1", by: b)
         }
-        #expect(rig.core.requestHeads.bytes(of: a) == Self.counted, "who began it is charged")
-        #expect(rig.core.requestHeads.bytes(of: b) == 0)
+        #expect(rig.core.records.requests.heads.bytes(of: a) == Self.counted, "who began it is charged")
+        #expect(rig.core.records.requests.heads.bytes(of: b) == 0)
         pass { $0.rig.core.clientLost(a, now: $0.rig.now) }
-        #expect(rig.core.requestHeads.byteCount == Self.counted)
+        #expect(rig.core.records.requests.heads.byteCount == Self.counted)
         pass { $0.rig.remove("i", by: b) }
-        #expect(rig.core.requestHeads == RequestHeads())
+        #expect(rig.core.records.requests.heads == RequestHeads())
     }
 
     @Test mutating func `requests without an owner count against who sent them`() {
         let a = rig.client(1)
         pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) { $0.options.subscribes = false } } }
-        #expect(rig.core.requestHeads.bytes(of: a) == 3 * Self.counted)
+        #expect(rig.core.records.requests.heads.bytes(of: a) == 3 * Self.counted)
     }
 
     @Test mutating func `a redirect goes on at the bound, and is counted`() {
@@ -65,9 +65,9 @@ import Testing
         let job = rig.jobs[0]
         pass { $0.rig.done(job, by: worker, status: 302, fields: "location: http://y/1") }
         #expect(rig.terminals(for: a) == [])
-        #expect(rig.core.requestHeads.bytes(of: a) == 4 * Self.counted)
+        #expect(rig.core.records.requests.heads.bytes(of: a) == 4 * Self.counted)
         pass { $0.rig.remove("h", by: a) }
-        #expect(rig.core.requestHeads == RequestHeads())
+        #expect(rig.core.records.requests.heads == RequestHeads())
     }
 
     @Test mutating func `of a durable request it is counted from before it is on the disk`() {
@@ -75,13 +75,13 @@ import Testing
         let a = rig.client(1)
         pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) { $0.options.isDurable = true } } }
         #expect(rig.refusals(to: a) == ["h 4 queue-full"])
-        #expect(rig.core.requestHeads.bytes(of: a) == 3 * Self.counted)
+        #expect(rig.core.records.requests.heads.bytes(of: a) == 3 * Self.counted)
         pass { $0.rig.core.durableStored(DurableID(rawValue: 1), now: $0.rig.now) }
-        #expect(rig.core.requestHeads.bytes(of: a) == 3 * Self.counted)
+        #expect(rig.core.records.requests.heads.bytes(of: a) == 3 * Self.counted)
         pass { $0.rig.core.durableRefused(DurableID(rawValue: 2), isFull: false, now: $0.rig.now) }
-        #expect(rig.core.requestHeads.bytes(of: a) == 2 * Self.counted)
+        #expect(rig.core.records.requests.heads.bytes(of: a) == 2 * Self.counted)
         pass { $0.rig.remove("h", by: a) }
-        #expect(rig.core.requestHeads == RequestHeads())
+        #expect(rig.core.records.requests.heads == RequestHeads())
     }
 
     @Test mutating func `usual requests cost no budget`() {
@@ -95,7 +95,7 @@ import Testing
             }
         }
         #expect(rig.terminals(for: a) == [])
-        #expect(rig.core.requestHeads == RequestHeads())
+        #expect(rig.core.records.requests.heads == RequestHeads())
     }
 
     /// Runs a pass and audits all tables.

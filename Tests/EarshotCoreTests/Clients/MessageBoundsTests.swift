@@ -46,13 +46,10 @@ struct MessageBoundsTests {
         welcome.token = SessionToken(high: .max, low: .max)
         welcome.heard = UInt64(Int.max)
         welcome.spool = path
-        var progress = Progress(handler: handler, request: request, received: .max, total: .max, tag: identifier)
+        var progress = Progress(handler: handler, request: request, received: .max, total: .max)
         progress.file = path
         progress.generation = Generation(attempt)
-        var error = ErrorReply(code: identifier, detail: String(repeating: "d", count: 1_000))
-        error.verb = identifier
-        error.handler = handler
-        error.request = request
+        let error = ErrorReply(code: identifier, detail: String(repeating: "d", count: 1_000))
         let pattern = String(repeating: "p", count: 300)
         let rule = try #require(SettingWords(["origin", pattern, "limit=10000", "spacing=86399.999"]))
         let messages: [BrokerMessage] = [
@@ -69,7 +66,7 @@ struct MessageBoundsTests {
     }
 
     private func terminal(_ outcome: Terminal.Outcome) -> Terminal {
-        Terminal(handler: handler, request: request, sequence: UInt64(Int.max), tag: identifier, outcome: outcome)
+        Terminal(handler: handler, request: request, sequence: UInt64(Int.max), outcome: outcome)
     }
 
     @Test func `a JOB with everything at its bound is read, and one for a user's own worker is no longer than a FETCH`()

@@ -26,7 +26,7 @@ struct SessionTableTests {
     }
 
     enum Event: CaseIterable {
-        case open, openWithLease, leaveAside, resume, end, remove
+        case open, openWithLease, suspend, resume, end, remove
     }
 
     @Test func `the diagram of a session has these transitions and no others`() {
@@ -45,9 +45,9 @@ struct SessionTableTests {
         table[session].deliveries.attach(size: 16)
     }
 
-    private static func leaveAside(_ table: inout SessionTable, _ session: Handle<ClientSession>, absence: UInt64 = 5) {
+    private static func suspend(_ table: inout SessionTable, _ session: Handle<ClientSession>, absence: UInt64 = 5) {
         _ = table.disconnected(table[session].id)
-        table.leaveAside(session, absence: absence)
+        table.suspend(session, absence: absence)
         table[session].deliveries.detach()
     }
 
@@ -56,7 +56,7 @@ struct SessionTableTests {
         connect(&table, 1)
         guard phase != .joining else { return table }
         open(&table, 0, lease: phase == .open ? 0 : 100)
-        if phase == .away { leaveAside(&table, 0) }
+        if phase == .away { suspend(&table, 0) }
         if phase == .ended {
             _ = table.disconnected(id)
             table.endLease(of: 0)
@@ -71,11 +71,11 @@ struct SessionTableTests {
         switch (event, phase) {
         case (.open, .joining): (true, .open)
         case (.openWithLease, .joining): (true, .leased)
-        case (.leaveAside, .leased): (true, .away)
+        case (.suspend, .leased): (true, .away)
         case (.resume, .away): (true, .leased)
         case (.end, .joining), (.end, .open), (.end, .leased), (.end, .away): (true, .ended)
         case (.remove, .ended): (true, nil)
-        case (.open, _), (.openWithLease, _), (.leaveAside, _), (.resume, _), (.end, _), (.remove, _): (false, nil)
+        case (.open, _), (.openWithLease, _), (.suspend, _), (.resume, _), (.end, _), (.remove, _): (false, nil)
         }
     }
 
@@ -92,7 +92,7 @@ struct SessionTableTests {
         switch event {
         case .open: Self.open(&table, 0, lease: 0)
         case .openWithLease: Self.open(&table, 0, lease: 100)
-        case .leaveAside: Self.leaveAside(&table, 0)
+        case .suspend: Self.suspend(&table, 0)
         case .resume:
             Self.connect(&table, 2)
             table.resume(0, over: 1)
@@ -118,7 +118,7 @@ struct SessionTableTests {
             Self.open(&table, Handle(index: Int(number) - 1), lease: 100)
         }
         for session in [1, 0, 2] as [Handle<ClientSession>] {
-            Self.leaveAside(&table, session, absence: UInt64(10 + session.index))
+            Self.suspend(&table, session, absence: UInt64(10 + session.index))
         }
         #expect(Array(table.away) == [1, 0, 2] && table[0].absence == 10)
         table.endLease(of: 1)
@@ -147,7 +147,7 @@ struct SessionTableTests {
     @Test mutating func `a session that gives up its lease cannot be resumed`() {
         Self.connect(&table, 1)
         Self.open(&table, 0, lease: 100)
-        Self.leaveAside(&table, 0)
+        Self.suspend(&table, 0)
         Self.connect(&table, 2)
         table.resume(0, over: 1)
         Self.open(&table, 0, lease: 0)

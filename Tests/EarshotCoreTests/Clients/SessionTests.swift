@@ -8,10 +8,10 @@ struct SessionTests {
     private var rig = CoreRig()
 
     private mutating func connect(
-        _ number: UInt64, window: Int = 256, lease: Int = 1_000, token: SessionToken? = nil, name: String? = "c"
+        _ number: UInt64, window: Int = 256, lease: Int = 1_000, token: SessionToken? = nil
     ) -> ClientID {
         let id = ClientID(rawValue: number)
-        var hello = Hello(client: name, window: window)
+        var hello = Hello(window: window)
         hello.leaseMilliseconds = lease
         hello.token = token
         rig.connect(id)
@@ -63,12 +63,6 @@ struct SessionTests {
         #expect(welcomes.map { $0?.heard } == [nil, nil, nil])
     }
 
-    @Test mutating func `a lease is for a client with a name`() {
-        let nameless = connect(1, name: nil)
-        rig.actions = rig.core.takeActions()
-        #expect(error(to: nameless) == "bad-message")
-    }
-
     @Test mutating func `who is away is removed when its lease is over, and not before`() {
         let a = connect(1)
         _ = rig.worker()
@@ -81,7 +75,7 @@ struct SessionTests {
         rig.wait(milliseconds: 1)
         #expect(rig.core.ledger.requests.removed == 1)
         #expect(rig.cancellations.count == 1)
-        #expect(rig.core.clients.count == 0)
+        #expect(rig.core.records.clients.count == 0)
     }
 
     @Test mutating func `who comes back gets what it had not acknowledged, in order and under its numbers, once`() {
@@ -107,7 +101,7 @@ struct SessionTests {
         _ = rig.core.takeActions()
         let b = connect(2, window: 3, token: CoreRig.token(of: a))
         rig.actions = rig.core.takeActions()
-        #expect(welcome(of: b)?.heard == 0, "its messages have no numbers")
+        #expect(welcome(of: b)?.heard == 4, "the number of the last message")
         #expect(welcome(of: b)?.token == CoreRig.token(of: a))
         #expect(sequences(for: b) == [1, 2, 3])
         rig.pass { $0.say(.acknowledge(3), by: b) }
@@ -115,7 +109,7 @@ struct SessionTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `nobody takes over a session whose connection stands, or without its name or its token`() {
+    @Test mutating func `nobody takes over a session whose connection stands, or without its token`() {
         let a = connect(1)
         answer(1, by: a)
         _ = rig.core.takeActions()
@@ -125,8 +119,7 @@ struct SessionTests {
         lose(a)
         _ = rig.core.takeActions()
         let others = [
-            connect(3, token: CoreRig.token(of: a), name: "d"), connect(4, token: SessionToken(high: 7, low: 99)),
-            connect(5, lease: 0),
+            connect(4, token: SessionToken(high: 7, low: 99)), connect(5, lease: 0),
         ]
         rig.actions = rig.core.takeActions()
         for other in others {
@@ -134,7 +127,7 @@ struct SessionTests {
             #expect(error(to: other) == nil)
             #expect(sequences(for: other).isEmpty)
         }
-        rig.say(.hello(Hello(client: "c")), by: early)
+        rig.say(.hello(Hello()), by: early)
         let right = connect(6, token: CoreRig.token(of: a))
         rig.actions = rig.core.takeActions()
         #expect(sequences(for: right) == [1])
@@ -155,7 +148,7 @@ struct SessionTests {
         #expect(rig.core.ledger.deliveries.outstanding == 9)
         #expect(!rig.actions.contains { if case .client(.deliver) = $0 { true } else { false } })
         // Nothing starts for a full window. The rest starts when the client returns and reads.
-        let watcher = connect(7, name: "w")
+        let watcher = connect(7)
         rig.pass { $0.fetch("g", "1", "http://g/", by: watcher) }
         #expect(rig.jobs.count == 1)
         let c = connect(3, window: 20, token: CoreRig.token(of: a))
@@ -229,18 +222,18 @@ struct SessionTests {
         rig.pass { $0.say(.bye, by: a) }
         #expect(rig.core.ledger.requests.removed == 1)
         lose(a)
-        #expect(rig.core.clients.count == 0)
+        #expect(rig.core.records.clients.count == 0)
     }
 
     @Test mutating func `of too many that are away the one that went first is removed`() {
         var limits = CoreLimits()
         limits.awayClients = 2
         rig = CoreRig(limits: limits)
-        let clients = (1...3).map { connect($0, name: "c\($0)") }
+        let clients = (1...3).map { connect($0) }
         for client in clients { rig.pass { $0.fetch("h\(client.rawValue)", "1", "http://h/", by: client) } }
         for client in clients { lose(client) }
         #expect(rig.core.ledger.requests.removed == 1)
-        #expect(rig.core.handlers.number(of: HandlerID("h1")!) == nil)
+        #expect(rig.core.records.handlers.number(of: HandlerID("h1")!) == nil)
         #expect(rig.core.audit() == [])
     }
 
@@ -248,7 +241,7 @@ struct SessionTests {
         var limits = CoreLimits()
         limits.awayClients = 1
         rig = CoreRig(limits: limits)
-        let (first, second) = (connect(1, name: "f"), connect(2, name: "s"))
+        let (first, second) = (connect(1), connect(2))
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: second) }
         rig.pass { $0.fetch("h", "1", "http://h/", by: first) }
         lose(first)
@@ -264,12 +257,12 @@ struct SessionTests {
         let a = connect(1)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
         lose(a)
-        let b = connect(2, name: "b")
+        let b = connect(2)
         answer(4, by: b)
         // In the pass after the one that exceeded the bound.
         rig.wait(milliseconds: 1)
         #expect(rig.core.ledger.deliveries.lost == 4)
-        #expect(rig.core.clients.count == 1)
+        #expect(rig.core.records.clients.count == 1)
         #expect(rig.core.audit() == [])
     }
 
@@ -281,7 +274,7 @@ struct SessionTests {
         let a = connect(1)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
         lose(a)
-        let b = connect(2, lease: 0, name: "b")
+        let b = connect(2, lease: 0)
         rig.pass { $0.fetch("h", "1", "http://slow/1", by: b) }
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 601") }
@@ -310,7 +303,7 @@ struct SessionTests {
         for event in events {
             rig.now = rig.now.advanced(byMilliseconds: 1)
             event(&rig.core, rig.now)
-            #expect(rig.core.clock == rig.now)
+            #expect(rig.core.records.clock == rig.now)
         }
     }
 
@@ -320,9 +313,9 @@ struct SessionTests {
         rig = CoreRig(limits: limits)
         let a = connect(1, window: 1)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
-        let b = connect(2, name: "b")
+        let b = connect(2)
         answer(4, by: b)
-        #expect(rig.actions.contains(.client(.close(a, reason: "too-slow"))) || rig.core.clients[0].isClosing)
+        #expect(rig.actions.contains(.client(.close(a, reason: "too-slow"))) || rig.core.records.clients[0].isClosing)
         lose(a)
         _ = rig.core.takeActions()
         let c = connect(3, token: CoreRig.token(of: a))
@@ -337,7 +330,7 @@ struct SessionTests {
         rig = CoreRig(limits: limits)
         let watcher = connect(1, window: 10)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: watcher) }
-        let a = connect(2, name: "b")
+        let a = connect(2)
         rig.pass { rig in for number in 0..<200 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) } }
         var heard = 0
         rig.pass { $0.remove("h", by: a) }
@@ -355,7 +348,7 @@ struct SessionTests {
         limits.stalledBytes = 9
         limits.stallMilliseconds = 1_000
         rig = CoreRig(limits: limits)
-        let (reader, stopped, small) = (connect(1, name: "r"), connect(2, name: "s"), connect(3, name: "t"))
+        let (reader, stopped, small) = (connect(1), connect(2), connect(3))
         answer(2, under: "small", by: small)
         answer(4, under: "read", by: reader)
         answer(4, under: "unread", by: stopped)
@@ -395,11 +388,11 @@ struct SessionTests {
             let client = connect(number, lease: number % 2 == 0 ? 1_000 : 0)
             rig.pass { $0.core.clientLost(client, now: $0.now) }
         }
-        #expect(rig.core.clients.count == 256)
+        #expect(rig.core.records.clients.count == 256)
         rig.wait(milliseconds: 1_000)
-        for _ in 0..<10 where rig.core.clients.count > 0 { rig.pass() }
-        #expect(rig.core.clients.count == 0)
-        #expect(rig.core.clients.resumableCount == 0 && rig.core.clients.away.isEmpty)
+        for _ in 0..<10 where rig.core.records.clients.count > 0 { rig.pass() }
+        #expect(rig.core.records.clients.count == 0)
+        #expect(rig.core.records.clients.resumableCount == 0 && rig.core.records.clients.away.isEmpty)
         rig.wait(milliseconds: 10_000)
         for _ in 0..<100 where rig.core.timerCount > 0 { rig.pass() }
         #expect(rig.core.timerCount == 0)

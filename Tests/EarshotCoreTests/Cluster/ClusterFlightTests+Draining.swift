@@ -68,7 +68,7 @@ extension ClusterFlightTests {
             rig.core.workerLost(another, now: rig.now)
         }
         #expect(other.ends.map(\.outcome) == [.released])
-        #expect(other.rig.core.flights.count == 0)
+        #expect(other.rig.core.records.flights.count == 0)
         #expect(other.rig.core.isDrained)
         #expect(other.rig.core.audit() == [])
     }
@@ -83,7 +83,7 @@ extension ClusterFlightTests {
         node.pass { rig in
             rig.core.drain()
             rig.connect(reader, user: PrincipalName("node:shop"))
-            rig.say(.hello(Hello(client: "n", window: 16)), by: reader)
+            rig.say(.hello(Hello(window: 16)), by: reader)
             rig.fetch("pull", "1", place.url, by: reader)
         }
         #expect(node.rig.terminals(for: reader) == ["pull 1 200"])

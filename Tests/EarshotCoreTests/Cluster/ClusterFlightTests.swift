@@ -57,7 +57,7 @@ import Testing
         let place = BodyPlace(address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
         node.pass { rig in
             rig.connect(ClientID(rawValue: 9), user: PrincipalName("node:shop"))
-            rig.say(.hello(Hello(client: "n", window: 16)), by: ClientID(rawValue: 9))
+            rig.say(.hello(Hello(window: 16)), by: ClientID(rawValue: 9))
             rig.fetch("pull", "1", place.url, by: ClientID(rawValue: 9))
             rig.fetch("pull", "2", url, by: ClientID(rawValue: 9))
             rig.fetch("pull", "3", place.url.replacing("/101", with: "/102"), by: ClientID(rawValue: 9))
@@ -246,7 +246,7 @@ import Testing
         node.pass { $0.remove("h", by: client) }
         node.pass { $0.done(job, by: worker) }
         #expect(node.results.count == 1)
-        #expect(node.rig.core.flights.count == 0)
+        #expect(node.rig.core.records.flights.count == 0)
         #expect(node.rig.core.audit() == [])
     }
 
@@ -273,7 +273,7 @@ import Testing
         let job = node.rig.jobs[0]
         node.pass { $0.done(job, by: worker, status: 302, length: 0, fields: "location: /b") }
         #expect(node.results.count == 1)
-        #expect(node.rig.core.flights.count == 0)
+        #expect(node.rig.core.records.flights.count == 0)
         var (other, reader, _, wanted) = claimed()
         if case .result(let bytes) = node.ends[0].outcome { other.engine(.result(wanted.key, bytes)) }
         #expect(other.wants.count == 1)

@@ -71,7 +71,9 @@ import Testing
             return takes
         }
 
-        var warnings: [NodeWarning.Subject] { node.rig.core.cluster?.value.health.warnings.map(\.subject) ?? [] }
+        var warnings: [NodeWarning.Subject] {
+            node.rig.core.records.cluster?.value.health.warnings.map(\.subject) ?? []
+        }
     }
 
     private func result(_ want: EngineWant, at address: String = Self.other, token: UInt64) -> EngineEvent {
@@ -212,7 +214,7 @@ import Testing
         let place = "earshot-node://\(ClusterRig.address)/\(ClusterKey(high: 9, low: 4))/4"
         bed.node.pass { rig in
             rig.connect(ClientID(rawValue: 9), user: PrincipalName("node:shop"))
-            rig.say(.hello(Hello(client: "n", window: 16)), by: ClientID(rawValue: 9))
+            rig.say(.hello(Hello(window: 16)), by: ClientID(rawValue: 9))
             rig.fetch("pull", "1", place, by: ClientID(rawValue: 9))
         }
         #expect(bed.warnings == [])
@@ -238,7 +240,7 @@ import Testing
     @Test func `nodes with different address policies share no flight`() {
         func key(_ policy: String) -> ClusterKey {
             var bed = Bed()
-            bed.node.rig.core.workerLimits.addressPolicy = policy
+            bed.node.rig.core.records.workerLimits.addressPolicy = policy
             let want = bed.ask()
             #expect(SharedRequest(record: want.record)?.policy == policy)
             return want.key

@@ -24,7 +24,7 @@ struct BodyConnectionTests {
         }
 
         static var hello: Hello {
-            var hello = Hello(client: "c", window: 10)
+            var hello = Hello(window: 10)
             hello.isPulling = true
             return hello
         }
@@ -61,7 +61,7 @@ struct BodyConnectionTests {
 
         /// Sends a READ in one pass.
         ///
-        /// - Returns: its answers: DATA as connection, offset and length, or the code of ERROR.
+        /// - Returns: its answers: DATA as connection, offset and length, or the code of a refusal.
         mutating func read(
             _ body: BodyReference, by reader: ClientID? = nil, _ event: (inout CoreRig) -> Void = { _ in }
         ) -> [String] {
@@ -73,7 +73,8 @@ struct BodyConnectionTests {
             return rig.actions.compactMap { action in
                 switch action {
                 case .client(.sendPiece(let id, let piece)): "\(id.rawValue): \(piece.data.offset)+\(piece.length)"
-                case .client(.send(reader, .error(let reply))): reply.code
+                case .client(.send(reader, .data(let data))) where data.error != nil: data.error
+                case .client(.send(reader, .error(let reply))): "ERROR \(reply.code)"
                 default: nil
                 }
             }
@@ -132,7 +133,7 @@ struct BodyConnectionTests {
         #expect(bed.read(.terminal(1), by: foreign) == ["unknown-body"])
         let (local, third) = (ClientID(rawValue: 4), ClientID(rawValue: 5))
         bed.rig.connect(local)
-        var hello = Hello(client: "d", window: 10)
+        var hello = Hello(window: 10)
         hello.leaseMilliseconds = 60_000
         bed.rig.pass { [hello] in $0.say(.hello(hello), by: local) }
         #expect(bed.join(CoreRig.token(of: local), by: third) == false)
@@ -154,7 +155,11 @@ struct BodyConnectionTests {
             }
         }
         let refused = bed.rig.actions.compactMap { action -> ClientID? in
-            if case .client(.send(let id, .error(let reply))) = action, reply.code == "limit" { id } else { nil }
+            if case .client(.send(let id, .data(let data))) = action, data.error == "limit", data.offset == 64 {
+                id
+            } else {
+                nil
+            }
         }
         #expect(refused == [client, reader])
         func closed() -> Bool {

@@ -63,7 +63,7 @@ import Testing
             if case .client(.deliver(clients[2], _, _)) = $0 { true } else { false }
         }
         #expect(write < delivery ?? 0)
-        #expect(rig.core.outcomes.spooledBytes == 3)
+        #expect(rig.core.records.outcomes.spooledBytes == 3)
         rig.pass { rig in for client in clients { rig.say(.acknowledge(1), by: client) } }
         #expect(rig.releasedBodies == 1)
         #expect(rig.actions.contains(.spool(.releaseFile(Self.sum))))

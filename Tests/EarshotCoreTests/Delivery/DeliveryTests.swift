@@ -27,6 +27,45 @@ struct DeliveryTests {
         #expect(rig.core.audit() == [])
     }
 
+    @Test mutating func `an ID stays taken for a subscriber when its owner has unsubscribed and leaves`() {
+        let worker = rig.worker()
+        let (owner, other) = (rig.client(1), rig.client(2))
+        rig.pass { rig in
+            rig.say(.subscribe(HandlerPattern("h")!), by: other)
+            rig.fetch("h", "1", "http://1/", by: owner)
+        }
+        let job = rig.jobs[0]
+        rig.pass { $0.say(.unsubscribe(HandlerPattern("h")!), by: owner) }
+        rig.pass { $0.done(job, by: worker) }
+        #expect(rig.terminals(for: other) == ["h 1 200"] && rig.terminals(for: owner).isEmpty)
+        rig.pass { $0.say(.bye, by: owner) }
+        let third = rig.client(3)
+        rig.pass { $0.fetch("h", "1", "http://other/", by: third) }
+        let codes = rig.replies(to: third).map { if case .error(let reply) = $0 { reply.code } else { "" } }
+        #expect(codes == ["id-in-use"], "a repetition would get the terminal")
+        rig.pass { rig in
+            rig.say(.acknowledge(1), by: other)
+            rig.fetch("h", "1", "http://other/", by: third)
+        }
+        #expect(rig.jobs.map(\.url) == ["http://other/"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `an ID whose owner has unsubscribed is free when the owner leaves before the end`() {
+        let (owner, other) = (rig.client(1), rig.client(2))
+        _ = rig.worker()
+        rig.pass { rig in
+            rig.say(.subscribe(HandlerPattern("h")!), by: other)
+            rig.fetch("h", "1", "http://1/", by: owner)
+            rig.say(.unsubscribe(HandlerPattern("h")!), by: owner)
+        }
+        rig.pass { $0.say(.bye, by: owner) }
+        #expect(rig.terminals(for: other) == ["h 1 removed"])
+        rig.pass { $0.fetch("h", "1", "http://other/", by: other) }
+        #expect(rig.jobs.map(\.url) == ["http://other/"])
+        #expect(rig.core.audit() == [])
+    }
+
     @Test mutating func `an ID is taken until its terminal is acknowledged`() {
         let worker = rig.worker()
         let a = rig.client(1)
@@ -39,7 +78,6 @@ struct DeliveryTests {
             return
         }
         #expect(reply.code == "id-in-use")
-        #expect(reply.request == RequestID("1"))
         rig.pass { rig in
             rig.say(.acknowledge(1), by: a)
             rig.fetch("h", "1", "http://other/", by: a)
@@ -152,7 +190,7 @@ struct DeliveryTests {
         rig.pass()
         #expect(rig.actions.isEmpty)
         rig.pass { rig in
-            rig.say(.hello(Hello(client: nil)), by: a)
+            rig.say(.hello(Hello()), by: a)
             rig.fetch("h", "1", "nonsense", by: a)
         }
         guard case .client(.deliver(_, let terminal, _))? = rig.actions.last else {

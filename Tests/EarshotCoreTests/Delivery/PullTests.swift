@@ -17,7 +17,7 @@ struct PullTests {
             rig = CoreRig(limits: limits)
             client = ClientID(rawValue: 1)
             rig.connect(client)
-            var hello = Hello(client: "c", window: window)
+            var hello = Hello(window: window)
             hello.isPulling = true
             hello.leaseMilliseconds = lease
             rig.say(.hello(hello), by: client)
@@ -60,7 +60,7 @@ struct PullTests {
 
         /// Sends READs in one pass.
         ///
-        /// - Returns: DATA as `offset+length`, without a length for one without bytes, and codes of ERROR.
+        /// - Returns: DATA as `offset+length`, without a length for one without bytes, or as its code.
         mutating func read(_ reads: [BodyRead], _ event: (inout CoreRig) -> Void = { _ in }) -> [String] {
             rig.pass { [client] rig in
                 for read in reads { rig.say(.read(read), by: client) }
@@ -78,8 +78,8 @@ struct PullTests {
             rig.actions.compactMap { action in
                 switch action {
                 case .client(.sendPiece(client, let piece)): "\(piece.data.offset)+\(piece.length)"
-                case .client(.send(client, .data(let data))): "\(data.offset)"
-                case .client(.send(client, .error(let reply))) where reply.verb == "READ": reply.code
+                case .client(.send(client, .data(let data))): data.error ?? "\(data.offset)"
+                case .client(.send(client, .error(let reply))): "ERROR \(reply.code)"
                 default: nil
                 }
             }
@@ -127,7 +127,7 @@ struct PullTests {
         var rig = CoreRig()
         let client = ClientID(rawValue: 1)
         rig.connect(client)
-        var hello = Hello(client: nil, window: 1)
+        var hello = Hello(window: 1)
         hello.isPulling = true
         rig.pass { [hello] in $0.say(.hello(hello), by: client) }
         var welcome = Welcome(broker: BrokerInstance(rawValue: 1), window: 1)
@@ -171,7 +171,7 @@ struct PullTests {
         let client = bed.client
         let other = ClientID(rawValue: 2)
         bed.rig.connect(other)
-        var hello = Hello(client: "o", window: 10)
+        var hello = Hello(window: 10)
         hello.isPulling = true
         bed.rig.say(.hello(hello), by: other)
         bed.rig.say(.subscribe(HandlerPattern("h")!), by: other)
@@ -194,15 +194,12 @@ struct PullTests {
         var bed = Bed()
         try bed.file("1")
         let other = bed.rig.client(2)
-        bed.rig.pass { $0.say(.read(BodyRead(.terminal(1), offset: 0, length: 1)), by: other) }
-        #expect(
-            bed.rig.actions.contains {
-                if case .client(.send(other, .error(let reply))) = $0 {
-                    reply.code == "bad-message" && reply.sequence == 1
-                } else {
-                    false
-                }
-            })
+        bed.rig.pass { $0.say(.read(BodyRead(.terminal(1), offset: 7, length: 1)), by: other) }
+        let answers = bed.rig.actions.compactMap { action -> BodyData? in
+            if case .client(.send(other, .data(let data))) = action { data } else { nil }
+        }
+        #expect(answers.map(\.error) == ["bad-message"])
+        #expect(answers.map(\.body) == [.terminal(1)] && answers.map(\.offset) == [7])
     }
 
     @Test func `a READ of a growing body waits for its bytes and binds its generation`() throws {
@@ -324,9 +321,9 @@ struct PullTests {
         let (first, second) = (bed.client, ClientID(rawValue: 2))
         #expect(bed.read(.terminal(1), 0) == ["0+100"])
         bed.rig.pass { $0.core.clientLost(first, now: $0.now) }
-        let token = try #require(bed.rig.core.clients[0].token as SessionToken?)
+        let token = try #require(bed.rig.core.records.clients[0].token as SessionToken?)
         bed.rig.connect(second)
-        var hello = Hello(client: "c", window: 10)
+        var hello = Hello(window: 10)
         hello.leaseMilliseconds = 60_000
         hello.token = token
         hello.isPulling = true

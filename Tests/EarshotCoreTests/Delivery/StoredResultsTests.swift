@@ -63,7 +63,7 @@ struct StoredResultsTests {
         var received: [String] = []
         for sequence in 1...UInt64(Self.count) {
             received += bed.rig.terminals(for: reader)
-            #expect(bed.rig.core.outcomes.count <= 6)
+            #expect(bed.rig.core.records.outcomes.count <= 6)
             bed.pass { $0.say(.acknowledge(sequence), by: reader) }
         }
         #expect(received == (0..<Self.count).map { "h \($0) 200" })
@@ -133,7 +133,8 @@ struct StoredResultsTests {
         rig.wait(milliseconds: 11_000)
         received += rig.terminals(for: reader)
         for sequence in 1...UInt64(Self.count) {
-            #expect(rig.core.clients[1].deliveries.outcomes.count <= 6, "five that wait, and the one in the window")
+            #expect(
+                rig.core.records.clients[1].deliveries.outcomes.count <= 6, "five that wait, and the one in the window")
             rig.pass { $0.say(.acknowledge(sequence), by: reader) }
             received += rig.terminals(for: reader)
             #expect(rig.core.audit() == [] && !Self.closes(rig))
@@ -142,7 +143,8 @@ struct StoredResultsTests {
         #expect(rig.core.ledger.requests.orphaned == 0 && rig.core.isIdle)
     }
 
-    @Test func `held results that wait for room end with their grace once the subscriber has left`() {
+    /// Returns a core with the results of 20 requests, and their only subscriber, which has a window of 1.
+    private static func claimedResults() -> (CoreRig, ClientID) {
         var rig = CoreRig(limits: Self.limits)
         let worker = rig.worker()
         let (asker, reader) = (rig.client(1), rig.client(2, window: 1))
@@ -155,6 +157,11 @@ struct StoredResultsTests {
         }
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: reader) }
         for _ in 0..<5 { rig.pass() }
+        return (rig, reader)
+    }
+
+    @Test func `held results that wait for room end with their grace once the subscriber has left`() {
+        var (rig, reader) = Self.claimedResults()
         #expect(rig.core.ledger.requests.answered == 6 && rig.core.audit() == [])
         rig.pass { $0.core.clientLost(reader, now: $0.now) }
         rig.wait(milliseconds: 20_000)
@@ -162,18 +169,7 @@ struct StoredResultsTests {
     }
 
     @Test func `removed results do not follow the reply, though they were claimed`() {
-        var rig = CoreRig(limits: Self.limits)
-        let worker = rig.worker()
-        let (asker, reader) = (rig.client(1), rig.client(2, window: 1))
-        rig.pass { rig in
-            for n in 0..<20 { rig.fetch("h", "\(n)", "http://h\(n)/", by: asker) { $0.options.subscribes = false } }
-        }
-        while !rig.jobs.isEmpty {
-            let jobs = rig.jobs
-            rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
-        }
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: reader) }
-        for _ in 0..<5 { rig.pass() }
+        var (rig, reader) = Self.claimedResults()
         rig.pass { $0.remove("h", by: reader) }
         #expect(rig.core.ledger.requests.removed == 14)
         rig.pass { $0.say(.acknowledge(1), by: reader) }
@@ -204,7 +200,7 @@ struct StoredResultsTests {
             received += bed.rig.terminals(for: reader)
             #expect(!Self.closes(bed.rig))
             // Some results are being read when the window is full.
-            #expect(bed.rig.core.outcomes.count <= 1 + 5 + 2)
+            #expect(bed.rig.core.records.outcomes.count <= 1 + 5 + 2)
         }
         while !bed.rig.jobs.isEmpty {
             bed.finishJobs(worker)

@@ -45,10 +45,7 @@ import Testing
         #expect(rig.core.audit() == [])
         for message in rig.replies(to: client) {
             if case .taken(sequence, let path) = message { return path ?? "" }
-            if case .error(let error) = message {
-                #expect(error.verb == "TAKE" && error.sequence == sequence)
-                return error.code
-            }
+            if case .error(let error) = message { return error.code }
         }
         return nil
     }
@@ -76,7 +73,6 @@ import Testing
 
     private mutating func resumable(_ number: UInt64, resuming other: ClientID? = nil) -> ClientID {
         rig.client(number) { hello in
-            hello.client = "c"
             hello.leaseMilliseconds = 1_000
             hello.token = other.map(CoreRig.token)
         }
@@ -92,7 +88,7 @@ import Testing
         let path = take(by: client)
         #expect(path?.hasPrefix("/spool/0000000000000001.") == true && path?.hasSuffix(".taken") == true)
         #expect(take(by: client) == path, "the same TAKE has the same answer")
-        #expect(rig.core.outcomes.spooledBytes == 100_000, "it counts wherever it is")
+        #expect(rig.core.records.outcomes.spooledBytes == 100_000, "it counts wherever it is")
         acknowledge(by: client)
         #expect(releases(path) && rig.core.isIdle)
         #expect(take(by: client) == "unknown-body", "it is acknowledged")
@@ -130,6 +126,22 @@ import Testing
         let job = try grow(for: clients)
         done(job)
         #expect(isGiven(by: clients[0]) == true)
+    }
+
+    @Test mutating func `the owner of a taken file gets the terminal of another client's later request, too`() throws {
+        let (owner, other) = (rig.client(1), rig.client(2))
+        ask(by: owner)
+        done(try #require(rig.jobs.first))
+        let path = try #require(take(by: owner))
+        #expect(path.hasSuffix(".taken"))
+        // The same handler, ID and URL: a new request, since no other client may get the file.
+        ask(by: other)
+        done(try #require(rig.jobs.first))
+        #expect(files(for: other) == [Self.path])
+        #expect(files(for: owner) == [Self.path], "it is subscribed to the handler")
+        acknowledge(2, by: owner)
+        acknowledge(1, by: other)
+        #expect(rig.core.isIdle)
     }
 
     // MARK: Files with another use
@@ -224,6 +236,45 @@ import Testing
         #expect(take(by: clients[0]) == "")
     }
 
+    @Test(arguments: [false, true])
+    mutating func `a part that an earlier session knows is not given away`(isKnown: Bool) throws {
+        let client = rig.client(1)
+        ask(by: client)
+        let job = try #require(rig.jobs.first)
+        let part = PartDescription(
+            validator: "\"a\"", totalBytes: nil, httpFields: Array("etag: \"a\"".utf8), generation: job.attempt,
+            isKnown: isKnown)
+        rig.core.partFound(part, bytes: 50_000, for: job.attempt, by: worker)
+        done(job)
+        #expect(isGiven(by: client) == !isKnown)
+    }
+
+    @Test mutating func `the description of a growing file tells later brokers that a session knows it`() throws {
+        rig.core.facilities.isKeepingParts = true
+        ask(by: rig.client(1)) { $0.options.streams = true }
+        let job = try #require(rig.jobs.first)
+        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+        let recorded = (2...4).map { mebibytes in
+            rig.now = rig.now.advanced(byMilliseconds: 1_000)
+            rig.pass { [worker] in
+                $0.core.workerSaid(
+                    .progress(job.attempt, received: mebibytes << 20, total: nil, part: part), body: nil, by: worker,
+                    now: $0.now)
+            }
+            return rig.recorded.map(\.part.isKnown)
+        }
+        #expect(recorded == [[false], [true], []])
+    }
+
+    @Test mutating func `a subscriber that is away while the file grows does not learn of it`() throws {
+        let (client, other) = (rig.client(1), resumable(2))
+        rig.say(.subscribe(.handler(HandlerID("h")!)), by: other)
+        rig.pass { $0.core.clientLost(other, now: $0.now) }
+        // Its lease ends in the pass after the progress.
+        done(try grow(for: [client]))
+        #expect(isGiven(by: client) == true)
+    }
+
     @Test mutating func `a session that has ended may still have it open`() throws {
         let clients = [rig.client(1), rig.client(2)]
         ask(by: clients[0])
@@ -268,7 +319,7 @@ import Testing
     }
 
     @Test mutating func `a path that is no operand is not told`() throws {
-        rig.core.workerLimits.spool = "/my  spool"
+        rig.core.records.workerLimits.spool = "/my  spool"
         let client = rig.client(1)
         ask(by: client)
         done(try #require(rig.jobs.first))
@@ -346,20 +397,19 @@ import Testing
         let first = resumable(1)
         ask(by: first)
         done(try #require(rig.jobs.first))
-        rig.say(.query(.ping), number: 1, by: first)
+        rig.say(.query(.ping), number: 2, by: first)
         rig.pass { rig in
             if let file = rig.core.fileToTake(1, by: first) { rig.core.fileTaken(file) }
-            rig.say(.take(1), number: 2, by: first)
+            rig.say(.take(1), number: 3, by: first)
         }
         let answers = rig.answers(to: first)
         #expect(answers.count == 1)
         rig.pass { $0.core.clientLost(first, now: $0.now) }
         rig.actions = []
         let second = rig.client(2) { hello in
-            hello.client = "c"
             hello.leaseMilliseconds = 1_000
             hello.token = CoreRig.token(of: first)
-            hello.unanswered = 2
+            hello.unanswered = 3
         }
         rig.actions = rig.takeActions()
         #expect(rig.answers(to: second) == answers)

@@ -73,8 +73,8 @@ struct WaitingTests {
         let (worker, asker, stopped) = Self.beside(&bed)
         bed.answer(["a", "b", "c"], by: asker, worker: worker)
         bed.acknowledge(4, by: asker)
-        #expect(bed.rig.core.interests.count == 4 && bed.rig.core.outcomes.count == 4)
-        #expect(bed.rig.core.clients[1].deliveries.outcomes.count == 3, "the one in its window does not count")
+        #expect(bed.rig.core.records.requests.count == 4 && bed.rig.core.records.outcomes.count == 4)
+        #expect(bed.rig.core.records.clients[1].deliveries.outcomes.count == 3, "the one in its window does not count")
         for (sequence, name) in [(2, "a"), (3, "b"), (4, "c")] as [(UInt64, String)] {
             bed.acknowledge(sequence - 1, by: stopped)
             #expect(bed.told == ["2: \(sequence) h \(name) 200"])
@@ -102,7 +102,7 @@ struct WaitingTests {
         let asker = bed.rig.client(1)
         func connect(_ number: UInt64, token: SessionToken? = nil) -> ClientID {
             let id = ClientID(rawValue: number)
-            var hello = Hello(client: "c", window: 2)
+            var hello = Hello(window: 2)
             hello.leaseMilliseconds = 1_000
             hello.token = token
             bed.pass { rig in
@@ -141,38 +141,37 @@ struct WaitingTests {
 
     // MARK: Owed failures
 
-    @Test func `an owed failure has the text, URL, attempts and tag of its request, whose record is freed`() {
+    @Test func `an owed failure has the text, URL and attempts of its request, whose record is freed`() {
         var bed = Bed()
         let (worker, asker, stopped) = Self.beside(&bed)
         let long = String(repeating: "x", count: 64)
         bed.pass { rig in
-            rig.fetch("h", long, "http://a/", by: asker) { $0.options.tag = "t" }
+            rig.fetch("h", long, "http://a/", by: asker)
             rig.fetch("h", "b", "http://b/", by: asker) { $0.options.retries = 0 }
             rig.fetch("h", "c", "nonsense", by: asker)
         }
         let jobs = bed.rig.jobs
         bed.pass { $0.failed(jobs[0], "unknown-host", by: worker) }
         bed.pass { $0.failed(jobs[1], "reset", by: worker) }
-        #expect(bed.rig.core.interests.count == 4)
+        #expect(bed.rig.core.records.requests.count == 4)
         bed.acknowledge(4, by: asker)
-        #expect(bed.rig.core.interests.count == 1, "the one in its window")
-        #expect(bed.rig.core.outcomes.owed.count == 3)
+        #expect(bed.rig.core.records.requests.count == 1, "the one in its window")
+        #expect(bed.rig.core.records.outcomes.owed.count == 3)
         var failures: [Terminal] = []
         for sequence in 1...3 as ClosedRange<UInt64> {
             bed.acknowledge(sequence, by: stopped)
             failures += bed.terminals
         }
-        let expected: [(String, String, String?, Int, String?)] = [
-            ("c", "malformed-url", nil, 0, nil), (long, "unknown-host", "http://a/", 1, "t"),
-            ("b", "reset", "http://b/", 1, nil),
+        let expected: [(String, String, String?, Int)] = [
+            ("c", "malformed-url", nil, 0), (long, "unknown-host", "http://a/", 1), ("b", "reset", "http://b/", 1),
         ]
         #expect(failures.count == 3)
-        for (terminal, (request, code, url, attempts, tag)) in zip(failures, expected) {
+        for (terminal, (request, code, url, attempts)) in zip(failures, expected) {
             guard case .failed(let failure) = terminal.outcome else {
                 Issue.record("\(terminal) is no failure")
                 continue
             }
-            #expect(terminal.request.description == request && terminal.tag == tag)
+            #expect(terminal.request.description == request)
             #expect(failure.code == code && failure.url == url && failure.attempts == attempts)
             #expect(failure.detail?.isEmpty == false)
         }
@@ -188,12 +187,12 @@ struct WaitingTests {
         bed.answer(["a"], by: asker, worker: worker)
         bed.pass { $0.fetch("h", "b", "nonsense", by: asker) }
         bed.acknowledge(3, by: asker)
-        #expect(bed.rig.core.outcomes.owed.count == 1)
+        #expect(bed.rig.core.records.outcomes.owed.count == 1)
         bed.acknowledge(1, by: stopped)
         bed.acknowledge(2, by: stopped)
         #expect(bed.told == ["2: 3 h b malformed-url"])
         bed.acknowledge(3, by: stopped)
-        #expect(bed.rig.core.outcomes.owed.count == 1)
+        #expect(bed.rig.core.records.outcomes.owed.count == 1)
         bed.acknowledge(1, by: other)
         #expect(bed.told == ["3: 2 h b malformed-url"])
         bed.pass { $0.core.clientLost(other, now: $0.now) }
@@ -226,11 +225,11 @@ struct WaitingTests {
         let (_, asker, stopped) = Self.beside(&bed)
         bed.pass { rig in for request in requests { rig.fetch("h", request, "nonsense", by: asker) } }
         bed.acknowledge(3, by: asker)
-        #expect(bed.rig.core.outcomes.owed.count == 2)
+        #expect(bed.rig.core.records.outcomes.owed.count == 2)
         bed.pass { $0.remove("k", requests[1], by: stopped) }
-        #expect(bed.rig.core.outcomes.owed.count == 2)
+        #expect(bed.rig.core.records.outcomes.owed.count == 2)
         bed.pass { $0.remove("h", requests[0], by: stopped) }
-        #expect(bed.rig.core.outcomes.owed.count == 1)
+        #expect(bed.rig.core.records.outcomes.owed.count == 1)
         bed.acknowledge(1, by: stopped)
         #expect(bed.told == ["2: 2 h \(requests[1]) malformed-url"])
     }
@@ -243,7 +242,7 @@ struct WaitingTests {
         let job = bed.rig.jobs[0]
         bed.pass { $0.done(job, by: worker) }
         bed.pass { $0.fetch("h", "2", "nonsense", by: owner) }
-        #expect(bed.rig.core.outcomes.owed.count == 1)
+        #expect(bed.rig.core.records.outcomes.owed.count == 1)
         bed.pass { $0.fetch("h", "2", "http://other/", by: other) }
         #expect(bed.rig.replies(to: other).count == 1, "id-in-use")
         bed.pass { $0.fetch("h", "2", "nonsense", by: other) }
@@ -262,7 +261,7 @@ struct WaitingTests {
         bed.acknowledge(1, by: asker)
         bed.pass { $0.fetch("h", "a", "nonsense", by: asker) { $0.options.subscribes = false } }
         bed.acknowledge(2, by: asker)
-        #expect(bed.rig.core.interests.count == 1, "the one in its window")
+        #expect(bed.rig.core.records.requests.count == 1, "the one in its window")
         bed.pass { $0.fetch("h", "a", "nonsense", by: asker) { $0.options.subscribes = false } }
         #expect(bed.told == ["1: 3 h a malformed-url"])
         bed.acknowledge(1, by: stopped)
@@ -276,16 +275,16 @@ struct WaitingTests {
         bed.rig.pass { rig in for n in 0..<500 { rig.fetch("h", "\(n)", "http://h/\(n)", by: asker) } }
         bed.pass { $0.remove("h", by: asker) }
         for _ in 0..<10 { bed.pass() }
-        #expect(bed.closed == [] && bed.rig.core.outcomes.owed.count == 500)
-        #expect(bed.rig.core.interests.count == 1, "the one in its window")
-        #expect(bed.rig.core.outcomes.count == 2)
+        #expect(bed.closed == [] && bed.rig.core.records.outcomes.owed.count == 500)
+        #expect(bed.rig.core.records.requests.count == 1, "the one in its window")
+        #expect(bed.rig.core.records.outcomes.count == 2)
         for sequence in 1...500 as ClosedRange<UInt64> {
             bed.rig.pass { $0.say(.acknowledge(sequence), by: stopped) }
             #expect(bed.rig.terminals(for: stopped).count == 1)
         }
         bed.acknowledge(501, by: stopped)
         bed.acknowledge(1, by: asker)
-        #expect(bed.rig.core.outcomes.isEmpty && bed.rig.core.ledger.deliveries.outstanding == 0)
+        #expect(bed.rig.core.records.outcomes.isEmpty && bed.rig.core.ledger.deliveries.outstanding == 0)
     }
 
     // MARK: Bounds
@@ -296,7 +295,7 @@ struct WaitingTests {
         bed.pass { rig in for n in 0..<50 { rig.fetch("h", "\(n)", "http://shared/", by: asker) } }
         let job = bed.rig.jobs[0]
         bed.pass { $0.done(job, by: worker) }
-        #expect(bed.rig.core.clients[1].deliveries.count == 51)
+        #expect(bed.rig.core.records.clients[1].deliveries.count == 51)
         bed.answer(["a", "b"], by: asker, worker: worker)
         #expect(bed.closed == [])
         bed.answer(["c"], by: asker, worker: worker)
@@ -326,7 +325,7 @@ struct WaitingTests {
         }
         bed.rig.now = bed.rig.now.advanced(byMilliseconds: 5)
         bed.pass()
-        #expect(bed.closed == [] && bed.rig.core.clients[0].deliveries.count == 100)
+        #expect(bed.closed == [] && bed.rig.core.records.clients[0].deliveries.count == 100)
         var urls: Set<String> = []
         for sequence in 1...100 as ClosedRange<UInt64> {
             for terminal in bed.terminals { urls.insert(terminal.url ?? "") }

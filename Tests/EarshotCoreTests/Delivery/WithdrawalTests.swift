@@ -52,7 +52,7 @@ struct WithdrawalTests {
 
     private var due: [Int] {
         let deliveries = rig.core.ledger.deliveries
-        return [deliveries.outstanding, deliveries.lost, rig.core.clients[1].deliveries.waiting]
+        return [deliveries.outstanding, deliveries.lost, rig.core.records.clients[1].deliveries.waiting]
     }
 
     // MARK: Slices
@@ -104,9 +104,11 @@ struct WithdrawalTests {
             rig.remove("h", by: reader)
             rig.remove("h", by: other)
         }
-        #expect(rig.core.clients[1].deliveries.waiting == 4 && rig.core.clients[2].deliveries.waiting == 6)
+        #expect(
+            rig.core.records.clients[1].deliveries.waiting == 4 && rig.core.records.clients[2].deliveries.waiting == 6)
         pass()
-        #expect(rig.core.clients[1].deliveries.waiting == 4 && rig.core.clients[2].deliveries.waiting == 4)
+        #expect(
+            rig.core.records.clients[1].deliveries.waiting == 4 && rig.core.records.clients[2].deliveries.waiting == 4)
         _ = finish(reader)
         #expect(rig.core.ledger.deliveries.lost == 16 && rig.core.ledger.deliveries.outstanding == 2)
     }
@@ -161,7 +163,7 @@ struct WithdrawalTests {
         rig.say(.remove(HandlerPattern("h")!), by: reader)
         pass { $0.core.clientLost(reader, now: $0.now) }
         let next = ClientID(rawValue: 3)
-        var hello = Hello(client: "c2", window: 4)
+        var hello = Hello(window: 4)
         hello.leaseMilliseconds = 1_000
         hello.token = CoreRig.token(of: reader)
         pass { rig in

@@ -16,7 +16,7 @@ struct DurableLoadTests {
     private static func connect(_ number: UInt64, _ bed: inout DurableBed) -> ClientID {
         let id = ClientID(rawValue: number)
         bed.rig.connect(id, user: user)
-        bed.rig.say(.hello(Hello(client: "c\(number)")), by: id)
+        bed.rig.say(.hello(Hello()), by: id)
         return id
     }
 
@@ -246,7 +246,8 @@ struct DurableLoadTests {
     }
 
     private static func used(_ bed: DurableBed) -> Int {
-        bed.rig.core.principals.number(of: user).map { bed.rig.core.quotas.use(by: $0).durableBytes } ?? 0
+        bed.rig.core.records.principals.number(of: user).map { bed.rig.core.records.quotas.use(by: $0).durableBytes }
+            ?? 0
     }
 
     @Test func `rows of a user beyond the quota stay in the table, and are loaded as others end`() {
@@ -345,8 +346,8 @@ struct DurableLoadTests {
         let administrator = bed.rig.client(3)
         let bytes = bed.rig.core.settings[.durableSize] ?? 0
         #expect(bytes > 0)
-        bed.rig.core.quotas.hasOthers = true
-        bed.rig.core.quotas.share(bytes - bytes / 4, of: \.durableBytes, by: PrincipalTable.administrator)
+        bed.rig.core.records.quotas.hasOthers = true
+        bed.rig.core.records.quotas.share(bytes - bytes / 4, of: \.durableBytes, by: PrincipalTable.administrator)
         bed.rig.pass { $0.fetch("h", "1", "http://a/1", by: administrator, Self.submitted) }
         let codes = bed.rig.replies(to: administrator).compactMap { reply -> String? in
             guard case .terminal(let terminal) = reply, case .failed(let failure) = terminal.outcome else { return nil }

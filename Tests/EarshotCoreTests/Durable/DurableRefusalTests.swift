@@ -8,7 +8,6 @@ struct DurableRefusalTests {
     private static func submit(_ fetch: inout Fetch) {
         fetch.options.isDurable = true
         fetch.options.subscribes = false
-        fetch.options.tag = "form"
     }
 
     /// Whether a client's only message in the last pass is a FAILED of request 1 with this code and without a number.
@@ -17,7 +16,7 @@ struct DurableRefusalTests {
         guard bed.rig.terminals(for: client).isEmpty, replies.count == 1, case .terminal(let terminal) = replies[0],
             case .failed(let failure) = terminal.outcome
         else { return false }
-        return terminal.sequence == 0 && failure.code == code && terminal.tag == "form"
+        return terminal.sequence == 0 && failure.code == code
     }
 
     @Test func `a refused request answers whoever does not listen, without a number and an acknowledgement`() {
@@ -61,7 +60,7 @@ struct DurableRefusalTests {
         var bed = DurableBed()
         bed.disk.isFull = isFull
         let ids = (1...3).map { ClientID(rawValue: $0) }
-        var hello = Hello(client: "c")
+        var hello = Hello()
         hello.leaseMilliseconds = 1_000
         bed.rig.pass { rig in
             rig.connect(ids[0])

@@ -12,7 +12,7 @@ import Testing
     }
 
     @Test(arguments: [
-        "method: HEAD", "coalesce: no", "redirect: manual", "cache: reload", "key: k", "proxy: none", "ca-file: /a",
+        "method: HEAD", "coalesce: no", "redirect: manual", "cache: reload", "proxy: none", "ca-file: /a",
         "digest: sha-256=0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", "client-certificate: /a",
         "client-key: /a", "decode: no", "cookies: yes", "warm: yes", "durable: yes", "\naccept: a",
     ])
@@ -27,7 +27,7 @@ import Testing
 
     @Test(arguments: [
         "priority: low", "timeout: 1", "deadline: 1", "max-bytes: 1", "retries: 0", "progress: 50", "stream: yes",
-        "deliver: file", "take: yes", "replace: yes", "subscribe: no", "tag: t", "novel: 1",
+        "deliver: file", "take: yes", "replace: yes", "subscribe: no", "novel: 1",
     ])
     func `another handling is the same request`(line: String) throws {
         let plain = try Self.fingerprint("")

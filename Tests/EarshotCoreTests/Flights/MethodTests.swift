@@ -48,7 +48,7 @@ struct MethodTests {
         pass { $0.rig.done(job, by: worker, status: 201) }
         #expect(rig.terminals(for: a) == ["h 1 201"])
         #expect(released(body(1)) == 1)
-        #expect(rig.core.requestBodies == RequestBodies())
+        #expect(rig.core.records.requests.bodies == RequestBodies())
     }
 
     @Test mutating func `what is asked alone shares with nobody, be it the same`() {
@@ -102,8 +102,8 @@ struct MethodTests {
         #expect(released(body(3)) == 1 && released(body(5)) == 1 && released(body(4)) == 0)
         pass { $0.rig.core.clientLost(clients[0], now: $0.rig.now) }
         pass()
-        #expect(rig.core.requestBodies.byteCount == 10)
-        #expect(rig.core.requestBodies.bytes(of: clients[0]) == 0)
+        #expect(rig.core.records.requests.bodies.byteCount == 10)
+        #expect(rig.core.records.requests.bodies.bytes(of: clients[0]) == 0)
     }
 
     @Test mutating func `what may not be done twice is not tried again`() {
@@ -154,7 +154,7 @@ struct MethodTests {
         #expect(String(decoding: hop.httpFields, as: UTF8.self).contains("content-type") == (next != "GET"))
         pass { $0.rig.done(hop, by: worker) }
         #expect(rig.terminals(for: a) == ["h 1 200"])
-        #expect(rig.core.requestBodies == RequestBodies())
+        #expect(rig.core.records.requests.bodies == RequestBodies())
     }
 
     @Test mutating func `a loop is told though nobody meets anybody in it`() {
@@ -166,7 +166,7 @@ struct MethodTests {
             pass { $0.rig.done(job, by: worker, status: 307, fields: "location: \(target)") }
         }
         #expect(rig.terminals(for: a) == ["h 1 redirect-loop"])
-        #expect(rig.core.requestBodies == RequestBodies())
+        #expect(rig.core.records.requests.bodies == RequestBodies())
     }
 
     @Test mutating func `the same again is the same request, with another body it is another`() {
@@ -191,7 +191,7 @@ struct MethodTests {
         pass { $0.ask("1", "POST", body: $0.body(1), by: a) }
         pass { $0.rig.remove("h", by: a) }
         pass()
-        #expect(rig.core.requestBodies == RequestBodies())
+        #expect(rig.core.records.requests.bodies == RequestBodies())
         #expect(rig.core.isIdle)
     }
 

@@ -143,7 +143,7 @@ struct RandomWalkTests {
 
         private mutating func greet(_ id: ClientID, token: SessionToken? = nil) {
             rig.connect(id)
-            var hello = Hello(client: "walker", window: windows[id, default: 256])
+            var hello = Hello(window: windows[id, default: 256])
             hello.leaseMilliseconds = pick(3) * 3_000
             hello.token = token
             rig.core.clientSaid(.hello(hello), by: id, now: rig.now)

@@ -273,7 +273,7 @@ struct ReaderTests {
         let job = try #require(rig.jobs.first)
         rig.pass { [client] in $0.remove("h", "q1", by: client) }
         answer(job, "vary: user-agent")
-        #expect(terminals.isEmpty && fieldsOfJobs == ["user-agent: b"] && rig.core.flights.count == 1)
+        #expect(terminals.isEmpty && fieldsOfJobs == ["user-agent: b"] && rig.core.records.flights.count == 1)
         #expect(answerAll("vary: user-agent") == 1)
     }
 
@@ -296,10 +296,10 @@ struct ReaderTests {
     @Test mutating func `a long head that joins with other fields is counted until its end`() throws {
         let long = "user-agent: \(String(repeating: "x", count: 2_000))"
         ask(["user-agent: a", long])
-        #expect(rig.core.requestHeads.byteCount > 2_000)
+        #expect(rig.core.records.requests.heads.byteCount > 2_000)
         let job = try #require(rig.jobs.first)
         answer(job, "")
         rig.pass { [client] in $0.say(.acknowledge(2), by: client) }
-        #expect(rig.core.requestHeads == RequestHeads() && rig.core.audit() == [])
+        #expect(rig.core.records.requests.heads == RequestHeads() && rig.core.audit() == [])
     }
 }

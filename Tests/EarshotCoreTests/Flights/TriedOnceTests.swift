@@ -45,7 +45,7 @@ struct TriedOnceTests {
         rig.pass { $0.remove("x", by: b) }
         rig.pass { $0.failed(job, "reset", by: worker) }
         #expect(rig.terminals(for: a) == ["h 1 reset"])
-        #expect(rig.core.flights.count == 0 && rig.core.ledger.flights.retried == 0)
+        #expect(rig.core.records.flights.count == 0 && rig.core.ledger.flights.retried == 0)
         #expect(rig.core.audit() == [])
     }
 
@@ -60,7 +60,7 @@ struct TriedOnceTests {
         rig.pass { $0.done(jobs[0], by: worker, status: 302, fields: "location: http://h/to") }
         rig.pass { $0.done(jobs[1], by: worker, status: 502) }
         #expect(rig.terminals(for: a) == ["h 1 http-status"])
-        #expect(rig.core.flights.count == 1 && rig.core.audit() == [])
+        #expect(rig.core.records.flights.count == 1 && rig.core.audit() == [])
         rig.wait(milliseconds: 1_000)
         #expect(rig.jobs.map(\.url) == ["http://h/to"])
     }
@@ -73,13 +73,12 @@ struct TriedOnceTests {
             rig.fetch("h", "2", "http://h/a", by: a) {
                 $0.options.retries = 0
                 $0.options.isWarm = true
-                $0.options.tag = "t"
             }
         }
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 2") }
         #expect(rig.terminals(for: a) == ["h 2 http-status"])
         rig.pass { $0.remove("h", by: a) }
-        #expect(rig.core.flights.count == 0 && rig.core.audit() == [])
+        #expect(rig.core.records.flights.count == 0 && rig.core.audit() == [])
     }
 }

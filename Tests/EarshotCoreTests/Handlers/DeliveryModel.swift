@@ -1,8 +1,8 @@
 /// Reference model of requests, removals and terminals, written from `protocols/1-core.md` and not from the core.
 ///
 /// It receives all messages in their order, and the ends of attempts. It knows which terminals each session may get and
-/// which it must get. Each FETCH has its own tag, so a terminal names its request even if a later one has the same ID. If
-/// something depends on the progress of a removal in slices, both ways are permitted until the reply or a quiet moment.
+/// which it must get. Requests with one ID have different URLs, so a terminal names its request even if a later one has the
+/// same ID. If something depends on the progress of a removal in slices, both ways are permitted until the reply or a quiet moment.
 struct DeliveryModel {
     struct Request {
         let handler: String
@@ -333,10 +333,22 @@ struct DeliveryModel {
         if let name = requests[tag]?.name, named[name] == tag { named[name] = nil }
     }
 
-    mutating func terminal(_ session: Int, tag: Int, name: String, outcome: String, sequence: UInt64) {
-        let text = "\(name) \(outcome), tag \(tag), number \(sequence), to session \(session)"
+    /// Returns the request of a terminal. One that was removed has no URL; of several the oldest is meant that may get it.
+    private func tag(_ name: String, _ url: String?, _ outcome: String, _ sequence: UInt64, to session: Session) -> Int?
+    {
+        let fits = { (tag: Int) in requests[tag].map { $0.name == name && (url == nil || $0.url == url) } == true }
+        if let again = session.again.first(where: { $0.sequence == sequence })?.tag, fits(again) { return again }
+        let candidates = requests.keys.filter(fits).sorted()
+        return candidates.first { session.due[$0]?.outcomes.contains(outcome) == true } ?? candidates.last
+    }
+
+    /// - Parameter url: URL in the terminal; nil without one.
+    mutating func terminal(_ session: Int, name: String, url: String?, outcome: String, sequence: UInt64) {
+        let text = "\(name) \(outcome), URL \(url ?? "-"), number \(sequence), to session \(session)"
         guard let state = sessions[session], state.leaseEnd == nil else { return fault(2, "\(text), which has ended") }
-        guard let request = requests[tag], request.name == name else { return fault(1, "\(text): no such request") }
+        guard let tag = tag(name, url, outcome, sequence, to: state), let request = requests[tag] else {
+            return fault(1, "\(text): no such request")
+        }
         let missing = state.again.prefix { $0.sequence < sequence }
         if missing.contains(where: { !$0.isWithdrawn }) { fault(1, "\(text): an earlier one does not come again") }
         sessions[session]?.again.removeFirst(missing.count)

@@ -130,7 +130,7 @@ struct RemovalSliceTests {
         let jobs = rig.jobs
         rig.pass(unread: [a]) { $0.remove("first", "1", by: a) }
         rig.pass(unread: [a]) { $0.done(jobs[0], by: worker) }
-        #expect(rig.core.flights.deferrals.values.map(\.outcome?.response?.status) == [200])
+        #expect(rig.core.records.flights.deferrals.values.map(\.outcome?.response?.status) == [200])
         rig.pass { rig in
             for number in 0..<20 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) }
             rig.remove("h", by: a)
@@ -157,7 +157,7 @@ struct RemovalSliceTests {
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         #expect(rig.terminals(for: a) == [] && rig.terminals(for: b).count == 20)
         #expect(finish() > 1)
-        #expect(rig.core.handlers.subtreeCount == 0 && rig.core.audit() == [])
+        #expect(rig.core.records.handlers.subtreeCount == 0 && rig.core.audit() == [])
     }
 
     @Test mutating func `removals leave no backlog that grows, however fast their handlers come back`() {
@@ -166,7 +166,7 @@ struct RemovalSliceTests {
             rig.pass { _ in }
             ask(20, "h\(pass)", by: a)
             rig.pass { $0.remove("h\(pass)", by: a) }
-            #expect(rig.core.interests.count <= 40)
+            #expect(rig.core.records.requests.count <= 40)
         }
         _ = finish()
         #expect(rig.core.isIdle)
@@ -355,7 +355,7 @@ struct RemovalSliceTests {
         ask(100, by: a)
         rig.pass { rig in
             rig.say(.bye, by: a)
-            rig.say(.hello(Hello(client: "again")), by: a)
+            rig.say(.hello(Hello()), by: a)
             rig.say(.subscribe(HandlerPattern("h")!), by: a)
         }
         var heard = rig.terminals(for: a)

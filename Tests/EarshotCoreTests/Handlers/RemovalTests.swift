@@ -47,16 +47,18 @@ struct RemovalTests {
         for number in 0..<3 { rig.say(.subscribe(.handler(HandlerID("q/x/\(number)")!)), by: a) }
         let pattern = HandlerPattern("q/x/")!
         var looks = 0
-        let found = rig.core.handlers.order.handles(from: rig.core.handlers.position(of: pattern.description)) {
+        let found = rig.core.records.handlers.order.handles(
+            from: rig.core.records.handlers.position(of: pattern.description)
+        ) {
             handler in
             looks += 1
-            return pattern.matches(rig.core.handlers[handler].id)
+            return pattern.matches(rig.core.records.handlers[handler].id)
         }
-        #expect(found.map { rig.core.handlers[$0].id.description } == ["q/x/0", "q/x/1", "q/x/2"])
-        #expect(found == rig.core.handlers.matching(pattern))
+        #expect(found.map { rig.core.records.handlers[$0].id.description } == ["q/x/0", "q/x/1", "q/x/2"])
+        #expect(found == rig.core.records.handlers.matching(pattern))
         #expect(looks <= found.count + 1)
         rig.remove("q/x/", by: a)
-        #expect(rig.core.handlers.count == 20_000)
+        #expect(rig.core.records.handlers.count == 20_000)
     }
 
     @Test mutating func `other listeners of a removed handler get one FAILED removed each, the remover none`() {
@@ -142,7 +144,9 @@ struct RemovalTests {
         rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) }
         let job = rig.jobs[0]
         rig.pass(unread: [a]) { $0.remove("row/", by: a) }
-        let holder = rig.core.workers.number(of: worker).map { rig.core.workers[$0].leases[job.attempt] != nil } == true
+        let holder =
+            rig.core.records.workers.number(of: worker).map { rig.core.records.workers[$0].leases[job.attempt] != nil }
+            == true
         rig.pass(unread: [a]) { $0.core.workerLost(holder ? worker : other, now: $0.now) }
         #expect(rig.jobs == [])
         #expect(rig.core.audit() == [])

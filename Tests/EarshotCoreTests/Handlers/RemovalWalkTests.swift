@@ -34,10 +34,11 @@ struct RemovalWalkTests {
         case acknowledge
         case bye
 
-        func text(tag: Int, sequence: UInt64) -> String {
+        /// - Parameter variant: end of the URL of a FETCH, by which the model tells requests with one ID apart.
+        func text(variant: Int, sequence: UInt64) -> String {
             switch self {
             case .fetch(let handler, let id, let url, let replaces):
-                "FETCH \(handler) \(id) \(url)\ntag: \(tag)\nretries: 1\n" + (replaces ? "replace: yes\n" : "")
+                "FETCH \(handler) \(id) \(url)?\(variant)\nretries: 1\n" + (replaces ? "replace: yes\n" : "")
             case .remove(let pattern): "REMOVE \(pattern)\n"
             // To be `REMOVE handler id`.
             case .removeRequest(let handler, let id): "REMOVE \(handler) \(id)\n"
@@ -61,6 +62,8 @@ struct RemovalWalkTests {
         var tokens: [Int: String] = [:]
         /// FETCH of each client that the broker has read and not carried out.
         var fetches: [ClientID: (handler: String, id: String, url: String, tag: Int)] = [:]
+        /// Handlers and IDs of the FETCHes of each session by number, because an ERROR has only the number.
+        var asked: [Int: [UInt64: String]] = [:]
         /// Clients whose loss the broker hears after their removal.
         var lost: Set<ClientID> = []
         /// Messages that the broker has not read.
@@ -70,11 +73,15 @@ struct RemovalWalkTests {
         var nextConnection: UInt64 = 1
         var nextTag = 1
         var terminals = 0
+        /// Number of requests of each handler and ID.
+        var variants: [String: Int] = [:]
         /// A removed request of each session, for a canary.
-        var removed: [Int: (tag: Int, name: String)] = [:]
+        var removed: [Int: String] = [:]
 
         static let handlers = ["a", "a/b", "a/b/c", "a/d", "e"]
         static let patterns = handlers + ["a/", "a/b/"]
+        /// Number of different URLs of the requests with one ID.
+        private static let variants = 4
 
         /// Numbers of different IDs of a handler, and of URLs of an origin.
         let ids: Int
@@ -82,7 +89,7 @@ struct RemovalWalkTests {
 
         init(seed: UInt64, canary: Canary? = nil) {
             random = SplitMix(seed: seed)
-            (ids, paths) = seed % 3 == 0 ? (5, 3) : (30, 8)
+            (ids, paths) = seed % 3 == 0 ? (5, 1) : (30, 2)
             self.canary = canary
             rig = CoreRig(limits: Self.limits(seed))
             for number in 1...2 { _ = rig.worker(UInt64(1_000_000 + number), slots: 2 + Int(seed % 6)) }
@@ -181,16 +188,24 @@ struct RemovalWalkTests {
 
         private mutating func send(_ message: Message, by client: ClientID) {
             guard let session = connections[client], let state = model.sessions[session] else { return }
-            var tag = nextTag
+            var (tag, variant) = (nextTag, 0)
             let last = state.lastSequence
             let sequence = pick(4) > 0 ? last : UInt64(pick(Int(last) + 1))
             switch message {
             case .fetch(let handler, let id, let url, let replaces):
                 guard model.isCertain(handler, id) else { return }
-                // A repetition has the same fields.
-                if !replaces, let old = model.named["\(handler) \(id)"], model.requests[old]?.url == url { tag = old }
+                let name = "\(handler) \(id)"
+                variant = variants[name, default: 0] % Self.variants
+                let isOpen = { [model, variant] (old: Int) in model.requests[old]?.url == "\(url)?\(variant)" }
+                // A repetition has the same URL. The next request of an ID has another one than the last ones.
+                if !replaces, let old = model.named[name], isOpen(old) {
+                    tag = old
+                } else {
+                    variants[name, default: 0] += 1
+                    variant = variants[name, default: 0] % Self.variants
+                }
                 nextTag += 1
-                fetches[client] = (handler, id, url, tag)
+                fetches[client] = (handler, id, "\(url)?\(variant)", tag)
                 if replaces {
                     model.replace(session, handler, id)
                     removed[session] = nil
@@ -202,7 +217,7 @@ struct RemovalWalkTests {
             case .acknowledge: model.acknowledge(session, sequence)
             case .bye: model.ended(session)
             }
-            say(message.text(tag: tag, sequence: sequence), of: session, by: client)
+            say(message.text(variant: variant, sequence: sequence), of: session, by: client)
             fetchesCarriedOut()
             take()
             if case .bye = message { lose(client) }
@@ -222,6 +237,9 @@ struct RemovalWalkTests {
                 let message = try ClientMessage(head: Array(head.utf8))
                 if message.canHaveNumber { model.sessions[session]?.lastNumber += 1 }
                 let number = message.canHaveNumber ? model.sessions[session]?.lastNumber : nil
+                if case .fetch(let fetch) = message, let number {
+                    asked[session, default: [:]][number] = "\(fetch.handler) \(fetch.request)"
+                }
                 rig.say(message, number: number, by: client)
             } catch {
                 Issue.record("\(head): \(error)")
@@ -322,11 +340,11 @@ struct RemovalWalkTests {
                 received(terminal, client, session)
             case .client(.send(let client, let message)):
                 guard let session = connections[client] else { return }
-                received(String(decoding: message.encoded(), as: UTF8.self), session)
+                received(String(decoding: message.encoded(), as: UTF8.self), nil, session)
             case .client(.reply(let client, let message, _, let number)):
                 guard let session = connections[client] else { return }
                 model.sessions[session]?.lastAnswered = number
-                received(String(decoding: message.encoded(), as: UTF8.self), session)
+                received(String(decoding: message.encoded(), as: UTF8.self), number, session)
             case .client(.close(let client, let reason)): Issue.record("\(client.rawValue) is closed: \(reason)")
             default: break
             }
@@ -335,30 +353,31 @@ struct RemovalWalkTests {
         private mutating func received(_ terminal: Terminal, _ client: ClientID, _ session: Int) {
             terminals += 1
             var outcome: String
+            let url: String?
             switch terminal.outcome {
-            case .result(let status, _): outcome = "\(status)"
-            case .failed(let failure): outcome = failure.code
+            case .result(let status, let response): (outcome, url) = ("\(status)", response.url)
+            case .failed(let failure): (outcome, url) = (failure.code, failure.response?.url ?? failure.url)
             }
             let name = "\(terminal.handler) \(terminal.request)"
-            let (tag, sequence) = (terminal.tag.flatMap { Int($0) } ?? 0, terminal.sequence)
+            let sequence = terminal.sequence
             let isFalse = terminals > 50
             if isFalse, canary == .inheritedCancellation { outcome = "cancelled" }
             if !isFalse || canary != .lostTerminal {
-                model.terminal(session, tag: tag, name: name, outcome: outcome, sequence: sequence)
+                model.terminal(session, name: name, url: url, outcome: outcome, sequence: sequence)
             }
             if isFalse, canary == .terminalTwice {
-                model.terminal(session, tag: tag, name: name, outcome: outcome, sequence: sequence + 1)
+                model.terminal(session, name: name, url: url, outcome: outcome, sequence: sequence + 1)
             }
             if isFalse, canary == .otherSubscriber {
                 for other in connections.values where other != session {
                     guard model.sessions[other]?.subscriptions.isEmpty == true else { continue }
-                    model.terminal(other, tag: tag, name: name, outcome: outcome, sequence: 1)
+                    model.terminal(other, name: name, url: url, outcome: outcome, sequence: 1)
                 }
             }
-            if outcome == "removed" { removed[session] = (tag, name) }
+            if outcome == "removed" { removed[session] = name }
         }
 
-        private mutating func received(_ text: String, _ session: Int) {
+        private mutating func received(_ text: String, _ number: UInt64?, _ session: Int) {
             let lines = text.split(separator: "\n").map(String.init)
             let words = lines[0].split(separator: " ").map(String.init)
             func field(_ name: String) -> String? {
@@ -372,11 +391,11 @@ struct RemovalWalkTests {
             case "OK": break
             case "REMOVED", "ERROR":
                 if canary == .lostReply { return }
-                let error = words[0] == "ERROR" ? "\(field("handler") ?? "?") \(field("request") ?? "?")" : nil
+                let error = words[0] == "ERROR" ? number.flatMap { asked[session]?[$0] } ?? "?" : nil
                 model.reply(session, error: error, count: words[0] == "REMOVED" ? words.last.flatMap { Int($0) } : nil)
-                if canary == .terminalAfterRemoval, error == nil, let (tag, name) = removed[session] {
+                if canary == .terminalAfterRemoval, error == nil, let name = removed[session] {
                     let last = model.sessions[session]?.lastSequence ?? 0
-                    model.terminal(session, tag: tag, name: name, outcome: "removed", sequence: last + 1)
+                    model.terminal(session, name: name, url: nil, outcome: "removed", sequence: last + 1)
                 }
             default: Issue.record("unexpected: \(text)")
             }

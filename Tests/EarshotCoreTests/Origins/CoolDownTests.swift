@@ -179,8 +179,8 @@ struct CoolDownTests {
             rig.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 30000000") }
             rig.pass { $0.say(.acknowledge(UInt64(user)), by: a) }
         }
-        #expect(rig.core.governor.scopes.count == 3)
-        #expect(rig.core.governor.restingScopes == 3)
+        #expect(rig.core.records.governor.scopes.count == 3)
+        #expect(rig.core.records.governor.restingScopes == 3)
         // The first three are refused at once, the others are sent.
         #expect(ask(11).count == 1)
         #expect(ask(3).isEmpty)

@@ -147,6 +147,57 @@ struct CoolDownWaitTests {
         #expect(rig.terminals(for: a).isEmpty && rig.core.audit() == [])
     }
 
+    /// Begins five transfers of an origin, behind which requests of these times wait, and a cool-down of the origin.
+    private mutating func cool(_ seconds: Int, behind waits: [Int], perPass: Int) -> (ClientID, [Job], WorkerID) {
+        var limits = CoreLimits()
+        limits.coolDownWaitsPerPass = perPass
+        rig = CoreRig(limits: limits)
+        let worker = rig.worker(slots: 64)
+        let a = rig.client(1)
+        rig.pass { rig in
+            for n in 1...5 { rig.fetch("h", "long\(n)", "http://slow/long\(n)", by: a) { $0.options.retries = 0 } }
+            for (n, wait) in waits.enumerated() {
+                rig.fetch("h", "\(n)", "http://slow/\(n)", by: a, Self.waiting(wait))
+            }
+        }
+        let jobs = rig.jobs
+        #expect(jobs.count == 5)
+        rig.pass { $0.done(jobs[0], by: worker, status: 429, fields: "retry-after: \(seconds)") }
+        return (a, jobs, worker)
+    }
+
+    @Test mutating func `many queued requests are compared with a cool-down in slices`() {
+        let waits = (0..<10).map { $0.isMultiple(of: 2) ? 0 : 31_000 }
+        let (a, _, _) = cool(30, behind: waits, perPass: 4)
+        #expect(Set(rig.terminals(for: a)) == ["h long1 http-status", "h 0 origin-cooling", "h 2 origin-cooling"])
+        for ended in [["h 4 origin-cooling", "h 6 origin-cooling"], ["h 8 origin-cooling"]] {
+            #expect(rig.core.nextTimer == Tick(nanoseconds: .min))
+            rig.pass()
+            #expect(Set(rig.terminals(for: a)) == Set(ended))
+            #expect(rig.core.audit() == [])
+        }
+        #expect(rig.core.nextTimer.map { $0 > rig.now } == true)
+    }
+
+    @Test mutating func `a wait begins with the cool-down, also if a later pass finds it`() {
+        let (a, jobs, worker) = cool(2, behind: [9_000, 2_500], perPass: 1)
+        rig.wait(milliseconds: 400)
+        rig.wait(milliseconds: 300)
+        // The end of the cool-down is now between 2,500 ms since its begin and since the later pass.
+        rig.pass { $0.done(jobs[1], by: worker, status: 429, fields: "retry-after: 2") }
+        for _ in 0..<2 where rig.terminals(for: a) != ["h 1 origin-cooling"] { rig.pass() }
+        #expect(rig.terminals(for: a) == ["h 1 origin-cooling"])
+        #expect(rig.core.audit() == [])
+    }
+
+    @Test mutating func `requests that leave the queue are not compared`() {
+        let (a, _, _) = cool(30, behind: [60_000, 0, 60_000, 0], perPass: 1)
+        rig.pass { rig in for n in 0...2 { rig.remove("h", "\(n)", by: a) } }
+        #expect(rig.terminals(for: a) == ["h 3 origin-cooling"])
+        rig.pass()
+        #expect(rig.core.nextTimer.map { $0 > rig.now } == true && rig.core.audit() == [])
+    }
+
     @Test mutating func `a refusal for longer than the setting names the seconds, too`() {
         let worker = rig.worker()
         let a = rig.client(1)

@@ -122,8 +122,8 @@ struct SpacingTests {
         #expect(rig.jobs.isEmpty)
         rig.wait(milliseconds: 50)
         rig.wait(milliseconds: 100)
-        let probes = rig.core.governor.scopes.indices.count {
-            if case .probing = rig.core.governor.scopes[$0].coolDown?.phase { true } else { false }
+        let probes = rig.core.records.governor.scopes.indices.count {
+            if case .probing = rig.core.records.governor.scopes[$0].coolDown?.phase { true } else { false }
         }
         #expect(probes == 1)
     }

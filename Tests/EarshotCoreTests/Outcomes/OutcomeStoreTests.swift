@@ -186,12 +186,12 @@ struct OutcomeStoreTests {
 
     /// Adds the owed failure of a request, which holds no outcome of its own afterwards.
     private static func owe(
-        _ failure: Outcome, of interest: Handle<Interest>, tag: String? = nil, in store: inout OutcomeStore
+        _ failure: Outcome, of interest: Handle<Interest>, in store: inout OutcomeStore
     ) throws -> Handle<OwedFailure> {
         let outcome = store.insert(failure)
         store.retain(outcome)
         let number = store.addOwed(
-            try #require(RequestID("1")), of: interest, 0, outcome: outcome, tag: tag)
+            try #require(RequestID("1")), of: interest, 0, outcome: outcome)
         _ = store.release(outcome)
         return number
     }
@@ -232,17 +232,9 @@ struct OutcomeStoreTests {
         let numbers = try texts.indices.map { try Self.owe(texts[$0], of: Handle(index: $0), in: &store) }
         for number in numbers { store.retainOwed(number) }
         #expect(store.count == 3 && store.checkInvariants() == [])
-        #expect(numbers.map { store.owedExtras[$0]?.url } == texts.map(\.url))
+        #expect(numbers.map { store.owedURLs[$0] } == texts.map(\.url))
         for number in numbers { #expect(Self.end(number, in: &store) == true) }
         #expect(store.isEmpty)
-    }
-
-    @Test func `a tag is kept with its owed failure`() throws {
-        var store = Self.store()
-        let number = try Self.owe(Outcome(failure: .removed), of: 7, tag: "t", in: &store)
-        store.retainOwed(number)
-        #expect(store.owedExtras[number]?.tag == "t" && store.owedExtras[number]?.byteCount == 1)
-        #expect(Self.end(number, in: &store) == true && store.isEmpty)
     }
 
     /// With its ID in place, the byte that marks a place of the slab and the entry of a window, 500,000 of them take less
@@ -262,7 +254,7 @@ struct OutcomeStoreTests {
             var store = OutcomeStore(limits: OutcomeStore.Limits(waitingBytes: 0))
             let request = try #require(RequestID("1"))
             let outcome = store.insert(Outcome(failure: .removed))
-            let number = store.addOwed(request, of: 7, 0, outcome: outcome, tag: nil)
+            let number = store.addOwed(request, of: 7, 0, outcome: outcome)
             store.detachOwed(number)
             store.detachOwed(number)
         }

@@ -18,7 +18,7 @@ struct PartitionTests {
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
             rig.pass { rig in
                 rig.connect(id, user: user.flatMap { PrincipalName($0) })
-                rig.say(.hello(Hello(client: "c")), by: id)
+                rig.say(.hello(Hello()), by: id)
             }
         }
     }
@@ -70,7 +70,6 @@ struct PartitionTests {
             { $0.options.cache = .noStore },
             { $0.httpFields = Array("cache-control: no-store".utf8) },
             { $0.options.streams = true },
-            { $0.options.key = "k" },
             { $0.options.route.proxy = "http://proxy/" },
             { $0.options.route.verifiesServer = false },
             {

@@ -14,7 +14,7 @@ struct PrincipalDurableTests {
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
             bed.pass { rig in
                 rig.connect(id, user: user.flatMap { PrincipalName($0) })
-                rig.say(.hello(Hello(client: "c")), by: id)
+                rig.say(.hello(Hello()), by: id)
             }
         }
     }
@@ -41,6 +41,38 @@ struct PrincipalDurableTests {
             #expect(bed.rig.terminals(for: client) == ["h 1 200"])
             for other in clients where other != client { #expect(bed.rig.terminals(for: other) == []) }
         }
+    }
+
+    @Test
+    mutating func
+        `durable requests of a key that is no longer valid continue until the administrator removes them`() throws
+    {
+        let proof = try #require(GatewayProof(String(repeating: "ab", count: 32)))
+        let laptop = try #require(PrincipalName("key:laptop"))
+        bed.rig.core.facilities.gatewayProof = proof
+        func open(_ rig: inout CoreRig, _ id: ClientID, isGateway: Bool) {
+            rig.core.clientConnected(id, token: CoreRig.token(of: id), user: nil, isGateway: isGateway)
+            var hello = Hello()
+            hello.principal = laptop
+            hello.proof = isGateway ? proof : nil
+            rig.say(.hello(hello), by: id)
+        }
+        bed.pass { rig in
+            open(&rig, Self.first, isGateway: true)
+            rig.fetch("h", "1", "http://one/", by: Self.first) { $0.options.isDurable = true }
+        }
+        bed.pass { rig in
+            rig.core.clientLost(Self.first, now: rig.now)
+            rig.core.keysRead([], now: rig.now)
+        }
+        let worker = bed.rig.worker()
+        bed.pass()
+        #expect(bed.rig.jobs.count == 1)
+        bed.finishJobs(worker)
+        #expect(bed.disk.rows.count == 1)
+        bed.pass { open(&$0, Self.administrator, isGateway: false) }
+        bed.pass { $0.remove("h", by: Self.administrator) }
+        #expect(bed.disk.rows.isEmpty)
     }
 
     @Test mutating func `a row with a damaged principal belongs to nobody`() {
@@ -84,11 +116,11 @@ struct PrincipalDurableTests {
             }
         }
         #expect(bed.rig.core.audit() == [])
-        #expect(bed.rig.core.principals.count < 200)
+        #expect(bed.rig.core.records.principals.count < 200)
         let back = ClientID(rawValue: 9)
         bed.pass { rig in
             rig.connect(back, user: PrincipalName("uid:33"))
-            rig.say(.hello(Hello(client: "c")), by: back)
+            rig.say(.hello(Hello()), by: back)
             rig.say(.query(.why(HandlerID("h")!, RequestID("1")!)), by: back)
         }
         let answers = bed.said.compactMap { action -> String? in

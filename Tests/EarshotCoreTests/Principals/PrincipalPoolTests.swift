@@ -60,7 +60,7 @@ struct PrincipalPoolTests {
         }
         #expect(Set(jobs) == [one, other] && jobs.count == 2)
         #expect(rig.terminals(for: admin) == ["h 1 unsupported-scheme"])
-        #expect(rig.core.governor.origins.count == 2)
+        #expect(rig.core.records.governor.origins.count == 2)
         #expect(rig.core.audit() == [])
     }
 
@@ -73,7 +73,7 @@ struct PrincipalPoolTests {
         }
         #expect(rig.terminals(for: b) == ["h 1 unsupported-scheme", "h 2 unsupported-scheme"])
         #expect(Set(rig.details(for: b)).count == 1)
-        #expect(rig.core.governor.origins.count == 0)
+        #expect(rig.core.records.governor.origins.count == 0)
         #expect(rig.core.audit() == [])
     }
 
@@ -132,7 +132,7 @@ struct PrincipalPoolTests {
             #expect(rig.terminals(for: b) == (principal == nil ? [] : ["h 1 unsupported-scheme"]))
             rig.pass { $0.core.workerLost(own, now: $0.now) }
             rig.wait(milliseconds: rig.core.limits.poolAbsenceMilliseconds)
-            #expect(rig.core.pools.count == 1)
+            #expect(rig.core.records.pools.count == 1)
             #expect(rig.core.audit() == [])
         }
     }

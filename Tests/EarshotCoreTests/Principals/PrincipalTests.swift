@@ -19,7 +19,7 @@ struct PrincipalTests {
         rig.pass { rig in
             rig.core.clientConnected(
                 id, token: CoreRig.token(of: id), user: user, isGateway: isGateway)
-            var hello = Hello(client: "c")
+            var hello = Hello()
             change(&hello)
             rig.say(.hello(hello), by: id)
         }
@@ -28,9 +28,7 @@ struct PrincipalTests {
     }
 
     private func refusal(_ code: String, _ detail: String) -> BrokerMessage {
-        var reply = ErrorReply(code: code, detail: detail)
-        reply.verb = "HELLO"
-        return .error(reply)
+        .error(ErrorReply(code: code, detail: detail))
     }
 
     private var notAuthorized: BrokerMessage {
@@ -108,7 +106,7 @@ struct PrincipalTests {
                     rig.pass { rig in
                         rig.say(.set(setting), by: id)
                         rig.say(.bye, by: id)
-                        rig.say(.hello(Hello(client: "c")), by: id)
+                        rig.say(.hello(Hello()), by: id)
                         rig.say(.set(setting), by: id)
                     }
                     #expect(!rig.replies(to: id).contains { if case .welcome = $0 { true } else { false } })
@@ -223,7 +221,7 @@ struct PrincipalTests {
         _ = hello(&rig, 1) { $0.principal = Self.laptop }
         rig.pass {
             $0.say(.bye, by: id)
-            $0.say(.hello(Hello(client: "c")), by: id)
+            $0.say(.hello(Hello()), by: id)
         }
         #expect(rig.core.principal(of: id) == nil)
     }

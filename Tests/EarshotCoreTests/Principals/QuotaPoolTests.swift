@@ -12,13 +12,13 @@ struct QuotaPoolTests {
         var rig = CoreRig(limits: limits)
         let client = ClientID(rawValue: 1)
         rig.connect(client, user: PrincipalName("uid:1"))
-        rig.say(.hello(Hello(client: "c1")), by: client)
+        rig.say(.hello(Hello()), by: client)
         _ = rig.worker(1)
         let own = rig.worker(2, schemes: ["x"])
         rig.pass { $0.fetch("h", "web", "http://o/", by: client) }
         #expect(rig.jobs.map(\.url) == ["http://o/"])
         rig.pass { rig in for request in 1...waiting { rig.fetch("h", "\(request)", "x:\(request)", by: client) } }
-        #expect(rig.jobs.isEmpty && rig.core.quotas.use(by: 1).transfers == 1)
+        #expect(rig.jobs.isEmpty && rig.core.records.quotas.use(by: 1).transfers == 1)
         rig.pass { $0.core.workerLost(own, now: $0.now) }
         #expect(rig.terminals(for: client).isEmpty)
         rig.wait(milliseconds: limits.poolAbsenceMilliseconds)

@@ -20,7 +20,7 @@ struct QuotaTests {
 
     private static func connect(_ client: ClientID, _ user: String, _ rig: inout CoreRig) {
         rig.connect(client, user: PrincipalName(user)!)
-        rig.say(.hello(Hello(client: "c\(client.rawValue)")), by: client)
+        rig.say(.hello(Hello()), by: client)
     }
 
     private static func ask(
@@ -67,7 +67,7 @@ struct QuotaTests {
     @Test func `no terminal of a refused request waits for a subscriber, so refusals take no memory`() {
         var (rig, _) = Self.rig(slots: 1) { $0.requestsPerUser = 2 }
         rig.pass { Self.ask(1...20, by: Self.a, &$0) { $0.options.subscribes = false } }
-        #expect(rig.core.interests.count == 2 && rig.core.quotas.use(by: 1).requests == 2)
+        #expect(rig.core.records.requests.count == 2 && rig.core.records.quotas.use(by: 1).requests == 2)
         Self.expectSound(rig)
     }
 
@@ -123,7 +123,7 @@ struct QuotaTests {
         rig.pass { $0.say(.set(SettingWords(["transfers-per-user", "3"])!), by: administrator) }
         #expect(rig.jobs.count == 2)
         rig.pass { $0.core.workerLost(worker, now: $0.now) }
-        #expect(rig.core.quotas.use(by: 1).transfers == 0)
+        #expect(rig.core.records.quotas.use(by: 1).transfers == 0)
         rig.pass { _ = $0.worker(10, slots: 16) }
         #expect(rig.jobs.count == 3)
         Self.expectSound(rig)
@@ -133,14 +133,16 @@ struct QuotaTests {
         var (rig, _) = Self.rig { $0.transfersPerUser = 1 }
         rig.pass { Self.ask(1...1, by: Self.a, &$0) }
         rig.pass { $0.core.clientLost(Self.a, now: $0.now) }
-        #expect(rig.core.quotas.use(by: 1).transfers == 1, "the worker has not confirmed the cancellation")
+        #expect(rig.core.records.quotas.use(by: 1).transfers == 1, "the worker has not confirmed the cancellation")
         // Enough users that the table of principals sweeps.
         for user in 100...400 as ClosedRange<UInt64> {
             let client = ClientID(rawValue: user)
             rig.pass { Self.connect(client, "uid:\(user)", &$0) }
             rig.pass { $0.core.clientLost(client, now: $0.now) }
         }
-        #expect(rig.core.quotas.use(by: 1).transfers == 1 && rig.core.principals.name(of: 1)?.description == "uid:1")
+        #expect(
+            rig.core.records.quotas.use(by: 1).transfers == 1
+                && rig.core.records.principals.name(of: 1)?.description == "uid:1")
         Self.expectSound(rig)
     }
 
@@ -171,7 +173,7 @@ struct QuotaTests {
         done(try #require(jobs["http://u1/h/2"]), "two", length: 401, by: worker, &rig)
         #expect(rig.terminals(for: Self.a) == ["h 2 quota"])
         #expect(
-            rig.details(for: Self.a) == [areInMemory ? BrokerCore.memoryQuotaDetail : BrokerCore.spoolQuotaDetail])
+            rig.details(for: Self.a) == [areInMemory ? QuotaDetail.memory : QuotaDetail.spool])
         #expect(rig.actions.contains(.spool(.releaseFile("two"))))
         done(try #require(jobs["http://u2/h/1"]), "three", length: 1_000, by: worker, &rig)
         #expect(rig.terminals(for: Self.b) == ["h 1 200"], "another user has its own quota")
@@ -182,7 +184,7 @@ struct QuotaTests {
         Self.expectSound(rig)
         rig.pass { $0.core.clientLost(Self.a, now: $0.now) }
         rig.pass()
-        let left = rig.core.quotas.use(by: 1)
+        let left = rig.core.records.quotas.use(by: 1)
         #expect(left.spoolBytes == 0 && left.memoryBodyBytes == 0)
         Self.expectSound(rig)
     }
@@ -192,7 +194,7 @@ struct QuotaTests {
         rig.pass { Self.ask(1...1, by: Self.a, &$0) }
         done(try #require(rig.jobs.first), "large", length: CoreLimits.memoryBodyBytes + 1, by: worker, &rig)
         #expect(rig.terminals(for: Self.a) == ["h 1 200"])
-        #expect(rig.core.quotas.use(by: 1).memoryBodyBytes == 0)
+        #expect(rig.core.records.quotas.use(by: 1).memoryBodyBytes == 0)
         Self.expectSound(rig)
     }
 
@@ -217,7 +219,7 @@ struct QuotaTests {
         rig.pass { Self.ask(1...2, by: Self.a, &$0) { $0.options.subscribes = false } }
         let jobs = rig.jobs
         done(jobs[0], "one", length: 900, by: worker, &rig)
-        #expect(rig.core.quotas.use(by: 1).spoolBytes == 900)
+        #expect(rig.core.records.quotas.use(by: 1).spoolBytes == 900)
         done(jobs[1], "two", length: 900, by: worker, &rig)
         Self.expectSound(rig)
         rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: Self.a) }
@@ -234,10 +236,10 @@ struct QuotaTests {
         let worker = bed.rig.worker(9)
         func durable(_ fetch: inout Fetch) { fetch.options.isDurable = true }
         bed.pass { Self.ask(1...1, by: Self.a, &$0, durable) }
-        let bytes = bed.rig.core.quotas.use(by: 1).durableBytes
+        let bytes = bed.rig.core.records.quotas.use(by: 1).durableBytes
         #expect(bytes > 256 && bytes < 500)
         bed.finishJobs(worker)
-        #expect(bed.rig.core.quotas.use(by: 1).durableBytes > bytes + 3, "the result counts")
+        #expect(bed.rig.core.records.quotas.use(by: 1).durableBytes > bytes + 3, "the result counts")
         bed.pass { Self.ask(2...9, by: Self.a, &$0, durable) }
         #expect(bed.rig.refusals(to: Self.a).contains("h 9 quota"))
         bed.pass { rig in
@@ -245,9 +247,9 @@ struct QuotaTests {
         }
         #expect(bed.rig.terminals(for: administrator) == [])
         bed.restart()
-        #expect(bed.rig.core.quotas.use(by: 1).durableBytes > bytes, "those of an earlier broker count")
+        #expect(bed.rig.core.records.quotas.use(by: 1).durableBytes > bytes, "those of an earlier broker count")
         Self.connect(Self.a, "uid:1", &bed.rig)
         bed.pass { $0.remove("h", by: Self.a) }
-        #expect(bed.rig.core.quotas.use(by: 1).durableBytes == 0)
+        #expect(bed.rig.core.records.quotas.use(by: 1).durableBytes == 0)
     }
 }

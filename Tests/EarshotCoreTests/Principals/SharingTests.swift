@@ -21,7 +21,7 @@ struct SharingTests {
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
             rig.pass { rig in
                 rig.connect(id, user: user.flatMap { PrincipalName($0) })
-                rig.say(.hello(Hello(client: "c", window: 256)), by: id)
+                rig.say(.hello(Hello(window: 256)), by: id)
             }
         }
         try share(true)
@@ -151,7 +151,7 @@ struct SharingTests {
         #expect(urls == [Self.url, Self.url])
         let names = others(rig.jobs)
         #expect(names == ["b", "b", "b", "b"])
-        #expect(rig.core.flights.count == 0)
+        #expect(rig.core.records.flights.count == 0)
     }
 
     @Test(
@@ -189,7 +189,7 @@ struct SharingTests {
         #expect(urls == [Self.url, Self.url])
         let names = others(rig.jobs)
         #expect(names == ["b", "b"])
-        #expect(rig.core.flights.count == 0)
+        #expect(rig.core.records.flights.count == 0)
     }
 
     @Test mutating func `what the administrator's private cache holds is not for users`() throws {

@@ -80,7 +80,7 @@ struct UserRightsTests {
         let other = ClientID(rawValue: 9)
         rig.pass { rig in
             rig.connect(other)
-            var hello = Hello(client: "c")
+            var hello = Hello()
             (hello.principal, hello.hasUserRights) = (Self.laptop, true)
             rig.say(.hello(hello), by: other)
         }
@@ -91,13 +91,13 @@ struct UserRightsTests {
         for (number, (first, second)) in [(true, false), (false, true), (true, true), (false, false)].enumerated() {
             let name = UInt64(10 + 2 * number)
             let old = rig.client(name) {
-                ($0.client, $0.leaseMilliseconds, $0.hasUserRights) = ("c", 60_000, first)
+                ($0.leaseMilliseconds, $0.hasUserRights) = (60_000, first)
             }
             rig.pass { $0.core.clientLost(old, now: $0.now) }
             var id: ClientID?
             rig.pass { rig in
                 id = rig.client(name + 1) {
-                    ($0.client, $0.leaseMilliseconds, $0.hasUserRights) = ("c", 60_000, second)
+                    ($0.leaseMilliseconds, $0.hasUserRights) = (60_000, second)
                     $0.token = CoreRig.token(of: old)
                 }
             }

@@ -55,7 +55,7 @@ struct RateTests {
         #expect(rates == [1_000])
         rig.pass { $0.done(jobs[1], by: worker) }
         rig.wait(milliseconds: 50)
-        #expect(rig.core.rates.isEmpty && rig.core.rates.due == nil)
+        #expect(rig.core.records.rates.isEmpty && rig.core.records.rates.due == nil)
     }
 
     @Test mutating func `a setting and a rule apply to running transfers, and to all handlers`() throws {
@@ -79,7 +79,7 @@ struct RateTests {
         rig.wait(milliseconds: 50)
         #expect(rates == [nil])
         rig.wait(milliseconds: 5_000)
-        #expect(rates == [] && rig.core.rates.isEmpty)
+        #expect(rates == [] && rig.core.records.rates.isEmpty)
     }
 
     @Test mutating func `a request without a limit lifts that of a transfer that it joins`() {
@@ -99,11 +99,11 @@ struct RateTests {
         rig.pass { $0.fetch("h", "1", "http://o/1", by: a) { $0.options.limitRate = 1_000 } }
         rig.pass { $0.remove("h", by: a) }
         rig.wait(milliseconds: 50)
-        #expect(rig.core.rates.isEmpty)
+        #expect(rig.core.records.rates.isEmpty)
         rig.pass { $0.fetch("h", "2", "http://o/2", by: a) { $0.options.limitRate = 1_000 } }
         rig.pass { $0.core.workerLost(worker, now: $0.now) }
         rig.wait(milliseconds: 50)
-        #expect(rig.core.rates.isEmpty && rig.core.rates.due == nil)
+        #expect(rig.core.records.rates.isEmpty && rig.core.records.rates.due == nil)
     }
 
     @Test mutating func `a transfer that started without a limit of a handler never gets one`() {

@@ -25,4 +25,22 @@ struct HandleTableTests {
         }
         for (number, hash) in model { #expect(table.find(hash) { $0 == number } == number) }
     }
+
+    @Test func `a large table finds each record at each of its sizes`() {
+        var table = HandleTable<Int>()
+        let hashes = (0..<100_000 as Range<Int32>).map { NumberHash.of($0, 1) }
+        func lost(_ records: Range<Int>) -> Int {
+            records.count { record in table.find(hashes[record]) { $0.index == record } == nil }
+        }
+        // Three quarters of the places are used at most: the table has 65,536 of them, then 98,304, then 131,072.
+        for bound in [49_000, 73_000, 98_000] {
+            for record in table.count..<bound { table.insert(Handle(index: record), hashes[record]) }
+            #expect(lost(0..<bound) == 0 && lost(bound..<100_000) == 100_000 - bound)
+        }
+        for bound in [30_000, 8_000, 0] {
+            for record in bound..<table.count { table.remove(Handle(index: record), hashes[record]) }
+            table.releaseRoom(least: 0)
+            #expect(lost(0..<bound) == 0 && lost(bound..<100_000) == 100_000 - bound)
+        }
+    }
 }

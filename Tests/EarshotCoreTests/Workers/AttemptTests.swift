@@ -199,8 +199,8 @@ struct AttemptTests {
         }
         #expect(rig.terminals(for: a) == [])
         #expect(rig.releasedBodies == 1)
-        #expect(!rig.core.holds(job.attempt, stranger))
-        #expect(rig.core.holds(job.attempt, worker))
+        #expect(!rig.core.records.workers.holds(job.attempt, stranger))
+        #expect(rig.core.records.workers.holds(job.attempt, worker))
     }
 
     @Test mutating func `a worker that says BYE with work in hand is no death of that work`() {

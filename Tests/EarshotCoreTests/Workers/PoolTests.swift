@@ -47,7 +47,7 @@ struct PoolTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
         #expect(rig.terminals(for: a) == ["h 1 unsupported-scheme"])
-        #expect(rig.core.governor.origins.count == 0)
+        #expect(rig.core.records.governor.origins.count == 0)
     }
 
     @Test mutating func `own workers share the jobs evenly, however small the bodies`() {
@@ -198,7 +198,7 @@ struct PoolTests {
         rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
         #expect(rig.terminals(for: a).count == 2)
         #expect(rig.terminals(for: a).allSatisfy { $0.hasSuffix("unsupported-scheme") })
-        #expect(rig.core.pools.count == 1)
+        #expect(rig.core.records.pools.count == 1)
         #expect(rig.core.audit() == [])
     }
 
@@ -304,7 +304,9 @@ struct PoolTests {
         // Running jobs end, and no others start.
         rig.pass { rig in
             for job in jobs {
-                for own in [quiet, told] where rig.core.holds(job.attempt, own) { rig.done(job, by: own) }
+                for own in [quiet, told] where rig.core.records.workers.holds(job.attempt, own) {
+                    rig.done(job, by: own)
+                }
             }
             rig.fetch("h", "3", "thumb:3", by: a)
         }
@@ -379,7 +381,7 @@ struct PoolTests {
         rig.pass { rig in for n in 1...4 { rig.fetch("h", "\(n)", "own\(n):x", by: a) } }
         #expect(rig.terminals(for: a) == ["h 3 unsupported-scheme", "h 4 unsupported-scheme"])
         rig.wait(milliseconds: 1_000)
-        #expect(rig.core.pools.count == 1)
+        #expect(rig.core.records.pools.count == 1)
         #expect(rig.core.audit() == [])
     }
 

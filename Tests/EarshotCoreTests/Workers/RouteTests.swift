@@ -120,7 +120,7 @@ struct RouteTests {
             rig.say(.acknowledge(sequence), by: client)
             rig.say(.remove(HandlerPattern(root)!), by: client)
         }
-        #expect(rig.core.isIdle && rig.core.handlers.rootCount == 0)
+        #expect(rig.core.isIdle && rig.core.records.handlers.rootCount == 0)
     }
 
     /// Returns the cookies that a root's next request sends, and removes that request.
@@ -149,16 +149,16 @@ struct RouteTests {
         rig.now = rig.now.advanced(byMilliseconds: 1_000)
         rig.pass { $0.core.timePassed(now: $0.now) }
         #expect(try cookies(of: "one", for: a) == nil)
-        #expect(rig.core.cookieJars.idleCount == 0)
+        #expect(rig.core.records.cookieJars.idleCount == 0)
     }
 
     @Test mutating func `a shorter time holds at once, and without one a jar goes with the last handler`() throws {
         worker = rig.worker()
         let a = rig.client(1)
         try visit("one", by: a, at: worker)
-        #expect(rig.core.cookieJars.idleCount == 1)
+        #expect(rig.core.records.cookieJars.idleCount == 1)
         rig.pass { $0.say(.set(SettingWords(["cookie-time", "0"])!), by: a) }
-        #expect(rig.core.cookieJars.idleCount == 0)
+        #expect(rig.core.records.cookieJars.idleCount == 0)
         try visit("one", by: a, at: worker)
         #expect(try cookies(of: "one", for: a) == nil)
     }
@@ -179,6 +179,6 @@ struct RouteTests {
             }
         }
         #expect(rig.terminals(for: a) == ["five 1 queue-full"])
-        #expect(rig.core.cookieJars.idleCount == 0)
+        #expect(rig.core.records.cookieJars.idleCount == 0)
     }
 }

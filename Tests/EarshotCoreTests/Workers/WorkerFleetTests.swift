@@ -165,7 +165,7 @@ struct WorkerFleetTests {
         for flight in [1, 2] as [UInt64] { fleet.start(Self.attempt(flight), Self.lease(.flight(1)), at: worker) }
         for flight in [1, 3] as [UInt64] {
             fleet.progressed(Self.attempt(flight), received: 10, total: 20, at: worker)
-            fleet.partTold(part, of: Self.attempt(flight), at: worker)
+            fleet.partReported(part, of: Self.attempt(flight), at: worker)
             fleet.partGrew(Self.attempt(flight), to: 7, at: worker)
             #expect(fleet.partKept(of: Self.attempt(flight), bytes: 6, by: id) == (flight == 1))
         }

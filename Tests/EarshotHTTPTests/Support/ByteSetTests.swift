@@ -1,3 +1,4 @@
+import EarshotWire
 import Testing
 
 @testable import EarshotHTTP

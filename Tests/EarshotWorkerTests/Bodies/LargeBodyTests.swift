@@ -67,10 +67,10 @@ import Testing
         let attempt = job.attempt
         #expect(try bed.meet())
         try bed.broker.tell(.job(job))
-        #expect(try bed.run { bed.worker.runs[attempt]?.receivedBytes == 18_000_000 })
+        #expect(try bed.run { bed.worker.jobs.runs[attempt]?.receivedBytes == 18_000_000 })
         #expect(try !bed.loop.run(for: Limits.checkpointInterval) { false })
         bed.origin.send(Array(body[18_000_000...]))
-        #expect(try bed.run { bed.worker.runs[attempt]?.receivedBytes == 24_000_000 })
+        #expect(try bed.run { bed.worker.jobs.runs[attempt]?.receivedBytes == 24_000_000 })
         var checkpoints: [Checkpoint] {
             bed.broker.said.compactMap { said in
                 if case .progress(attempt, _, _, _, let checkpoint) = said.message { checkpoint } else { nil }

@@ -1,12 +1,15 @@
 import EarshotHTTP
 import EarshotLoop
+import EarshotWire
 import Foundation
 import LibCrypto
+import Logging
 import Testing
 
 @testable import EarshotWorker
 
 @Suite final class SpoolTests {
+    let attempt = AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1)
     let folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
 
     init() throws {
@@ -75,12 +78,8 @@ import Testing
     ])
     func `the reason of a body without a file has its code and its next step`(
         error: SystemError, code: FailureCode, step: String
-    ) throws {
-        let fault = #expect(throws: BodyStore.Fault.self) {
-            var store = BodyStore(inlineLimit: 1, maximum: nil) { () throws(SystemError) in throw error }
-            try store.append([1, 2].span)
-        }
-        let refusal = Refusal(body: try #require(fault))
+    ) {
+        let refusal = Refusal(body: .spoolFailed(error))
         #expect(refusal.code == code)
         #expect(refusal.detail.contains(step))
     }
@@ -94,19 +93,18 @@ import Testing
     }
 
     @Test func `a body is the same whether it stays in memory or not`() throws {
-        let spool = try SpoolFolder(folder.path)
         for limit in [0, 2, 3, 4] {
-            var store = BodyStore(inlineLimit: limit, maximum: 4) { () throws(SystemError) in
-                try SpoolFile("\(limit).part", in: spool)
-            }
-            try store.append([1, 2].span)
-            try store.append([3, 4].span)
-            let body = try store.finish()
-            #expect(body.length == 4)
-            #expect(body.digest == SHA256.digest(of: [1, 2, 3, 4].span))
-            #expect(body.inline == (limit == 4 ? [1, 2, 3, 4] : nil))
-            #expect(body.file == (limit == 4 ? nil : "\(limit).part"))
-            if let file = body.file {
+            var body = try body(inlineBytes: limit)
+            try body.append([1, 2].span)
+            try body.append([3, 4].span)
+            var completion = Completion(attempt: attempt, status: 200)
+            let inline = try body.finish(into: &completion)
+            #expect(completion.length == 4)
+            #expect(completion.sha256 == SHA256.digest(of: [1, 2, 3, 4].span).hex)
+            #expect(inline == (limit == 4 ? [1, 2, 3, 4] : nil))
+            #expect(completion.file == (limit == 4 ? nil : SpoolName.part(of: attempt, pid: getpid())))
+            if let file = completion.file {
+                defer { try? FileManager.default.removeItem(at: folder.appending(path: file)) }
                 let content = try Array(Data(contentsOf: folder.appending(path: file)))
                 #expect(content == [1, 2, 3, 4])
             }
@@ -114,13 +112,19 @@ import Testing
     }
 
     @Test func `a body beyond its bound is refused at the first byte too many`() throws {
-        #expect(throws: BodyStore.Fault.tooLarge) {
-            var store = BodyStore(inlineLimit: 9, maximum: 4) { () throws(SystemError) in
-                throw SystemError("unused", number: EIO)
-            }
-            try store.append([1, 2, 3, 4].span)
-            #expect(store.count == 4)
-            try store.append([5].span)
+        #expect(throws: IncomingBody.Fault.tooLarge) {
+            var body = try body(inlineBytes: 9)
+            try body.append([1, 2, 3, 4].span)
+            #expect(body.count == 4)
+            try body.append([5].span)
         }
+    }
+
+    /// Returns an empty body of at most 4 bytes.
+    private func body(inlineBytes: Int) throws -> IncomingBody {
+        var limits = WorkerLimits(broker: attempt.broker, spool: folder.path)
+        limits.inlineBytes = inlineBytes
+        let terms = Terms(limits, spool: try SpoolFolder(folder.path), logger: Logger(label: "test"))
+        return IncomingBody(of: attempt, terms, maxBytes: 4)
     }
 }

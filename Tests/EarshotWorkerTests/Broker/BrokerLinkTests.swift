@@ -24,7 +24,8 @@ import ZMTP
         let path = folder.appending(path: "work").path
         let listener = try UnixSocket.listen(at: path)
         defer { UnixSocket.close(listener) }
-        let link = BrokerLink(path, loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let link = BrokerLink(
+            .socket(path), loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let descriptor = try #require(try UnixSocket.accept(listener))
         var broker: MessageStream? = try MessageStream(
             descriptor, as: .router, frameBytes: 1 << 20, mostMessages: 100, loop: loop
@@ -36,7 +37,7 @@ import ZMTP
             broker?.flush()
             return link.settle(lost: {}, ready: { Ready(slots: 1) }) || broker?.hasPending == true ? .none : .untilEvent
         }
-        #expect(try loop.run(for: .seconds(10)) { hasReady })
+        #expect(try loop.run(for: .seconds(60)) { hasReady })
         loop.removeHook(hook)
         link.welcomed()
         broker = nil
@@ -46,13 +47,12 @@ import ZMTP
             _ = link.settle(lost: { losses += 1 }, ready: { nil })
             return .untilEvent
         }
-        #expect(try loop.run(for: .seconds(10)) { losses == 1 })
+        #expect(try loop.run(for: .seconds(60)) { losses == 1 })
         loop.removeHook(end)
         #expect(!link.isUp)
         for flight in 1...3 as ClosedRange<UInt64> {
             let attempt = AttemptID(broker: BrokerInstance(rawValue: 1), flight: flight, attempt: 1)
-            let message = WorkerMessage.failed(attempt, code: "reset", detail: nil, receivedBytes: 0)
-            link.send(Message(head: message.encoded())) { Outgoing(attempt: attempt, message: $0, discard: nil) }
+            link.send(.failed(attempt, code: "reset", detail: nil, receivedBytes: 0), of: attempt)
         }
         #expect(link.waitingCount == 0)
     }

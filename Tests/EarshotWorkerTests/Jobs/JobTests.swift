@@ -180,9 +180,9 @@ import Testing
         let jobs = (0..<600).map { bed.job(bed.origin.url("/\($0)", host: "h\($0 % 40).localhost")) }
         for job in jobs { try bed.broker.tell(.job(job)) }
         #expect(try bed.run { waiting == 600 })
-        #expect(bed.worker.pool.count == 600)
+        #expect(bed.worker.kind.pool.count == 600)
         bed.origin.send(LoopbackOrigin.Reply.ok([1]).bytes)
         #expect(try bed.run { jobs.allSatisfy { bed.broker.completion($0.attempt) != nil } })
-        #expect(bed.worker.pool.count == 0)
+        #expect(bed.worker.kind.pool.count == 0)
     }
 }

@@ -22,7 +22,7 @@ import Testing
         try bed.broker.tell(.cancel(job.attempt))
         #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
         #expect(bed.spool.isEmpty)
-        #expect(bed.worker.pool.count == 0)
+        #expect(bed.worker.kind.pool.count == 0)
         #expect(try bed.run { bed.origin.closedByPeer == 1 })
     }
 
@@ -31,7 +31,7 @@ import Testing
         let job = bed.job()
         #expect(try bed.meet())
         try bed.broker.tell(.job(job))
-        #expect(try bed.run { bed.worker.runs[job.attempt]?.receivedBytes == 5000 })
+        #expect(try bed.run { bed.worker.jobs.runs[job.attempt]?.receivedBytes == 5000 })
         // No bytes arrive in the pass that reads the CANCEL.
         #expect(try bed.barrier())
         try bed.broker.tell(.cancel(job.attempt))
@@ -40,7 +40,7 @@ import Testing
         // Bytes of the same pass may have arrived after the CANCEL.
         let late = bed.job()
         try bed.broker.tell(.job(late))
-        #expect(try bed.run { bed.worker.runs[late.attempt]?.receivedBytes == 5000 })
+        #expect(try bed.run { bed.worker.jobs.runs[late.attempt]?.receivedBytes == 5000 })
         bed.worker.handle(.cancel(late.attempt), nil)
         #expect(try bed.run { bed.broker.hasEnded(late.attempt) })
         #expect((1...5000).contains(bed.broker.unwantedBytes(late.attempt) ?? 0))
@@ -135,16 +135,16 @@ import Testing
         #expect(try bed.meet())
         try bed.broker.tell(.job(bed.job()))
         try bed.broker.tell(.job(bed.job(bed.origin.url("/other"))))
-        #expect(try bed.run { bed.worker.runs.values.count { $0.receivedBytes == count } == 2 })
+        #expect(try bed.run { bed.worker.jobs.runs.values.count { $0.receivedBytes == count } == 2 })
         #expect(bed.spool.count == 2)
         try bed.endBroker()
-        #expect(try bed.run { !bed.worker.link.isUp })
-        #expect(bed.worker.runs.isEmpty)
+        #expect(try bed.run { !bed.worker.jobs.link.isUp })
+        #expect(bed.worker.jobs.runs.isEmpty)
         try bed.startBroker(instance: 2)
         #expect(try bed.run { bed.broker.readies.count == 1 && bed.origin.closedByPeer == 2 })
         // A broker may let a later attempt continue these files.
         #expect(bed.spool.count == left)
-        #expect(bed.worker.link.waitingCount == 0)
+        #expect(bed.worker.jobs.link.waitingCount == 0)
     }
 
     @Test func `a terminal is for the broker of its job alone`() throws {
@@ -153,7 +153,7 @@ import Testing
         try bed.broker.tell(.job(bed.job()))
         #expect(try bed.run { bed.origin.requests.count == 1 })
         try bed.endBroker()
-        #expect(try bed.run { !bed.worker.link.isUp })
+        #expect(try bed.run { !bed.worker.jobs.link.isUp })
         try bed.startBroker(instance: 2)
         #expect(try bed.run { bed.broker.readies.count == 1 })
         #expect(try bed.barrier())
@@ -163,7 +163,7 @@ import Testing
             default: false
             }
         }
-        #expect(terminals == 0 && bed.worker.runs.isEmpty && bed.worker.link.waitingCount == 0)
+        #expect(terminals == 0 && bed.worker.jobs.runs.isEmpty && bed.worker.jobs.link.waitingCount == 0)
     }
 
     @Test func `the broker's wish for slots is followed and told, and what runs beyond it goes on`() throws {
@@ -180,7 +180,7 @@ import Testing
         limits.slots = 2
         try bed.broker.tell(.limits(limits))
         #expect(try bed.run { bed.broker.count(of: .slots(2)) == 1 })
-        #expect(bed.worker.runs.count == 3)
+        #expect(bed.worker.jobs.runs.count == 3)
         #expect(try bed.failure(bed.job()) == "worker-lost")
         try bed.broker.tell(.cancel(jobs[0].attempt))
         try bed.broker.tell(.cancel(jobs[1].attempt))

@@ -1,6 +1,8 @@
+import EarshotHTTP
 import EarshotLoop
 import EarshotWire
 import Foundation
+import Logging
 import Testing
 
 @testable import EarshotWorker
@@ -21,36 +23,62 @@ import Testing
     private func run(_ script: String) throws -> ProgramRun {
         let options = ProgramOptions(
             workPath: "", schemes: ["x"], slots: 1, program: "/bin/sh", arguments: ["sh", "-c", script])
-        let terms = ProgramWorker.Terms(inlineBytes: 65_536, spool: try SpoolFolder(folder.path))
-        let job = Job(attempt: AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1), url: "x:1")
-        return try ProgramRun(job, nil, options, terms, loop: loop) { _ in }
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: folder.path)
+        let terms = Terms(limits, spool: try SpoolFolder(folder.path), logger: logger)
+        let link = BrokerLink(.socket(folder.appending(path: "work").path), loop: loop, logger: logger)
+        let job = Job(attempt: AttemptID(broker: limits.broker, flight: 1, attempt: 1), url: "x:1")
+        let jobs = try RunTable<ProgramRun>(link, loop: loop, logger: logger)
+        return try ProgramRun(job, nil, options, terms, jobs) {}
     }
 
-    /// A PROGRESS timer can note a job while a thread hashes its complete body.
-    @Test func `a body whose hash is running is not sealed again`() throws {
+    @Test func `a job that is stopped fails by the first reason, however the program ends`() throws {
+        let run = try run("trap 'exit 0' TERM; echo ready; while :; do sleep 1; done")
+        var buffer = [UInt8](repeating: 0, count: Limits.pieceBytes)
+        #expect(
+            try loop.run(for: .seconds(60)) {
+                _ = try? run.take(into: &buffer)
+                return run.receivedBytes > 0
+            })
+        #expect(!run.stop(Refusal(.tooLarge)) && !run.stop(Refusal(.cancelled)))
+        #expect(run.state.isOver && run.receivedBytes == 0)
+        #expect(
+            try loop.run(for: .seconds(60)) {
+                _ = try? run.take(into: &buffer)
+                return run.isSealing
+            })
+        #expect(run.stop(Refusal(.cancelled)))
+        var code: FailureCode?
+        do throws(Refusal) { _ = try run.complete() } catch { code = error.code }
+        #expect(code == .tooLarge)
+    }
+
+    /// An event can note a job while a thread hashes its complete body.
+    @Test func `a body whose hash is running is not hashed again`() throws {
         let length = 8 << 20
         let run = try run("head -c \(length) /dev/zero")
+        let hasher = run.jobs.hasher
         var finished: [PartHasher.Task] = []
-        let hasher = try PartHasher(loop)
         var buffer = [UInt8](repeating: 0, count: Limits.pieceBytes)
         var refusal: Refusal?
         #expect(
-            try loop.run(for: .seconds(10)) {
+            try loop.run(for: .seconds(60)) {
                 do throws(Refusal) { _ = try run.take(into: &buffer) } catch { refusal = error }
-                return run.exit != nil || refusal != nil
+                return run.isSealing || refusal != nil
             })
         try #require(refusal == nil)
-        #expect(try run.seal(on: hasher))
-        #expect(try run.seal(on: hasher))
+        try run.hash(on: hasher)
+        try run.hash(on: hasher)
+        #expect(run.isSealing && !run.isHashed)
         #expect(
-            try loop.run(for: .seconds(10)) {
+            try loop.run(for: .seconds(60)) {
                 finished += hasher.takeFinished()
                 return !finished.isEmpty
             })
-        let task = try #require(finished.first)
-        #expect(run.hashed(task))
-        #expect(try !run.seal(on: hasher))
-        #expect(try run.complete(contentType: nil).completion.length == length)
+        #expect(run.hashed(try #require(finished.first)))
+        #expect(run.isHashed)
+        try run.hash(on: hasher)
+        #expect(try run.complete().completion.length == length)
         #expect(finished.count == 1 && hasher.takeFinished().isEmpty)
     }
 }

@@ -12,7 +12,7 @@ final class Bed {
     let loop: EventLoop
     let folder: URL
     let origin: LoopbackOrigin
-    let worker: Worker
+    let worker: Worker<Transfers>
     let nameServer: NameServer?
     private(set) var broker: ScriptedBroker
     private let context: Context
@@ -46,7 +46,7 @@ final class Bed {
         }
         var logger = Logger(label: "test")
         logger.logLevel = .critical
-        worker = try Worker(options, loop: loop, logger: logger)
+        worker = Worker(try Transfers(options, loop: loop, logger: logger))
     }
 
     deinit {
@@ -60,8 +60,8 @@ final class Bed {
         (try? FileManager.default.contentsOfDirectory(atPath: folder.appending(path: "spool").path)) ?? []
     }
 
-    /// Runs until the condition holds. Returns false after ten seconds.
-    func run(until condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(10), until: condition) }
+    /// Runs until the condition holds. Returns false after a minute.
+    func run(until condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(60), until: condition) }
 
     /// Runs until the broker has accepted the worker.
     func meet() throws -> Bool { try run { worker.terms != nil && !broker.readies.isEmpty } }

@@ -3,7 +3,6 @@
 import collections
 import json
 import time
-import uuid
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -65,7 +64,9 @@ class Client:
         self.token = None
         self.unanswered = None
         """Number from which a resumed session lacks answers; None without numbers."""
-        self.name = f"test-{uuid.uuid4()}"
+        self._is_leased = False
+        self.number = 0
+        """Number of the last message."""
         self.broker = None
         self._inbox = collections.deque()
         self._acknowledged = 0
@@ -98,15 +99,21 @@ class Client:
     # Sending.
 
     def say(self, line, headers=(), body=None, **fields):
-        """Sends a message; `max_bytes=5` is the field `max-bytes: 5`."""
-        head = [line] + [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+        """Sends a message; `max_bytes=5` is the field `max-bytes: 5`. In a session with a lease the messages have numbers."""
+        head = [line]
+        if line.startswith("HELLO "):
+            self._is_leased = bool(fields.get("lease"))
+        if self._is_leased and "number" not in fields and line.split(" ")[0] not in ("HELLO", "ACK", "READ", "BYE"):
+            self.number += 1
+            head.append(f"number: {self.number}")
+        head += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
         if headers:
             head += [""] + [f"{name}: {value}" for name, value in headers]
         frames = [("\n".join(head) + "\n").encode("latin-1")]
         if body is not None:
             frames.append(body)
-        if not self.socket.poll(10_000, zmq.POLLOUT):
-            raise AssertionError(f"the broker took nothing for 10 s: {line}")
+        if not self.socket.poll(30_000, zmq.POLLOUT):
+            raise AssertionError(f"the broker took nothing for 30 s: {line}")
         self.socket.send_multipart(frames)
 
     def cut(self):
@@ -117,7 +124,7 @@ class Client:
         """Returns another connection that resumes this session, once the broker has noticed the end of this one."""
         while True:
             successor = Client(self.runtime, self.window, hello=False, lease=self.lease, bodies=self.bodies)
-            successor.name, successor.token = self.name, self.token
+            successor.token = self.token
             if successor.greet() == "WELCOME":
                 return successor
             successor.cut()
@@ -129,15 +136,16 @@ class Client:
 
     def greet(self):
         """Sends HELLO. Returns "WELCOME" or the code of the error."""
-        fields = {"client": self.name, "window": self.window, "lease": self.lease, "token": self.token,
+        fields = {"window": self.window, "lease": self.lease, "token": self.token,
                   "unanswered": self.unanswered, "bodies": self.bodies}
         self.say("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
-        answer = self._read(10)
+        answer = self._read(30)
         if answer is None or answer.verb != "WELCOME":
             return answer and answer.operands[0]
         self.broker = answer.fields["broker"]
         self.token = answer.fields.get("token")
         self.heard = int(answer.fields["resumed"]) if "resumed" in answer.fields else None
+        self.number = self.heard or 0
         return "WELCOME"
 
     def fetch(self, handler, request, url, headers=(), body=None, **fields):
@@ -155,15 +163,15 @@ class Client:
     def take(self, sequence):
         """Sends TAKE. Returns the path in the reply, None without one, or the code of the ERROR."""
         self.say(f"TAKE {sequence}")
-        while (message := self._read(10)) is not None:
+        while (message := self._read(30)) is not None:
             if message.verb == "TAKEN" and message.operands[0] == str(sequence):
                 return " ".join(message.operands[1:]) or None
-            if message.verb == "ERROR" and message.fields.get("verb") == "TAKE":
+            if message.verb == "ERROR":
                 return message.operands[0]
             self._inbox.append(message)
-        raise AssertionError(f"no answer to TAKE {sequence} within 10 s")
+        raise AssertionError(f"no answer to TAKE {sequence} in time")
 
-    def query(self, what, timeout=10):
+    def query(self, what, timeout=30):
         """Returns the parsed ANSWER to `QUERY what`."""
         self.say(f"QUERY {what}")
         answer = self.expect("ANSWER", *what.split(" "), timeout=timeout)
@@ -172,11 +180,11 @@ class Client:
     def set(self, text):
         """Sends SET. Returns the reply: a CHANGED or an ERROR."""
         self.say(f"SET {text}")
-        while (message := self._read(10)) is not None:
-            if message.verb == "CHANGED" or message.fields.get("verb") == "SET":
+        while (message := self._read(30)) is not None:
+            if message.verb in ("CHANGED", "ERROR"):
                 return message
             self._inbox.append(message)
-        raise AssertionError(f"no answer to SET {text} within 10 s")
+        raise AssertionError(f"no answer to SET {text} in time")
 
     def settings(self):
         """Returns (value, source) of each setting by name, of a rule by `origin PATTERN`."""
@@ -186,13 +194,13 @@ class Client:
 
     # Receiving.
 
-    def receive(self, timeout=10):
+    def receive(self, timeout=30):
         """Returns the next message, or None after the timeout."""
         if self._inbox:
             return self._inbox.popleft()
         return self._read(timeout)
 
-    def expect(self, verb, *operands, timeout=10):
+    def expect(self, verb, *operands, timeout=30):
         """Returns the first message with this verb and these first operands; earlier messages stay unread."""
         def fits(message):
             return message.verb == verb and message.operands[:len(operands)] == list(operands)
@@ -243,6 +251,8 @@ class Client:
         if not self.socket.poll(max(0, timeout) * 1000):
             return None
         message = Message(self.socket.recv_multipart())
+        if message.verb == "OK":
+            return self._read(timeout)
         if message.is_terminal and "seq" in message.fields:
             if self.take_files:
                 message.take_file()
@@ -316,7 +326,7 @@ class StubbornClient(Client):
 
     def _greet_again(self):
         self._seen = self._acknowledged = 0
-        self.say("HELLO EAR/1", client=self.name, window=self.window)
+        self.say("HELLO EAR/1", window=self.window)
 
     def _ask_again(self, welcome):
         self.broker = welcome.fields["broker"]

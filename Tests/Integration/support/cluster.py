@@ -276,20 +276,22 @@ class Node:
         self._say(route, f"DATA {sequence} {offset}", body=body.content[offset:offset + length])
 
 
-class Puller(Commands):
-    """`earshot puller` and its broker, which the test plays: `job` gives it work, `hear` returns its messages."""
+class PlayedBroker(Commands):
+    """A program that connects to the socket `work`, and its broker, which the test plays: `job` gives it work, `hear` returns its
+    messages. `arguments` returns those of the program, without the runtime folder. `limits`: further fields of LIMITS."""
 
-    def __init__(self, name="shop"):
+    def __init__(self, arguments, **limits):
         folder = temporary_folder()
         super().__init__(folder / "run", folder)
         self.runtime.mkdir(0o700)
         self.spool = folder / "spool"
         self.spool.mkdir(0o700)
-        self.file = ClusterFile(self, f"{ADDRESS}:{free_port()}", name)
         self._attempts = 0
         self._socket = None
+        self._limits = limits
         self.listen()
-        self.program = self.start("puller", "--runtime", self.runtime, "--cluster", self.file.path)
+        command, *others = arguments(self)
+        self.program = self.start(command, "--runtime", self.runtime, *others)
         self.ready = self.welcome()
 
     def close(self):
@@ -308,24 +310,32 @@ class Puller(Commands):
         self._socket.bind(f"ipc://{self.runtime}/work")
 
     def welcome(self):
-        """Answers the READY of the puller, and returns it."""
+        """Answers the READY of the program, and returns it."""
         ready = self.hear()
         if ready.verb != "READY":
             raise AssertionError(f"no READY but {ready}")
-        self.say("LIMITS", broker=self.instance, inline_bytes=65_536, spool=self.spool, sandbox="yes")
+        self.say("LIMITS", broker=self.instance, inline_bytes=65_536, spool=self.spool, sandbox="yes", **self._limits)
         return ready
 
     def say(self, line, **fields):
         self._socket.send_multipart([self._route, head(line, fields)])
 
-    def hear(self, timeout=10):
-        """Returns the next message of the puller."""
+    def hear(self, timeout=30):
+        """Returns the next message of the program."""
         if not self._socket.poll(timeout * 1_000):
             raise AssertionError(f"no message within {timeout} s\n{self.program.describe()}")
         self._route, *frames = self._socket.recv_multipart()
         return Message(frames)
 
-    def end(self, attempt, timeout=10):
+    def expect(self, verb, timeout=30):
+        """Returns the next message, which has this verb, but for PROGRESS and SANDBOX."""
+        while (message := self.hear(timeout)).verb in {"PROGRESS", "SANDBOX"}:
+            pass
+        if message.verb != verb:
+            raise AssertionError(f"{message} is no {verb}")
+        return message
+
+    def end(self, attempt, timeout=30):
         """Returns the DONE or FAILED of an attempt, with its body; skips its PROGRESS."""
         while (message := self.hear(timeout)).verb == "PROGRESS":
             pass
@@ -336,7 +346,7 @@ class Puller(Commands):
         return message
 
     def job(self, url, **fields):
-        """Gives the puller a job. Returns its attempt."""
+        """Gives the program a job. Returns its attempt."""
         self._attempts += 1
         attempt = f"{self.instance}.{self._attempts}.1"
         self.say(f"JOB {attempt} {url}", **{"timeout": 60, "connect_timeout": 10, **fields})
@@ -344,6 +354,17 @@ class Puller(Commands):
 
     def files(self):
         return sorted(path.name for path in self.spool.iterdir())
+
+
+class Puller(PlayedBroker):
+    """`earshot puller` and its broker."""
+
+    def __init__(self, name="shop"):
+        super().__init__(lambda _: ["puller", "--cluster", self.new_file(name)])
+
+    def new_file(self, name):
+        self.file = ClusterFile(self, f"{ADDRESS}:{free_port()}", name)
+        return self.file.path
 
 
 def unreachable_place():

@@ -75,7 +75,7 @@ def check_ledgers(ledger):
 
 
 OF_TESTS = {"EARSHOT_BINARY", "EARSHOT_LAB", "EARSHOT_WEB", "EARSHOT_LONG", "EARSHOT_SEED", "EARSHOT_TEST_SEED",
-            "EARSHOT_FUZZ_SECONDS", "EARSHOT_ZMQ_PYTHON"}
+            "EARSHOT_FUZZ_SECONDS"}
 """Variables for the tests themselves."""
 
 
@@ -95,8 +95,6 @@ class Commands:
         self.environment.update({name: value, "EARSHOT_RUNTIME": str(runtime), "TMPDIR": str(folder),
                                  "XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state"),
                                  "XDG_CACHE_HOME": str(self.user_cache.parent)})
-        if library := os.environ.get("INTERPOSER_LIBRARY"):
-            self.environment["LD_PRELOAD"] = library
 
     def start(self, *arguments, cwd=None):
         return Program([binary(), *arguments], self.environment, cwd or self.folder)
@@ -117,7 +115,7 @@ class Commands:
             raise AssertionError(f"it crashed\n{program.describe()}")
         return program
 
-    def await_no_survivors(self, timeout=10):
+    def await_no_survivors(self, timeout=30):
         """Waits until every process started here, directly or indirectly, has ended."""
         eventually(lambda: not marked(self.mark),
                    lambda: f"all processes gone; left: {[(p, command(p)) for p in marked(self.mark)]}", timeout)

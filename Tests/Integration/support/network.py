@@ -13,7 +13,8 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from .client import Client, Message
-from .harness import Bus
+from .harness import Bus, TestCase
+from .origin import Origin, body
 from .processes import eventually
 
 ADDRESS = "127.0.0.1"
@@ -103,7 +104,7 @@ class NetworkBus(Bus):
 
     def connect(self):
         """Returns a tcp connection to the gateway."""
-        return socket.create_connection(self.address, timeout=10)
+        return socket.create_connection(self.address, timeout=30)
 
     def remote(self, kind=None, key=None, **options):
         """Returns a new client over tcp, closed at the end."""
@@ -111,6 +112,18 @@ class NetworkBus(Bus):
         client = (kind or RemoteClient)(self, key or self.key, **options)
         self._clients.append(client)
         return client
+
+
+class NetworkTestCase(TestCase):
+    """Tests with an origin and a bus that clients on other machines use."""
+
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.bus = self.enterContext(NetworkBus(workers=1))
+
+    def assertAnswers(self, client, handler="h", request=1, size=1000):
+        client.fetch(handler, request, f"{self.origin.url}/bytes/{size}")
+        self.assertResult(client.terminal(), body(size))
 
 
 class RemoteClient(Client):
@@ -130,14 +143,14 @@ class RemoteClient(Client):
             | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED)
         self.socket.connect(self.bus.endpoint)
 
-    def event(self, timeout=10):
+    def event(self, timeout=30):
         """Returns (event, value) of the next change of the connection, or None after the timeout."""
         if not self.monitor.poll(timeout * 1000):
             return None
         event = recv_monitor_message(self.monitor)
         return event["event"], event["value"]
 
-    def await_event(self, wanted, timeout=10):
+    def await_event(self, wanted, timeout=30):
         """Waits for a change of the connection. Returns its value."""
         while (event := self.event(timeout)) is not None:
             if event[0] == wanted:
@@ -157,7 +170,7 @@ class RemoteClient(Client):
         while True:
             successor = RemoteClient(self.bus, self.key, window=self.window, hello=False, lease=self.lease,
                                      bodies=self.bodies)
-            successor.name, successor.token = self.name, self.token
+            successor.token = self.token
             if successor.greet() == "WELCOME":
                 return successor
             successor.cut()
@@ -325,7 +338,7 @@ class StubbornRemote(RemoteClient):
             event = self.event(0)
             if event and event[0] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._seen = self._acknowledged = 0
-                self.say("HELLO EAR/1", client=self.name, window=self.window, bodies="pull")
+                self.say("HELLO EAR/1", window=self.window, bodies="pull")
             message = self.receive(0.1)
             if message is None:
                 continue
@@ -378,7 +391,7 @@ class LeasedRemote(RemoteClient):
 
     def _resume(self):
         """Connects again and repeats the messages that the broker has not processed."""
-        token, name = self.token, self.name
+        token = self.token
         while True:
             self.cut()
             self.socket = zmq.Context.instance().socket(zmq.DEALER)
@@ -387,7 +400,7 @@ class LeasedRemote(RemoteClient):
             self.socket.sndhwm = 0
             self.socket.reconnect_ivl = 10
             self._connect(None)
-            self.name, self.token = name, token
+            self.token = token
             # A FETCH has no answer but its terminal.
             self.unanswered = 1
             try:

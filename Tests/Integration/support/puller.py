@@ -44,7 +44,7 @@ class Follower:
         """Handles a message. Returns whether it was the terminal of the request."""
         if message.is_terminal and message.operands[:2] == self.name:
             return True
-        if message.verb != "DATA" or message.operands[:2] != self.name:
+        if message.verb != "DATA" or message.operands[:2] != self.name or "error" in message.fields:
             return False
         if message.fields["generation"] != self.generation:
             self.generation, self.content = message.fields["generation"], b""

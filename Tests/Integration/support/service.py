@@ -25,7 +25,7 @@ class NotifySocket:
     def close(self):
         self._socket.close()
 
-    def next(self, timeout=10):
+    def next(self, timeout=30):
         """Returns the variables of the next datagram; None after the timeout."""
         self._socket.settimeout(max(timeout, 0.000_001))
         try:

@@ -397,7 +397,7 @@ class StreamOrigin(ScriptedOrigin):
             self._seen.add(name)
             return is_first
 
-    def wait(self, condition, timeout=10):
+    def wait(self, condition, timeout=30):
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 

@@ -21,7 +21,7 @@ class HandWorker:
         frames = ["\n".join([line, *fields, ""]).encode()]
         self.socket.send_multipart(frames if body is None else [*frames, body])
 
-    def hear(self, timeout=10):
+    def hear(self, timeout=30):
         """Returns the head of the next message; None after the timeout."""
         return self.socket.recv_multipart()[0].decode() if self.socket.poll(timeout * 1000) else None
 
@@ -32,7 +32,7 @@ class HandWorker:
             found, *operands = first.split(" ")
             if found == verb and (operand is None or operand in operands):
                 return operands, dict(line.partition(": ")[::2] for line in lines)
-        raise AssertionError(f"no {verb} within 10 s")
+        raise AssertionError(f"no {verb} in time")
 
     def close(self):
         self.socket.close()

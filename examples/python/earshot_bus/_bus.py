@@ -107,7 +107,7 @@ class Bus(Shell):
         await self._await(lambda token: self._core.ask(token, "RETRY", handler, request))
 
     async def query(self, *subject: str) -> dict[str, Any]:
-        """Returns the answer to a QUERY, as parsed JSON. `subject`: its operands, see protocols/7-reference.md.
+        """Returns the answer to a QUERY, as parsed JSON. `subject`: its operands, see protocols/administration.md.
 
         Raises `Refused` for an unknown subject.
         """

@@ -20,7 +20,6 @@ LONGEST_SECONDS = 86_400.0
 
 _HANDLER = re.compile(r"[!-.0-~]+(?:/[!-.0-~]+)*")
 _IDENTIFIER = re.compile(rf"[!-~]{{1,{IDENTIFIER_BYTES}}}")
-_KEY = re.compile(r"[!-~]{1,200}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -67,8 +66,6 @@ class FetchOptions(TypedDict, total=False):
     `origin-cooling`, at once if its end is known. Default: no limit."""
     sha256: str
     """Required SHA-256 of the body, 64 hexadecimal digits; another body fails as `digest-mismatch`. Default: none."""
-    key: str
-    """Coalescing key, 1 to 200 visible ASCII characters: only equal keys share a transfer. Default: none."""
     cache: CacheMode
     """Cache mode: one of the Fetch standard, or `explicit`, which estimates no freshness. Default: `default`."""
     cookies: bool
@@ -78,8 +75,6 @@ class FetchOptions(TypedDict, total=False):
     Default: True."""
     warm: bool
     """Whether to fetch into the cache only, without delivery of the body. Default: False."""
-    tag: str
-    """Label of 1 to 64 visible ASCII characters, which the result repeats. Default: none."""
     on_progress: Callable[[Progress], object]
     """Callback for each `Progress`, called in the thread of the event loop, which it must not block. With
     `earshot_bus.blocking` any thread that waits may call it, but never two at once. Default: none."""
@@ -281,8 +276,6 @@ def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:
         yield "progress", _number("progress_ms", options.get("progress_ms", 250), 50, 86_400_000)
     if "sha256" in options:
         yield "digest", "sha-256=" + _fitting(re.compile("[0-9a-f]{64}"), "sha256", options["sha256"].lower())
-    if "key" in options:
-        yield "key", _fitting(_KEY, "key", options["key"])
     if "cache" in options:
         yield "cache", _one_of(get_args(CacheMode), "cache", options["cache"])
     if options.get("cookies"):
@@ -291,8 +284,6 @@ def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:
         yield "decode", "no"
     if options.get("warm"):
         yield "warm", "yes"
-    if "tag" in options:
-        yield "tag", _fitting(_IDENTIFIER, "tag", options["tag"])
     if "wait_ms" in options:
         yield "wait-ms", _number("wait_ms", options["wait_ms"], 0, 86_400_000)
 

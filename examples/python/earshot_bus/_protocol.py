@@ -207,7 +207,7 @@ class Core:
     `bodies`: `pull` to read bodies in files by READ. A broker may impose it. `reads`: number of READs without an answer.
     """
 
-    def __init__(self, client: str, window: int = 256, lease: float = 0,
+    def __init__(self, window: int = 256, lease: float = 0,
                  bodies: Bodies = "path", reads: int = OPEN_READS) -> None:
         if not 1 <= window <= 4096:
             raise ValueError(f"a window is from 1 to 4096, not {window}")
@@ -215,7 +215,7 @@ class Core:
             raise ValueError(f"a lease is from 0 to 3600 seconds, not {lease}")
         if bodies not in ("path", "pull"):
             raise ValueError(f"bodies are 'path' or 'pull', not {bodies!r}")
-        self._hello: list[tuple[str, object]] = [("client", client), ("window", window)]
+        self._hello: list[tuple[str, object]] = [("window", window)]
         if lease:
             self._hello.append(("lease", f"{lease:.3f}"))
         if bodies == "pull":
@@ -234,6 +234,8 @@ class Core:
         self._numbers: dict[int, int] = {}
         """Numbers of questions by token, and the other way round."""
         self._tokens: dict[int, int] = {}
+        self._fetches: dict[int, Key] = {}
+        """Pending requests by the numbers of their messages, because an ERROR names only the number."""
         self._notices: deque[tuple[int, bytes]] = deque()
         """Messages that the broker may not have received and that OK answers, with their numbers."""
         self._held: deque[Send] = deque()
@@ -470,6 +472,7 @@ class Core:
         self._answered_last = min(self._answered_last, last)
         self._open = {number: None for number in self._open if number <= last}
         self._tokens = {number: token for number, token in self._tokens.items() if number <= last}
+        self._fetches = {number: key for number, key in self._fetches.items() if number <= last}
 
     def _asked(self, message: Message) -> _Question | None:
         """Records an answer. Returns the question that it names."""
@@ -514,7 +517,9 @@ class Core:
         if self._is_ending(key):
             return []
         if message.verb == "FAILED" and message.operands[2] == "stopping" and self.wants(key):
-            self._wanted[key[0]][key[1]].number = 0
+            wanted = self._wanted[key[0]][key[1]]
+            self._fetches.pop(wanted.number, None)
+            wanted.number = 0
             return []  # The broker is about to end without an answer: the next one will answer.
         watches = tuple([token for token, pattern in self._watches.items() if matches(pattern, key[0])])
         is_pulled = message.field("pull") == "yes"
@@ -537,6 +542,8 @@ class Core:
         pull = None if sequence is None else self._pulls.get(sequence)
         if pull is None or offset is None:
             return []  # The body is no longer wanted.
+        if message.field("error") is not None:
+            return self._lost_body(pull)
         data = pull.take(offset, message.body or b"")
         if data is None:
             return []
@@ -592,7 +599,6 @@ class Core:
 
     def _refused(self, message: Message, question: _Question | None) -> list[Action]:
         code, detail = message.operands[0], message.field("detail") or ""
-        verb = message.field("verb")
         if code == "hello-required":
             # The broker sends one for each message in transit; the first one suffices.
             if self.phase is not Phase.READY:
@@ -605,18 +611,18 @@ class Core:
             if self._refusals >= MOST_REFUSALS:
                 self._session = None
             return self.lost()
-        if verb == "HELLO" or code == "version":
+        if self.phase is Phase.GREETING and message.field("to") is not None:
+            return []  # About an earlier message: the refusal of HELLO has no number.
+        if self.phase is Phase.GREETING or code == "version":
             self.phase = Phase.USELESS
             return [GiveUp(code, detail)]
-        if verb == "READ":
-            pull = self._pulls.get(message.number("seq") or 0)
-            return [] if pull is None else self._lost_body(pull)
-        key = (message.field("handler") or "", message.field("request") or "")
-        if verb == "FETCH" and self._take(key):
+        key = self._fetches.get(message.number("to") or 0)
+        if key is not None and self._take(key):
             return [Refuse(key, code, detail)]
         if question is not None:
             return [self._settle(question, message)]
-        return [] if verb == "PRIORITY" else [Note(f"the broker says {code} of a {verb or 'message'}: {detail}")]
+        # A PRIORITY may come after the end of its request.
+        return [] if code == "unknown-request" else [Note(f"the broker refused a message with {code}: {detail}")]
 
     # Internal steps.
 
@@ -665,6 +671,7 @@ class Core:
     def _say_wanted(self, wanted: _Wanted) -> Send:
         send = self._say(wanted.take_head())
         wanted.number = self._said
+        self._fetches[self._said] = (wanted.fetch.handler, wanted.fetch.request)
         return send
 
     def _say_question(self, question: _Question) -> Send:
@@ -739,6 +746,8 @@ class Core:
         wanted = requests.pop(key[1], None)
         if not requests:
             self._wanted.pop(key[0], None)
+        if wanted is not None:
+            self._fetches.pop(wanted.number, None)
         return wanted
 
     def _forget(self, pattern: str, detail: str) -> list[Action]:
@@ -746,6 +755,10 @@ class Core:
             handlers = [handler for handler in self._wanted if matches(pattern, handler)]
         else:
             handlers = [pattern] if pattern in self._wanted else []
-        keys = tuple((handler, request) for handler in handlers for request in self._wanted.pop(handler))
+        forgotten = [(handler, self._wanted.pop(handler)) for handler in handlers]
+        for _, requests in forgotten:
+            for wanted in requests.values():
+                self._fetches.pop(wanted.number, None)
+        keys = tuple((handler, request) for handler, requests in forgotten for request in requests)
         dropped = self._drop_pulls(lambda key: matches(pattern, key[0]))
         return [Drop(keys, detail), *dropped] if keys else dropped

@@ -45,7 +45,7 @@ class FetchFailed(EarshotError):
 
     def __init__(self, handler: str, request: str, code: str, detail: str = "", *, status: int | None = None,
                  headers: Headers = (), body: bytes = b"", url: str | None = None, attempts: int = 0,
-                 tag: str | None = None, retry_after: int | None = None) -> None:
+                 retry_after: int | None = None) -> None:
         super().__init__(f"{code}{f' {status}' if status else ''}{': ' + detail if detail else ''}")
         self.handler = handler
         self.request = request
@@ -63,8 +63,6 @@ class FetchFailed(EarshotError):
         """URL that answered with the error page, after redirects, or that the last attempt asked for; None if unknown."""
         self.attempts = attempts
         """Number of attempts; 0 if the request failed before the first one."""
-        self.tag = tag
-        """Tag of the request; None if it has none."""
         self.retry_after = retry_after
         """Seconds until the end of the pause that the server requested; None unless `code` is `origin-cooling`."""
 
@@ -147,7 +145,7 @@ class Result:
 
     def __repr__(self) -> str:
         names = ("handler", "request", "status", "headers", "url", "source", "resumed_bytes", "length", "sha256",
-                 "queued_ms", "elapsed_ms", "attempts", "tag", "path")
+                 "queued_ms", "elapsed_ms", "attempts", "path")
         return f"Result({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
@@ -225,11 +223,6 @@ class Result:
         return self._message.number("attempts") or 0
 
     @property
-    def tag(self) -> str | None:
-        """Tag of the request; None if it has none."""
-        return self._message.field("tag")
-
-    @property
     def ok(self) -> Literal[True]:
         """True. Distinguishes a result from a `FetchFailed`."""
         return True
@@ -305,8 +298,7 @@ def terminal(message: Message, release: Callable[[], object], part: IO[bytes] | 
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             raise FileNotFoundError(error.errno, error.strerror, named) from error
         handler, request = message.operands[:2]
-        return FetchFailed(handler, request, "internal", f"cannot open the body: {error.strerror}",
-                           tag=message.field("tag")), Hold(release)
+        return FetchFailed(handler, request, "internal", f"cannot open the body: {error.strerror}"), Hold(release)
     if message.verb == "RESULT":
         return Result(message, path, hold), hold
     try:
@@ -332,5 +324,5 @@ def _failure(message: Message, body: bytes) -> FetchFailed:
     handler, request, word = message.operands[:3]
     return FetchFailed(handler, request, word, message.field("detail") or "", status=message.number("status"),
                        headers=message.headers, body=body, url=message.field("url"),
-                       attempts=message.number("attempts") or 0, tag=message.field("tag"),
+                       attempts=message.number("attempts") or 0,
                        retry_after=message.number("retry-after"))

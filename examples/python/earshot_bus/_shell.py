@@ -136,11 +136,9 @@ class Shell(abc.ABC):
         if lease is None:
             lease = 0.0 if self._buses is None else _network.LEASE
         self._patience = timeout
-        program = os.path.basename(sys.argv[0] if sys.argv else "").encode("ascii", "ignore").decode() or "python"
-        name = "".join(c if c.isalnum() else "-" for c in program)[:32]
         # Random part of request IDs, so that requests of other connections never have the same ID.
         self._nonce = secrets.token_hex(6)
-        self._core = Core(f"{name}-{self._nonce}", window, lease, bodies=bodies, reads=reads)
+        self._core = Core(window, lease, bodies=bodies, reads=reads)
         self._most_owed = min(MOST_OWED, window // 8)
         self._acknowledges_at_once = False
         self._last = 0
@@ -498,7 +496,7 @@ class Shell(abc.ABC):
             self._finish(delivery)
         if transfer is not None and not transfer.done() and transfer._losses < MOST_LOSSES:
             transfer._losses += 1
-            transfer._fetch = transfer._fetch.anew(f"{self._nonce}-{self._next()}")
+            transfer._fetch = transfer._fetch.anew(f"{transfer._fetch.request.partition('~')[0]}~{self._next()}")
             self._begin(transfer)
             return None
         handler, request = delivery.terminal.operands[:2]

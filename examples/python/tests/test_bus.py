@@ -55,8 +55,8 @@ class FetchTests(BusTestCase):
     @timed
     async def test_one_url(self):
         async with self.connect() as bus, bus.handler("one") as handler:
-            result = await handler.fetch(f"{self.url}/bytes/1000", priority="high", timeout=5, tag="cell-3")
-        self.assertEqual((result.handler, result.status, result.length, result.tag), ("one", 200, 1000, "cell-3"))
+            result = await handler.fetch(f"{self.url}/bytes/1000", priority="high", timeout=5)
+        self.assertEqual((result.handler, result.status, result.length), ("one", 200, 1000))
         self.assertEqual(result.read(), body(1000))
         self.assertEqual(result.read(), body(1000), "a body in memory can be read again")
         self.assertEqual(result.sha256, hashlib.sha256(body(1000)).hexdigest())

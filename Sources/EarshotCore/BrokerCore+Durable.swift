@@ -1,0 +1,303 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Durable requests: on disk from before they are accepted until they are acknowledged or removed.
+///
+/// Each belongs to its handler. Its interest has three additional phases: `entering` while the request is being
+/// written, `recording` while its outcome is being written, and `resting` while the outcome is on disk only.
+extension BrokerCore {
+    // MARK: Events
+
+    /// Accepts a request that has been written to disk.
+    public mutating func durableStored(_ id: DurableID, now: Tick) {
+        records.clock = now
+        guard let interest = records.durables.number(of: id), let entering = records.durables.entering(interest),
+            let fetch = entering.fetch
+        else { return }
+        // The reply to its removal was sent, so it is not accepted any more.
+        guard !records.isDoomed(interest) else {
+            removeRequest(interest)
+            return
+        }
+        records.durables.stored(interest)
+        records.releaseHead(of: .entering(interest))
+        let askers = Durable.liveAskers(of: entering, in: &records)
+        for asker in askers { reply(.message(.accepted(fetch.handler, fetch.request)), to: asker) }
+        Durable.setExpiry(of: interest, in: &records)
+        begin(interest, fetch, of: askers.first.map { records.clients[$0.client].id } ?? RequestHeads.nobody, now: now)
+    }
+
+    /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
+    public mutating func durableRefused(_ id: DurableID, isFull: Bool, now: Tick) {
+        records.clock = now
+        guard let interest = records.durables.number(of: id), let entering = records.durables.entering(interest) else {
+            return
+        }
+        guard !records.isDoomed(interest) else {
+            removeRequest(interest)
+            return
+        }
+        Durable.forget(interest, in: &records)
+        turnAway(
+            interest, Refusal(code: isFull ? .queueFull : .notStored),
+            telling: Durable.liveAskers(of: entering, in: &records))
+    }
+
+    /// Delivers an outcome after the attempt to write it.
+    public mutating func durableRecorded(_ id: DurableID, isStored: Bool, now: Tick) {
+        records.clock = now
+        guard let interest = records.durables.number(of: id), records.durables.isWriting(interest) else { return }
+        guard !records.isDoomed(interest) else {
+            removeRequest(interest)
+            return
+        }
+        records.durables.written(interest, isStored: isStored)
+        if !isStored { records.chargeDurable(interest, result: 0) }
+        publishRecorded(interest)
+    }
+
+    /// Delivers a result read from disk; nil if it is missing. The core takes ownership of a file.
+    public mutating func durableRead(_ id: DurableID, _ content: DurableContent?, now: Tick) {
+        records.clock = now
+        if case .file(let file) = content?.body { records.outcomes.hold(file: file, bytes: 0, isShared: true) }
+        publishRead(id, content)
+    }
+
+    private mutating func publishRead(_ id: DurableID, _ content: DurableContent?) {
+        guard let interest = records.durables.readEnded(id), !records.isDoomed(interest) else {
+            if let content { records.drop(content.body) }
+            return
+        }
+        let listeners = records.listeners(of: records.requests[interest].handler)
+        guard !listeners.isEmpty else {
+            if let content { records.drop(content.body) }
+            return
+        }
+        Durable.takeFromRest(interest, in: &records)
+        let number = records.outcomes.insert(Durable.outcome(of: content, for: interest, in: &records))
+        records.outcomes.retain(number)
+        defer { records.release(number) }
+        publishFormed(interest, number, to: listeners)
+    }
+
+    /// Publishes an outcome in the form that the request demands.
+    private mutating func publishFormed(
+        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
+    ) {
+        let formed = formed(outcome, for: interest)
+        accountOutcome(of: interest, formed)
+        publish(interest, formed, to: listeners)
+        if formed != outcome { records.release(formed) }
+    }
+
+    // MARK: Acceptance
+
+    /// Has a new request written to disk. The request is accepted after that.
+    mutating func keep(_ interest: Handle<Interest>, _ fetch: Fetch, by client: Handle<ClientSession>) {
+        let asker = asker(client)
+        let request: HTTPRequest
+        do throws(Refusal) {
+            request = try keepable(interest, fetch, by: records.clients[client].id)
+        } catch {
+            turnAway(interest, error, telling: [LiveAsker(client: client, number: asker.number)])
+            return
+        }
+        // A request restored after a restart must not replace others again.
+        var kept = fetch
+        kept.options.replacesHandler = false
+        let head = ClientMessage.fetch(kept).encoded()
+        if let obstacle = Principals.obstacle(
+            toDurable: head.count + DurableRecord.rowBytes, of: interest, in: &records)
+        {
+            turnAway(interest, obstacle, telling: [LiveAsker(client: client, number: asker.number)])
+            return
+        }
+        let entering = DurableRecord.Entering(fetch, by: asker)
+        let id = records.durables.insert(interest, acceptedAt: records.requests[interest].askedAt, entering)
+        records.requests[interest].enter(.entering)
+        records.holdHead(
+            of: request, for: .entering(interest), of: records.clients[client].id, by: records.principal(of: interest))
+        records.chargeDurable(interest, request: head.count + DurableRecord.rowBytes)
+        records.outbox.actions.append(
+            .durable(
+                .store(
+                    id, records.principals.name(of: records.clients[client].principal),
+                    acceptedAt: records.calendarSeconds,
+                    head: head)))
+    }
+
+    /// Validates a durable request. Only safe methods are accepted, because a crash leaves it unknown whether a request
+    /// was sent.
+    private mutating func keepable(
+        _ interest: Handle<Interest>, _ fetch: Fetch, by client: ClientID
+    ) throws(Refusal) -> HTTPRequest {
+        guard records.facilities.isKeeping, records.settings[.durableSize] ?? 0 > 0 else {
+            throw Refusal(code: .notStored)
+        }
+        guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { throw Refusal(code: .unsupportedMethod) }
+        if let refusal = refusal(of: interest) { throw refusal }
+        let request = try prepared(fetch, for: records.requests[interest].handler)
+        let bytes = RequestHeads.counted(request)
+        if let obstacle = Principals.obstacle(
+            toHead: bytes, of: client, by: records.principal(of: interest), in: &records)
+        {
+            throw obstacle
+        }
+        return request
+    }
+
+    /// Ends a request that is not accepted. The senders of the FETCH get a reply, and other subscribers a terminal.
+    private mutating func turnAway(
+        _ interest: Handle<Interest>, _ refusal: Refusal, telling askers: [LiveAsker]
+    ) {
+        let listeners = records.listeners(of: records.requests[interest].handler).filter { client in
+            !askers.contains { $0.client == client }
+        }
+        refuse(interest, refusal, to: askers)
+        let outcome = records.outcomes.insert(Outcome(failure: refusal.code, detail: refusal.detail))
+        records.outcomes.retain(outcome)
+        accountOutcome(of: interest, outcome)
+        publish(interest, outcome, to: listeners)
+        records.release(outcome)
+    }
+
+    /// Replies to its senders that the request was not accepted. Like ACCEPTED, this reply has no
+    /// sequence number and needs no acknowledgement.
+    mutating func refuse(_ interest: Handle<Interest>, _ refusal: Refusal, to askers: [LiveAsker]) {
+        guard !askers.isEmpty else { return }
+        let record = records.requests[interest]
+        let detail = refusal.detail ?? refusal.code.sentence
+        let failure = Terminal.Failure(code: refusal.code.rawValue, detail: detail)
+        let terminal = Terminal(
+            handler: records.handlers[record.handler].id, request: record.request, sequence: 0,
+            outcome: .failed(failure))
+        for asker in askers { reply(.message(.terminal(terminal)), to: asker) }
+    }
+
+    /// Replies to a repeated FETCH of a durable request, now or when it is on disk.
+    mutating func askedAgainDurably(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
+        guard records.isDurable(interest) else { return }
+        if let entering = records.durables.entering(interest) {
+            let asker = asker(client)
+            Durable.add(asker, to: entering, in: &records)
+        } else {
+            reply(
+                .message(
+                    .accepted(
+                        records.handlers[records.requests[interest].handler].id, records.requests[interest].request)),
+                to: client)
+        }
+    }
+
+    /// Queues or looks up a request that is on disk.
+    mutating func begin(_ interest: Handle<Interest>, _ fetch: Fetch, of client: ClientID, now: Tick) {
+        if let deadline = fetch.options.deadlineMilliseconds {
+            let subject = Timer.Subject.deadline(records.requests.reference(to: interest))
+            records.setTimer(records.requests[interest].askedAt.advanced(byMilliseconds: deadline), subject)
+        }
+        do throws(Refusal) {
+            let request = try prepared(fetch, for: records.requests[interest].handler)
+            // A restored request is open from the start.
+            if records.requests[interest].phase == .entering { records.requests[interest].enter(.open) }
+            wait(interest, for: request, fetch.options, body: nil, of: client)
+        } catch {
+            let outcome = Outcome(failure: error.code, detail: error.detail, url: fetch.url)
+            endRequest(interest, with: records.outcomes.insert(outcome), now: now)
+        }
+    }
+
+    // MARK: Results
+
+    /// Writes the outcome of a durable request to disk. Its listeners receive the outcome after that. Called by
+    /// `endRequest`.
+    mutating func record(_ interest: Handle<Interest>, _ outcome: Handle<Outcome>) {
+        records.outcomes.retain(outcome)
+        records.requests[interest].enter(.recording)
+        records.requests[interest].outcome = outcome
+        let (terminal, body) = Delivery.terminal(of: interest, sequence: 0, isStored: true, in: records)
+        if !Durable.write(terminal, body, of: outcome, for: interest, in: &records) { publishRecorded(interest) }
+    }
+
+    /// Publishes an outcome to the listeners. Until one of them has room it waits on disk, or without listeners as a
+    /// failure in memory if it was not stored.
+    private mutating func publishRecorded(_ interest: Handle<Interest>) {
+        let listeners = records.listeners(of: records.requests[interest].handler)
+        guard let outcome = records.takeOutcome(of: interest) else { return }
+        defer { records.release(outcome) }
+        let isStored = records.durables.hasResult(interest)
+        if !listeners.isEmpty,
+            !isStored || Durable.isExpired(interest, in: &records) || listeners.contains(where: { records.hasRoom($0) })
+        {
+            publishFormed(interest, outcome, to: listeners)
+        } else if isStored {
+            rest(interest, isDue: !listeners.isEmpty)
+        } else {
+            // The request stays on disk, and the next broker may have room for its result.
+            let failure = records.outcomes.insert(records.outcomes[outcome].replaced(by: .notStored))
+            records.outcomes.retain(failure)
+            records.requests[interest].enter(.held)
+            records.requests[interest].outcome = failure
+            records.handlers.outcomeHeld(of: records.requests[interest].handler)
+        }
+    }
+
+    /// Takes back a terminal that no client has acknowledged. It waits for a listener again.
+    ///
+    /// - Parameter failure: its failure; nil for a result.
+    mutating func returnUndelivered(_ interest: Handle<Interest>, after failure: FailureCode?) {
+        Durable.reopen(interest, in: &records) { requests in
+            guard let failure else {
+                requests.answered -= 1
+                return
+            }
+            let left = requests.failed[failure.rawValue, default: 1] - 1
+            requests.failed[failure.rawValue] = left > 0 ? left : nil
+        }
+        let outcome = records.takeOutcome(of: interest)
+        if records.durables.hasResult(interest) {
+            rest(interest)
+        } else if let outcome {
+            record(interest, outcome)
+        }
+        if let outcome { records.release(outcome) }
+    }
+
+    /// Enters `resting`: the outcome is on disk only.
+    ///
+    /// - Parameter isDue: whether its present listeners have not received it.
+    mutating func rest(_ interest: Handle<Interest>, isDue: Bool = false) {
+        let handler = records.requests[interest].handler
+        records.requests[interest].enter(.resting)
+        records.handlers.rest(interest, of: handler)
+        Durable.countKept(interest, 1, in: &records)
+        if Durable.isExpired(interest, in: &records) {
+            orphan(interest)
+        } else if isDue
+            || records.listeners(of: handler).contains(where: { !Durable.keepsFailure(of: interest, $0, in: &records) })
+        {
+            Delivery.claimResult(interest, in: &records)
+        }
+    }
+
+    // MARK: Expiry
+
+    /// Ends a request after its retention time. Its listeners get a terminal; without listeners it counts as orphaned.
+    mutating func expired(_ interest: Handle<Interest>, now: Tick) {
+        guard !records.isDoomed(interest) else {
+            removeRequest(interest)
+            return
+        }
+        let hasListeners = !records.listeners(of: records.requests[interest].handler).isEmpty
+        switch records.requests[interest].phase {
+        // Checked again when the write or delivery in progress ends.
+        case .entering, .recording, .delivering: break
+        case .open where hasListeners:
+            endAlone(interest, .expired, now: now)
+        case .held where hasListeners, .resting where hasListeners:
+            // It waits for room in the window of a listener, which may leave.
+            Durable.setExpiry(
+                of: interest, at: now.advanced(byMilliseconds: records.limits.graceMilliseconds), in: &records)
+        case .open, .held, .resting: orphan(interest)
+        }
+    }
+}

@@ -1,0 +1,92 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Ends of requests: what an outcome passes on its way to the listeners of one request.
+extension BrokerCore {
+    /// Ends an open request, which has left its flight, with an outcome. Without a listener the outcome is held, or
+    /// written to disk for a durable request.
+    ///
+    /// - Parameter start: start of the transfer of a response; nil for a failure and for a response without a transfer.
+    mutating func endRequest(
+        _ interest: Handle<Interest>, with outcome: Handle<Outcome>, transferStartedAt start: Tick? = nil, now: Tick
+    ) {
+        times.requestEnded(askedAt: records.requests[interest].askedAt, transferStartedAt: start, endedAt: now)
+        if records.facilities.isReportingEnds { reportEnd(of: interest, outcome) }
+        guard !records.isDurable(interest) else {
+            record(interest, outcome)
+            return
+        }
+        let listeners = records.listeners(of: records.requests[interest].handler)
+        guard !listeners.isEmpty else {
+            let waiting = records.handlers[records.requests[interest].handler].held + 1
+            let kept =
+                records.outcomes.mustSpill(outcome, waiting: waiting)
+                ? Delivery.spillable(outcome, in: &records) : outcome
+            Delivery.hold(
+                interest, Principals.withinQuota(kept, of: interest, receivers: 1, in: &records), now: now, in: &records
+            )
+            return
+        }
+        let kept =
+            Delivery.mustWait(outcome, for: listeners, in: records)
+            ? Delivery.spillable(outcome, in: &records) : outcome
+        let delivered = Principals.withinQuota(kept, of: interest, receivers: listeners.count, in: &records)
+        accountOutcome(of: interest, delivered)
+        publish(interest, delivered, to: listeners)
+    }
+
+    /// Counts a request as answered or failed in both ledgers.
+    mutating func accountOutcome(of interest: Handle<Interest>, _ outcome: Handle<Outcome>) {
+        let failure = records.outcomes[outcome].failure
+        records.account(interest) { requests in
+            if let failure { requests.failed[failure.rawValue, default: 0] += 1 } else { requests.answered += 1 }
+        }
+    }
+
+    /// Returns an outcome with a file, if a request demands that and the body is in memory; otherwise the same outcome.
+    /// `FAILED spool-full` stands for a file without room.
+    ///
+    /// - Returns: another outcome has one reference, which the caller releases.
+    @inline(__always)
+    mutating func formed(_ outcome: Handle<Outcome>, for interest: Handle<Interest>) -> Handle<Outcome> {
+        records.demandedForm(of: interest) == .file ? filed(outcome, for: interest) : outcome
+    }
+
+    private mutating func filed(_ outcome: Handle<Outcome>, for interest: Handle<Interest>) -> Handle<Outcome> {
+        guard let file = Delivery.begin(fileOf: outcome, for: interest, in: &records) else { return outcome }
+        return hasRoomInSpool()
+            ? Delivery.complete(file, of: outcome, in: &records) : Delivery.fail(file, of: outcome, in: &records)
+    }
+
+    /// Releases the outcome of a held request.
+    mutating func unhold(_ interest: Handle<Interest>) {
+        Delivery.endHold(interest, in: &records)
+        if let outcome = records.takeOutcome(of: interest) { records.release(outcome) }
+    }
+
+    /// Ends a request without listeners and counts it as orphaned.
+    mutating func orphan(_ interest: Handle<Interest>) {
+        switch records.requests[interest].phase {
+        case .open: detach(interest)
+        case .held: unhold(interest)
+        case .entering, .recording, .resting: Durable.releaseStored(interest, in: &records)
+        case .delivering: return
+        }
+        records.account(interest) { $0.orphaned += 1 }
+        records.requests[interest].enter(.delivering)
+        freeRequest(interest)
+    }
+
+    /// Frees a request's record and releases everything that it holds.
+    mutating func freeRequest(_ interest: Handle<Interest>) {
+        unlist(interest)
+        let record = records.requests[interest]
+        if let outcome = record.outcome { records.release(outcome) }
+        if let number = record.extras, records.requests[number].fields != nil {
+            records.releaseHead(of: .joined(interest))
+        }
+        records.requests.remove(interest)
+        records.handlers.release(record.handler)
+        dropHandlerIfIdle(record.handler)
+    }
+}

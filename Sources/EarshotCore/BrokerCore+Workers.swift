@@ -1,0 +1,460 @@
+internal import EarshotHTTP
+public import EarshotWire
+
+/// Workers: connection, assignment, reports, and loss.
+extension BrokerCore {
+    /// Handles a new connection on `work`.
+    ///
+    /// - Parameters:
+    ///   - process: the process at the other end; nil if unknown.
+    ///   - isGateway: whether that is a gateway.
+    public mutating func workerConnected(
+        _ id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: Tick
+    ) {
+        records.workers.connected(id, process: process, isGateway: isGateway, now: now)
+    }
+
+    /// Handles the end of a worker's connection. A child process may still run its transfers, so it is killed first.
+    /// Its flights are queued again in `workerLost`, after its death.
+    public mutating func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool, now: Tick) {
+        guard let worker = records.workers.number(of: id) else { return }
+        guard isProcessAlive, !records.workers[worker].isEmpty, !records.workers[worker].isOwn else {
+            workerLost(id, now: now)
+            return
+        }
+        records.workers.drain(worker)
+        records.outbox.actions.append(.worker(.kill(id)))
+    }
+
+    /// Handles the loss of a worker's connection or process: queues its flights again.
+    ///
+    /// - Parameter end: the end of its process; nil if unknown. A worker that was killed from outside makes no flight a
+    ///   suspect.
+    public mutating func workerLost(_ id: WorkerID, end: WorkerEnd? = nil, now: Tick) {
+        workerGone(id, isDeath: end?.isBlameless != true, now: now)
+    }
+
+    /// Whether the core needs the end of a worker's process before `workerLost`. Until then the worker gets no jobs.
+    public mutating func awaitsEnd(of id: WorkerID) -> Bool {
+        guard records.facilities.isSupervised, let worker = records.workers.number(of: id),
+            !records.workers[worker].isOwn,
+            !records.workers[worker].isEmpty
+        else { return false }
+        records.workers.drain(worker)
+        return true
+    }
+
+    private mutating func workerGone(_ id: WorkerID, isDeath: Bool, now: Tick) {
+        guard let gone = records.workers.remove(id) else { return }
+        records.clock = now
+        for (attempt, lease) in gone.leases {
+            Principals.transferEnded(lease, in: &records)
+            Origins.transferEnded(at: lease.origin, isHigh: lease.isHigh, in: &records)
+            Parts.attemptEnded(attempt, lease, in: &records)
+            report(.attemptEnded(attempt))
+            guard let flight = lease.flight else { continue }
+            records.ledger.flights.lost += 1
+            Origins.probeEnded(flight, isAnswered: false, in: &records)
+            if isPulling(flight) {
+                missedPull(flight, "worker-lost")
+            } else if isDeath, Workers.countDeath(against: flight, attempt, from: gone, in: &records) {
+                fail(flight, .poisonous, now: now)
+            } else if !records.flights[flight].method.isIdempotent {
+                // The server may have processed the request, so it is not sent again.
+                fail(flight, .workerLost, now: now)
+            } else {
+                requeue(flight, isDeath: isDeath, now: now)
+            }
+        }
+        Workers.leave(gone.pools, now: now, in: &records)
+    }
+
+    /// Handles a message of a worker. The core owns the inline body from here on.
+    public mutating func workerSaid(_ message: WorkerMessage, body: BodyID?, by id: WorkerID, now: Tick) {
+        guard let worker = records.workers.number(of: id) else {
+            if let body { records.outbox.actions.append(.spool(.releaseBody(body))) }
+            return
+        }
+        records.clock = now
+        records.workers.heard(worker, now: now)
+        if records.workers[worker].phase == .joining {
+            if let body { records.outbox.actions.append(.spool(.releaseBody(body))) }
+            if case .ready(let ready) = message {
+                workerReady(ready, worker, now: now)
+            } else {
+                records.outbox.actions.append(
+                    .worker(.send(id, .error(code: "bad-message", detail: "say READY EARW/1 first"))))
+            }
+            return
+        }
+        if case .done(let completion) = message {
+            attemptDone(completion, body: body, by: worker, now: now)
+            return
+        }
+        if let body { records.outbox.actions.append(.spool(.releaseBody(body))) }
+        switch message {
+        case .done: break
+        case .pong: if let flight = records.workers.ponged(worker) { records.flights[flight].isSuspect = false }
+        case .ready:
+            records.outbox.actions.append(
+                .worker(.send(id, .error(code: "bad-message", detail: "READY was said before"))))
+        case .failed(
+            let attempt, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
+            Parts.reported(part, of: attempt, at: worker, in: &records)
+            Workers.countUnwanted(unwanted, of: attempt, at: worker, in: &records)
+            let code = FailureCode(rawValue: code)
+            if records.workers[worker].isOwn {
+                ownAttemptFailed(attempt, code, detail, received, by: worker, now: now)
+            } else {
+                let words = detail == code?.sentence ? nil : detail.map(Workers.words)
+                attemptFailed(
+                    attempt, code ?? .internalError, received, repeats: repeats, detail: words,
+                    retryAfter: retryAfter.map { RetryAfter(seconds: Int64($0)) }, by: worker, now: now)
+            }
+        case .progress(let attempt, let received, let total, let part, let checkpoint):
+            Parts.reported(part, of: attempt, at: worker, in: &records)
+            attemptProgressed(attempt, received, total, checkpoint, by: worker, now: now)
+        case .slots(let slots): records.workers.offered(slots, by: worker)
+        case .sandbox(let parts): records.workers.sandboxed(parts, worker)
+        case .bye: workerGone(id, isDeath: false, now: now)
+        }
+    }
+
+    /// Number of workers of http and https that accept jobs. O(workers).
+    public var workersTakenIn: Int {
+        records.workers.indices.count { records.workers[$0].phase == .ready && !records.workers[$0].isOwn }
+    }
+
+    /// Handles a message that could not be decoded.
+    public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
+        records.clock = now
+        guard let worker = records.workers.number(of: id) else { return }
+        if let attempt = error.attempt {
+            let code = records.workers[worker].isOwn ? FailureCode.workerFailed : .internalError
+            attemptFailed(attempt, code, 0, by: worker, now: now)
+        }
+        guard records.workers[worker].phase != .joining, records.workers[worker].isOwn else {
+            records.outbox.actions.append(.worker(.send(id, .error(code: error.code.rawValue, detail: error.detail))))
+            return
+        }
+        disconnectForViolation(worker, error.code.rawValue, error.detail, now: now)
+    }
+
+    /// Whether any worker runs this attempt. O(workers).
+    public func isHeld(_ attempt: AttemptID) -> Bool { records.workers.isHeld(attempt) }
+
+    private mutating func workerReady(_ ready: Ready, _ worker: Handle<WorkerSession>, now: Tick) {
+        let id = records.workers[worker].id
+        let web: Set = ["http", "https"]
+        let schemes = Set(ready.schemes)
+        guard let principal = Principals.principal(of: ready, from: worker, in: &records) else {
+            let detail =
+                records.workers[worker].isGateway
+                ? "a connection of the gateway names the principal of a key, and proves it"
+                : "only the gateway may name the principal of a worker"
+            refuse(worker, "not-authorized", detail, isRemote: true)
+            return
+        }
+        let isRemote = principal != PrincipalTable.administrator
+        let isTrusted =
+            !isRemote
+            && (secret.map { secret in ready.secret.map { ConstantTime.isEqual($0.utf8, secret.utf8) } ?? false }
+                ?? true)
+        guard schemes.isDisjoint(with: web.union([BodyPlace.scheme])) || isTrusted else {
+            let reserved = "http, https and \(BodyPlace.scheme) are for the supervisor's children"
+            refuse(worker, "not-a-child", reserved, isRemote: isRemote)
+            return
+        }
+        if let bound = Workers.remoteBound(of: principal, in: &records) {
+            return refuse(worker, "limit", bound, isRemote: true)
+        }
+        // Workers of http and https serve no other scheme, so that pools share no slots with the web pool.
+        let isWeb = schemes.isSuperset(of: web)
+        let own = schemes.subtracting(web).sorted()
+        guard let served = isWeb ? [WorkerPool.web] : records.pools.register(own, of: principal) else {
+            let most = isRemote ? records.pools.limits.pools(of: principal) : records.limits.pools - 1
+            let detail = "\(most) schemes may be registered: there is no room for others"
+            refuse(worker, "limit", detail, isRemote: isRemote)
+            return
+        }
+        if isRemote { for (scheme, pool) in zip(own, served) { claim(scheme, for: pool, of: principal) } }
+        let isDraining = records.isDraining && !(nodePool.map { served.contains($0) } ?? false)
+        records.workers.joined(
+            worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
+            speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)
+        Workers.sendLimits(to: worker, in: &records)
+        // A user's own worker may serve the next broker, so it gets DRAIN only on request.
+        if isDraining, !records.workers[worker].isOwn || ready.hearsDrain {
+            records.outbox.actions.append(.worker(.send(id, .drain)))
+        }
+        if let process = records.workers[worker].process { stopAwaiting(process, now: now) }
+    }
+
+    /// Refuses a READY. A worker of this machine may send another one; the connection of one that the gateway relays is
+    /// closed, since there are few of them.
+    private mutating func refuse(_ worker: Handle<WorkerSession>, _ code: String, _ detail: String, isRemote: Bool) {
+        let id = records.workers[worker].id
+        records.outbox.actions.append(.worker(.send(id, .error(code: code, detail: detail))))
+        guard isRemote else { return }
+        records.outbox.actions.append(.worker(.close(id)))
+        workerLost(id, now: records.clock)
+    }
+
+    // MARK: Attempts
+
+    private mutating func attemptDone(
+        _ completion: Completion, body: BodyID?, by worker: Handle<WorkerSession>, now: Tick
+    ) {
+        precondition(body == nil || completion.file == nil, "the body of \(completion.attempt) has two forms")
+        if let file = completion.file { records.outcomes.hold(file: file, bytes: completion.length) }
+        guard let lease = endLease(completion.attempt, bodyBytes: completion.length, at: worker) else {
+            if let body { records.outbox.actions.append(.spool(.releaseBody(body))) }
+            if let file = completion.file { records.releaseFile(file) }
+            return
+        }
+        var response = Outcome.Response(
+            status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
+            file: completion.file, body: body, fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
+        response.isCut = completion.isCut
+        if let file = completion.file { records.outcomes.showFile(file, to: lease.part?.audience ?? .noSession) }
+        // The resumed part belongs to this body only if the worker reports `resumed`. The worker may have started
+        // another file without reporting it.
+        if let told = lease.part?.generation, completion.isResumed || told == completion.attempt {
+            response.generation = told
+        }
+        guard let flight = lease.flight else { return }
+        records.flights[flight].attempts += UInt32(completion.repeats)
+        response.url = records.flights[flight].url.description
+        if records.flights[flight].method == .head { Workers.dropBody(of: &response, in: &records) }
+        if completion.isResumed, lease.resumedBytes > 0, let first = lease.part?.fields {
+            let latest = completion.httpFields.isEmpty ? nil : HeaderFields(lines: completion.httpFields)
+            response.fields = ResumeRule().fields(of: first, completedBy: latest, length: completion.length).bytes
+            response.resumedBytes = lease.resumedBytes
+        }
+        guard response.file == nil || hasRoomInSpool() else {
+            records.drop(response)
+            fail(flight, .spoolFull, now: now)
+            return
+        }
+        if isPulling(flight) { pulled(flight, response, now: now) } else { responded(flight, response, now: now) }
+    }
+
+    /// - Parameters:
+    ///   - detail: sentence that replaces the standard sentence of the code; nil for the standard one.
+    ///   - retryAfter: pause that a proxy requested; nil for none.
+    mutating func attemptFailed(
+        _ attempt: AttemptID, _ code: FailureCode, _ received: Int, repeats: Int = 0, detail: String? = nil,
+        retryAfter: RetryAfter? = nil, by worker: Handle<WorkerSession>, now: Tick
+    ) {
+        let isSuspect =
+            records.workers[worker].leases.flight(of: attempt).map { records.flights[$0].isSuspect } ?? false
+        guard let lease = endLease(attempt, at: worker), let flight = lease.flight else { return }
+        guard !isPulling(flight) || code == .tooLarge else {
+            pullFailed(flight, code, detail)
+            return
+        }
+        records.flights[flight].attempts += UInt32(repeats)
+        Origins.probeEnded(flight, isAnswered: false, in: &records)
+        switch code {
+        case .tooLarge:
+            reportFailure(
+                of: flight, Outcome(failure: code, attempts: Int(records.flights[flight].attempts)),
+                allowed: lease.allowedBytes)
+            guard !endIfHostedOnly(flight) else { return }
+            requeueOrFailTooLarge(flight, allowed: lease.allowedBytes, now: now)
+        case .workerLost:
+            // The worker is leaving and did not start the job, so the attempt never ran.
+            records.workers.drain(worker)
+            records.flights[flight].isSuspect = isSuspect
+            enqueue(flight: flight, first: true)
+        case .spoolFull where releaseHeldBodies():
+            // Bodies for other nodes have filled the disk below the spool's limit.
+            enqueue(flight: flight, first: true)
+        default:
+            if received > records.flights[extras: flight].mostReceivedBytes {
+                records.flights[extras: flight].mostReceivedBytes = received
+                records.flights[extras: flight].fruitless = 0
+            }
+            let judged = Workers.chooseVersion(for: flight, after: code, received, at: lease.origin, in: &records)
+            if let retryAfter { Origins.cool(records.flights[flight].scope, asked: retryAfter, now: now, in: &records) }
+            let step = retryOrFail(
+                flight, judged, nil, detail: judged == code ? detail : nil, isAskedToWait: retryAfter != nil, now: now)
+            apply(step, to: flight, now: now)
+        }
+    }
+
+    private mutating func attemptProgressed(
+        _ attempt: AttemptID, _ received: Int, _ total: Int?, _ checkpoint: Checkpoint?,
+        by worker: Handle<WorkerSession>, now: Tick
+    ) {
+        guard let lease = records.workers[worker].leases[attempt], !lease.isCancelling else { return }
+        records.workers.progressed(attempt, received: received, total: total, at: worker)
+        let hasRoom = Spool.countGrowth(of: attempt, at: worker, in: &records) || hasRoomInSpool()
+        let isWithinQuota = !Principals.exceedsQuota(lease, in: &records)
+        guard let flight = lease.flight else { return }
+        guard hasRoom, isWithinQuota else {
+            cancelAttempt(of: flight, at: worker, isPartKept: false)
+            fail(flight, hasRoom ? .quota : .spoolFull, detail: hasRoom ? QuotaDetail.spool : nil, now: now)
+            return
+        }
+        Parts.progressed(attempt, of: flight, checkpoint, at: worker, in: &records)
+        guard let present = records.workers[worker].leases[attempt] else { return }
+        forEachInterest(of: flight) { core, interest in
+            guard !core.records.isDoomed(interest) else { return }
+            core.tellProgress(of: interest, present, now: now)
+            if !core.records.pulls.isEmpty { core.records.pulls.grew(interest) }
+        }
+    }
+
+    /// Sends the progress of an attempt to the subscribers of a request, at most once per requested interval. A timer
+    /// sends what comes within the interval, because no more bytes may come.
+    mutating func tellProgress(of interest: Handle<Interest>, _ lease: WorkerLease, now: Tick) {
+        let record = records.requests[interest]
+        guard let number = record.extras, let pause = records.requests[number].progressMilliseconds else { return }
+        if let due = records.requests[number].lastProgress?.advanced(byMilliseconds: pause), now < due {
+            guard records.requests[number].progressTimer != due else { return }
+            records.requests[number].progressTimer = due
+            records.setTimer(due, .progress(records.requests.reference(to: interest)))
+            return
+        }
+        records.requests[number].lastProgress = now
+        records.requests[number].progressTimer = nil
+        let progress = progress(of: interest, lease)
+        // Those that are away learn nothing of it.
+        for client in records.listeners(of: record.handler) where !records.clients[client].isAway {
+            if progress.file != nil { Delivery.noteReader(client, ofGrowing: interest, in: &records) }
+            records.send(
+                .progress(records.pulls.isEmpty ? progress : Delivery.pulled(progress, to: client, in: &records)),
+                to: client)
+            records.clients[client].missedProgress.drop(interest)
+        }
+    }
+
+    /// Sends the progress that came within the interval of the last one.
+    mutating func progressDue(_ reference: GenerationalHandle<Interest>, now: Tick) {
+        let interest = reference.record
+        guard records.isLive(.progress(reference)), let number = records.requests[interest].extras,
+            records.requests[number].progressTimer.map({ $0 <= now }) ?? false, let lease = runningLease(of: interest)
+        else { return }
+        tellProgress(of: interest, lease, now: now)
+    }
+
+    /// Returns the lease of a request's running transfer; nil without one, and for a request that is being removed.
+    private func runningLease(of interest: Handle<Interest>) -> WorkerLease? {
+        guard records.requests[interest].phase == .open, !records.isDoomed(interest),
+            case .running(let worker) = records.flights[records.leaf(ofOpen: interest)].phase
+        else { return nil }
+        return records.workers[worker].leases[records.attempt(of: records.leaf(ofOpen: interest))]
+    }
+
+    /// Returns the progress of an attempt for the subscribers of a request.
+    private func progress(of interest: Handle<Interest>, _ lease: WorkerLease) -> Progress {
+        let record = records.requests[interest]
+        var progress = Progress(
+            handler: records.handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
+            total: lease.totalBytes)
+        if let number = record.extras, records.requests[number].streams, let part = lease.part,
+            mayRead(part.fields, interest)
+        {
+            progress.file = records.workerLimits.spool + "/" + SpoolName.path(part.file)
+            progress.generation = Generation(part.generation)
+            if !part.fields.isEmpty {
+                progress.status = part.status ?? 200
+                progress.httpFields = part.fields.bytes
+            }
+        }
+        progress.isResumable = lease.part?.isRecorded ?? false
+        return progress
+    }
+
+    /// Records a PROGRESS that the socket refused. `tellMissedProgress` sends the state at the time when the socket is
+    /// writable.
+    public mutating func progressRefused(_ handler: HandlerID, _ request: RequestID, by id: ClientID) {
+        guard let client = records.clients.number(of: id),
+            let handler = records.handlers.number(of: records.key(handler, of: client)),
+            let interest = records.listedInterest(request, of: handler),
+            records.clients[client].missedProgress.count < records.limits.missedProgress
+        else { return }
+        records.clients[client].missedProgress[interest] = records.requests[interest].generation
+    }
+
+    /// Sends a client the current progress of transfers whose PROGRESS its socket refused.
+    mutating func tellMissedProgress(to client: Handle<ClientSession>) {
+        let missed = records.clients[client].missedProgress.sorted { $0.key < $1.key }
+        records.clients[client].missedProgress = [:]
+        for (interest, generation) in missed {
+            guard records.requests.contains(interest), records.requests[interest].generation == generation,
+                records.listeners(of: records.requests[interest].handler).contains(client),
+                let lease = runningLease(of: interest)
+            else { continue }
+            let progress = progress(of: interest, lease)
+            if progress.file != nil { Delivery.noteReader(client, ofGrowing: interest, in: &records) }
+            records.send(.progress(Delivery.pulled(progress, to: client, in: &records)), to: client)
+        }
+    }
+
+    /// Ends the lease of a completed attempt.
+    ///
+    /// - Parameter bodyBytes: length of the body; nil without a response.
+    /// - Returns: the lease of a flight's current attempt; nil if the completion is stale or the attempt was cancelled.
+    private mutating func endLease(
+        _ attempt: AttemptID, bodyBytes: Int? = nil, at worker: Handle<WorkerSession>
+    ) -> WorkerLease? {
+        // A flight with doomed requests alone cancels the attempt, and nothing repeats it for them.
+        if isRemoving, let flight = records.workers[worker].leases.flight(of: attempt) { removeDoomed(from: flight) }
+        let wasIsolated = records.workers[worker].isolation?.attempt == attempt
+        guard let lease = records.workers.end(attempt, at: worker) else {
+            records.ledger.flights.stale += 1
+            return nil
+        }
+        Principals.transferEnded(lease, in: &records)
+        if let flight = lease.flight, wasIsolated { records.flights[flight].isSuspect = false }
+        Origins.transferEnded(at: lease.origin, isHigh: lease.isHigh, bodyBytes: bodyBytes, in: &records)
+        if !records.rates.isEmpty { Rates.attemptEnded(attempt, now: records.clock, in: &records) }
+        Parts.attemptEnded(attempt, lease, in: &records)
+        report(.attemptEnded(attempt))
+        return lease.isCancelling ? nil : lease
+    }
+
+    /// Cancels the attempt of a flight. Its slot and its origin's place stay taken until the worker confirms.
+    ///
+    /// - Parameter isPartKept: whether a later flight may resume its part.
+    mutating func cancelAttempt(of flight: Handle<Flight>, at worker: Handle<WorkerSession>, isPartKept: Bool = true) {
+        let attempt = records.attempt(of: flight)
+        report(.cancelled(flight, attempt))
+        // Only GET is resumed.
+        let isResumable = isPartKept && records.flights[flight].method == .get && !isPulling(flight)
+        let principal = records.workers[worker].leases[attempt]?.principal ?? PrincipalTable.administrator
+        let abandoned =
+            isResumable
+            ? AbandonedFlight(
+                key: records.flights[flight].key, request: records.flights[flight].request,
+                partKeys: Parts.keys(of: flight, chargedTo: principal, in: &records)) : nil
+        records.workers.cancel(attempt, abandoned: abandoned, at: worker)
+        records.ledger.flights.cancelled += 1
+        records.outbox.actions.append(.worker(.send(records.workers[worker].id, .cancel(attempt))))
+    }
+
+    // MARK: Log
+
+    /// Starts or stops the log of attempts.
+    public mutating func logAttempts(_ isLogging: Bool) { records.facilities.isLoggingAttempts = isLogging }
+
+    // MARK: Liveness
+
+    /// Handles the heartbeat timer of a worker. Ends one that did not answer.
+    mutating func heartbeat(of id: WorkerID, now: Tick) {
+        guard let (worker, next) = Workers.heartbeat(of: id, now: now, in: &records) else { return }
+        end(silent: worker, now: now)
+        if records.workers.number(of: id) != nil { records.setTimer(next, .heartbeat(id)) }
+    }
+
+    /// Disconnects a user's own worker that did not answer a PING in time, or has the shell kill a child process.
+    mutating func end(silent worker: Handle<WorkerSession>, now: Tick) {
+        guard records.workers[worker].isOwn else {
+            records.outbox.actions.append(.worker(.kill(records.workers[worker].id)))
+            return
+        }
+        disconnectForViolation(worker, "silent", "a PING was not answered in time", now: now)
+    }
+}

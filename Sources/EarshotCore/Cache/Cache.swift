@@ -1,0 +1,244 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// The cache: looked up before a flight is queued, and updated with the responses of origins. The shell stores the
+/// responses; `CacheRule` decides which of them a request may use, and how. The functions return the next step of the
+/// flight.
+enum Cache {
+    // MARK: Answers
+
+    /// Use of the answer to a lookup.
+    enum Answer {
+        /// The next step of the flight.
+        case step(FlightStep)
+        /// To use a stored response and validate it in the background.
+        case revalidation(of: CacheVariant, adding: HeaderFields)
+    }
+
+    /// Decides about the answer to a lookup: the stored variants of a flight's URL, in any order.
+    static func answered(_ flight: Handle<Flight>, _ variants: [CacheVariant], now: Tick, in records: inout Records)
+        -> Answer
+    {
+        guard records.flights[flight].phase == .asking,
+            records.cachePlans[flight].map({ $0.reading == nil && !$0.waitsForRoom }) ?? true
+        else { return .step(.done) }
+        _ = takePlan(of: flight, in: &records)
+        let record = records.flights[flight]
+        let decision = rule(for: flight, in: &records).decision(
+            for: record.request, mode: record.mode, stored: variants.map(\.response), now: records.calendarSeconds)
+        switch decision {
+        case .use(let index, let range):
+            guard !waitsForRoom(flight, in: &records) else { return .step(.done) }
+            return .step(use(variants[index], range, for: flight, as: .cache, now: now, in: &records))
+        case .useAndRevalidate(let index, let conditions):
+            guard !waitsForRoom(flight, in: &records) else { return .step(.done) }
+            return .revalidation(of: variants[index], adding: conditions)
+        case .validate(let index, let conditions):
+            records.cachePlans[flight] = CachePlan(adding: conditions, stored: variants[index])
+            return .step(.queue(isFirst: false))
+        case .fetch(let adding, let stale):
+            if stale != nil || !adding.isEmpty {
+                records.cachePlans[flight] = CachePlan(adding: adding, stored: stale.map { variants[$0] })
+            }
+            return .step(.queue(isFirst: false))
+        case .notCached: return .step(notCached(flight, in: &records))
+        }
+    }
+
+    /// Takes the body that was read for a flight.
+    ///
+    /// - Returns: the next step; nil if the flight does not wait for the body.
+    static func read(
+        _ body: CachedBody, sha256: String?, for flight: Handle<Flight>, now: Tick, in records: inout Records
+    ) -> FlightStep? {
+        guard records.flights[flight].phase == .asking, let plan = records.cachePlans[flight],
+            let stored = plan.stored, let source = plan.reading
+        else { return nil }
+        _ = takePlan(of: flight, in: &records)
+        guard body != .missing else {
+            if let fallback = plan.fallback { return .conclude(fallback) }
+            return records.flights[flight].mode == .onlyIfCached
+                ? notCached(flight, in: &records) : fetchAnew(flight, in: &records)
+        }
+        if let response = plan.fallback?.response { records.drop(response) }
+        return answer(
+            to: flight, stored, plan.range, body, sha256: sha256 ?? stored.sha256, source, now: now, in: &records)
+    }
+
+    private static func notCached(_ flight: Handle<Flight>, in records: inout Records) -> FlightStep {
+        .conclude(Outcome(failure: .notCached, attempts: Int(records.flights[flight].attempts)))
+    }
+
+    // MARK: Lookup
+
+    /// Looks up a new flight in the cache before it is queued, if the cache may answer it.
+    static func flightBegan(_ flight: Handle<Flight>, _ request: HTTPRequest, in records: inout Records) {
+        let mode = records.flights[flight].mode
+        guard records.facilities.isCaching, request.url.isHTTP, !records.flights[flight].isAlone,
+            mayBeAnswered(request, mode)
+        else {
+            if mode != .default { planFields(of: flight, in: &records) }
+            return
+        }
+        lookUp(flight, request, in: &records)
+    }
+
+    /// Enters `asking`. `answered` continues the flight.
+    private static func lookUp(_ flight: Handle<Flight>, _ request: HTTPRequest, in records: inout Records) {
+        records.cachePlans[flight] = nil
+        records.flights.enter(.asking, flight)
+        records.ledger.cache.asked += 1
+        askForVariants(flight, request, in: &records)
+    }
+
+    /// Looks a flight up again that has waited for room.
+    static func lookUpAgain(_ flight: Handle<Flight>, in records: inout Records) {
+        records.cachePlans[flight] = CachePlan(reservation: reserveRoom(for: flight, in: &records))
+        askForVariants(flight, records.flights[flight].request, in: &records)
+    }
+
+    private static func askForVariants(_ flight: Handle<Flight>, _ request: HTTPRequest, in records: inout Records) {
+        let key = CacheKey(request, partition: records.flights[flight].partition ?? "")
+        records.outbox.actions.append(.cache(.lookUp(records.flights.name(of: flight), key, request)))
+    }
+
+    /// Whether the flight is looked up in the cache. A request that bypasses the cache and may not be fetched either
+    /// fails as if nothing were stored.
+    private static func mayBeAnswered(_ request: HTTPRequest, _ mode: CacheMode) -> Bool {
+        let isPast = mode == .noStore || mode == .reload || !request.mayBeStored
+        return !isPast || mode == .onlyIfCached || CacheControl(request: request.fields).onlyIfCached
+    }
+
+    static func key(of flight: Handle<Flight>, in records: inout Records) -> CacheKey {
+        CacheKey(records.flights[flight].request, partition: records.flights[flight].partition ?? "")
+    }
+
+    /// Rules of the cache for a flight.
+    @inline(__always)
+    static func rule(for flight: Handle<Flight>, in records: inout Records) -> CacheRule {
+        let isShared =
+            records.principals.count > 1 && records.settings[.shareBetweenUsers] == 1
+            && records.flights[flight].isOpenToUsers
+        return CacheRule(isShared: isShared)
+    }
+
+    /// Principal whose part of the cache a flight's response takes; nil for the administrator.
+    static func owner(of flight: Handle<Flight>, in records: inout Records) -> PrincipalName? {
+        if let partition = records.flights[flight].partition {
+            return partition.firstIndex(of: " ").flatMap { PrincipalName(String(partition[..<$0])) }
+        }
+        guard records.principals.count > 1 else { return nil }
+        if let interest = records.flights.firstInterest(of: flight) {
+            return records.principals.name(of: records.principal(of: interest))
+        }
+        if let owner = records.cachePlans[flight]?.owner { return owner }
+        return records.flights.deferrals[flight]?.message.flatMap { records.clients.number(of: $0.client) }
+            .flatMap { records.principals.name(of: records.clients[$0].principal) }
+    }
+
+    /// Queues a flight as if nothing were stored for it.
+    static func fetchAnew(_ flight: Handle<Flight>, in records: inout Records) -> FlightStep {
+        records.cachePlans[flight] = records.cachePlans[flight]?.owner.map { CachePlan(owner: $0) }
+        planFields(of: flight, in: &records)
+        return .queue(isFirst: true)
+    }
+
+    /// Plans the request fields that announce a flight's mode to other caches on the path.
+    private static func planFields(of flight: Handle<Flight>, in records: inout Records) {
+        let record = records.flights[flight]
+        let decision = CacheRule().decision(
+            for: record.request, mode: record.mode, stored: [], now: records.calendarSeconds)
+        guard case .fetch(let adding, _) = decision, !adding.isEmpty else { return }
+        records.cachePlans[flight, default: CachePlan()].adding = adding
+    }
+
+    /// Request fields for a flight's JOB.
+    @inline(__always)
+    static func jobFields(of flight: Handle<Flight>, in records: inout Records) -> HeaderFields {
+        guard let plan = records.cachePlans[flight] else { return records.flights[flight].fields }
+        return plan.request(of: records.flights[flight].request).fields
+    }
+
+    // MARK: Use of stored responses
+
+    /// Answers a flight with a stored response. Reads its body first if a request receives it.
+    ///
+    /// - Parameters:
+    ///   - range: range of the body that the flight requests; nil for the whole body.
+    ///   - fallback: failure of the origin that the stored response replaces; nil if there was none.
+    static func use(
+        _ stored: CacheVariant, _ range: RequestedRange? = nil, for flight: Handle<Flight>, as source: Terminal.Source,
+        fallback: Outcome? = nil, now: Tick, in records: inout Records
+    ) -> FlightStep {
+        if source == .cache { records.ledger.cache.used += 1 } else { records.ledger.cache.validated += 1 }
+        let record = records.flights[flight]
+        if record.phase == .queued {
+            records.forEachInterest(of: flight) { records, interest in records.queue.remove(interest) }
+        }
+        let isHop = record.redirect != .manual && (300..<400).contains(stored.response.status)
+        let isAwaited = records.flights.isAwaited(flight) || records.flights.deferrals[flight] != nil
+        let offsets = range.map { $0.offsets(in: stored.length) }
+        guard isAwaited, record.method == .get, stored.length > 0, !isHop, offsets != .some(nil) else {
+            records.cachePlans[flight] = nil
+            if let response = fallback?.response { records.drop(response) }
+            return answer(to: flight, stored, range, nil, sha256: stored.sha256, source, now: now, in: &records)
+        }
+        records.cachePlans[flight] = CachePlan(
+            stored: stored, reading: source, range: range, fallback: fallback,
+            reservation: reserveRoom(for: flight, in: &records))
+        records.flights.enter(.asking, flight)
+        records.outbox.actions.append(
+            .cache(.read(records.flights.name(of: flight), stored.entry, range: offsets ?? nil)))
+        return .done
+    }
+
+    /// Makes a response of a stored variant, to decide about like about a response of an origin. Takes ownership of the
+    /// body.
+    private static func answer(
+        to flight: Handle<Flight>, _ stored: CacheVariant, _ range: RequestedRange?, _ body: CachedBody?,
+        sha256: String?, _ source: Terminal.Source, now: Tick, in records: inout Records
+    ) -> FlightStep {
+        let record = records.flights[flight]
+        var (status, length) = (stored.response.status, record.method == .get ? stored.length : 0)
+        var fields = stored.response.fields(usedAt: records.calendarSeconds)
+        if let range {
+            let offsets = range.offsets(in: stored.length)
+            fields = stored.response.fields(ofRange: offsets, length: stored.length, usedAt: records.calendarSeconds)
+            (status, length) = (offsets == nil ? 416 : 206, offsets?.count ?? 0)
+        }
+        var response = Outcome.Response(
+            status: status, url: record.url.description, length: length, sha256: length > 0 ? sha256 : nil, file: nil,
+            body: nil, fields: fields.bytes, startedAt: now, endedAt: now, source: source)
+        switch body {
+        case .inline(let id)?: response.body = id
+        case .file(let name)?: response.file = name
+        case .missing?, nil: break
+        }
+        // A later request was not part of the lookup that this response answers.
+        guard !endRevalidation(of: flight, in: &records) else {
+            records.drop(response)
+            return .forget
+        }
+        return .judge(response, fields)
+    }
+
+    /// Answers a failed flight with a stored response, if its rules allow stale use.
+    ///
+    /// - Returns: the next step, which may be the reading of the body; nil if no stored response answers the flight.
+    static func useStale(
+        for flight: Handle<Flight>, after outcome: Outcome, now: Tick, in records: inout Records
+    ) -> FlightStep? {
+        // Also if the status is a result for the flight's requests.
+        let hasErrorStatus = outcome.response.map { $0.source == nil && $0.status >= 400 } ?? false
+        guard let failure = outcome.failure ?? (hasErrorStatus ? .httpStatus : nil), records.flights.isAwaited(flight),
+            let plan = records.cachePlans[flight], plan.reading == nil, let stored = plan.stored
+        else { return nil }
+        let record = records.flights[flight]
+        let isAllowed = rule(for: flight, in: &records).mayUseStale(
+            stored.response, for: record.request, mode: record.mode, after: failure, status: outcome.response?.status,
+            now: records.calendarSeconds)
+        guard isAllowed else { return nil }
+        records.flights[flight].isRevalidation = false
+        return use(stored, for: flight, as: .cache, fallback: outcome, now: now, in: &records)
+    }
+}

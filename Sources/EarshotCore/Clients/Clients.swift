@@ -1,0 +1,139 @@
+internal import EarshotWire
+
+/// Clients: connections and their first message, numbers of messages, sessions that outlive their connections, handlers
+/// and their listeners.
+enum Clients {
+    // MARK: Connections
+
+    /// Adds a connection, unless it is known.
+    static func connected(
+        _ id: ClientID, token: SessionToken, user: Handle<Principal>, isGateway: Bool, in records: inout Records
+    ) {
+        guard records.clients.number(of: id) == nil else { return }
+        let generation = records.nextSerial()
+        records.clients.connected(id, token: token, generation: generation, user: user, isGateway: isGateway)
+    }
+
+    /// Starts the HELLO timeout of a connection at its first message that opens no session. Most clients send HELLO
+    /// first, so an idle bus has no timer.
+    static func awaitGreeting(of id: ClientID, in records: inout Records) {
+        guard let client = records.clients.number(of: id), records.clients[client].phase == .joining,
+            !records.clients[client].isGreetingDue
+        else {
+            return
+        }
+        records.clients[client].isGreetingDue = true
+        records.setTimer(records.clock.advanced(byMilliseconds: records.limits.greetingMilliseconds), .greeting(id))
+    }
+
+    /// Closes a connection that has not sent HELLO in time.
+    static func greetingEnded(_ id: ClientID, in records: inout Records) {
+        guard let client = records.clients.number(of: id), records.clients[client].phase == .joining else { return }
+        records.outbox.actions.append(.client(.close(id, reason: "silent")))
+    }
+
+    /// Takes the number of a message. The broker carries out no message twice, so an old number is refused; that error
+    /// names no message, because the one with this number has another answer.
+    ///
+    /// - Returns: the error to reply with; nil if the message is carried out.
+    static func begin(
+        _ message: ClientMessage, _ number: UInt64?, of client: Handle<ClientSession>, in records: inout Records
+    ) -> ErrorReply? {
+        guard number != nil || records.clients[client].leaseMilliseconds == 0 || !message.canHaveNumber else {
+            // So that the answer does not name an earlier message.
+            _ = records.clients[client].numbers.begin(nil)
+            return ErrorReply(
+                code: "bad-message", detail: "this message needs a number, because the session has a lease")
+        }
+        guard records.clients[client].numbers.begin(number) else { return oldNumber }
+        let most = records.limits.keptReplies
+        if number != nil, message.countsAsUnanswered, records.clients[client].numbers.pending >= most {
+            return ErrorReply(code: "limit", detail: "\(most) messages have no answer yet; wait for one")
+        }
+        return nil
+    }
+
+    /// Error about a number that was used.
+    static var oldNumber: ErrorReply {
+        ErrorReply(
+            code: "bad-message", detail: "numbers rise: the number is not above that of an earlier message")
+    }
+
+    // MARK: Sessions with a lease
+
+    /// The session that a HELLO resumes; nil without one. An unknown token, and a token of another
+    /// principal or with other rights, are treated alike, so that guessing reveals nothing.
+    ///
+    /// - Parameter client: the new connection, with the principal and the rights of the HELLO.
+    static func session(
+        of hello: Hello, from client: Handle<ClientSession>, in records: inout Records
+    ) -> Handle<ClientSession>? {
+        guard let token = hello.token, let session = records.clients.number(of: token),
+            records.clients[session].principal == records.clients[client].principal,
+            records.clients[session].isAdministrator == records.clients[client].isAdministrator,
+            !records.clients[session].isClosing
+        else { return nil }
+        return session
+    }
+
+    /// Prepares the replies that the next connection of a session lacks.
+    ///
+    /// - Returns: false if some are no longer kept, or if the client names a number that there was not.
+    static func resumeReplies(
+        of session: Handle<ClientSession>, _ hello: Hello, in records: inout Records
+    ) -> Bool {
+        let next = records.clients[session].numbers.last + 1
+        let first = hello.unanswered ?? next
+        return first <= next && records.clients[session].replies.resume(from: first)
+    }
+
+    /// Whether a session survives the loss of its connection. One closed for reading too slowly does not, nor one of a
+    /// revoked key.
+    static func mayReturn(_ client: Handle<ClientSession>, isRevoked: Bool, in records: inout Records) -> Bool {
+        records.clients[client].leaseMilliseconds > 0 && !records.clients[client].isClosing
+            && records.limits.awayClients > 0 && !isRevoked
+    }
+
+    /// Suspends a session whose connection is lost.
+    static func suspend(_ client: Handle<ClientSession>, now: Tick, in records: inout Records) {
+        let absence = records.nextSerial()
+        records.clients.suspend(client, absence: absence)
+        records.clients[client].deliveries.detach()
+        if !records.pulls.isEmpty { records.pulls.detach(client) }
+        // A blocked socket stopped this client's transfers; from here on only its window does.
+        if !records.clients[client].deliveries.isClosed { records.queue.clientOpened(client) }
+        records.setLeaseTimer(now.advanced(byMilliseconds: records.clients[client].leaseMilliseconds), of: client)
+    }
+
+    /// The session that ends to make room for an absent one: the one that has been away longest, of the same principal if
+    /// that has more than a quarter of the places. So one principal cannot evict all sessions of another. Nil if there is
+    /// room.
+    static func evictedByAbsence(
+        of client: Handle<ClientSession>, in records: inout Records
+    ) -> Handle<ClientSession>? {
+        guard records.clients.away.count > records.limits.awayClients else { return nil }
+        let principal = records.clients[client].principal
+        let own = records.clients.away.filter { records.clients[$0].principal == principal }
+        return own.count > max(1, records.limits.awayClients / 4) ? own.first : records.clients.away.first
+    }
+
+    // MARK: Handlers
+
+    /// The handler of a key, which is created if needed. The caller adds a reference or a subscriber next, or frees an
+    /// idle one.
+    static func handler(of key: HandlerKey, in records: inout Records) -> Handle<HandlerEntry> {
+        if let handler = records.handlers.number(of: key) { return handler }
+        let (handler, isFirstOfRoot) = records.handlers.add(key, of: records.principals.name(of: key.principal))
+        if isFirstOfRoot { records.cookieJars.rootAdded(records.handlers.rootName(of: handler)) }
+        return handler
+    }
+
+    /// Starts the grace period of the handler's own requests when its last listener has left.
+    static func listenerLeft(_ handler: Handle<HandlerEntry>, now: Tick, in records: inout Records) {
+        guard records.handlers[handler].ownRequests > 0, records.listeners(of: handler).isEmpty else { return }
+        let absence = records.nextSerial()
+        records.handlers.awaitListener(of: handler, serial: absence)
+        let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
+        records.setTimer(now.advanced(byMilliseconds: records.limits.graceMilliseconds), subject)
+    }
+}

@@ -1,0 +1,51 @@
+package import EarshotWire
+
+/// The state of the core at one moment, from which EarshotQueries composes the answer to a QUERY.
+///
+/// It shares the storage of all tables, so it must not exist while the core changes them.
+public struct CoreView {
+    package let records: Records
+    package let instance: BrokerInstance
+    package let times: RequestTimes
+    package let isLoadingDurables: Bool
+    package let storedParts: (parts: Int, bytes: Int)
+    package let childFailures: [ChildFailure]
+    package let placeFaults: [PlaceFault]
+    package let now: Tick
+}
+
+/// A QUERY, and the part of the core that its sender may see.
+public struct AskedQuery: Sendable {
+    package let query: Query
+    package let page: QueryPage
+    package let principal: Handle<Principal>
+    package let isAdministrator: Bool
+}
+
+/// Composes the answer to a QUERY, as JSON. A pure function, because EarshotQueries is above the core.
+public typealias Answering = @Sendable (AskedQuery, CoreView) -> [UInt8]
+
+extension BrokerCore {
+    /// Sends the reply to a query.
+    ///
+    /// - Parameter number: number of the QUERY; 0 for none.
+    @inline(never)
+    mutating func answer(_ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, answering number: UInt64)
+    {
+        let (id, principal) = (records.clients[client].id, records.clients[client].principal)
+        let asked = AskedQuery(
+            query: query, page: page, principal: principal, isAdministrator: records.clients[client].isAdministrator)
+        let json = answering(asked, view)
+        records.outbox.actions.append(
+            .client(
+                number == 0 ? .answer(id, query, json: json) : .reply(id, .answer(query), json: json, to: number)))
+        if case .why(let handler, let request) = query { refreshClaim(of: request, HandlerKey(principal, handler)) }
+    }
+
+    private var view: CoreView {
+        CoreView(
+            records: records, instance: instance, times: times, isLoadingDurables: isLoadingDurables,
+            storedParts: storedParts,
+            childFailures: childFailures, placeFaults: placeFaults, now: records.clock)
+    }
+}

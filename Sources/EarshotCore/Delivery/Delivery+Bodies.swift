@@ -1,0 +1,131 @@
+public import EarshotHTTP
+public import EarshotWire
+
+/// Held outcomes, bodies that leave memory because they wait, and the files that requests demand.
+///
+/// A failure without a response becomes an `OwedFailure` when it waits. Its deliveries hold that record instead of the
+/// outcome and, once the ID is free, instead of the request's record. All other terminals keep both.
+///
+/// An outcome has one form: a body in memory, or a file. For `deliver: file` a request gets an outcome of its own, whose
+/// file the shell writes before it sends the terminal. For `deliver: inline` the shell reads the file into the message.
+extension Delivery {
+    // MARK: Grace
+
+    /// Holds an outcome for the grace period, until the handler has a listener.
+    static func hold(
+        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, now: Tick, in records: inout Records
+    ) {
+        records.requests[interest].enter(.held)
+        records.requests[interest].outcome = outcome
+        records.outcomes.retain(outcome)
+        records.quotas.spoolBytes(records.heldBytes(of: interest), of: records.principal(of: interest))
+        records.handlers.outcomeHeld(of: records.requests[interest].handler)
+        let waiting = records.handlers[records.requests[interest].handler].held
+        if !records.outcomes.isSpoolFull, records.outcomes.mustSpill(outcome, waiting: waiting) {
+            spill(outcome, in: &records)
+        }
+        let subject = Timer.Subject.grace(records.requests.reference(to: interest))
+        records.setTimer(now.advanced(byMilliseconds: records.limits.graceMilliseconds), subject)
+    }
+
+    /// Ends the grace period of a held request, which keeps its outcome.
+    static func endHold(_ interest: Handle<Interest>, in records: inout Records) {
+        records.quotas.spoolBytes(-records.heldBytes(of: interest), of: records.principal(of: interest))
+        records.handlers.outcomeReleased(of: records.requests[interest].handler)
+    }
+
+    // MARK: Memory
+
+    /// Whether the body would have to leave memory for every listener.
+    @inline(__always)
+    static func mustWait(
+        _ outcome: Handle<Outcome>, for listeners: [Handle<ClientSession>], in records: Records
+    ) -> Bool {
+        for client in listeners {
+            guard records.clients[client].deliveries.isFull,
+                records.outcomes.mustSpill(outcome, waiting: records.clients[client].deliveries.waiting + 1)
+            else { return false }
+        }
+        return true
+    }
+
+    /// Moves the body of an outcome from memory into the spool, if it is in memory.
+    static func spill(_ outcome: Handle<Outcome>, in records: inout Records) {
+        guard let (body, file) = records.outcomes.spill(outcome) else { return }
+        records.outbox.append(.spool(.spill(body, file: file)))
+    }
+
+    /// Stops spilling for a while: a body could not be written, and stays in memory. Until then a result that would
+    /// have to leave memory fails.
+    static func spillFailed(_ body: BodyID, now: Tick, in records: inout Records) {
+        if records.outcomes.noteFullSpool() {
+            records.setTimer(now.advanced(byMilliseconds: records.limits.spoolRetryMilliseconds), .spoolRetry)
+        }
+        records.delete(records.outcomes.unspill(body))
+    }
+
+    /// Returns a failure in place of a result that cannot be spilled; the result itself while the spool accepts bodies.
+    static func spillable(_ outcome: Handle<Outcome>, in records: inout Records) -> Handle<Outcome> {
+        guard records.outcomes.isSpoolFull else { return outcome }
+        return records.outcomes.insert(records.outcomes[outcome].replaced(by: .spoolFull))
+    }
+
+    // MARK: Files
+
+    /// A file that a request demands for a body in memory.
+    struct DemandedFile {
+        let name: String
+        let body: BodyID
+        /// Whether another outcome has the file already.
+        let isPresent: Bool
+    }
+
+    /// Counts the file that a request demands, if the body of its outcome is in memory. `complete` or `fail` follows.
+    static func begin(
+        fileOf outcome: Handle<Outcome>, for interest: Handle<Interest>, in records: inout Records
+    ) -> DemandedFile? {
+        guard !records.requests[interest].isWarm, let response = records.outcomes[outcome].response,
+            response.length > 0, let body = response.body ?? response.spilled, let file = response.sha256
+        else { return nil }
+        let isPresent = records.outcomes.needsFile(file)
+        records.outcomes.hold(file: file, bytes: response.length)
+        return DemandedFile(name: file, body: body, isPresent: isPresent)
+    }
+
+    /// Returns an outcome with the demanded file. It has one reference, which the caller releases.
+    static func complete(
+        _ file: DemandedFile, of outcome: Handle<Outcome>, in records: inout Records
+    ) -> Handle<Outcome> {
+        if !file.isPresent { records.outbox.append(.spool(.write(file.body, file: file.name))) }
+        var other = records.outcomes[outcome]
+        other.holders = 1
+        other.response?.body = nil
+        other.response?.spilled = nil
+        other.response?.file = file.name
+        return records.outcomes.insert(other)
+    }
+
+    /// Releases a file without room. Returns `spool-full` in place of a result, with a reference that the caller
+    /// releases; the same outcome if that is a failure.
+    static func fail(
+        _ file: DemandedFile, of outcome: Handle<Outcome>, in records: inout Records
+    ) -> Handle<Outcome> {
+        records.releaseFile(file.name)
+        guard records.outcomes[outcome].failure == nil else { return outcome }
+        let failure = records.outcomes.insert(records.outcomes[outcome].replaced(by: .spoolFull))
+        records.outcomes.retain(failure)
+        return failure
+    }
+}
+
+extension Terminal {
+    /// Returns a failure in place of a terminal whose body the shell could not write or read.
+    public func replaced(by code: FailureCode) -> Terminal {
+        var failure = Failure(code: code.rawValue, detail: code.sentence)
+        failure.url = response?.url
+        failure.attempts = response?.attempts ?? 0
+        var terminal = self
+        terminal.outcome = .failed(failure)
+        return terminal
+    }
+}

@@ -1,0 +1,157 @@
+internal import EarshotHTTP
+
+/// Origins: events of transfers, timers and settings for `OriginGovernor`, and their effects on the queue, the timers and the
+/// pools.
+enum Origins {
+    /// Scope of a request, created if needed. The caller adds a flight to it next.
+    static func scope(
+        of request: HTTPRequest, for pool: Handle<WorkerPool>, in records: inout Records
+    ) -> Handle<OriginScope> {
+        let origin = origin(of: request.url, for: pool, in: &records)
+        return records.governor.scope(CredentialRule.standard.scope(of: request), at: origin)
+    }
+
+    /// Origin of a URL, created if needed. Equal URLs of two pools of own workers have two origins.
+    private static func origin(
+        of url: FetchURL, for pool: Handle<WorkerPool>, in records: inout Records
+    ) -> Handle<OriginEntry> {
+        var hash = UInt32(truncatingIfNeeded: url.originHash)
+        if pool != WorkerPool.web { hash = NumberHash.of(UInt64(hash), UInt64(UInt32(bitPattern: pool.number))) }
+        if let origin = records.governor.origin(of: url, in: pool, hash: hash) { return origin }
+        var entry = OriginEntry(of: url, nameHash: hash, pool: pool)
+        entry.set(terms(for: entry, by: records.limits.origins, records.cluster))
+        records.pools.originAdded(to: pool)
+        let (origin, step) = records.governor.add(entry, now: records.clock)
+        setTimer(step, in: &records)
+        return origin
+    }
+
+    /// Reports the end of a flight to its scope, which may be forgotten with its origin.
+    static func flightLeft(_ scope: Handle<OriginScope>, in records: inout Records) {
+        forgotten(records.governor.flightLeft(scope), in: &records)
+    }
+
+    /// Reports to the pool of a forgotten origin that it has one origin less.
+    private static func forgotten(_ pool: Handle<WorkerPool>?, in records: inout Records) {
+        if let pool { records.pools.originForgotten(by: pool) }
+    }
+
+    // MARK: Transfers
+
+    /// Counts the transfer of a flight that starts.
+    static func transferStarted(
+        of flight: Handle<Flight>, at origin: Handle<OriginEntry>, by worker: WorkerID, isHigh: Bool, now: Tick,
+        in records: inout Records
+    ) {
+        let pause = records.governor.startTransfer(at: origin, by: worker, isHigh: isHigh, now: now)
+        setTimer(pause, of: origin, in: &records)
+        let scope = records.flights[flight].scope
+        if records.governor.probeStarted(scope, records.flights[flight].id) { checkWaits(for: scope, in: &records) }
+    }
+
+    /// Releases a transfer, however it ended.
+    static func transferEnded(
+        at origin: Handle<OriginEntry>, isHigh: Bool, bodyBytes: Int? = nil, in records: inout Records
+    ) {
+        let pool = records.governor.endTransfer(at: origin, isHigh: isHigh, bodyBytes: bodyBytes)
+        records.queue.originOpened(origin)
+        forgotten(pool, in: &records)
+    }
+
+    // MARK: Terms
+
+    /// Terms of an origin by the current rules. A node without its engine has a part of each limit.
+    static func terms(
+        for entry: OriginEntry, by rules: OriginRules, _ cluster: Indirect<ClusterState>?
+    ) -> OriginEntry.Terms {
+        var terms = rules.terms(for: entry)
+        if let cluster, entry.pool == WorkerPool.web {
+            terms.limit = cluster.value.book.localLimit(of: terms.limit)
+        }
+        return terms
+    }
+
+    /// Applies the current rules to every origin. O(origins).
+    static func applyRules(now: Tick, in records: inout Records) {
+        for origin in records.governor.origins.indices {
+            let terms = terms(for: records.governor.origins[origin], by: records.limits.origins, records.cluster)
+            let (pause, pool) = records.governor.setTerms(terms, of: origin, now: now)
+            setTimer(pause, of: origin, in: &records)
+            records.queue.originOpened(origin)
+            forgotten(pool, in: &records)
+        }
+    }
+
+    /// Sets the timer that ends a spacing.
+    private static func setTimer(
+        _ pause: OriginGovernor.Pause?, of origin: Handle<OriginEntry>, in records: inout Records
+    ) {
+        if let pause { records.setTimer(pause.end, .paused(origin: origin, pause: pause.serial)) }
+    }
+
+    /// Ends the spacing of an origin.
+    static func pauseEnded(at origin: Handle<OriginEntry>, in records: inout Records) {
+        let pool = records.governor.pauseEnded(at: origin)
+        records.queue.originOpened(origin)
+        forgotten(pool, in: &records)
+    }
+
+    // MARK: Slow start
+
+    /// Begins the slow start of a broker that follows one that died.
+    static func openSlowStart(now: Tick, in records: inout Records) {
+        for step in records.governor.openSlowStart(now: now) { setTimer(step, in: &records) }
+    }
+
+    static func slowStartStep(of origin: Handle<OriginEntry>, now: Tick, in records: inout Records) {
+        setTimer(records.governor.slowStartStep(of: origin, now: now), in: &records)
+        records.queue.originOpened(origin)
+    }
+
+    /// Sets the timer of the next step of a slow start.
+    private static func setTimer(_ step: OriginGovernor.SlowStartStep?, in records: inout Records) {
+        if let step { records.setTimer(step.at, .slowStart(origin: step.origin, serial: step.serial)) }
+    }
+
+    // MARK: Cool-downs
+
+    /// Begins or prolongs a cool-down after a response with status 429 or 503.
+    static func cool(_ scope: Handle<OriginScope>, asked: RetryAfter?, now: Tick, in records: inout Records) {
+        guard let start = records.governor.cool(scope, asked: asked, using: &records.generator, now: now) else {
+            return
+        }
+        records.ledger.flights.coolDowns += 1
+        records.setTimer(start.end, .cooled(scope: scope, serial: start.serial))
+        if start.isRefusing { records.queue.scopeOpened(scope) }
+        checkWaits(for: scope, in: &records)
+    }
+
+    /// Ends the pause of a cool-down; one probe may start.
+    static func cooled(_ scope: Handle<OriginScope>, in records: inout Records) {
+        let pool = records.governor.coolDownEnded(scope)
+        records.queue.scopeOpened(scope)
+        forgotten(pool, in: &records)
+    }
+
+    /// Ends the cool-downs that exceeded the former limit. One probe may start at each of these origins.
+    static func endRefusals(in records: inout Records) {
+        for scope in records.governor.refusingScopes { cooled(scope, in: &records) }
+    }
+
+    /// Reports the end of a flight, or of its attempt, to the cool-down that it may be the probe of.
+    static func probeEnded(_ flight: Handle<Flight>, isAnswered: Bool, in records: inout Records) {
+        let scope = records.flights[flight].scope
+        guard records.governor.probeEnded(scope, records.flights[flight].id, isAnswered: isAnswered) else { return }
+        records.queue.scopeOpened(scope)
+    }
+
+    /// Failure of a flight, or of one of its requests, whose origin requested a pause above the limit. The detail names the
+    /// remaining seconds.
+    static func failure(after attempts: UInt32, until: Tick, now: Tick) -> Outcome {
+        // The end of a probe is not known.
+        let seconds = max(1, (until.milliseconds(since: now) + 999) / 1_000)
+        return Outcome(
+            failure: .originCooling, coolDownSeconds: UInt32(clamping: seconds),
+            detail: "The server requested a cool-down for another \(seconds) s.", attempts: Int(attempts))
+    }
+}

@@ -1,0 +1,216 @@
+internal import EarshotHTTP
+package import EarshotWire
+
+/// Look-ups that need several tables.
+///
+/// Those of hot paths are inlined or mutating, because the compiler copies all records for a call of a non-mutating
+/// method.
+extension Records {
+    // MARK: Requests
+
+    /// The request with this ID while the ID is taken.
+    @inline(__always)
+    package func listedInterest(_ request: RequestID, of handler: Handle<HandlerEntry>) -> Handle<Interest>? {
+        requests.listed(request, of: handler, RequestBook.hash(request, of: handler))
+    }
+
+    /// Principal of the handler of a request.
+    @inline(__always)
+    package func principal(of interest: Handle<Interest>) -> Handle<Principal> {
+        handlers[requests[interest].handler].principal
+    }
+
+    /// Whether a request is on disk, or being written.
+    func isDurable(_ interest: Handle<Interest>) -> Bool { durables.contains(interest) }
+
+    /// Whether a request only waits for its removal: its handler was removed, or the session of its owner has ended.
+    @inline(__always)
+    package func isDoomed(_ interest: Handle<Interest>) -> Bool {
+        if !handlers[requests[interest].handler].isNamed { return true }
+        guard !clients.ended.isEmpty, let owner = requests[interest].owner else { return false }
+        return clients[owner].isGone
+    }
+
+    /// The last of the redirects of an open request's flight.
+    @inline(__always)
+    package func leaf(ofOpen interest: Handle<Interest>) -> Handle<Flight> {
+        guard let flight = requests[interest].flight else {
+            preconditionFailure("request \(interest) is \(requests[interest].phase) and has no flight")
+        }
+        return flights.leaf(of: flight)
+    }
+
+    /// The current attempt of a running flight.
+    @inline(__always)
+    package func attempt(of flight: Handle<Flight>) -> AttemptID {
+        AttemptID(broker: workerLimits.broker, flight: flights[flight].id, attempt: flights[flight].attempts)
+    }
+
+    /// Whether a flight reads its body from another node now.
+    @inline(__always)
+    func isPulling(_ flight: Handle<Flight>) -> Bool { cluster.map { $0.value.pulls[flight] != nil } ?? false }
+
+    /// Principal of the oldest request of a flight; the administrator for one without requests.
+    mutating func firstPrincipal(of flight: Handle<Flight>) -> Handle<Principal> {
+        flights.firstInterest(of: flight).map { principal(of: $0) } ?? PrincipalTable.administrator
+    }
+
+    @inline(__always)
+    func origin(of flight: Handle<Flight>) -> Handle<OriginEntry> { governor.scopes[flights[flight].scope].origin }
+
+    @inline(__always)
+    func pool(of flight: Handle<Flight>) -> Handle<WorkerPool> { governor.origins[origin(of: flight)].pool }
+
+    /// Calls `body` for each interest in a flight and in the flights redirected to it. O(interests).
+    mutating func forEachInterest(of flight: Handle<Flight>, _ body: (inout Records, Handle<Interest>) -> Void) {
+        // A shortcut without an array: most flights have one interest.
+        if let only = flights.onlyInterest(of: flight) {
+            body(&self, only)
+            return
+        }
+        for interest in flights.interests(of: flight) { body(&self, interest) }
+    }
+
+    // MARK: Handlers and clients
+
+    /// A handler in the namespace of a client's principal.
+    @inline(__always)
+    func key(_ id: HandlerID, of client: Handle<ClientSession>) -> HandlerKey {
+        HandlerKey(clients[client].principal, id)
+    }
+
+    /// Clients that listen to a handler, each once.
+    @inline(__always)
+    mutating func listeners(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
+        guard !clients.ended.isEmpty || handlers.hasSubtreeSubscriptions else { return handlers[handler].subscribers }
+        return Self.listeners(of: handler, handlers, clients)
+    }
+
+    /// The same for functions that only read the records.
+    @inline(never)
+    package static func listeners(
+        of handler: Handle<HandlerEntry>, _ handlers: HandlerRegistry, _ clients: SessionTable
+    ) -> [Handle<ClientSession>] {
+        // A departed session may not have been unsubscribed from this handler yet.
+        clients.withoutGone(handlers.subscribers(of: handler))
+    }
+
+    /// Whether a stored result may be delivered to a client now.
+    @inline(__always)
+    func hasRoom(_ client: Handle<ClientSession>) -> Bool {
+        !clients[client].isClosing
+            && clients[client].deliveries.waiting + clients[client].reservations < max(1, limits.waitingTerminals)
+    }
+
+    // MARK: Outcomes
+
+    /// The outcome of a request that has one.
+    @inline(__always)
+    func outcome(of interest: Handle<Interest>) -> Handle<Outcome> {
+        guard let number = requests[interest].outcome else {
+            preconditionFailure("request \(interest) is \(requests[interest].phase) and has no outcome")
+        }
+        return number
+    }
+
+    /// Bytes that a request charges to its principal while its outcome is held.
+    func heldBytes(of interest: Handle<Interest>) -> Int {
+        guard let outcome = requests[interest].outcome, !requests[interest].isWarm else { return 0 }
+        return outcomes[outcome].response?.length ?? 0
+    }
+
+    /// Whether the principal of a request may have this many durable bytes more. The administrator leaves the last
+    /// quarter of the store to other users, if there are any.
+    @inline(__always)
+    func hasRoomForDurable(_ bytes: Int, of interest: Handle<Interest>) -> Bool {
+        quotas.hasRoomForDurable(
+            bytes, of: principal(of: interest), within: settings[.durableSize] ?? 0)
+    }
+
+    @inline(__always)
+    func demandedForm(of interest: Handle<Interest>) -> BodyDelivery {
+        if let number = requests[interest].extras { requests[number].delivery } else { .auto }
+    }
+
+    /// Spool file that the terminal of a request names; nil for a body in its message, and without a body.
+    @inline(__always)
+    func namedFile(of interest: Handle<Interest>) -> String? {
+        let outcome = outcome(of: interest)
+        // Without a copy of the response.
+        guard let file = outcomes[outcome].response?.file, outcomes[outcome].response?.spilled == nil,
+            !requests[interest].isWarm, demandedForm(of: interest) != .inline
+        else { return nil }
+        return file
+    }
+
+    // MARK: Terminals
+
+    /// Record of a terminal's request; nil if it was freed.
+    @inline(__always)
+    func record(of due: DueTerminal) -> Handle<Interest>? {
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest): interest
+        case .owed(let number): outcomes.owed[number].interest
+        case .withdrawn: nil
+        }
+    }
+
+    /// Handler and ID of a terminal's request; nil if it was withdrawn.
+    @inline(__always)
+    func request(of due: DueTerminal) -> (Handle<HandlerEntry>, RequestID)? {
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest):
+            (requests[interest].handler, requests[interest].request)
+        case .owed(let number): (outcomes.owed[number].handler, outcomes.owed[number].request)
+        case .withdrawn: nil
+        }
+    }
+
+    /// Whether a due terminal is one of these requests.
+    @inline(__always)
+    func isTerminal(_ due: DueTerminal, of requests: RemovedRequests) -> Bool {
+        guard let (handler, id) = request(of: due), requests.request == nil || id == requests.request else {
+            return false
+        }
+        return requests.pattern.matches(handlers[handler].id)
+    }
+
+    /// Spool file named in a terminal.
+    @inline(__always)
+    func file(of due: DueTerminal) -> String? {
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest): namedFile(of: interest)
+        case .owed, .withdrawn: nil
+        }
+    }
+
+    /// Bytes of a terminal in the window. Constant while the entry is in the window.
+    @inline(__always)
+    func weight(of due: DueTerminal) -> DeliveryWindow.Weight {
+        switch due.kind {
+        case .uncounted(let interest), .counted(let interest):
+            guard let response = outcomes[outcome(of: interest)].response else { return DeliveryWindow.Weight() }
+            let bodies = requests[interest].isWarm ? 0 : response.length
+            return DeliveryWindow.Weight(bodies: bodies, areInMemory: bodies <= CoreLimits.memoryBodyBytes)
+        case .owed(let number): return DeliveryWindow.Weight(texts: outcomes.owedURLs[number]?.utf8.count ?? 0)
+        case .withdrawn: return DeliveryWindow.Weight()
+        }
+    }
+
+    /// Outcome that counts towards the bounds of each window in which it waits.
+    @inline(__always)
+    func counted(_ outcome: Handle<Outcome>) -> DeliveryWindow.CountedOutcome {
+        DeliveryWindow.CountedOutcome(
+            outcome: outcome, fieldBytes: outcomes[outcome].response?.fields.count ?? 0)
+    }
+
+    /// The outcome of a due terminal if it counts towards the bounds of the window; nil otherwise.
+    @inline(__always)
+    func counted(_ due: DueTerminal) -> DeliveryWindow.CountedOutcome? {
+        switch due.kind {
+        case .counted(let interest): counted(outcome(of: interest))
+        case .owed(let number): counted(outcomes.owed[number].outcome)
+        case .uncounted, .withdrawn: nil
+        }
+    }
+}

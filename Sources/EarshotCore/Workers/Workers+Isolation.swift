@@ -1,0 +1,110 @@
+internal import EarshotWire
+
+/// Isolation: a flight that lost two workers runs again alone.
+///
+/// A worker's death has one culprit among its flights, or none if it was killed from outside. The first death of a
+/// flight's worker has no consequence: the flight is queued again at once. After the second death the flight is a
+/// *suspect*. Suspects leave the fair queue. They run one by one in an empty worker, the pool's *quarantine*, while the
+/// other workers serve the queue. A suspect whose worker is alive after the isolation is *cleared*, and the next one
+/// starts beside it. If the worker dies during the isolation, the isolated flight is *accused*. It runs next, and in an
+/// empty worker. If that one dies too, the flight is *poisonous* and fails.
+///
+/// ```
+/// queued → suspect → isolated → cleared (PONG after the isolation) → its end
+///             ↑          │         │
+///             └──────────┴─────────┴── its worker dies
+/// ```
+extension Workers {
+    /// Counts a worker's death against one of its flights. Accuses the isolated flight, or the only one if it lost a
+    /// worker before.
+    ///
+    /// - Returns: whether the flight is poisonous.
+    static func countDeath(
+        against flight: Handle<Flight>, _ attempt: AttemptID, from gone: WorkerFleet.Departure,
+        in records: inout Records
+    ) -> Bool {
+        let before = records.flights[extras: flight]
+        let isAccused = gone.isolated.map { $0 == attempt } ?? (gone.wasAlone && before.workerDeaths > 0)
+        let isGuilty = isAccused && gone.wasAlone && before.isAccused
+        records.flights[extras: flight].workerDeaths += 1
+        records.flights[extras: flight].isAccused = isAccused
+        return isGuilty || before.workerDeaths + 1 >= records.limits.workerDeathsPerFlight
+    }
+
+    /// Makes a flight that lost its worker a suspect, if it has lost too many.
+    static func suspect(_ flight: Handle<Flight>, now: Tick, in records: inout Records) {
+        guard records.flights[extras: flight].workerDeaths >= records.limits.deathsOfSuspect else { return }
+        records.flights[flight].isSuspect = true
+        let end = now.advanced(byMilliseconds: records.limits.suspicionMilliseconds)
+        let deaths = records.flights[extras: flight].workerDeaths
+        records.setTimer(end, .suspicion(records.flights.name(of: flight), deaths: deaths))
+    }
+
+    /// Adds a suspect to the list of its pool. An accused one goes first, since it needs an empty worker.
+    static func add(suspect flight: Handle<Flight>, in records: inout Records) {
+        let name = records.flights.name(of: flight)
+        let isAccused = records.flights[extras: flight].isAccused
+        records.pools.add(suspect: name, first: isAccused, to: records.pool(of: flight))
+    }
+
+    /// Begins the isolation of a suspect that has started in the quarantine of its pool.
+    static func isolate(
+        _ flight: Handle<Flight>, at worker: Handle<WorkerSession>, now: Tick, in records: inout Records
+    ) {
+        let deaths = records.flights[extras: flight].workerDeaths
+        let end = now.advanced(byMilliseconds: records.limits.isolation(deaths: deaths))
+        records.workers.isolate(records.attempt(of: flight), until: end, at: worker)
+        records.setTimer(end, .isolation(records.workers[worker].id))
+    }
+
+    /// Handles the isolation timer of a worker: sends a PING, whose PONG clears the suspect.
+    ///
+    /// - Returns: the worker if it did not answer in time. It must end.
+    static func isolationEnded(of id: WorkerID, now: Tick, in records: inout Records) -> Handle<WorkerSession>? {
+        guard let worker = records.workers.number(of: id) else { return nil }
+        switch records.workers.isolationEnded(at: worker, now: now) {
+        case .stale, .cleared(nil): return nil
+        case .awaiting(let end, let asks):
+            if asks { records.outbox.actions.append(.worker(.send(id, .ping))) }
+            records.setTimer(end, .isolation(id))
+            return nil
+        case .cleared(let flight?):
+            records.flights[flight].isSuspect = false
+            return nil
+        case .silent: return worker
+        }
+    }
+
+    // MARK: Quarantine
+
+    /// Place for the next suspect of a pool; nil if there is none now.
+    static func placeForSuspect(
+        of pool: Handle<WorkerPool>, in records: inout Records
+    ) -> (worker: Handle<WorkerSession>, isEmpty: Bool)? {
+        let quarantine = quarantine(of: pool, in: &records)
+        return records.workers.placeForSuspect(of: pool, quarantine: quarantine)
+    }
+
+    private static func quarantine(
+        of pool: Handle<WorkerPool>, in records: inout Records
+    ) -> Handle<WorkerSession>? {
+        records.pools[pool].quarantine.flatMap { records.workers.number(of: $0) }
+    }
+
+    static func enterQuarantine(
+        of pool: Handle<WorkerPool>, _ worker: Handle<WorkerSession>, in records: inout Records
+    ) {
+        leaveQuarantine(of: pool, in: &records)
+        records.pools.setQuarantine(records.workers[worker].id, of: pool)
+        records.workers.setQuarantine(worker, true)
+    }
+
+    /// Ends a pool's quarantine unless its worker isolates a suspect.
+    static func leaveQuarantine(of pool: Handle<WorkerPool>, in records: inout Records) {
+        if let worker = quarantine(of: pool, in: &records) {
+            guard records.workers[worker].isolation == nil else { return }
+            records.workers.setQuarantine(worker, false)
+        }
+        records.pools.setQuarantine(nil, of: pool)
+    }
+}

@@ -1,0 +1,156 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Workers: choice for a transfer, limits, reports and liveness.
+enum Workers {
+    /// The worker for the next transfer of an origin. It is the one of the last transfer, whose connections are open, if
+    /// the others have few free slots more. Transfers of large bodies are spread evenly, as are jobs of users' own workers.
+    @inline(__always)
+    static func next(for origin: Handle<OriginEntry>, in records: inout Records) -> Handle<WorkerSession>? {
+        let pool = records.governor.origins[origin].pool
+        let isGathered = records.governor.origins[origin].hasSmallBodies && pool == WorkerPool.web
+        return records.workers.nextWorker(
+            of: pool, preferring: records.governor.origins[origin].lastWorker,
+            lead: isGathered ? CoreLimits.workerLead : 0)
+    }
+
+    /// Adds the lease of an attempt that begins, and starts the heartbeat timer of its worker, unless it runs.
+    static func attemptStarted(
+        _ attempt: AttemptID, _ lease: WorkerLease, at worker: Handle<WorkerSession>, now: Tick,
+        in records: inout Records
+    ) {
+        records.workers.start(attempt, lease, at: worker)
+        if let end = records.workers.watch(worker, now: now) {
+            records.setTimer(end, .heartbeat(records.workers[worker].id))
+        }
+        records.ledger.flights.assigned += 1
+    }
+
+    /// Raises the size limit of a running attempt to that of its newest request.
+    static func raise(
+        _ flight: Handle<Flight>, at worker: Handle<WorkerSession>, to maxBytes: Int?, in records: inout Records
+    ) {
+        let attempt = records.attempt(of: flight)
+        guard records.workers.raise(attempt, to: maxBytes, at: worker) else { return }
+        records.outbox.actions.append(.worker(.send(records.workers[worker].id, .raise(attempt, maxBytes: maxBytes))))
+    }
+
+    /// Logs the assignment of an attempt. Not inlined, because few brokers log attempts.
+    @inline(never)
+    static func log(_ job: Job, of flight: Handle<Flight>, to worker: WorkerID, in records: inout Records) {
+        let first = records.flights.firstInterest(of: flight)
+        let assigned = AssignedAttempt(
+            attempt: job.attempt, worker: worker, url: job.url,
+            handler: first.map { records.handlers[records.requests[$0].handler].id },
+            request: first.map { records.requests[$0].request })
+        records.outbox.actions.append(.log(.assigned(assigned)))
+    }
+
+    // MARK: Limits
+
+    /// Sentence about the bound that another worker of a principal would exceed; nil if there is room.
+    static func remoteBound(of principal: Handle<Principal>, in records: inout Records) -> String? {
+        guard principal != PrincipalTable.administrator else { return nil }
+        let (own, all) = records.workers.remoteWorkers(of: principal)
+        let most = records.limits.remoteWorkers / CoreLimits.remoteShare
+        if own >= most { return "\(most) workers of one client may be connected" }
+        return all < records.limits.remoteWorkers
+            ? nil : "\(records.limits.remoteWorkers) workers of other machines may be connected"
+    }
+
+    /// Sends all workers their limits.
+    static func sendLimits(in records: inout Records) {
+        for worker in records.workers.indices where records.workers[worker].phase != .joining {
+            sendLimits(to: worker, in: &records)
+        }
+    }
+
+    /// Sends a worker its limits. A user's own worker decides its number of slots itself.
+    static func sendLimits(to worker: Handle<WorkerSession>, in records: inout Records) {
+        var limits = records.workerLimits
+        if records.workers[worker].isOwn {
+            limits.slots = nil
+            // It may open any file for its work, unless it reads bodies of other nodes.
+            let puller = records.pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator)
+            if puller.map({ !records.workers[worker].pools.contains($0) }) ?? true { limits.sandbox = 1 }
+        }
+        if records.workers[worker].isRemote { limits = limits.withoutFiles }
+        records.workers.told(slots: limits.slots, worker)
+        records.outbox.actions.append(.worker(.send(records.workers[worker].id, .limits(limits))))
+    }
+
+    // MARK: Reports
+
+    /// Counts bytes that a worker received after the CANCEL of an attempt. A wrapping sum, because the worker may
+    /// report any number.
+    static func countUnwanted(
+        _ bytes: Int, of attempt: AttemptID, at worker: Handle<WorkerSession>, in records: inout Records
+    ) {
+        guard records.workers[worker].leases.use(of: attempt) == .cancelling else { return }
+        records.ledger.flights.unwantedBytes =
+            records.ledger.flights.unwantedBytes.addingReportingOverflow(bytes).partialValue
+    }
+
+    /// Drops the body of a response to HEAD, which a user's own worker may send.
+    static func dropBody(of response: inout Outcome.Response, in records: inout Records) {
+        records.drop(response)
+        (response.body, response.file, response.sha256) = (nil, nil, nil)
+        response.length = 0
+    }
+
+    /// Chooses the HTTP version of the next attempt after a failed one. An attempt over HTTP/1.1 without a response shows
+    /// that the server may speak HTTP/2 only, and is no reason to give up.
+    ///
+    /// - Returns: the code by which the attempt is judged.
+    static func chooseVersion(
+        for flight: Handle<Flight>, after code: FailureCode, _ received: Int, at origin: Handle<OriginEntry>,
+        in records: inout Records
+    ) -> FailureCode {
+        let isOverHTTP1 =
+            records.flights[flight].avoidsHTTP2 && records.flights[flight].url.scheme == "https"
+            && records.governor.origins[origin].allowsHTTP2
+        guard isOverHTTP1, received == 0, code.mayComeFromHTTP2 || code == .tls || code == .protocolError else {
+            if code.mayComeFromHTTP2 { records.flights[flight].avoidsHTTP2 = true }
+            return code
+        }
+        records.flights[flight].avoidsHTTP2 = false
+        return code.mayComeFromHTTP2 ? code : .reset
+    }
+
+    /// Codes that a user's own worker may report. Any other becomes `worker-failed`, with the worker's detail.
+    static let ownCodes: Set<FailureCode> = [
+        .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .tooLarge, .tls,
+        .truncated,
+        .reset, .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .spoolFailed,
+        .workerLost,
+    ]
+    /// Maximum bytes of the detail that clients receive.
+    private static let detailBytes = 200
+
+    /// Returns the part of a worker's detail that clients receive.
+    static func words(_ detail: String) -> String {
+        String(decoding: detail.utf8.prefix(detailBytes), as: UTF8.self)
+    }
+
+    // MARK: Liveness
+
+    /// Handles the heartbeat timer of a worker: sends a PING to a silent one.
+    ///
+    /// - Returns: the worker if it did not answer one in time, and the time of the next timer. It must end.
+    static func heartbeat(
+        of id: WorkerID, now: Tick, in records: inout Records
+    ) -> (silent: Handle<WorkerSession>, next: Tick)? {
+        guard let worker = records.workers.number(of: id) else { return nil }
+        switch records.workers.heartbeat(of: worker, now: now) {
+        case .idle: return nil
+        case .waiting(let end):
+            records.setTimer(end, .heartbeat(id))
+            return nil
+        case .asking(let end):
+            records.outbox.actions.append(.worker(.send(id, .ping)))
+            records.setTimer(end, .heartbeat(id))
+            return nil
+        case .silent(let end): return (worker, end)
+        }
+    }
+}

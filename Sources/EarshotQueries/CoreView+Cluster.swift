@@ -1,0 +1,91 @@
+internal import EarshotCore
+internal import EarshotWire
+
+/// The node and its cluster in the answers to QUERY.
+extension CoreView {
+    /// Whether requests wait because the engine is unreachable, and may soon start without it.
+    var isWaitingForEngine: Bool {
+        records.cluster.map { !$0.value.book.isMember && !$0.value.book.isUncoordinated } ?? false
+    }
+
+    /// Mode of a node: `member`; `waiting` for its engine; or `alone`, when it fetches without the engine.
+    private var clusterMode: String {
+        guard let book = records.cluster?.value.book else { return "none" }
+        return book.isMember ? "member" : book.isUncoordinated ? "alone" : "waiting"
+    }
+
+    /// Writes the member `cluster`. A broker on its own has the mode `none` only.
+    func writeCluster(withMembers: Bool, to json: inout JSONText) {
+        json.member("cluster") { json in
+            json.object { json in
+                json.member("mode", clusterMode)
+                guard let state = records.cluster?.value else { return }
+                write(state, to: &json)
+                guard withMembers, let survey = state.book.traffic.survey else { return }
+                write(survey, of: state.node, to: &json)
+            }
+        }
+    }
+
+    private func write(_ state: ClusterState, to json: inout JSONText) {
+        if let node = state.node { json.member("node", node.description) }
+        json.member("address", state.facility.address)
+        let members = state.book.members
+        json.member("members-count", state.book.isUncoordinated ? members.divisor : members.present)
+        json.member("share-between-users", records.settings[.shareBetweenUsers] == 1)
+        if let fault = state.fault {
+            json.member("reason", fault.description)
+            json.member("needs-operator", fault.needsOperator)
+        }
+        json.member("warnings") { json in
+            let warnings = state.warnings.map(\.description) + state.health.warnings.map(\.description)
+            json.array(warnings) { $0.value($1) }
+        }
+        json.member("suspended") { json in
+            json.array(state.health.suspensions) { $0.value($1.description) }
+        }
+        json.member("unreadable-nodes", state.health.unreadable.count)
+        json.member("claims", state.book.openClaims)
+        json.member("running", state.book.claims.count - state.book.openClaims)
+        json.member("held-bodies", state.held.count)
+        json.member("held-bytes", state.held.memoryBytes)
+        if let survey = state.book.traffic.survey {
+            json.member("engine-latency-us", survey.latencyMicroseconds)
+            json.member("flights", survey.flights)
+        }
+        json.member("counts") { json in
+            json.object { json in
+                let counts = state.counts
+                json.member("granted", counts.granted)
+                json.member("hosted", counts.hosted)
+                json.member("results", counts.results)
+                json.member("pulled", counts.pulled)
+                json.member("pulled-bytes", counts.pulledBytes)
+                json.member("missed", counts.missed)
+                json.member("given", counts.given)
+                json.member("uncoordinated", counts.uncoordinated)
+                json.member("stale", state.book.staleEnds)
+                json.member("losses", counts.losses)
+            }
+        }
+    }
+
+    private func write(_ survey: EngineSurvey, of node: NodeID?, to json: inout JSONText) {
+        json.member("origins", survey.origins)
+        json.member("paused-origins", survey.pausedOrigins)
+        let unreadable = records.cluster?.value.health.unreadable ?? []
+        json.member("members") { json in
+            json.array(survey.members) { json, member in
+                json.object { json in
+                    json.member("node", member.node.description)
+                    json.member("self", member.node == node)
+                    if let machine = member.machine { json.member("machine", machine) }
+                    json.member("address", member.address)
+                    json.member("lease-ms", member.leaseMilliseconds)
+                    json.member("flights", member.flights)
+                    json.member("readable", !unreadable.contains(member.address))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+internal import EarshotCore
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Tables in answers to QUERY, in pages, so that an answer is short however long its table.
+extension CoreView {
+    /// Writes one page: entries until there are no more or the page is full. If there is a next page, the member
+    /// `NAME-next` contains its `after`.
+    ///
+    /// - Parameters:
+    ///   - entries: entries after those of earlier pages, in order.
+    ///   - cursor: name of the last entry of a full page, after which the next page continues.
+    private func writePage<Entries: Sequence>(
+        _ name: String, _ page: QueryPage, of entries: Entries, to json: inout JSONText,
+        cursor: (Entries.Element) -> String, write: (Entries.Element, inout JSONText) -> Void
+    ) {
+        var rest = entries.makeIterator()
+        var last: Entries.Element?
+        json.member(name) { json in
+            json.list { json in
+                let end = json.bytes.count + records.limits.answerBytes
+                for _ in 0..<(page.limit ?? WireLimits.queryEntries) {
+                    guard json.bytes.count < end, let entry = rest.next() else { break }
+                    write(entry, &json)
+                    last = entry
+                }
+            }
+        }
+        if let last, rest.next() != nil { json.member(name + "-next", cursor(last)) }
+    }
+
+    /// Records after the one whose number a page names.
+    private func records<Record>(of slab: Slab<Record>, after page: QueryPage) -> some Sequence<Handle<Record>> {
+        let start = page.after.flatMap { Int32($0) }.map { max(0, Int($0) + 1) } ?? 0
+        return (start..<max(start, slab.bound)).lazy.compactMap { slab.handle(at: $0) }
+    }
+
+    /// Writes handlers in the byte order of their names: those of a principal, and for the administrator those of all
+    /// principals, its own first. A filter selects among its own.
+    func writeHandlers(
+        _ page: QueryPage, for principal: Handle<Principal>, seesAll: Bool, to json: inout JSONText
+    ) {
+        let isOfAll = seesAll && page.handler == nil
+        let after =
+            page.after.map { HandlerCursor($0, for: principal) } ?? HandlerCursor(principal: principal, name: "")
+        let order = records.handlers.order
+        let start = order.firstPosition { handler in
+            let other = records.handlers[handler].principal.index
+            guard other == after.principal else { return other < after.principal }
+            let name = records.handlers[handler].id.description
+            return name <= after.name || name < page.handler?.description ?? ""
+        }
+        let entries = sequence(state: start) { position -> Handle<HandlerEntry>? in
+            guard let handler = order[position], isOfAll || records.handlers[handler].principal == principal,
+                page.handler?.matches(records.handlers[handler].id) ?? true
+            else { return nil }
+            position = order.position(after: position)
+            return handler
+        }
+        writePage(
+            "handlers", page, of: entries, to: &json,
+            cursor: {
+                HandlerCursor(principal: records.handlers[$0].principal, name: records.handlers[$0].id.description)
+                    .text(principal)
+            },
+            write: { handler, json in
+                json.object { json in
+                    json.member("handler", records.handlers[handler].id.description)
+                    writePrincipal(of: handler, for: principal, to: &json)
+                    json.member("listeners", Records.listeners(of: handler, records.handlers, records.clients).count)
+                    json.member("requests") { writeCounts(of: records.handlers[handler].requests, to: &$0) }
+                }
+            })
+    }
+
+    /// Writes the principal of a handler that belongs to another one.
+    func writePrincipal(of handler: Handle<HandlerEntry>, for principal: Handle<Principal>, to json: inout JSONText) {
+        guard records.handlers[handler].principal != principal,
+            let name = records.principals.name(of: records.handlers[handler].principal)
+        else { return }
+        json.member("principal", name.description)
+    }
+
+    /// Writes origins by record number, so that an origin that exists during all pages is in exactly one of them.
+    func writeOrigins(_ page: QueryPage, to json: inout JSONText) {
+        let most = (page.limit ?? WireLimits.queryEntries) + 1
+        let listed = Array(records(of: records.governor.origins, after: page).prefix(most))
+        let scopes = self.scopes(of: listed)
+        writePage(
+            "origins", page, of: listed, to: &json, cursor: { $0.description },
+            write: { origin, json in
+                let scopes = scopes[origin, default: []]
+                json.object { json in
+                    json.member("origin", records.governor.origins[origin].origin.description)
+                    if let name = records.principals.name(
+                        of: records.pools[records.governor.origins[origin].pool].principal)
+                    {
+                        json.member("principal", name.description)
+                    }
+                    json.member("running", Int(records.governor.origins[origin].running))
+                    json.member("limit", Int(records.governor.origins[origin].limit))
+                    json.member("spacing-ms", Int(records.governor.origins[origin].spacingMilliseconds))
+                    json.member("flights", scopes.reduce(0) { $0 + $1.flights })
+                    let waits = scopes.compactMap { $0.coolDown?.end?.milliseconds(since: now) }
+                    if let wait = waits.max() { json.member("cooling-ms", wait) }
+                }
+            })
+    }
+
+    /// Scopes of the listed origins, by origin. O(scopes) if one of the origins has requests with credentials.
+    private func scopes(of listed: [Handle<OriginEntry>]) -> [Handle<OriginEntry>: [OriginScope]] {
+        let (origins, scopes) = (records.governor.origins, records.governor.scopes)
+        var found: [Handle<OriginEntry>: [OriginScope]] = [:]
+        var hasOthers = false
+        for origin in listed {
+            let shared = origins[origin].sharedScope
+            found[origin] = shared.map { [scopes[$0]] } ?? []
+            if origins[origin].scopes > (shared == nil ? 0 : 1) { hasOthers = true }
+        }
+        guard hasOthers else { return found }
+        for place in 0..<scopes.bound {
+            guard let scope = scopes.handle(at: place), !scopes[scope].scope.isShared else { continue }
+            found[scopes[scope].origin]?.append(scopes[scope])
+        }
+        return found
+    }
+
+    /// Writes workers by record number, and the failing children of the supervisor.
+    func writeWorkers(_ page: QueryPage, to json: inout JSONText) {
+        writePage(
+            "workers", page, of: records(of: records.workers.records, after: page), to: &json,
+            cursor: { $0.description },
+            write: { worker, json in
+                json.object { json in
+                    json.member("pid", records.workers[worker].pid)
+                    json.member("phase", records.workers[worker].phase.rawValue)
+                    if let name = records.principals.name(of: records.workers[worker].principal) {
+                        json.member("principal", name.description)
+                    }
+                    json.member("schemes") { json in
+                        let schemes = records.workers[worker].pools.flatMap {
+                            records.pools[$0].scheme.map { [$0] } ?? ["http", "https"]
+                        }
+                        json.array(schemes) { $0.value($1) }
+                    }
+                    json.member("http2", records.workers[worker].speaksHTTP2)
+                    if !records.workers[worker].isOwn {
+                        json.member("sandbox", records.workers[worker].sandbox?.description ?? "off")
+                    }
+                    json.member("slots", records.workers[worker].slots)
+                    json.member("running", records.workers[worker].leases.count - records.workers[worker].cancelling)
+                    json.member("cancelling", records.workers[worker].cancelling)
+                }
+            })
+        json.member("failing") { json in
+            json.array(childFailures) { json, failure in
+                json.object { json in
+                    json.member("role", failure.role)
+                    json.member("deaths", failure.deaths)
+                    json.member("last-end", failure.lastEnd)
+                    json.member("since", failure.since)
+                }
+            }
+        }
+    }
+
+    /// Writes settings in the order of their table, then the rules.
+    func writeSettings(_ page: QueryPage, to json: inout JSONText) {
+        let rows = records.settings.rows
+        let start = page.after.flatMap { Int($0) }.map { min(max(0, $0), rows.count) } ?? 0
+        writePage(
+            "settings", page, of: zip(rows[start...], (start + 1)...), to: &json, cursor: { String($0.1) },
+            write: { row, json in
+                json.object { json in
+                    json.member("name", row.0.name)
+                    if let pattern = row.0.pattern { json.member("pattern", pattern) }
+                    json.member("value", row.0.value)
+                    json.member("source", row.0.source)
+                }
+            })
+    }
+}

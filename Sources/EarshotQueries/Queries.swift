@@ -1,0 +1,222 @@
+public import EarshotCore
+internal import EarshotWire
+
+/// Answers to QUERY, as JSON, composed from the tables of the core.
+///
+/// A session without the rights of the administrator learns of the handlers of its principal only.
+/// `Principals.reservation` refuses the tables of the whole bus. A new query is a case of `Query` in EarshotWire, with its
+/// words there, and a case of the switch below.
+public enum Queries {
+    /// Returns the answer to a query.
+    @Sendable
+    public static func answer(_ asked: AskedQuery, from view: CoreView) -> [UInt8] {
+        var json = JSONText()
+        view.write(asked, to: &json)
+        return json.bytes
+    }
+}
+
+extension CoreView {
+    fileprivate func write(_ asked: AskedQuery, to json: inout JSONText) {
+        let (page, principal, isAdministrator) = (asked.page, asked.principal, asked.isAdministrator)
+        json.object { json in
+            json.member("broker", instance.description)
+            switch asked.query {
+            case .ping: break
+            case .status where !isAdministrator: writeStatus(of: principal, to: &json)
+            case .status: writeStatus(page.limit, to: &json)
+            case .ledger where !isAdministrator: writeLedger(of: principal, to: &json)
+            case .ledger: write(records.ledger, to: &json)
+            case .handlers: writeHandlers(page, for: principal, seesAll: isAdministrator, to: &json)
+            case .origins: writeOrigins(page, to: &json)
+            case .workers: writeWorkers(page, to: &json)
+            case .requests where !isAdministrator: writeRequests(page, of: principal, to: &json)
+            case .requests: writeRequests(page, to: &json)
+            case .settings: writeSettings(page, to: &json)
+            case .cluster: writeCluster(withMembers: true, to: &json)
+            case .why(let handler, let request):
+                writeReason(HandlerKey(principal, handler), request, seesAll: isAdministrator, to: &json)
+            case .cookies(let handler): writeCookies(of: HandlerKey(principal, handler), page, to: &json)
+            }
+        }
+    }
+
+    private func writeStatus(_ limit: Int?, to json: inout JSONText) {
+        let page = QueryPage(limit: limit)
+        write(records.ledger, to: &json)
+        json.member("phase", records.isDraining ? "draining" : "serving")
+        json.member("admission", records.limits.isAdmitting ? "open" : "closed")
+        json.member("ready", isReady)
+        if isLoadingDurables { json.member("durable", "loading") }
+        json.member("queue") { json in
+            json.object { json in
+                for priority in PriorityClass.allCases {
+                    json.member(priority.name, records.queue.count(of: priority))
+                }
+            }
+        }
+        json.member("flights-now") { json in
+            let cancelling = records.workers.indices.reduce(0) { $0 + records.workers[$1].cancelling }
+            json.object { json in
+                json.member("asking", records.flights.counts.asking)
+                json.member("queued", records.flights.counts.queued + records.flights.counts.claiming)
+                json.member("running", records.flights.counts.running)
+                json.member("backing-off", records.flights.counts.backingOff)
+                json.member("following", records.flights.counts.following)
+                json.member("cancelling", cancelling)
+            }
+        }
+        json.member("clients", records.clients.connectedCount)
+        json.member("clients-away", records.clients.away.count)
+        json.member("handlers", records.handlers.namedCount)
+        writeTimes(to: &json)
+        writeFaults(to: &json)
+        if records.cluster != nil { writeCluster(withMembers: false, to: &json) }
+        writeWorkers(page, to: &json)
+        writeOrigins(page, to: &json)
+    }
+
+    /// Writes the part of the status that a principal may know. O(its handlers, and sessions).
+    private func writeStatus(of principal: Handle<Principal>, to json: inout JSONText) {
+        let own = records.handlers.all(of: principal)
+        write(requests(of: own), to: &json)
+        json.member("phase", records.isDraining ? "draining" : "serving")
+        json.member("admission", records.limits.isAdmitting ? "open" : "closed")
+        json.member("ready", isReady)
+        if isLoadingDurables { json.member("durable", "loading") }
+        let sessions = records.clients.indices.filter {
+            records.clients[$0].principal == principal && !records.clients[$0].isGone
+        }
+        let away = sessions.count { records.clients[$0].isAway }
+        json.member("clients", sessions.count - away)
+        json.member("clients-away", away)
+        json.member("handlers", own.count)
+    }
+
+    /// Writes the requests of a principal, as far as its handlers still count them. O(its handlers).
+    private func writeLedger(of principal: Handle<Principal>, to json: inout JSONText) {
+        write(requests(of: records.handlers.all(of: principal)), to: &json)
+    }
+
+    /// Sum of the requests of some handlers.
+    private func requests(of members: [Handle<HandlerEntry>]) -> Ledger.Requests {
+        members.reduce(into: Ledger.Requests()) { $0.add(records.handlers[$1].requests) }
+    }
+
+    private func write(_ requests: Ledger.Requests, to json: inout JSONText) {
+        json.member("requests") { writeCounts(of: requests, to: &$0) }
+    }
+
+    /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, no place is lost,
+    /// the gateway is in no crash loop, and the node of a cluster does not wait for its engine.
+    private var isReady: Bool {
+        !records.isDraining && records.limits.isAdmitting && records.workers.slotCount(of: WorkerPool.web).total > 0
+            && placeFaults.allSatisfy { $0.reason == nil } && !childFailures.contains { $0.role == "gateway" }
+            && !isWaitingForEngine
+    }
+
+    private func writeTimes(to json: inout JSONText) {
+        json.member("times") { json in
+            json.object { json in
+                json.member("bounds-us") { json in
+                    json.array(DurationHistogram.boundsMicroseconds) { $0.value($1) }
+                }
+                for (name, histogram) in [("wait", times.wait), ("transfer", times.transfer), ("total", times.total)] {
+                    json.member(name) { json in
+                        json.object { json in
+                            json.member("sum-us", histogram.sumMicroseconds)
+                            json.member("buckets") { json in json.array(histogram.buckets) { $0.value($1) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    private func writeFaults(to json: inout JSONText) {
+        json.member("faults") { json in
+            json.array(placeFaults) { json, fault in
+                json.object { json in
+                    json.member("place", fault.place)
+                    json.member("path", fault.path)
+                    json.member("state", fault.reason == nil ? "restored" : "lost")
+                    json.member("count", fault.count)
+                    json.member("last", fault.last)
+                    if let reason = fault.reason { json.member("reason", reason) }
+                }
+            }
+        }
+    }
+
+    private func write(_ ledger: Ledger, to json: inout JSONText) {
+        write(ledger.requests, to: &json)
+        json.member("deliveries") { json in
+            json.object { json in
+                json.member("due", ledger.deliveries.due)
+                json.member("acknowledged", ledger.deliveries.acknowledged)
+                json.member("lost", ledger.deliveries.lost)
+                json.member("outstanding", ledger.deliveries.outstanding)
+            }
+        }
+        json.member("flights") { json in
+            json.object { json in
+                json.member("started", ledger.flights.started)
+                json.member("joined", ledger.flights.joined)
+                json.member("assigned", ledger.flights.assigned)
+                json.member("cancelled", ledger.flights.cancelled)
+                json.member("bytes", ledger.flights.bytes)
+                json.member("bytes-unwanted", ledger.flights.unwantedBytes)
+                json.member("retried", ledger.flights.retried)
+                json.member("lost", ledger.flights.lost)
+                json.member("cool-downs", ledger.flights.coolDowns)
+                json.member("stale", ledger.flights.stale)
+            }
+        }
+        json.member("cache") { json in
+            json.object { json in
+                json.member("asked", ledger.cache.asked)
+                json.member("used", ledger.cache.used)
+                json.member("validated", ledger.cache.validated)
+                json.member("stored", ledger.cache.stored)
+            }
+        }
+        json.member("parts") { json in
+            json.object { json in
+                json.member("count", storedParts.parts)
+                json.member("bytes", storedParts.bytes)
+                json.member("stored", ledger.parts.stored)
+                json.member("resumed", ledger.parts.resumed)
+                json.member("bytes-resumed", ledger.parts.resumedBytes)
+            }
+        }
+    }
+
+    func writeCounts(of requests: Ledger.Requests, to json: inout JSONText) {
+        json.object { json in
+            json.member("submitted", requests.submitted)
+            json.member("answered", requests.answered)
+            json.member("failed") { json in
+                json.object { json in
+                    for (code, count) in requests.failed.sorted(by: { $0.key < $1.key }) { json.member(code, count) }
+                }
+            }
+            json.member("removed", requests.removed)
+            json.member("orphaned", requests.orphaned)
+            json.member("pending", requests.pending)
+            if requests.kept > 0 { json.member("failed-kept", requests.kept) }
+        }
+    }
+}
+
+extension Ledger.Requests {
+    /// Adds the counters of other requests.
+    mutating func add(_ other: Self) {
+        submitted += other.submitted
+        answered += other.answered
+        failed.merge(other.failed) { $0 + $1 }
+        removed += other.removed
+        orphaned += other.orphaned
+        pending += other.pending
+        kept += other.kept
+    }
+}

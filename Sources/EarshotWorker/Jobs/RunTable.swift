@@ -1,0 +1,163 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+internal import Logging
+
+/// Running jobs of a worker, and their reports to the broker: PROGRESS, DONE and FAILED.
+final class RunTable<Run: JobRun> {
+    let loop: EventLoop
+    let logger: Logger
+    let link: BrokerLink
+    let hasher: PartHasher
+    private(set) var runs: [AttemptID: Run] = [:]
+    /// Runs that have bytes to report in a PROGRESS.
+    var progressed: [Run] = []
+    /// Whether each attempt is logged.
+    var logsAttempts = false
+
+    init(_ link: BrokerLink, loop: EventLoop, logger: Logger) throws(SystemError) {
+        self.link = link
+        self.loop = loop
+        self.logger = logger
+        hasher = try PartHasher(loop)
+    }
+
+    func add(_ run: Run) {
+        runs[run.job.attempt] = run
+        log("started an attempt", run.job.attempt)
+    }
+
+    // MARK: The pass
+
+    /// Continues runs after hash threads have read a range of their bodies.
+    func takeHashes() {
+        for task in hasher.takeFinished() {
+            guard let run = runs[task.attempt] else { continue }
+            if run.hashed(task) {
+                hashOn(run)
+            } else {
+                end(run, Refusal(.internalError, "The body's file cannot be read."))
+            }
+        }
+    }
+
+    /// Starts a thread on unhashed bytes, if there are enough. Completes a run that waits only for its hash.
+    func hashOn(_ run: Run) {
+        do throws(SystemError) {
+            try run.hash(on: hasher)
+        } catch {
+            return end(run, Refusal(.internalError, error.description))
+        }
+        if run.isSealing, run.isHashed { complete(run) }
+    }
+
+    /// Sends the PROGRESS messages that are due and sets timers for the others.
+    func sendProgress() {
+        guard !progressed.isEmpty else { return }
+        let noted = progressed
+        progressed.removeAll(keepingCapacity: true)
+        for run in noted where !run.state.isOver {
+            if run.progressDue <= loop.now {
+                run.sendProgress()
+            } else {
+                loop.setTimer(at: run.progressDue) { [weak self, attempt = run.job.attempt] in
+                    if let self, let run = runs[attempt] { progressed.append(run) }
+                }
+            }
+        }
+    }
+
+    // MARK: Ends
+
+    /// Ends a run early.
+    func end(_ run: Run, _ reason: Refusal) {
+        if run.stop(reason) { fail(run, reason) }
+    }
+
+    /// Sends the DONE of a run that has its result, or the FAILED of one that has not.
+    func complete(_ run: Run) {
+        do throws(Refusal) {
+            var (completion, body) = try run.complete()
+            completion.elapsedMilliseconds = Int(loop.now.since(run.state.started) / .milliseconds(1))
+            completion.repeats = min(run.repeats, WireLimits.repeats)
+            remove(run)
+            log(
+                "completed an attempt", completion.attempt,
+                ["status": "\(completion.status)", "bytes": "\(completion.length)"])
+            link.send(completion, body, spool: run.terms.spool)
+        } catch {
+            fail(run, error)
+        }
+    }
+
+    /// Fails a run. Closes its socket and deletes or leaves its bytes before FAILED is sent.
+    func fail(_ run: Run, _ refusal: Refusal) {
+        let receivedBytes = run.receivedBytes
+        let unwantedBytes = refusal.code == .cancelled ? run.bytesOfPass : 0
+        let part = refusal.code.leavesGoodBytes ? run.leave() : nil
+        remove(run)
+        refuse(
+            run.job, refusal, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part,
+            repeats: run.repeats)
+    }
+
+    /// Sends the FAILED of a job.
+    func refuse(
+        _ job: Job, _ refusal: Refusal, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil,
+        repeats: Int = 0
+    ) {
+        log("failed an attempt", job.attempt, ["code": "\(refusal.code.rawValue)", "bytes": "\(receivedBytes)"])
+        let message = WorkerMessage.failed(
+            job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
+            receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part, repeats: repeats,
+            retryAfterSeconds: refusal.retryAfter.map { Int($0.seconds) })
+        link.send(message, of: job.attempt)
+    }
+
+    /// Ends all runs without a report: their broker is gone, or this process ends. Leaves the files of bodies that a later
+    /// attempt may continue: the broker looks for them when it reads BYE, or a later one does.
+    ///
+    /// - Parameter isLast: Whether this process ends, so that no run may remain.
+    func abandonAll(isLast: Bool) {
+        for run in runs.values where isLast || run.stop(Refusal(.cancelled)) {
+            if run.receivedBytes >= (isLast ? 1 : Limits.leastPartBytes) { _ = run.leave() }
+            remove(run)
+        }
+    }
+
+    private func remove(_ run: Run) {
+        run.state.isOver = true
+        run.release()
+        if let timer = run.state.timer { loop.cancelTimer(timer) }
+        runs[run.job.attempt] = nil
+    }
+
+    private func log(
+        _ event: Logger.Message, _ attempt: AttemptID, _ metadata: @autoclosure () -> Logger.Metadata = [:]
+    ) {
+        guard logsAttempts else { return }
+        var metadata = metadata()
+        metadata["attempt"] = "\(attempt)"
+        logger.debug(event, metadata: metadata)
+    }
+}
+
+/// A run with time limits.
+protocol TimedRun: JobRun {
+    /// Time of the next call of `overdue`.
+    var deadline: LoopTime { get }
+    /// Returns the failure of a job that has passed a deadline; nil before it.
+    func overdue(_ now: LoopTime) -> Refusal?
+}
+
+extension RunTable where Run: TimedRun {
+    /// Ends the run at its deadline.
+    func watchOver(_ run: Run) {
+        // By attempt ID and not by a weak reference, which would slow down reference counting for the object's
+        // lifetime.
+        run.state.timer = loop.setTimer(at: run.deadline) { [weak self, attempt = run.job.attempt] in
+            guard let self, let run = runs[attempt] else { return }
+            if let refusal = run.overdue(loop.now) { end(run, refusal) } else { watchOver(run) }
+        }
+    }
+}

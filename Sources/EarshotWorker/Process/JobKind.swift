@@ -1,0 +1,68 @@
+internal import EarshotLoop
+internal import EarshotWire
+
+/// One kind of job: transfers of http and https, programs of the user, or bodies of other nodes.
+///
+/// A kind starts runs, which it adds to `jobs`, and continues them in the pass. `Worker` does everything else.
+protocol JobKind: AnyObject {
+    associatedtype Run: JobRun
+
+    var jobs: RunTable<Run> { get }
+    var traits: WorkerTraits { get }
+    /// Time of the next pass that the kind needs; nil without one.
+    var due: LoopTime? { get }
+
+    func start(_ job: Job, _ body: [UInt8]?, _ terms: Terms) throws(Refusal)
+    /// Handles a FILE or RATE, which concern only transfers of http and https.
+    ///
+    /// - Parameter content: Second frame of a FILE.
+    func handle(_ message: PoolMessage, _ content: [UInt8]?)
+    /// Prepares for a number of concurrent jobs.
+    func makeRoom(slots: Int)
+    /// Handles the events of the pass.
+    ///
+    /// - Returns: Whether work is left for the next pass.
+    func work() throws -> Bool
+    /// Closes the connections of all runs, before the last messages to the broker.
+    func close()
+    /// Lets the last messages reach the broker, after the loop has stopped.
+    func finish()
+}
+
+extension JobKind {
+    var due: LoopTime? { nil }
+
+    func handle(_ message: PoolMessage, _ content: [UInt8]?) {}
+    func makeRoom(slots: Int) {}
+    func close() {}
+    func finish() {}
+}
+
+/// Differences of the kinds of workers beside their jobs.
+struct WorkerTraits {
+    /// READY, with the number of slots until the broker requests another one. A worker that hears DRAIN stays for the
+    /// next broker; another one drains.
+    var ready: Ready
+    /// Maximum number of slots that the process has descriptors for.
+    var mostSlots = Int.max
+    /// Time for the running jobs at the end; nil if the parent measures it.
+    var drainTime: Duration? = Limits.drainTime
+    /// Whether LIMITS set the level of the log.
+    var followsLogLevel = false
+    /// Files that the process may read in a sandbox, beside its spool; nil for a process that never enters one.
+    var readableFiles: [String]?
+    /// Whether the broker gets the parts of the sandbox. Otherwise this process logs an incomplete one.
+    var reportsSandbox = false
+    /// Called when a broker has accepted the worker.
+    var onAccepted: () -> Void = {}
+    /// Returns the sentence about an ERROR of the broker before LIMITS, with this code and detail, that ends the worker;
+    /// nil to continue.
+    var refusal: (_ code: String, _ detail: String) -> String?
+}
+
+/// First error of something that a kind depends on, recorded inside a callback.
+final class FaultRecord {
+    private(set) var fault: (any Error)?
+
+    func record(_ error: any Error) { fault = fault ?? error }
+}

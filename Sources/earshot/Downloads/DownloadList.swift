@@ -1,0 +1,75 @@
+/// URLs of a run of `earshot get`, as items in their order. Standard input may bring further URLs during the run.
+struct DownloadList {
+    /// Known URLs. Those before `next` are taken.
+    private var entries: [ListEntry]
+    private var next = 0
+    /// Number of taken URLs that are no longer in `entries`.
+    private var dropped = 0
+    /// Items that wait for the end of another one of their origin; nil without a limit for each origin.
+    private var lanes: OriginLanes<OutputItem>?
+    /// Whether URLs come from standard input.
+    let readsInput: Bool
+    /// Whether further URLs may arrive.
+    private(set) var isOpen: Bool
+
+    /// - Parameters:
+    ///   - readsInput: whether further URLs come from standard input.
+    ///   - jobs: maximum number of pending items of one origin; nil for no limit.
+    init(_ entries: [ListEntry], readsInput: Bool, jobs: Int?) {
+        self.entries = entries
+        self.readsInput = readsInput
+        isOpen = readsInput
+        lanes = jobs.map { OriginLanes(limit: $0) }
+    }
+
+    /// Number of URLs so far.
+    var count: Int { dropped + entries.count }
+
+    /// Whether all items were taken, and none will follow.
+    var isExhausted: Bool { !isOpen && next == entries.count && lanes?.isEmpty ?? true }
+
+    mutating func add(_ more: [ListEntry]) { entries += more }
+
+    /// No further URL will arrive.
+    mutating func close() { isOpen = false }
+
+    /// Takes the next item that may start; nil without one.
+    ///
+    /// - Parameter name: returns the path of an item's file if that is needed before its request. It is called in the
+    ///   order of the URLs.
+    mutating func takeNext(name: (OutputItem) -> String?) -> OutputItem? {
+        if let item = lanes?.next() { return item }
+        while next < entries.count, lanes?.hasRoom ?? true {
+            let item = take(name)
+            if lanes?.admits(item, of: item.entry.url) ?? true { return item }
+        }
+        return nil
+    }
+
+    /// Frees the place of an item that has ended.
+    mutating func ended(_ item: OutputItem) { lanes?.ended(item.entry.url) }
+
+    /// Takes all items that have not started: those that wait for their origin first.
+    mutating func takeRest(name: (OutputItem) -> String?) -> [OutputItem] {
+        var rest = lanes?.waitingItems ?? []
+        lanes = nil
+        while next < entries.count { rest.append(take(name)) }
+        return rest
+    }
+
+    /// Whether all known URLs were taken. Forgets them then.
+    mutating func needsMore() -> Bool {
+        guard next == entries.count else { return false }
+        dropped += next
+        next = 0
+        entries.removeAll(keepingCapacity: true)
+        return true
+    }
+
+    private mutating func take(_ name: (OutputItem) -> String?) -> OutputItem {
+        var item = OutputItem(entry: entries[next], index: dropped + next + 1)
+        next += 1
+        item.name = name(item)
+        return item
+    }
+}

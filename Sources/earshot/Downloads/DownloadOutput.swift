@@ -1,0 +1,166 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+
+/// Output of the bodies of a run of `earshot get`: files, standard output, partial files and the bytes that stay.
+struct DownloadOutput {
+    /// Use of a body.
+    enum Result {
+        /// The existing file stays, for this reason.
+        case kept(String, path: String?)
+        /// The body was written or discarded, or the outcome has the cause of a failure.
+        case ended(FetchOutcome)
+        /// The body's file is missing. The outcome holds if the broker cannot send the body again.
+        case missing(FetchOutcome)
+        /// The reader of standard output has closed it.
+        case closed
+        /// A signal ended a write.
+        case interrupted
+    }
+
+    private(set) var destination: Destination
+    let files: FileOptions
+    /// Output of header fields; nil for none.
+    private let heads: HeaderOutput?
+    /// Writer of a single body that is streamed; nil if its file is moved.
+    private var stream: StreamedBody?
+    /// Bodies whose bytes an interruption keeps.
+    private(set) var arriving: ArrivingBodies
+
+    /// - Parameters:
+    ///   - isStreamable: whether the run has one body that may be written while it grows.
+    ///   - start: start of the run in seconds since 1970.
+    init(
+        to destination: Destination, _ files: FileOptions, heads: HeaderOutput?, isStreamable: Bool, start: Int64
+    ) {
+        self.destination = destination
+        self.files = files
+        self.heads = heads
+        // The head of a response is known only at its end.
+        stream = isStreamable && heads == nil && !files.resumes ? destination.stream() : nil
+        arriving = ArrivingBodies(start: files.resumes ? start : nil)
+    }
+
+    var isStreaming: Bool { stream != nil }
+
+    /// Whether header fields are written.
+    var hasHeads: Bool { heads != nil }
+
+    // MARK: Before a request
+
+    /// Returns whether spool files are moved to the destination. A body that is moved is not streamed.
+    mutating func takesFiles(of spool: String?) -> Bool {
+        guard destination.takesFiles(of: spool) else { return false }
+        stream = nil
+        return true
+    }
+
+    /// Returns the path of an item's file if it is needed before the request.
+    mutating func reserveName(of item: OutputItem) -> String? { files.namesFirst ? destination.reserve(item) : nil }
+
+    /// The file of an item, if it determines the request.
+    func existing(_ item: OutputItem) -> ExistingFile? {
+        files.regardsExisting ? destination.existing(item.name) : nil
+    }
+
+    // MARK: Events
+
+    /// Whether the growing body is an error page, which is not written.
+    func isUnwantedPage(_ progress: Progress) -> Bool { progress.status.map { $0 >= 400 } == true && !files.failBody }
+
+    /// Writes the bytes of a streamed body that have arrived.
+    mutating func progressed(_ progress: Progress) throws(OutputFailure) {
+        arriving.progressed(progress)
+        try stream?.progressed(progress)
+    }
+
+    /// Writes the head of a response.
+    func writeHead(_ outcome: FetchOutcome) throws(Complaint) { try heads?.write(outcome) }
+
+    /// Writes the body of an outcome, or the page of an HTTP failure with `--fail-body`.
+    ///
+    /// - Parameter storeFailure: `errno` value of a body that the broker sent and that could not be stored; nil for none.
+    mutating func write(
+        _ body: OutputBody, of item: OutputItem, _ outcome: FetchOutcome, storeFailure: Int32?
+    ) -> Result {
+        if outcome.status == 304, files.timestamping {
+            return .kept("unchanged", path: destination.existing(item.name)?.path)
+        }
+        let fields = outcome.response.map { HeaderFields(lines: $0.httpFields) } ?? HeaderFields()
+        if outcome.code == nil, files.timestamping, let existing = destination.existing(item.name), existing.isRegular,
+            FileTime.of(fields).map({ $0 <= existing.modified }) == true
+        {
+            stream = nil
+            return .kept("unchanged", path: existing.path)
+        }
+        let rest = item.partial.flatMap { $0.rest(of: outcome.status, fields, received: outcome.response?.length) }
+        if let partial = item.partial, rest == ExistingFile.Rest.none { return .kept("complete", path: partial.path) }
+        var outcome = outcome
+        if let storeFailure {
+            outcome.storeFailed(storeFailure)
+        } else if case .unusable(let reason) = rest {
+            (outcome.code, outcome.detail) = (FetchOutcome.writeFailed, reason)
+        } else if let partial = item.partial, outcome.code == nil, rest == .whole, !partial.expects(outcome.response) {
+            outcome.code = FetchOutcome.digestMismatch
+        } else if outcome.code == nil || files.failBody && item.partial == nil && outcome.isPage {
+            do throws(OutputFailure) {
+                try place(body, of: item, &outcome, fields, continues: rest == .body)
+            } catch {
+                outcome.code = FetchOutcome.writeFailed
+                switch error {
+                case .lostSource:
+                    outcome.detail = "its spool file is missing"
+                    return .missing(outcome)
+                case .broken: return .closed
+                case .interrupted: return .interrupted
+                case .cannotWrite(let sentence): outcome.detail = sentence
+                }
+            }
+        }
+        return .ended(outcome)
+    }
+
+    /// Writes a body to the item's file, or to the end of its partial file, and puts the path into the outcome.
+    private mutating func place(
+        _ body: OutputBody, of item: OutputItem, _ outcome: inout FetchOutcome, _ fields: HeaderFields, continues: Bool
+    ) throws(OutputFailure) {
+        let modified = files.setsTime ? outcome.response.flatMap { FileTime.of($0) } : nil
+        if let partial = item.partial, continues {
+            outcome.path = try destination.append(body, to: partial, of: item, modified: modified)
+            if outcome.path == nil { outcome.code = FetchOutcome.digestMismatch }
+        } else if let stream, let response = outcome.response, try stream.ended(response, modified: modified) {
+            outcome.path = destination.onlyFile
+            self.stream = nil
+        } else {
+            outcome.path = try destination.write(body, of: item, outcome.response, modified: modified)
+        }
+        if files.resumes, outcome.code == nil, let path = outcome.path, let response = outcome.response {
+            let start = continues ? item.partial?.length ?? 0 : 0
+            BodyRecord.keep(of: fields, length: start + response.length, at: Destination.replaced(path) ?? path)
+        }
+    }
+
+    /// Forgets the body of a request that has ended. That of an interrupted transfer stays for a later run.
+    mutating func ended(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
+        // The part that arrived belongs to an error page.
+        if outcome.code == "http-status" { stream = nil }
+        if let code = outcome.code { arriving.failed(request, item, code, in: &destination) }
+        forget(request)
+    }
+
+    /// Forgets the body of a request whose file stays.
+    mutating func forget(_ request: RequestID) { arriving.ended(request) }
+
+    // MARK: End
+
+    /// Keeps the bytes of the bodies that have not ended.
+    ///
+    /// - Parameter isPulling: whether bodies come over the connection.
+    mutating func keepParts(of pending: [RequestID: OutputItem], isPulling: Bool) {
+        arriving.isPulling = isPulling
+        for (request, item) in pending { arriving.keep(request, item, in: &destination) }
+    }
+
+    /// Discards an incomplete file.
+    mutating func discardStream() { stream = nil }
+}

@@ -1,0 +1,142 @@
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWire
+
+/// Report of a run of `earshot get`: messages and progress on standard error, lines of JSON, the list of failed URLs, and
+/// the counters of its last line.
+final class DownloadReport {
+    private let isVerbose: Bool
+    private let isQuiet: Bool
+    private let writesJSON: Bool
+    /// List of failed URLs for a file; nil for none.
+    private let failures: FailureList?
+    private(set) var tally = Tally()
+    /// Progress on standard error; nil for none.
+    private var view: ProgressView?
+    /// JSON lines, written at the end of each pass; nil for none.
+    private var lines: LineOutput?
+    private var started = LoopTime.read()
+
+    init(_ messages: MessageOptions, json: Bool, _ failures: FailureList?) {
+        isVerbose = messages.verbose
+        isQuiet = messages.quiet
+        writesJSON = json
+        self.failures = failures
+    }
+
+    /// Begins the progress and the lines of JSON.
+    ///
+    /// - Parameters:
+    ///   - isReserved: whether a body goes to the terminal of the progress.
+    ///   - interrupt: descriptor that aborts a blocked write when it is readable.
+    func begin(_ loop: EventLoop, isReserved: Bool, interrupt: Int32, _ source: ProgressView.Source) {
+        started = loop.now
+        if !isQuiet { view = ProgressView(loop, isReserved: isReserved, source) }
+        if writesJSON { lines = LineOutput(interrupt: interrupt) }
+    }
+
+    /// Ends the progress.
+    func end() {
+        view?.end()
+        view = nil
+    }
+
+    /// Interval of reports that the progress needs, in milliseconds; nil for none.
+    var progressMilliseconds: Int? { view?.progressMilliseconds }
+
+    /// Erases the progress before other output.
+    func clear() { view?.clear() }
+
+    /// Prints a message on standard error.
+    func write(_ message: String) {
+        clear()
+        Complaint.say(message)
+    }
+
+    // MARK: Events
+
+    func progressed(_ progress: Progress, of item: OutputItem) {
+        view?.progressed(progress, index: item.index, url: item.entry.url)
+    }
+
+    /// Shows the answer to `QUERY why`.
+    func answered(_ json: [UInt8]) { view?.answered(json) }
+
+    func ended(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
+        view?.ended(request)
+        tally.count(outcome)
+        if outcome.code != nil {
+            failures?.add(item.entry, name: item.name, cause: outcome.cause)
+            write(outcome.sentence(verbosely: isVerbose))
+        } else if isVerbose, let sentence = outcome.sourceSentence {
+            write(sentence)
+        }
+        addLine(item.index, outcome)
+    }
+
+    /// An existing file stays.
+    ///
+    /// - Parameter request: the item's request; nil without one.
+    func skipped(_ request: RequestID?, _ item: OutputItem, _ reason: String, path: String?) {
+        if let request { view?.ended(request) }
+        tally.countSkip()
+        if lines != nil { addLine(item.index, FetchOutcome(url: item.entry.url, path: path, skipped: reason)) }
+    }
+
+    private func addLine(_ index: Int, _ outcome: FetchOutcome) {
+        guard lines != nil else { return }
+        var line = JSONLine()
+        line.member("index", index)
+        outcome.write(to: &line)
+        lines?.add(line.finished())
+    }
+
+    /// Writes the JSON lines.
+    ///
+    /// - Returns: the error that stopped the output; nil for none, and for a signal, whose event follows.
+    func flush() -> Complaint? {
+        guard lines?.isEmpty == false else { return nil }
+        clear()
+        lines?.flush()
+        return lines?.obstacle.flatMap { $0.status == .interrupted ? nil : $0 }
+    }
+
+    // MARK: End
+
+    /// Whether the run writes a list of failed URLs.
+    var hasFailureList: Bool { failures != nil }
+
+    /// Adds a URL without a result to the list of failures.
+    func addUnfinished(_ item: OutputItem, cause: String) {
+        failures?.add(item.entry, name: item.name, cause: cause)
+    }
+
+    /// Writes the list of failures.
+    func finishFailures() throws(Complaint) { try failures?.finish() }
+
+    /// Prints the last line of a run with several URLs, and of any run on a terminal or with -v. A body from the cache
+    /// is always reported, because the server may have a newer one. So is a resumed body, because the interrupted run
+    /// announced that.
+    func summarize(_ list: DownloadList, _ output: DownloadOutput, now: LoopTime, isInterrupted: Bool) {
+        guard !isQuiet else { return }
+        let (destination, arriving, files) = (output.destination, output.arriving, output.files)
+        let isList = list.count > 1 || list.readsInput
+        let hasStoredBytes = tally.cached + tally.resumed > 0 && !writesJSON
+        let hasParts = isInterrupted && arriving.keptBytes + arriving.lostBytes > 0
+        guard isList || isVerbose || hasStoredBytes || hasParts || ErrorStream().isTerminal && !destination.isTerminal
+        else { return }
+        // A single failure has its own message.
+        guard isList || isInterrupted || tally.failed == 0 else { return }
+        let isKept = arriving.keptBytes > 0
+        let repeats = isInterrupted && !list.readsInput && (isKept || isList && destination.isFolder || files.resumes)
+        let isRepeatable = files.regardsExisting || isKept && (tally.succeeded == 0 || !destination.isFolder)
+        let command = isRepeatable ? "the command" : "it with --no-clobber"
+        let nextStep = "repeat \(command) to \(isKept ? "continue" : "fetch the rest")"
+        write(
+            RunSummary(
+                known: list.isOpen ? nil : list.count, tally: tally, replaced: destination.replaced,
+                seconds: now.since(started) / .seconds(1), isInterrupted: isInterrupted, keptBytes: arriving.keptBytes,
+                keptFiles: arriving.keptFiles, lostBytes: arriving.lostBytes, nextStep: repeats ? nextStep : nil
+            ).text)
+    }
+}
