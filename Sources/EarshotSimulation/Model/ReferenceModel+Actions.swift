@@ -356,6 +356,7 @@ extension ReferenceModel {
         worker.leases[job.attempt]?.file = lent?.name
         worker.leases[job.attempt]?.fields = lent?.part.fields ?? []
         worker.leases[job.attempt]?.readers = lent?.part.readers ?? []
+        worker.leases[job.attempt]?.isOfKnownPart = lent?.part.isKnown ?? false
         guard job.resume != nil || lent != nil else { return }
         guard let lent, let resume = job.resume, lent.part.content == flight.content, resume.bytes == lent.part.bytes,
             lent.name == "\(worker.pid)-\(job.attempt).part", flight.content.job.method == "GET"

@@ -57,6 +57,8 @@ final class ReferenceModel {
         var fields: [UInt8]
         /// Sessions that have read it while it grew.
         var readers: [SessionRecord]
+        /// Whether a session of an earlier flight knows it.
+        var isKnown: Bool
     }
 
     /// Reply that must follow an event at once.
@@ -307,7 +309,8 @@ final class ReferenceModel {
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]
             keptParts[SpoolName.kept(of: attempt)] = KeptRecord(
-                content: lease?.content, bytes: bytes, fields: lease?.fields ?? [], readers: lease?.readers ?? [])
+                content: lease?.content, bytes: bytes, fields: lease?.fields ?? [], readers: lease?.readers ?? [],
+                isKnown: lease?.isOfKnownPart ?? false)
         case .partFound(let id, let attempt, let part, let bytes): partFound(part, bytes, of: attempt, at: id)
         case .timePassed: timePassed()
         case .dispatch(let unread):
