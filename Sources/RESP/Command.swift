@@ -41,9 +41,6 @@ public struct Command: Hashable, Sendable {
         }
     }
 
-    /// Number of bytes of name and arguments.
-    public var count: Int { bytes.count }
-
     /// Appends the command in the form of the protocol: an array of bulk strings.
     public func encode(into output: inout [UInt8]) {
         output += "*\(lengths.count)\r\n".utf8

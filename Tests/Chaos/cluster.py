@@ -132,7 +132,7 @@ class Faults:
     def node_restarts(self):
         index, node = self.node()
         node.program.signal(signal.SIGTERM)
-        node.program.wait(30)
+        node.program.wait()
         node.start_again()
         return index
 

@@ -79,7 +79,7 @@ class Fleet:
         complaints = []
         for program in list(self.running.values()):
             try:
-                status = program.wait(20)
+                status = program.wait()
             except AssertionError as error:
                 complaints.append(f"client {program.name}: {error}")
                 continue

@@ -57,7 +57,7 @@ final class TestLoop {
 
     /// Runs until the condition holds; false after a minute.
     func run(until condition: (TestLoop) -> Bool) -> Bool {
-        let deadline = now() + 10_000
+        let deadline = now() + 60_000
         while !condition(self) {
             guard now() < deadline else { return false }
             pass(deadline: deadline)

@@ -178,13 +178,13 @@ final class BrokerRig {
     /// Runs the loop until the condition holds, for a minute at most.
     func reaches(_ condition: () -> Bool) throws -> Bool { try broker.loop.run(for: .seconds(60), until: condition) }
 
-    /// Runs the loop until the broker stops it, for ten seconds at most.
+    /// Runs the loop until the broker stops it, for a minute at most.
     ///
     /// - Returns: whether it did.
     func ends() throws -> Bool {
         let start = LoopTime.read()
-        try broker.loop.run(for: .seconds(10)) { false }
-        return broker.loop.now.since(start) < .seconds(10)
+        try broker.loop.run(for: .seconds(60)) { false }
+        return broker.loop.now.since(start) < .seconds(60)
     }
 
     // MARK: The spool

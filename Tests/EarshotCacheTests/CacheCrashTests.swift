@@ -8,7 +8,7 @@ import Testing
 
 @testable import EarshotCache
 
-/// The cache's files as a crash leaves them, at each of 200 points.
+/// The cache's files as a crash leaves them, at each of 80 points.
 final class CacheCrashTests {
     private let root = NSTemporaryDirectory() + "/crash-\(UUID().uuidString)"
     private let salt = [UInt8](repeating: 1, count: 32)
@@ -37,7 +37,7 @@ final class CacheCrashTests {
 
     /// Returns the steps: each stores a response, some discard or invalidate an earlier one.
     private func steps() throws -> [Step] {
-        try (UInt64(1)...200).map { number in
+        try (UInt64(1)...80).map { number in
             var step = Step(requests: [.store(try item(number), file: nil)])
             if number % 7 == 0 {
                 step.requests.append(.discard(entry: number - 3))
@@ -112,7 +112,7 @@ final class CacheCrashTests {
         }
         #expect(found > 0)
         store.finish()
-        #expect(try Set(contents(of: copy(folder)).items.map(\.entry)) == Set(1...200).subtracting(gone))
+        #expect(try Set(contents(of: copy(folder)).items.map(\.entry)) == Set(1...80).subtracting(gone))
     }
 
     @Test func `an invalidation that the disk rejects is tried again, and nothing is found until it succeeds`() throws {

@@ -6,7 +6,7 @@ import Testing
 @testable import EarshotClient
 
 /// Delivery of responses to a closure.
-@Suite(.timeLimit(.minutes(1))) struct BusFunctionTests {
+@Suite(.timeLimit(.minutes(10))) struct BusFunctionTests {
     private let url = "http://127.0.0.1/a"
 
     /// Actor other than a global one, with its deliveries.

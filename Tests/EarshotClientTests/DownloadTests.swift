@@ -5,7 +5,7 @@ import Testing
 @testable import EarshotClient
 
 /// Bodies read while they arrive.
-@Suite(.timeLimit(.minutes(1))) struct DownloadTests {
+@Suite(.timeLimit(.minutes(10))) struct DownloadTests {
     private let url = "http://127.0.0.1/a"
 
     private func progress(

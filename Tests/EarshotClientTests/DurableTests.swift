@@ -2,7 +2,7 @@ import Testing
 
 @testable import EarshotClient
 
-@Suite(.timeLimit(.minutes(2)), .serialized) struct DurableTests {
+@Suite(.timeLimit(.minutes(10)), .serialized) struct DurableTests {
     @Test func `what was submitted is claimed in the next life of all, until it is acknowledged`() async throws {
         let origin = try ThreadOrigin()
         let kept = try KeptBus()

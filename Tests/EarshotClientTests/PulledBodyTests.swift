@@ -6,7 +6,7 @@ import Testing
 @testable import EarshotClient
 
 /// Bodies that a scripted broker sends to a bus.
-@Suite(.timeLimit(.minutes(1))) struct PulledBodyTests {
+@Suite(.timeLimit(.minutes(10))) struct PulledBodyTests {
     private let url = "http://127.0.0.1/a"
     private static let content = (0..<600_001).map { UInt8(truncatingIfNeeded: $0 / 251) }
 

@@ -51,7 +51,7 @@ import Testing
         #expect(messages.count == SentNumbers.most)
         #expect(core.remove(.handler(handler)) == [], "it waits for answers")
         while let removal = core.awaited.first, case .remove(let pattern) = removal.what {
-            messages += sent(core.received(.removed(pattern, count: 0)))
+            messages += sent(core.received(NumberedAnswer(.removed(pattern, count: 0), to: removal.number)))
         }
         #expect(messages.count == ClientCore.mostUnsentRemovals + 2)
         #expect(messages.suffix(2) == [.fetch(fetch("1")), .remove(.handler(handler))])

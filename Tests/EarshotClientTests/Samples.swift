@@ -121,8 +121,8 @@ extension ClientCore {
 
     /// Handles the answer to the first message of its kind, or another message.
     mutating func received(_ message: BrokerMessage, count: Int = 0) -> [ClientAction] {
-        let to = openMessages.first { isAnswer(message, to: $0.message) }?.number
-        return received(NumberedAnswer(message, to: message.isReply ? to : nil), count: count)
+        let to = message.isReply ? openMessages.first { isAnswer(message, to: $0.message) }?.number : nil
+        return received(NumberedAnswer(message, to: to), count: count)
     }
 
     /// Handles the refusal of an open message.

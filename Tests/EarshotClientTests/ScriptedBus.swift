@@ -90,7 +90,7 @@ final class ScriptedBus: Sendable {
     }
 
     /// Connects a bus to this broker.
-    func connect(patience: Duration? = .seconds(20)) async throws -> Bus {
+    func connect(patience: Duration? = .seconds(300)) async throws -> Bus {
         try await Bus.connect(to: .running(in: folder.path), application: "test", patience: patience)
     }
 

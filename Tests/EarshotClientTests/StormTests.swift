@@ -5,7 +5,7 @@ import Testing
 @testable import EarshotClient
 
 /// Many concurrent tasks over a private broker of the built program, with a worker and an origin.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct StormTests {
+@Suite(.timeLimit(.minutes(10)), .serialized) struct StormTests {
     /// Unique to this suite, so that its supervisors can be identified.
     private static let mostWorkers = 2
     private static let tasks = 8

@@ -6,7 +6,7 @@ import Testing
 @testable import EarshotClient
 
 /// Runs the programs of the tutorial, and compares them with the articles.
-@Suite(.timeLimit(.minutes(2)), .serialized) struct TutorialTests {
+@Suite(.timeLimit(.minutes(10)), .serialized) struct TutorialTests {
     private let origin: ThreadOrigin
     private let kept: KeptBus
 

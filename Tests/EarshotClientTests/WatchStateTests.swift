@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotClient
 
-@Suite(.timeLimit(.minutes(1))) struct WatchStateTests {
+@Suite(.timeLimit(.minutes(10))) struct WatchStateTests {
     private let ended = WatchedRequest(handler: "page", request: "1", result: .failure(.closed), claim: nil)
 
     @Test func `what comes while a reader makes room does not leave the connection waiting`() async throws {

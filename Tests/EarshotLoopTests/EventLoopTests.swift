@@ -151,7 +151,6 @@ let patience = Duration.seconds(60)
             return passes < 4 ? .none : .until(start.advanced(by: .milliseconds(30)))
         }
         #expect(try loop.run(for: patience) { passes == 4 })
-        #expect(loop.now.since(start) < .seconds(5))
         // Checked before the sleep, and once more after it.
         #expect(try loop.run(for: patience) { passes == 6 })
         #expect(loop.now.since(start) >= .milliseconds(30))

@@ -64,7 +64,7 @@ class WaitTests(TestCase):
             origin.await_running(1)
             self.assertTrue(wait.running, "one request is open")
             origin.open_gate("good")
-            self.assertEqual(wait.wait(30), 0, wait.describe())
+            self.assertEqual(wait.wait(), 0, wait.describe())
 
             bus.run("submit", "--handler", "wait/b", f"{origin.url}/status/404", f"{origin.url}/status/404?2")
             wait = bus.run("wait", "wait/")
@@ -311,8 +311,8 @@ class StopTests(TestCase):
             self.assertTrue(stop.running)
             origin.open_gate("end")
             client.terminal()
-            self.assertEqual(stop.wait(30), 0, stop.describe())
-            self.assertEqual(bus.program.wait(10), 0)
+            self.assertEqual(stop.wait(), 0, stop.describe())
+            self.assertEqual(bus.program.wait(), 0)
             missing = bus.run("stop")
             self.assertEqual(missing.status, 69)
             self.assertIn("no broker runs", missing.stderr)
@@ -326,7 +326,7 @@ class StopTests(TestCase):
             self.assertEqual(late.status, 28)
             self.assertIn("still stopping", late.stderr)
             self.assertEqual(bus.run("stop", "--now").status, 0)
-            self.assertEqual(bus.program.wait(10), 0)
+            self.assertEqual(bus.program.wait(), 0)
 
     def test_stop_does_not_end_a_broker_whose_supervisor_it_cannot_find(self):
         with Bus(workers=1) as bus:
@@ -347,7 +347,7 @@ class StopTests(TestCase):
             drain = bus.run("drain", "--timeout", "0.3")
             self.assertEqual(drain.status, 28, drain.describe())
             self.assertIn("the bus stopped with 1 unfinished transfers", drain.stderr)
-            self.assertEqual(bus.program.wait(10), 0)
+            self.assertEqual(bus.program.wait(), 0)
 
     def test_stop_ends_a_broker_without_a_supervisor(self):
         folder = temporary_folder()
@@ -355,7 +355,7 @@ class StopTests(TestCase):
         broker = commands.start("broker", "--spool", folder / "spool", "--no-cache", "--ready-fd", "1")
         broker.await_line("ready", "stdout")
         self.assertEqual(commands.run("stop").status, 0)
-        self.assertEqual(broker.wait(10), 0)
+        self.assertEqual(broker.wait(), 0)
         commands.await_no_survivors()
 
     def test_drain_finishes_the_queue_and_refuses_new_requests(self):
@@ -373,14 +373,14 @@ class StopTests(TestCase):
                 held = bus.start(*command, f"{origin.url}/bytes/9")
                 held.await_line("the bus accepts no new requests; they wait until")
                 held.signal(signal.SIGINT)
-                self.assertEqual(held.wait(10), 130)
+                self.assertEqual(held.wait(), 130)
             refused = bus.run("submit", f"{origin.url}/bytes/9")
             self.assertEqual((refused.status, refused.stdout), (69, b""))
             self.assertIn("the bus accepts no new requests and may have refused these; repeat the command after", refused.stderr)
             origin.open_gate("first")
             self.assertEqual({message.operands[1:3] == ["2", "200"] for message in client.terminals(2)}, {True, False})
-            self.assertEqual(drain.wait(30), 0, drain.describe())
-            self.assertEqual(bus.program.wait(10), 0)
+            self.assertEqual(drain.wait(), 0, drain.describe())
+            self.assertEqual(bus.program.wait(), 0)
 
     def test_get_says_at_once_that_the_bus_drains(self):
         with Origin() as origin, Bus(workers=1) as bus:
@@ -390,18 +390,19 @@ class StopTests(TestCase):
             drain = bus.start("drain")
             eventually(lambda: client.settings()["admission"][0] == "closed", "admission is closed")
             delays = []
-            for _ in range(3):
+            # A busy machine may delay some of them.
+            while len(delays) < 20 and min(delays, default=1) >= 0.9:
                 started = time.monotonic()
                 held = bus.start("get", f"{origin.url}/bytes/9")
                 held.await_line("the bus accepts no new requests; they wait until")
                 delays.append(time.monotonic() - started)
                 held.signal(signal.SIGINT)
-                self.assertEqual(held.wait(10), 130, held.describe())
+                self.assertEqual(held.wait(), 130, held.describe())
             self.assertLess(min(delays), 0.9, "not after the second that a broker has to answer")
             origin.open_gate("first")
             client.terminal()
-            self.assertEqual(drain.wait(30), 0, drain.describe())
-            self.assertEqual(bus.program.wait(10), 0)
+            self.assertEqual(drain.wait(), 0, drain.describe())
+            self.assertEqual(bus.program.wait(), 0)
 
     def test_a_submission_that_a_draining_bus_refuses_reaches_the_next_one(self):
         folder = temporary_folder()
@@ -416,11 +417,11 @@ class StopTests(TestCase):
                 held.await_line("the bus accepts no new requests; they wait until")
                 origin.open_gate("first")
                 client.terminal()
-                self.assertEqual(drain.wait(30), 0, drain.describe())
-                self.assertEqual(bus.program.wait(10), 0)
+                self.assertEqual(drain.wait(), 0, drain.describe())
+                self.assertEqual(bus.program.wait(), 0)
                 self.assertTrue(held.running)
                 with Bus(workers=1, folder=folder):
-                    self.assertEqual(held.wait(30), 0, held.describe())
+                    self.assertEqual(held.wait(), 0, held.describe())
                     eventually(lambda: origin.total == 2, "the server has got the request")
 
     def test_an_interrupted_drain_leaves_admission_closed(self):
@@ -431,14 +432,14 @@ class StopTests(TestCase):
             drain = bus.start("drain")
             eventually(lambda: client.settings()["admission"][0] == "closed", "admission is closed")
             drain.signal(signal.SIGINT)
-            self.assertEqual(drain.wait(10), 130)
+            self.assertEqual(drain.wait(), 130)
             self.assertIn("set admission open", drain.stderr)
             self.assertEqual(bus.run("set", "admission", "open").status, 0)
             client.fetch("drain", 2, f"{origin.url}/bytes/8")
             self.assertEqual(client.terminal().operands, ["drain", "2", "200"])
             client.remove("drain")
             late = bus.start("drain", "--timeout", "0.2")
-            self.assertEqual(late.wait(30), 0, "nothing was left")
+            self.assertEqual(late.wait(), 0, "nothing was left")
 
 
 class CacheClearTests(TestCase):

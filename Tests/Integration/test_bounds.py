@@ -69,7 +69,7 @@ class BoundsTests(TestCase):
             with self.subTest(flooders=flooders):
                 program = self.flood("questions", flooders)
                 times = []
-                for _ in range(500):
+                for _ in range(500 if self.LONG else 50):
                     began = time.monotonic()
                     self.client.query("ping")
                     times.append(time.monotonic() - began)

@@ -11,7 +11,7 @@ from support.client import Client, StubbornClient
 from support.figures import milliseconds, tell
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin, body
-from support.processes import eventually, kill
+from support.processes import eventually, kill, started_at
 
 LONG = os.environ.get("EARSHOT_LONG") == "1"
 
@@ -65,7 +65,7 @@ class NextBrokerTests(TestCase):
     """The transfers of a dead broker end before the next one starts any."""
 
     def test_the_next_broker_starts_slowly_and_below_the_limit(self):
-        limit, count = 16, 40
+        limit, count = 32, 60
         with Origin() as origin, Bus(workers=2, slots=32, origin_limit=limit) as bus:
             client = bus.stubborn_client()
             for index in range(count):
@@ -76,10 +76,10 @@ class NextBrokerTests(TestCase):
             client.await_next_broker()
             origin.await_total(2 * (limit - 1))
             later = sorted(request.started for request in origin.log())[limit - 1:]
-            took = later[-1] - later[0]
-            tell(f"{len(later)} transfers started within {1000 * took:.0f} ms after the death")
-            # 1, 2, 4, 8 and 16 transfers, 100 ms apart. A busy machine may delay the first one.
-            self.assertGreater(took, 0.15, "no stampede")
+            took = later[-1] - started_at(bus.broker)
+            tell(f"{len(later)} transfers started within {1000 * took:.0f} ms after the start of the next broker")
+            # 1, 2, 4, 8 and 16 transfers, 100 ms apart.
+            self.assertGreater(took, 0.39, "no stampede")
             origin.open_gate("load")
             answers = client.collect()
             self.assertEqual(len(answers), count)
@@ -100,7 +100,7 @@ class NextBrokerTests(TestCase):
             died = time.monotonic()
             kill(bus.broker)
             client.await_next_broker()
-            origin.await_total(2, timeout=20)
+            origin.await_total(2)
             first, second = origin.log()
             self.assertGreater(second.started - died, 0.9, "the worker has a second")
             self.assertLessEqual(first.aborted, second.started)
@@ -249,7 +249,8 @@ class ManyDeathsTests(TestCase):
         tell(f"{len(delays)} transfers of {len(moments)} dead workers ran elsewhere after {milliseconds(delays):.0f} ms "
              f"(median), {milliseconds(delays, 99):.0f} ms (p99), {1000 * max(delays):.0f} ms (most)")
         # They must not wait for a heartbeat timeout. On an idle machine half of them take less than 50 ms.
-        self.assertLess(milliseconds(delays), 200 if LONG else 2_000)
+        if LONG:
+            self.assertLess(milliseconds(delays), 200)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ class LargeBodyTests(TestCase):
         self.cluster[1].await_pending(0)
         os.kill(gateway, signal.SIGCONT)
         # Its bytes in the spool are freed.
-        eventually(lambda: not self.spooled(1), lambda: f"the spool is empty: {self.spooled(1)}", 20)
+        eventually(lambda: not self.spooled(1), lambda: f"the spool is empty: {self.spooled(1)}")
 
     def spooled(self, index):
         """Returns the names of files in the spool of a node."""

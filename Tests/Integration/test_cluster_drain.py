@@ -40,8 +40,8 @@ class DrainTests(TestCase):
         return drain
 
     def assertDrained(self, drain):
-        self.assertEqual(drain.wait(30), 0, drain.describe())
-        self.assertEqual(self.cluster[0].program.wait(30), 0, self.cluster[0].program.describe())
+        self.assertEqual(drain.wait(), 0, drain.describe())
+        self.assertEqual(self.cluster[0].program.wait(), 0, self.cluster[0].program.describe())
         for node in self.cluster.nodes[1:]:
             node.await_members(2)
 
@@ -88,7 +88,7 @@ class DrainTests(TestCase):
         self.ask(self.client, 100)
         drain = self.drain()
         self.assertAll(self.client, 100)
-        self.assertEqual(drain.wait(30), 0, drain.describe())
+        self.assertEqual(drain.wait(), 0, drain.describe())
         self.assertEqual(self.origin.total, 100)
 
     def test_a_node_that_stops_gives_its_transfers_to_nodes_that_want_them(self):
@@ -100,7 +100,7 @@ class DrainTests(TestCase):
         self.cluster[0].program.signal(signal.SIGTERM)
         self.cluster[0].program.await_line("finishing running work")
         self.cluster[0].program.signal(signal.SIGTERM)
-        self.assertEqual(self.cluster[0].program.wait(20), 0)
+        self.assertEqual(self.cluster[0].program.wait(), 0)
         self.origin.await_total(12, 20)
         self.origin.open_gate("go")
         self.assertAll(other, 6)

@@ -103,7 +103,7 @@ class CompletionTests(TestCase):
             folder.mkdir()
             (folder / "token.txt").touch()
             program = Program([web(), "--generate-completion-script", name], self.environment, folder)
-            self.assertEqual(program.wait(20), 0, program.describe())
+            self.assertEqual(program.wait(), 0, program.describe())
             script = folder / "script"
             script.write_bytes(program.stdout)
             environment = dict(self.environment, PATH=f"{os.path.dirname(web())}:{self.environment['PATH']}")
@@ -133,5 +133,5 @@ class CompletionTests(TestCase):
         self.addCleanup(os.kill, self.bus.broker, signal.SIGCONT)
         handlers, seconds = self.asked(self.bus)
         self.assertEqual(handlers, [])
-        # Less than the 20 seconds of other commands, also on a busy machine.
-        self.assertLess(seconds, 5)
+        # Other commands wait 20 seconds.
+        self.assertLess(seconds, 20)

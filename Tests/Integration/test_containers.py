@@ -85,7 +85,7 @@ sys.stdin.read()
                            "1", "--runtime", bus.runtime], bus.environment, folder)
         self.addCleanup(bus.await_no_survivors)
         self.addCleanup(program.kill)
-        program.await_line("ready, bus ", timeout=20)
+        program.await_line("ready, bus ")
         with Client(bus.runtime) as watcher:
             code = f"""
 url = {self.origin.url!r}

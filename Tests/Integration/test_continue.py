@@ -153,7 +153,7 @@ class KeptBodiesTests(TestCase):
         """Runs `get` for each list of arguments and number of files, and interrupts it once these files have HELD bytes."""
         gets = [(commands.start("get", *arguments), files) for arguments, files in cases]
         for get, files in gets:
-            get.await_line("3.0 MiB of 4.0 MiB" if files == 1 else f"0/{files} files, {3 * files}.0 MiB", timeout=20)
+            get.await_line("3.0 MiB of 4.0 MiB" if files == 1 else f"0/{files} files, {3 * files}.0 MiB")
             get.signal(number)
         for get, files in gets:
             self.assertEqual(get.wait(), 130, get.describe())
@@ -206,7 +206,7 @@ class KeptBodiesTests(TestCase):
         with Bus(arguments=("--parts-size", "0")) as bus:
             self.publish("none")
             get = bus.start("get", "-o", "none", *self.urls(["none"]))
-            get.await_line("3.0 MiB of 4.0 MiB", timeout=20)
+            get.await_line("3.0 MiB of 4.0 MiB")
             get.signal(signal.SIGINT)
             self.assertEqual(get.wait(), 130, get.describe())
             self.assertNotIn("kept", get.stderr)

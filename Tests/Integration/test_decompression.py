@@ -92,7 +92,7 @@ class BombTests(DecompressionTestCase):
             most = max(most, self.used())
             while len(ended) < 9 and (message := bombs.receive(0)) is not None:
                 ended[message.operands[1]] = message
-            self.assertLess(time.monotonic() - min(began.values()), 60, ended)
+            self.assertLess(time.monotonic() - min(began.values()), 600, ended)
         for name, message in ended.items():
             coding, status = name.split("-")
             if status == "302":

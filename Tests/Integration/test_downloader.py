@@ -166,7 +166,7 @@ class DownloaderTests(TestCase):
         other.await_line("waiting for the broker")
         os.kill(self.bus.broker, signal.SIGCONT)
         for get in (quiet, other):
-            self.assertEqual(get.wait(30), 0, get.describe())
+            self.assertEqual(get.wait(), 0, get.describe())
         self.assertEqual(quiet.stderr, "")
 
     # The end by a signal, and outputs that are no regular files.
@@ -180,14 +180,14 @@ class DownloaderTests(TestCase):
                 get = self.bus.start("get", "--no-spawn", option, pipe, *others, url)
                 eventually(lambda: self.blocks(get.pid, signal.SIGINT), "signals are events")
                 get.signal(signal.SIGINT)
-                self.assertEqual(get.wait(10), 130, get.describe())
+                self.assertEqual(get.wait(), 130, get.describe())
         for option in ("--netrc-file", "--cookie-file"):
             with self.subTest(option):
                 get = self.bus.start("get", "--no-spawn", option, pipe, url)
                 writer = eventually(lambda: self.writer(pipe), "the pipe has a reader")
                 self.addCleanup(os.close, writer)
                 get.signal(signal.SIGINT)
-                self.assertEqual(get.wait(10), -signal.SIGINT, get.describe())
+                self.assertEqual(get.wait(), -signal.SIGINT, get.describe())
 
     def blocks(self, pid, number):
         """Returns whether a process has blocked a signal."""

@@ -257,7 +257,7 @@ class DurableTests(TestCase):
         with contextlib.closing(sqlite3.connect(folder / "run/durable/requests.sqlite")) as table:
             table.execute("PRAGMA user_version = 4")
         kill([pid for pid in children(serve.pid) if command(pid)[1:2] == ["broker"]][0])
-        self.assertEqual(serve.wait(30), 78, serve.describe())
+        self.assertEqual(serve.wait(), 78, serve.describe())
         commands.await_no_survivors()
 
     def test_submit_and_watch_claim_over_a_kill(self):

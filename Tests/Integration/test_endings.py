@@ -135,7 +135,7 @@ class UnsolicitedTests(Case):
             connection.send(announced(GOOD), self.EVIL)
         elif connection.number == 1:
             connection.send(announced(GOOD))
-            self.answered.wait(10)
+            self.answered.wait(60)
             connection.send(self.EVIL)
         if connection.number == 1:
             self.sent.set()
@@ -151,10 +151,10 @@ class UnsolicitedTests(Case):
             client = bus.client()
             self.assertResult(self.fetch(client, 1, f"{origin.url}/1/{target}"), GOOD)
             self.answered.set()
-            self.assertTrue(self.sent.wait(10))
+            self.assertTrue(self.sent.wait(60))
             for number in range(2, 6):
                 self.assertResult(self.fetch(client, number, f"{origin.url}/{number}/{target}"), GOOD)
-            self.assertTrue(self.closed.wait(10), "the client closed the connection")
+            self.assertTrue(self.closed.wait(60), "the client closed the connection")
             self.assertEqual(origin.accepted, 2, "one more, and then that one again")
 
     def test_an_answer_to_nothing_without_tls(self):

@@ -1,11 +1,17 @@
-"""Urgent, small or fast requests are not delayed by others: classes, roots and origins share the slots."""
+"""Urgent, small or fast requests are not delayed by others: classes, roots and origins share the slots.
 
+The ordinary form asserts that the others still wait, and with EARSHOT_LONG=1 the times count.
+"""
+
+import os
 import time
 
 from support.crowd import Crowd
 from support.figures import milliseconds, tell
 from support.harness import Bus, TestCase
 from support.steady import Steady
+
+LONG = bool(os.environ.get("EARSHOT_LONG"))
 
 
 class SlotsTestCase(TestCase):
@@ -48,7 +54,7 @@ class SlotsTestCase(TestCase):
 
 
 class UrgentTests(SlotsTestCase):
-    ROUNDS, MOST_ROUNDS = 2, 12
+    ROUNDS, MOST_ROUNDS = 2, 12 if LONG else 2
     SAMPLE = 25
 
     def test_10_000_low_delay_no_high(self):
@@ -63,7 +69,8 @@ class UrgentTests(SlotsTestCase):
             self.end(*crowds)
         tell(f"high: p95 {self.told(empty)} ms on an empty bus, {self.told(full)} beside 10,000 low:"
              f" {self.ratio(empty, full):.2f}")
-        self.assertLessEqual(self.ratio(empty, full), 1.2)
+        if LONG:
+            self.assertLessEqual(self.ratio(empty, full), 1.2)
 
     def sample(self):
         """Returns the time within which most requests of a sample complete."""
@@ -81,7 +88,7 @@ class UrgentTests(SlotsTestCase):
 class SlowHostTests(TestCase):
     """40 requests to a host that takes a second each, which exceeds its limit and all slots."""
 
-    ROUNDS, MOST_ROUNDS = 3, 15
+    ROUNDS, MOST_ROUNDS = 3, 15 if LONG else 3
     SAMPLE = 15
 
     def test_a_slow_host_does_not_delay_a_fast_one(self):
@@ -103,7 +110,8 @@ class SlowHostTests(TestCase):
         own, shared = 1000 * min(alone), 1000 * min(beside)
         tell(f"the slowest of {self.SAMPLE} to the fast host takes {own:.1f} ms alone, {shared:.1f} ms beside the slow"
              " one")
-        self.assertLessEqual(shared, own + 50)
+        if LONG:
+            self.assertLessEqual(shared, own + 50)
 
     def sample(self, client, url, name):
         """Returns the seconds that each request of a sample takes."""

@@ -19,7 +19,7 @@ class FaultyPlaceTests(TestCase):
         self.addCleanup(self.commands.await_no_survivors)
 
     def refused(self, status, *arguments):
-        serve = self.commands.run("serve", "--workers", "1", *arguments, timeout=20)
+        serve = self.commands.run("serve", "--workers", "1", *arguments)
         self.assertEqual(serve.status, status, serve.describe())
         self.assertNotIn("ready", serve.stderr)
         return serve.stderr
@@ -75,7 +75,7 @@ class FaultyPlaceTests(TestCase):
         reason = self.commands.run("why", "h", "1").stdout.decode()
         self.assertRegex(reason, rf"no worker is connected; \d+ workers ended in a row, the last one with cannot read {file}")
         (self.folder / "gone").rename(file)
-        eventually(lambda: json.loads(self.commands.run("status", "--json").stdout)["ready"], "a worker runs", timeout=20)
+        eventually(lambda: json.loads(self.commands.run("status", "--json").stdout)["ready"], "a worker runs")
         serve.signal(signal.SIGTERM)
         serve.wait()
 

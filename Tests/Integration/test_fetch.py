@@ -296,7 +296,7 @@ class PrivateBrokerTests(TestCase):
                 self.assertTrue((folder / "spool" / "broker.lock").is_file())
                 self.assertFalse((runtime / "spool").exists())
                 program.signal(signal.SIGINT)
-                self.assertEqual(program.wait(10), 130, program.describe())
+                self.assertEqual(program.wait(), 130, program.describe())
                 self.check_that_nothing_is_left()
 
     def test_its_spool_is_in_its_runtime_folder_if_the_users_cache_is_unusable(self):
@@ -309,7 +309,7 @@ class PrivateBrokerTests(TestCase):
                 self.origin.await_count("/hang", before + 1)
                 [lock] = self.folder.glob("earshot-*/spool/broker.lock")
                 program.signal(signal.SIGINT)
-                self.assertEqual(program.wait(10), 130, program.describe())
+                self.assertEqual(program.wait(), 130, program.describe())
                 self.commands.await_no_survivors()
                 self.assertFalse(lock.parents[1].exists())
 
@@ -369,7 +369,7 @@ class PrivateBrokerTests(TestCase):
         worker, = set(children(supervisor)) - {broker}
         self.assertEqual(command(worker)[:2], ["earshot", "worker"])
         program.signal(signal.SIGINT)
-        self.assertEqual(program.wait(10), 130, program.describe())
+        self.assertEqual(program.wait(), 130, program.describe())
         self.check_that_nothing_is_left()
 
     def start_with_a_list_that_does_not_come(self):
@@ -392,7 +392,7 @@ class PrivateBrokerTests(TestCase):
         self.assertIn(worker, children(supervisor))
         self.assertEqual(process_name(worker), "earshot-worker")
         program.signal(signal.SIGINT)
-        self.assertEqual(program.wait(10), 130, program.describe())
+        self.assertEqual(program.wait(), 130, program.describe())
         self.commands.await_no_survivors()
 
     def test_nothing_is_left_of_a_get_that_ends_before_its_bus_begins(self):

@@ -1,5 +1,6 @@
 """Clients that flood the bus with input other than messages delay no other client, and the broker does not grow."""
 
+import os
 import time
 
 from support.figures import milliseconds, tell
@@ -9,12 +10,11 @@ from support.processes import eventually, reset_peak, resident, resident_peak
 from support.raw import RawClient
 
 MIB = 1 << 20
+IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 
 
 class FloodTests(TestCase):
-    PINGS = 1_000
-    ROUND_SECONDS = 5
-    """Maximum duration of a round in seconds."""
+    PINGS = 1_000 if IS_LONG else 100
     MOST_ROUNDS = 3
     """Other load on the machine can spoil one."""
 
@@ -44,12 +44,13 @@ class FloodTests(TestCase):
         rounds = []
         for _ in range(self.MOST_ROUNDS):
             rounds.append(milliseconds(self.pings(), 99))
-            if rounds[-1] <= most:
+            if rounds[-1] <= most or not IS_LONG:
                 break
         growth = resident_peak(broker) - before
         outcomes = [flood.end() for flood in floods]
         tell(f"p99 {min(rounds):.1f} ms beside {len(kinds)}, {growth / MIB:.1f} MiB more, {outcomes}")
-        self.assertLessEqual(min(rounds), most, f"milliseconds (p99) of rounds: {rounds}")
+        if IS_LONG:
+            self.assertLessEqual(min(rounds), most, f"milliseconds (p99) of rounds: {rounds}")
         self.assertLessEqual(growth, 64 * MIB)
         for kind, outcome in zip(kinds, outcomes):
             if kind.startswith("PING"):
@@ -59,11 +60,7 @@ class FloodTests(TestCase):
 
     def pings(self):
         """Returns the seconds that each PING took."""
-        end = time.monotonic() + self.ROUND_SECONDS
-        taken = []
-        while len(taken) < self.PINGS and time.monotonic() < end:
-            taken.append(self.ping())
-        return taken
+        return [self.ping() for _ in range(self.PINGS)]
 
     def ping(self):
         began = time.monotonic()

@@ -98,7 +98,7 @@ class GatewayStartTests(TestCase):
         with NetworkBus(workers=1, crashes=True) as bus:
             os.chmod(bus.folder / "config/earshot/keys.toml", 0o644)
             os.kill(bus.gateway, signal.SIGKILL)
-            bus.program.await_line("the gateway (", timeout=20)
+            bus.program.await_line("the gateway (")
             eventually(lambda: [row["role"] for row in bus.status().get("failing", [])] == ["gateway"],
                        "the status tells it", 60)
             self.assertFalse(bus.status()["ready"])

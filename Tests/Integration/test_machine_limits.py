@@ -45,7 +45,7 @@ class MachineCase(TestCase):
         if runtime:
             environment["EARSHOT_RUNTIME"] = str(runtime)
         run = Program(["prlimit", f"--{limit}", program, *arguments], environment, self.folder)
-        run.status = run.wait(30)
+        run.status = run.wait()
         self.assertEqual(run.crash_lines, [], run.describe())
         return run
 
@@ -147,7 +147,7 @@ class WithoutProcTests(MachineCase):
     def without_proc(self, *arguments, program=None):
         run = Program(["unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$0" "$@"', program or binary(), *arguments],
                       self.commands.environment, self.folder)
-        run.status = run.wait(30)
+        run.status = run.wait()
         return run
 
     def test_a_command_works_without_proc(self):

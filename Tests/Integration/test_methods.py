@@ -68,7 +68,7 @@ class MethodTests(TestCase):
         program = self.bus.start("get", "--data", "order", f"{self.origin.url}/gate/order")
         self.origin.await_count("/gate/order", 1)
         kill(self.bus.broker)
-        self.assertEqual(program.wait(20), 5, program.describe())
+        self.assertEqual(program.wait(), 5, program.describe())
         self.assertIn("connection-lost", program.stderr)
         self.origin.open_gate("order")
         self.assertEqual(self.origin.count("/gate/order"), 1)

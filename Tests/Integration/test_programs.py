@@ -29,7 +29,7 @@ class ProgramTests(TestCase):
         if worker.running:
             worker.signal(signal.SIGTERM)
         try:
-            status = worker.wait(20)
+            status = worker.wait()
         finally:
             if worker.running:
                 worker.kill()
@@ -186,7 +186,7 @@ class ProgramTests(TestCase):
         worker.signal(signal.SIGTERM)
         self.open_gate(1)
         self.assertResult(self.client.terminal(), b"open\n")
-        self.assertEqual(worker.wait(10), 0)
+        self.assertEqual(worker.wait(), 0)
 
     def test_a_second_signal_ends_what_runs(self):
         self.pipe("gate-1")
@@ -195,7 +195,7 @@ class ProgramTests(TestCase):
         program = Watched(self.await_runs(1)[0])
         worker.signal(signal.SIGTERM)
         worker.signal(signal.SIGINT)
-        self.assertEqual(worker.wait(10), 0)
+        self.assertEqual(worker.wait(), 0)
         self.assertTrue(program.await_death(), "it lives")
         program.close()
 
@@ -257,4 +257,4 @@ class OutlivingTests(TestCase):
                 answer = client.terminal()
             self.assertResult(answer, b"X:ABC")
             worker.signal(signal.SIGTERM)
-            self.assertEqual(worker.wait(10), 0)
+            self.assertEqual(worker.wait(), 0)

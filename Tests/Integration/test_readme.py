@@ -32,7 +32,7 @@ class ReadmeTests(TestCase):
         script.write_text(found[0])
         for size in (1000, 200_000):
             program = Program([PYTHON, script, f"{self.origin.url}/bytes/{size}"], self.bus.environment)
-            self.assertEqual(program.wait(20), 0, program.describe())
+            self.assertEqual(program.wait(), 0, program.describe())
             self.assertTrue(program.stdout == body(size), program.describe())
 
     def test_the_tour_works(self):
@@ -50,7 +50,7 @@ class ReadmeTests(TestCase):
         tour = Program(["bash", "-c", script.replace("8080", port)], environment)
         self.assertEqual(watcher.wait(60), 2, f"{watcher.describe()}\n{tour.describe()}")
         tour.write(b"\n")
-        self.assertEqual(tour.wait(20), 0, tour.describe())
+        self.assertEqual(tour.wait(), 0, tour.describe())
         ended = watcher.stdout.decode()
         for handler, file in (("1", 3), ("3", 6)):
             self.assertRegex(ended, rf"(?m)^gallery/{handler} \S+ 200 http://127.0.0.1:{port}/{file}.txt$")
@@ -65,7 +65,7 @@ class ReadmeTests(TestCase):
                   "earshot watch shell/1 --count 2 --json\n")
         path = f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}"
         program = Program(["sh", "-ec", script], dict(self.bus.environment, PATH=path, URL=self.origin.url))
-        self.assertEqual(program.wait(20), 2, program.describe())
+        self.assertEqual(program.wait(), 2, program.describe())
         told = program.stdout.decode()
         self.assertIn("/bytes/31", told)
         self.assertIn("http-status", told)
@@ -79,13 +79,13 @@ class ReadmeTests(TestCase):
         worker = Program(["sh", "-ec", "exec " + serve.removesuffix(" &")], environment)
         worker.await_line("serving sum:")
         got = Program(["sh", "-ec", get], environment)
-        self.assertEqual(got.wait(20), 0, got.describe())
+        self.assertEqual(got.wait(), 0, got.describe())
         self.assertEqual(got.stdout.decode().split()[0], hashlib.sha256(body(1000)).hexdigest())
         failed = Program(["sh", "-ec", get.replace("/bytes/1000", "/status/404")], environment)
-        self.assertEqual((failed.wait(20), failed.stdout), (5, b""), failed.describe())
+        self.assertEqual((failed.wait(), failed.stdout), (5, b""), failed.describe())
         self.assertIn("HTTP status 404 (http-status) (worker-failed)", failed.stderr)
         worker.signal(signal.SIGTERM)
-        self.assertEqual(worker.wait(10), 0, worker.describe())
+        self.assertEqual(worker.wait(), 0, worker.describe())
 
     def test_the_table_of_settings_has_each_name_and_default(self):
         unit = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -51,7 +51,7 @@ class LargeRemovalTests(TestCase):
             client.remove("crawl/")
             self.await_requests(client, pending=0)
             # Their memory is returned to the system, or reused.
-            eventually(lambda: resident(bus.broker) < 0.9 * full, "memory is given back", 20)
+            eventually(lambda: resident(bus.broker) < 0.9 * full, "memory is given back")
             emptied = resident(bus.broker)
             self.ask_all(client, "again", origin)
             again = resident(bus.broker)

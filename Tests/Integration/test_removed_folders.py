@@ -139,7 +139,7 @@ class RuntimeFolderTests(Case):
             self.assertFetches(new, origin, count=100)
         self.assertFetches(old, origin, count=100)
         kill(bus.workers[0])
-        eventually(lambda: len(old.query("workers")["workers"]) == 1 and bus._pids("worker"), "another worker", 20)
+        eventually(lambda: len(old.query("workers")["workers"]) == 1 and bus._pids("worker"), "another worker")
         self.assertFetches(old, origin, count=100)
 
     def test_a_removed_socket_is_bound_again(self):
@@ -166,7 +166,7 @@ class RuntimeFolderTests(Case):
             self.await_fault(client, "work", "restored")
             self.assertEqual(bus.runtime.stat().st_mode & 0o777, 0o700)
             self.assertReachable(bus, origin, client)
-            again = bus.run("serve", "--runtime", bus.runtime, "--spool", bus.folder / "another", timeout=20)
+            again = bus.run("serve", "--runtime", bus.runtime, "--spool", bus.folder / "another")
             self.assertEqual(again.status, 73, again.describe())
             # The next time as well.
             bus.runtime.rename(bus.folder / "moved")

@@ -172,7 +172,7 @@ class SandboxedWorkerTests(TestCase):
             for name in ("second.test", "third.test"):
                 (etc / "hosts.new").write_text(f"127.0.0.1 other.test {name} # a comment\n")
                 os.replace(etc / "hosts.new", hosts)
-                eventually(lambda: fetch(name) == "RESULT", f"{name} is found", 20)
+                eventually(lambda: fetch(name) == "RESULT", f"{name} is found")
 
     def test_a_changed_certificate_file_counts_for_the_next_request(self):
         from support import certificate

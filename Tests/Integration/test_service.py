@@ -200,7 +200,7 @@ class ServiceTests(TestCase):
         self.addCleanup(shutil.rmtree, service.folder, ignore_errors=True)
         service.notify.close()
         service.environment["NOTIFY_SOCKET"] = "vsock:2:1"
-        got = service.run("serve", timeout=20)
+        got = service.run("serve")
         self.assertEqual(got.status, 5, got.describe())
         self.assertIn("NOTIFY_SOCKET", got.stderr)
 

@@ -400,4 +400,4 @@ class CommandTests(TestCase):
                 self.assertHolds(client, origin_limit="4")
         finally:
             broker.signal(signal.SIGTERM)
-            self.assertEqual(broker.wait(10), 0, broker.describe())
+            self.assertEqual(broker.wait(), 0, broker.describe())

@@ -78,7 +78,7 @@ class MoveTests(Case):
         inode = os.stat(self.bus.spool / name).st_ino
         self.assertFalse(self.target.exists())
         program.signal(signal.SIGCONT)
-        self.assertEqual(program.wait(30), 0, program.describe())
+        self.assertEqual(program.wait(), 0, program.describe())
         moved = os.stat(self.target)
         self.assertEqual(moved.st_ino, inode, "it is that file")
         self.assertEqual(moved.st_mode, os.stat(self.out / "other").st_mode)
@@ -118,7 +118,7 @@ class MoveTests(Case):
         self.out.chmod(0o2755)
         program = self.bus.start("get", "-o", self.target, f"{self.origin.url}/gate/group?bytes={SIZE}")
         self.origin.open_gate("group")
-        self.assertEqual(program.wait(30), 0, program.describe())
+        self.assertEqual(program.wait(), 0, program.describe())
         self.assertContent(self.target, body(SIZE))
         self.await_empty_spool()
 
@@ -135,7 +135,7 @@ class MoveTests(Case):
         self.await_requests(self.bus.client(), pending=2)
         self.origin.open_gate("two")
         for program in programs:
-            self.assertEqual(program.wait(30), 0, program.describe())
+            self.assertEqual(program.wait(), 0, program.describe())
         self.assertEqual(self.origin.count("/gate/two"), 1)
         self.assertNotEqual(os.stat(self.target).st_ino, os.stat(others).st_ino)
         with open(self.target, "r+b") as file:
@@ -146,7 +146,7 @@ class MoveTests(Case):
     def test_a_get_that_is_killed_before_it_has_moved_its_file_leaves_nothing(self):
         program = self.stopped("killed", "-o", self.target)
         program.signal(signal.SIGKILL)
-        program.wait(30)
+        program.wait()
         self.await_empty_spool()
         self.assertEqual(list(self.out.iterdir()), [])
 

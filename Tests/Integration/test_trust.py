@@ -29,7 +29,7 @@ class Case(TestCase):
 
     def serve(self, *arguments):
         """Runs `earshot serve`, which is expected to refuse and end by itself."""
-        return self.commands.run("serve", "--workers", "1", "--runtime", self.folder / "run", *arguments, timeout=20)
+        return self.commands.run("serve", "--workers", "1", "--runtime", self.folder / "run", *arguments)
 
 
 class RuntimeFolderTests(Case):
@@ -67,7 +67,7 @@ class RuntimeFolderTests(Case):
     def test_a_worker_does_not_connect_in_a_folder_that_is_not_its_users_alone(self):
         for folder, reason in self.unsafe_runtimes():
             with self.subTest(folder=folder.name):
-                worker = self.commands.run("worker", "--runtime", folder, timeout=20)
+                worker = self.commands.run("worker", "--runtime", folder)
                 self.assertEqual(worker.status, 73, worker.describe())
                 self.assertIn(reason, worker.stderr)
                 self.assertNobodyCame()
@@ -77,7 +77,7 @@ class RuntimeFolderTests(Case):
             for arguments in (["work", "--scheme", "a", "--runtime", folder, "--", "true"],
                               ["status", "--runtime", folder]):
                 with self.subTest(folder=folder.name, command=arguments[0]):
-                    program = self.commands.run(*arguments, timeout=20)
+                    program = self.commands.run(*arguments)
                     self.assertEqual(program.status, 69, program.describe())
                     self.assertIn(reason, program.stderr)
                     self.assertNobodyCame()
@@ -87,7 +87,7 @@ class RuntimeFolderTests(Case):
             before = stat.S_IMODE(folder.stat().st_mode)
             for role in ("broker", "serve"):
                 with self.subTest(folder=folder.name, role=role):
-                    program = self.commands.run(role, "--runtime", folder, timeout=20)
+                    program = self.commands.run(role, "--runtime", folder)
                     self.assertEqual(program.status, 73, program.describe())
                     self.assertIn(reason, program.stderr)
                     self.assertEqual(stat.S_IMODE(folder.stat().st_mode), before)

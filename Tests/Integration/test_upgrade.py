@@ -28,7 +28,7 @@ class UpgradeTests(TestCase):
                 old.program.signal(signal.SIGTERM)
                 client.expect("GOODBYE")
                 origin.open_gate("rest")
-                self.assertEqual(old.program.wait(20), 0, old.program.describe())
+                self.assertEqual(old.program.wait(), 0, old.program.describe())
             done = origin.total
             self.assertLess(done, self.COUNT, "it ended in the middle")
             self.assertEqual(origin.running, 0, "and cut nothing off")

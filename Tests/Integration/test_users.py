@@ -303,7 +303,7 @@ while (message := c.receive(30)) is not None and message.verb != "GOODBYE":
         bus = self.bus("--users", "nobody")
         # A file created meanwhile would stop rmtree.
         bus.runtime.rename(self.folder / "removed")
-        eventually(lambda: (bus.runtime / "bus").exists() and (bus.runtime / "work").exists(), "the sockets are back", 20)
+        eventually(lambda: (bus.runtime / "bus").exists() and (bus.runtime / "work").exists(), "the sockets are back")
         self.assertEqual(stat.S_IMODE(bus.runtime.stat().st_mode), 0o755)
         self.assertEqual(stat.S_IMODE((bus.runtime / "bus").stat().st_mode), 0o666)
         self.assertEqual(self.greeting(NOBODY, bus)[0], "WELCOME")

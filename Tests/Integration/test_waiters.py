@@ -17,7 +17,8 @@ from support.steady import Steady
 WAITERS = 1_000
 ROUNDS = 5
 MOST_ROUNDS = 40
-MOST_MILLISECONDS = 50 if os.environ.get("EARSHOT_LONG") else 500
+LONG = bool(os.environ.get("EARSHOT_LONG"))
+MOST_MILLISECONDS = 50
 """On an otherwise idle machine it is 12 to 18."""
 SECONDS, MOST_SECONDS = 0.1, 2
 """Duration of the origin's response; increased if it responded before all had asked."""
@@ -71,7 +72,7 @@ class WaiterTests(TestCase):
     def check(self, name, target):
         lags, seconds = [], SECONDS
         for turn in range(MOST_ROUNDS):
-            if turn >= ROUNDS and lags and min(lags) < MOST_MILLISECONDS:
+            if lags and (not LONG or turn >= ROUNDS and min(lags) < MOST_MILLISECONDS):
                 break
             before = self.origin.total()
             asked, done, verbs = self.waiters.ask(f"{self.origin.url}/{seconds}/{target.format(turn)}")
@@ -86,4 +87,5 @@ class WaiterTests(TestCase):
         self.assertTrue(lags, "one request for all")
         tell(f"{name}: the last of {WAITERS} had its answer {'/'.join(f'{lag:.0f}' for lag in sorted(lags))} ms after it"
              " was there")
-        self.assertLess(min(lags), MOST_MILLISECONDS)
+        if LONG:
+            self.assertLess(min(lags), MOST_MILLISECONDS)

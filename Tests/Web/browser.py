@@ -50,7 +50,7 @@ class Browser:
 
     def __exit__(self, *_):
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(60)
         os.close(self._write)
         os.close(self._read)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -52,7 +52,7 @@ class Web:
     def __exit__(self, *_):
         if self.program.running:
             self.program.signal(15)
-            status = self.program.wait(10)
+            status = self.program.wait()
             if status != 0 or self.program.crash_lines:
                 raise AssertionError(f"earshot-web ended with {status}\n{self.program.describe()}")
 

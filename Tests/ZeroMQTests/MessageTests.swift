@@ -74,7 +74,7 @@ import ZeroMQ
 
     private func awaitMessage(_ socket: borrowing Socket, _ parts: inout Multipart) throws {
         while try !socket.receive(into: &parts) {
-            try #require(wait(socket.descriptor, milliseconds: 10_000))
+            try #require(wait(socket.descriptor, milliseconds: 60_000))
         }
     }
 }

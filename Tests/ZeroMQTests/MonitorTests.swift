@@ -50,7 +50,7 @@ import ZeroMQ
         while events.last?.kind != last {
             while let event = try monitor.next(), events.last?.kind != last { events.append(event) }
             guard events.last?.kind != last else { break }
-            try #require(wait(monitor.descriptor, milliseconds: 10_000))
+            try #require(wait(monitor.descriptor, milliseconds: 60_000))
         }
         return events
     }

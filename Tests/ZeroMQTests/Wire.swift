@@ -3,9 +3,9 @@ import Testing
 import ZeroMQ
 
 /// Waits until `probe` returns a value, woken by `descriptor`, and polls at least every 10 ms, because any call on a
-/// socket may clear its event. Fails after ten seconds.
+/// socket may clear its event. Fails after a minute.
 func awaited<Value: ~Copyable>(_ descriptor: Int32, _ probe: () throws -> Value?) throws -> Value {
-    for _ in 0..<1000 {
+    for _ in 0..<6_000 {
         if let value = try probe() { return value }
         wait(descriptor, milliseconds: 10)
     }
@@ -45,7 +45,7 @@ extension Socket {
     }
 
     private func awaitSent(_ send: () throws -> SendOutcome) throws {
-        for _ in 0..<1000 {
+        for _ in 0..<6_000 {
             // Processes the new connection and its event, which a send does only occasionally.
             _ = try readiness()
             if try send() == .sent { return }
@@ -61,7 +61,7 @@ extension Socket {
     /// Receives a router's message: the peer's routing ID and the frames behind it.
     func awaitMessage() throws -> [[UInt8]] {
         var parts = Multipart(capacity: 8)
-        for _ in 0..<1000 {
+        for _ in 0..<6_000 {
             if try receive(into: &parts) { return (0..<parts.count).map { parts.bytes($0) } }
             wait(descriptor, milliseconds: 10)
         }

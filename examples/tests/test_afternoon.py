@@ -18,13 +18,13 @@ class AfternoonTests(TestCase):
         with Origin() as origin, Bus(workers=1) as bus:
             for size in (0, 1_000, 1_500_000):
                 program = self.start(bus, f"{origin.url}/bytes/{size}")
-                self.assertEqual(program.wait(30), 0, program.describe())
+                self.assertEqual(program.wait(), 0, program.describe())
                 self.assertTrue(program.stdout == body(size), f"{size} bytes")
 
     def test_a_failure_has_its_code_on_standard_error(self):
         with Origin() as origin, Bus(workers=1) as bus:
             program = self.start(bus, f"{origin.url}/status/404")
-            self.assertEqual(program.wait(30), 1, program.describe())
+            self.assertEqual(program.wait(), 1, program.describe())
             self.assertIn("http-status", program.stderr)
 
     def test_a_request_is_sent_again_to_the_next_broker(self):
@@ -33,7 +33,7 @@ class AfternoonTests(TestCase):
             origin.await_count("/gate/later", 1)
             kill(bus.broker)
             origin.open_gate("later")
-            self.assertEqual(program.wait(30), 0, program.describe())
+            self.assertEqual(program.wait(), 0, program.describe())
 
 
 if __name__ == "__main__":

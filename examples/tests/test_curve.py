@@ -31,12 +31,12 @@ class NetworkCases:
 
     def fetch(self, target, *arguments, variables=None):
         program = self.start(target, *arguments, variables=variables)
-        self.assertEqual(program.wait(30), 0, program.describe())
+        self.assertEqual(program.wait(), 0, program.describe())
         return program.stdout
 
     def assertRefused(self, words, *arguments, variables=None):
         program = self.start("/bytes/1", *arguments, variables=variables)
-        self.assertIn(program.wait(30), (64, 69), program.describe())
+        self.assertIn(program.wait(), (64, 69), program.describe())
         self.assertIn(words, program.stderr)
 
     def test_bodies_of_all_sizes_come_over_a_network(self):
@@ -56,7 +56,7 @@ class NetworkCases:
             self.relay.kill()
             self.relay.start()
         self.origin.open_gate("f")
-        self.assertEqual(program.wait(30), 0, program.describe())
+        self.assertEqual(program.wait(), 0, program.describe())
         self.assertTrue(program.stdout == body(LARGE))
         self.assertEqual(self.origin.total, 1, "the session was resumed")
 

@@ -36,7 +36,7 @@ class Cases:
     def fetch(self, target, output=None):
         """Runs `fetch` for a target of the origin to its end."""
         program = self.start("fetch", self.origin.url + target, output=output)
-        program.status = program.wait(20)
+        program.status = program.wait()
         return program
 
     def test_a_body_comes_whole(self):
@@ -68,7 +68,7 @@ class Cases:
         watcher.await_line("earshot: listening")
         client = self.bus.client()
         client.fetch("page/1", "one", self.origin.url + "/bytes/1")
-        self.assertNotEqual(watcher.wait(20), 0, watcher.describe())
+        self.assertNotEqual(watcher.wait(), 0, watcher.describe())
         self.assertIn("earshot: ", watcher.stderr)
 
     def test_a_url_cannot_say_more_than_a_url(self):
@@ -91,7 +91,7 @@ class Cases:
         for number in range(300):
             client.fetch("page/3", number, self.origin.url + "/bytes/11")
         client.terminals(304)
-        self.assertEqual(watcher.wait(20), 2 if self.language.counts_failures else 0, watcher.describe())
+        self.assertEqual(watcher.wait(), 2 if self.language.counts_failures else 0, watcher.describe())
         expected = [f"page/1 small 200 {self.origin.url}/bytes/10",
                     f"page/1 none http-status {self.origin.url}/status/404",
                     *(f"page/3 {number} 200 {self.origin.url}/bytes/11" for number in range(300))]
@@ -108,7 +108,7 @@ class Cases:
         client.fetch("page/1", "slow", self.origin.url + "/hang")
         self.origin.await_count("/hang", 1)
         client.remove("page/1")
-        self.assertEqual(watcher.wait(20), 5 if self.language.counts_failures else 0, watcher.describe())
+        self.assertEqual(watcher.wait(), 5 if self.language.counts_failures else 0, watcher.describe())
         self.assertEqual(watcher.stdout.decode().split()[:3], ["page/1", "slow", "removed"])
 
     def test_the_readme_tells_these_commands(self):
@@ -128,7 +128,7 @@ class LibraryCases(Cases):
         link.symlink_to(self.bus.runtime)
         program = self.language.start("fetch", self.origin.url + "/bytes/1",
                                       environment=dict(self.bus.environment, EARSHOT_RUNTIME=str(link)))
-        self.assertNotEqual(program.wait(20), 0, program.describe())
+        self.assertNotEqual(program.wait(), 0, program.describe())
         self.assertIn(str(link), program.stderr)
         self.addCleanup(self.bus.runtime.chmod, 0o700)
         # Only a folder that all may enter, that of a bus with `users`, is trusted as well.
@@ -143,7 +143,7 @@ class LibraryCases(Cases):
 
     def test_wrong_arguments_are_told(self):
         for program in (self.start("fetch"), self.start("gallery", "page/1"), self.start("watch")):
-            self.assertEqual(program.wait(20), USAGE, program.describe())
+            self.assertEqual(program.wait(), USAGE, program.describe())
             self.assertIn("usage: ", program.stderr)
 
     def test_a_page_that_is_closed_is_not_fetched_further(self):
@@ -156,7 +156,7 @@ class LibraryCases(Cases):
         targets = ["/hang?held=1", "/hang?held=2", *(f"/bytes/{n}" for n in range(1, 9)),
                    *(f"/hang?late={n}" for n in range(6))]
         program = self.start("gallery", "page/1", *(self.origin.url + target for target in targets))
-        self.assertEqual(program.wait(20), 0, program.describe())
+        self.assertEqual(program.wait(), 0, program.describe())
         *lines, last = program.stdout.decode().splitlines()
         self.assertEqual(last, "dropped 8", program.describe())
         self.assertEqual(len(lines), 8, program.describe())
@@ -173,7 +173,7 @@ class LibraryCases(Cases):
 
     def test_a_gallery_whose_output_takes_nothing_is_a_failure(self):
         gallery = self.start("gallery", "page/1", self.origin.url + "/bytes/1", output="/dev/full")
-        self.assertNotEqual(gallery.wait(20), 0, gallery.describe())
+        self.assertNotEqual(gallery.wait(), 0, gallery.describe())
         self.assertIn("earshot: ", gallery.stderr)
 
 
@@ -187,28 +187,28 @@ class ShortCases(Cases):
         client.fetch("page/2", "kept", self.origin.url + "/bytes/10")
         client.terminal()
         program = self.start("cancel", "page/1")
-        self.assertEqual((program.wait(20), program.stdout), (0, b"removed 2\n"), program.describe())
+        self.assertEqual((program.wait(), program.stdout), (0, b"removed 2\n"), program.describe())
         self.assertEqual([message.operands[2] for message in client.terminals(2)], ["removed"] * 2)
         self.origin.await_running(0)
         program = self.start("cancel", "page/1")
-        self.assertEqual((program.wait(20), program.stdout), (0, b"removed 0\n"), program.describe())
+        self.assertEqual((program.wait(), program.stdout), (0, b"removed 0\n"), program.describe())
 
     def test_an_error_of_the_broker_is_told(self):
         for command in ("watch", "cancel"):
             program = self.start(command, "page//1")
-            self.assertEqual(program.wait(20), 1, program.describe())
+            self.assertEqual(program.wait(), 1, program.describe())
             self.assertTrue(program.stderr.startswith("earshot: bad-message: "), program.describe())
 
     def test_wrong_arguments_are_told(self):
         for program in (self.start("fetch"), self.start("cancel", "page/1", "2"), self.start("watch", "page/1", "x")):
-            self.assertEqual(program.wait(20), 1, program.describe())
+            self.assertEqual(program.wait(), 1, program.describe())
             self.assertIn("earshot: usage: ", program.stderr)
 
     def test_without_variables_it_says_which_one_to_set(self):
         variables = {name: value for name, value in self.bus.environment.items()
                      if name not in ("EARSHOT_RUNTIME", "XDG_RUNTIME_DIR")}
         program = self.language.start("fetch", "http://a.example/", environment=variables)
-        self.assertEqual((program.wait(20), program.stderr),
+        self.assertEqual((program.wait(), program.stderr),
                          (1, "earshot: set EARSHOT_RUNTIME to the directory of the bus\n"), program.describe())
 
     def test_it_has_at_most_150_lines_of_code(self):
@@ -240,7 +240,7 @@ class WorkerCases:
         if worker.running:
             worker.signal(signal.SIGTERM)
             worker.signal(signal.SIGINT)
-        worker.wait(20)
+        worker.wait()
 
     def registered(self):
         """Returns the workers of `upper` that are registered."""
@@ -260,7 +260,7 @@ class WorkerCases:
         [told] = eventually(self.registered, "the broker knows it")
         self.assertEqual((told["phase"], told["slots"]), ("ready", 4))
         worker.signal(signal.SIGTERM)
-        self.assertEqual(worker.wait(20), 0, worker.describe())
+        self.assertEqual(worker.wait(), 0, worker.describe())
         eventually(lambda: not self.registered(), "the broker knows that it left")
 
     def test_it_answers(self):
@@ -304,7 +304,7 @@ class WorkerCases:
         answers = [self.client.terminal(), other.terminal()]
         for answer in answers:
             self.assertResult(answer, b"BOTH")
-        self.assertEqual(worker.wait(20), 0, worker.describe())
+        self.assertEqual(worker.wait(), 0, worker.describe())
 
     def test_what_nobody_wants_any_more_frees_its_slot(self):
         """Its jobs take 15 minutes, so only a CANCEL ends one in this test."""
@@ -326,26 +326,26 @@ class WorkerCases:
         for worker in workers:
             if not self.language.speaks:
                 worker.signal(signal.SIGTERM)
-                self.assertEqual(worker.wait(20), 0, worker.describe())
+                self.assertEqual(worker.wait(), 0, worker.describe())
                 continue
             self.assertEqual(worker.wait(40), NO_BROKER, worker.describe())
             self.assertIn("earshot: the broker is gone", worker.stderr)
         late = self.language.start("worker", environment=self.bus.environment)
-        self.assertEqual(late.wait(20), NO_BROKER, late.describe())
+        self.assertEqual(late.wait(), NO_BROKER, late.describe())
         self.assertIn("`earshot serve`", late.stderr)
 
     def test_a_folder_that_others_may_write_is_not_trusted(self):
         self.addCleanup(self.bus.runtime.chmod, 0o700)
         self.bus.runtime.chmod(0o775)
         worker = self.language.start("worker", environment=self.bus.environment)
-        self.assertNotEqual(worker.wait(20), 0, worker.describe())
+        self.assertNotEqual(worker.wait(), 0, worker.describe())
         self.assertIn(self.language.distrust, worker.stderr)
         self.assertEqual(self.registered(), [])
 
     def test_wrong_arguments_are_told(self):
         for arguments in (["soon"], ["-1"], ["1", "2"]):
             worker = self.language.start("worker", *arguments, environment=self.bus.environment)
-            self.assertEqual(worker.wait(20), USAGE, worker.describe())
+            self.assertEqual(worker.wait(), USAGE, worker.describe())
             self.assertIn("usage: ", worker.stderr)
 
 
@@ -387,7 +387,7 @@ class WorkerDialogCases:
 
     def assertLeaves(self):
         self.assertEqual(self.hear(), ["BYE\n"])
-        self.assertEqual(self.worker.wait(20), 0, self.worker.describe())
+        self.assertEqual(self.worker.wait(), 0, self.worker.describe())
 
     def test_jobs_are_answered(self):
         self.start()
@@ -449,7 +449,7 @@ class WorkerDialogCases:
     def test_an_error_ends_it(self):
         self.start()
         self.say("ERROR bad-message\ndetail: no such thing\n")
-        self.assertEqual(self.worker.wait(20), 1, self.worker.describe())
+        self.assertEqual(self.worker.wait(), 1, self.worker.describe())
         self.assertIn("earshot: bad-message: no such thing", self.worker.stderr)
 
 

@@ -77,7 +77,7 @@ class PullCases:
     def fetch(self, target, environment=None):
         program = self.language.start("fetch", "--pull", self.origin.url + target,
                                       environment=environment or self.bus.environment)
-        self.assertEqual(program.wait(30), 0, program.describe())
+        self.assertEqual(program.wait(), 0, program.describe())
         self.assertEqual(program.stderr, "")
         return program.stdout
 
@@ -163,7 +163,7 @@ class PullDialogCases(Dialog):
         self.say(f"DATA {number} {offset}\n", content[int(offset):int(offset) + int(length)])
 
     def assertFails(self, words):
-        self.assertNotEqual(self.program.wait(20), 0, self.program.describe())
+        self.assertNotEqual(self.program.wait(), 0, self.program.describe())
         self.assertIn(words, self.program.stderr)
 
     def test_at_most_four_reads_are_open_and_the_last_byte_comes_before_the_acknowledgement(self):
@@ -180,7 +180,7 @@ class PullDialogCases(Dialog):
         self.assertFalse(self.socket.poll(200), "it is not yet complete")
         self.data(reads[1], content)
         self.assertEqual(self.hear_lines(2), ["ACK 1", "BYE"])
-        self.assertEqual(self.program.wait(20), 0, self.program.describe())
+        self.assertEqual(self.program.wait(), 0, self.program.describe())
         self.assertTrue(self.program.stdout == content)
 
     def test_a_body_that_was_removed_is_a_failure(self):
@@ -198,7 +198,7 @@ class PullDialogCases(Dialog):
         self.say("ERROR limit\nto: 1\ndetail: too much\n")
         self.data(line, content)
         self.assertEqual(self.hear_lines(2), ["ACK 1", "BYE"])
-        self.assertEqual(self.program.wait(20), 0, self.program.describe())
+        self.assertEqual(self.program.wait(), 0, self.program.describe())
         self.assertTrue(self.program.stdout == content)
 
     def test_a_body_with_a_missing_part_is_a_failure(self):
@@ -236,7 +236,7 @@ class PullDialogCases(Dialog):
         for line in reads:
             self.data(line, content)
         self.assertEqual(self.hear_lines(2), ["ACK 1", "BYE"])
-        self.assertEqual(self.program.wait(20), 0, self.program.describe())
+        self.assertEqual(self.program.wait(), 0, self.program.describe())
         self.assertTrue(self.program.stdout == content)
 
     def test_a_request_that_the_broker_has_not_received_is_repeated(self):
@@ -253,7 +253,7 @@ class PullDialogCases(Dialog):
         content = body(PIECE)
         self.result(content)
         self.data(self.hear()[0], content)
-        self.assertEqual(self.program.wait(20), 0, self.program.describe())
+        self.assertEqual(self.program.wait(), 0, self.program.describe())
 
     def test_a_session_that_has_ended_is_a_failure(self):
         self.hear()

@@ -44,7 +44,7 @@ class SharedCases:
         if runtime:
             environment["EARSHOT_RUNTIME"] = str(runtime)
         program = Program(command, environment, self.language.built)
-        program.status = program.wait(30)
+        program.status = program.wait()
         return program
 
     def test_bodies_come_although_the_files_of_the_bus_are_closed(self):

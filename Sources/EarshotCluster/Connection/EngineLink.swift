@@ -30,8 +30,6 @@ struct PendingReplies<Kind> {
     /// Time by which the next reply must arrive; nil without commands.
     var deadline: Tick? { first < waiting.count ? waiting[first].deadline : nil }
 
-    var isEmpty: Bool { first == waiting.count }
-
     /// Microseconds between the command of the latest reply and now.
     func latency(now: Tick, patienceMilliseconds: Int) -> Int {
         guard let sent = lastDeadline?.advanced(byMilliseconds: -patienceMilliseconds) else { return 0 }

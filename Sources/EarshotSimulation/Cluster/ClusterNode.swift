@@ -36,8 +36,6 @@ struct ClusterNode {
         let handlers: [HandlerID]
         /// Whether it only listens to requests of others.
         let isWatcher: Bool
-        /// Requests without a terminal.
-        var open: Set<Int> = []
     }
 
     /// Reader of a body in another node.
@@ -83,9 +81,6 @@ struct ClusterNode {
         var lastSent = 0
         var lastReceived = 0
     }
-
-    /// Random number of its broker, for the keys of flights that stay here.
-    var broker: UInt64 { UInt64(number + 1) << 32 | UInt64(life) }
 
     static func address(of number: Int) -> String { "10.0.0.\(number + 1):5766" }
 

@@ -11,8 +11,6 @@ extension ClusterTrial {
     /// Maximum time after that in which everything is forgotten: a cool-down of a minute, remembered for another one.
     private static let quietMilliseconds = 2 * EngineLimits.resultMilliseconds + 15_000
 
-    private typealias Place = (node: Int, worker: WorkerID, attempt: AttemptID)
-
     /// Checks transfers that began in this pass: no key runs in two nodes, and no origin exceeds its limit.
     mutating func checkBegun() throws(Violation) {
         guard !begun.isEmpty else { return }

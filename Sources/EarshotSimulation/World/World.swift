@@ -311,9 +311,6 @@ struct World {
         setting.has(.fullSockets) && !isEnding && random.below(3_000) == 0
     }
 
-    /// Returns whether stored data is unreadable now.
-    mutating func isUnreadable() -> Bool { setting.has(.diskFaults) && !isEnding && diskRandom.perMille(20) }
-
     // MARK: Brokers
 
     /// Makes clients send requests, and plans the broker's death while workers are likely to serve them.

@@ -1,7 +1,6 @@
 /// Bytes and byte classes of the grammar.
 enum Ascii {
     static let lineFeed: UInt8 = 0x0a
-    static let carriageReturn: UInt8 = 0x0d
     static let tab: UInt8 = 0x09
     static let space: UInt8 = 0x20
     static let slash: UInt8 = 0x2f

@@ -10,8 +10,6 @@ public enum WireLimits {
     /// Maximum header fields of a response, in bytes. With a URL, a path and all other fields a RESULT stays within
     /// `headBytes`.
     public static let responseFieldBytes = 48 << 10
-    /// Maximum number of frames of a message: head and body. An empty delimiter frame is not counted.
-    public static let frames = 2
     /// Maximum length of a handler's name in bytes: enough for a path of identifiers. Bounds the name tables.
     public static let handlerBytes = 200
     /// Maximum length of a request ID or a code in bytes: enough for a UUID with a prefix.

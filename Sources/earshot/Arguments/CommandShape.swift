@@ -13,9 +13,7 @@ struct CommandShape {
     let subcommands: [(name: String, shape: CommandShape)]
 
     /// Shape of the whole program.
-    static var program: CommandShape? {
-        JSONValue(Array(Earshot._dumpHelp().utf8))?.member("command").map { CommandShape($0) }
-    }
+    static let program = JSONValue(Array(Earshot._dumpHelp().utf8))?.member("command").map { CommandShape($0) }
 
     private init(_ command: JSONValue) {
         var options: [String: Bool] = [:]

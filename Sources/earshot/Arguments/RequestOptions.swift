@@ -5,9 +5,14 @@ internal import EarshotLoop
 internal import EarshotWire
 
 /// Options of a request, for each command that sends requests.
+///
+/// The groups are not nested deeper: a debug build of the argument parser validates each level five times as often as the
+/// one above.
 struct RequestOptions: ParsableArguments {
+    @OptionGroup(title: "Request") var handlingValues: FetchValues<HandlingSection>
     @OptionGroup(title: "Request") var handling: HandlingOptions
     @OptionGroup(title: "HTTP") var exchange: HTTPOptions
+    @OptionGroup(title: "HTTP") var exchangeValues: FetchValues<HTTPSection>
     @OptionGroup(title: "Network") var network: NetworkOptions
 
     /// Request body from --data; nil without one.
@@ -42,8 +47,8 @@ struct RequestOptions: ParsableArguments {
     func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String, body: [UInt8]?) -> Fetch {
         var fetch = Fetch(handler: handler, request: request, url: url)
         fetch.body = body
-        handling.values.apply(to: &fetch.options)
-        exchange.values.apply(to: &fetch.options)
+        handlingValues.apply(to: &fetch.options)
+        exchangeValues.apply(to: &fetch.options)
         fetch.options.method = method(body)
         fetch.options.digest = handling.checksum?.hex
         fetch.options.coalesces = !handling.alone && ["GET", "HEAD"].contains(fetch.options.method)
@@ -60,8 +65,6 @@ struct RequestOptions: ParsableArguments {
 
 /// Options for the handling of a request by the bus.
 struct HandlingOptions: ParsableArguments {
-    @OptionGroup var values: FetchValues<HandlingSection>
-
     @Flag(help: "Do not coalesce with equal requests.")
     var alone = false
 
@@ -119,8 +122,6 @@ struct HTTPOptions: ParsableArguments {
 
     @Flag(help: "Keep a content coding such as gzip. Implied by names of archives, such as a.tar.gz.")
     var noDecode = false
-
-    @OptionGroup var values: FetchValues<HTTPSection>
 
     /// Header fields to send, except those that depend on the URL.
     var fields: [String] {

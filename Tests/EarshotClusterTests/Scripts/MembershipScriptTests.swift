@@ -265,7 +265,7 @@ import Testing
     @Test func `after the clock went back pauses keep their length`() throws {
         _ = try a.want([.make(1, spacing: 50), .make(2, spacing: 50)])
         _ = try a.done(try a.take(1).map { $0.completed(isAnswered: false) })
-        _ = try a.call(.cool(EngineRefusal(origin: .make(), askedMilliseconds: 0)))
+        _ = try a.call(.cool(EngineRefusal(origin: .make(), askedMilliseconds: 60_000)))
         let id = "\(EngineOrigin.make().key)"
         var words = try #require(try a.field("o", id)).split(separator: " ").map(String.init)
         // Earliest next start, end and beginning of the cool-down.
@@ -274,7 +274,7 @@ import Testing
         try a.connection.send("ZADD", "{test}:2:paused", words[6], id)
         #expect(try #require(try a.takeAndWait().wait) > 3_000_000)
         _ = try a.want([.make(2, spacing: 50)])
-        #expect((1...1_000).contains(try #require(try a.takeAndWait().wait)))
+        #expect((1...60_000).contains(try #require(try a.takeAndWait().wait)))
     }
 
     @Test func `after the clock went back no result is left`() throws {

@@ -21,7 +21,7 @@ final class ClientRig {
 
     static func options(
         _ place: EngineOptions.Place, login: EngineOptions.Login? = nil, secret: [UInt8] = [1, 2, 3],
-        patience: Int = 2_000
+        patience: Int = 20_000
     ) -> EngineOptions {
         var options = EngineOptions(
             place: place, cluster: "test", keys: ClusterKeys(secret: secret), publicKey: "key", description: "test")
@@ -30,7 +30,7 @@ final class ClientRig {
         return options
     }
 
-    static func options(_ server: RedisServer, login: EngineOptions.Login? = nil, patience: Int = 2_000)
+    static func options(_ server: RedisServer, login: EngineOptions.Login? = nil, patience: Int = 20_000)
         -> EngineOptions
     {
         options(.servers([.local(path: server.socket)]), login: login, patience: patience)

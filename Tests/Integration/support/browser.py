@@ -81,7 +81,7 @@ class Browser:
             raise AssertionError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def until(self, script, what, timeout=15):
+    def until(self, script, what, timeout=60):
         """Waits until a JavaScript expression is true, and checks it again with each frame that the page draws."""
         waiting = (f"new Promise(done => {{ const stop = performance.now() + {timeout * 1000};"
                    f" const look = () => ({script}) ? done(true) : performance.now() > stop ? done(false)"

@@ -171,7 +171,7 @@ class Client:
             self._inbox.append(message)
         raise AssertionError(f"no answer to TAKE {sequence} in time")
 
-    def query(self, what, timeout=30):
+    def query(self, what, timeout=60):
         """Returns the parsed ANSWER to `QUERY what`."""
         self.say(f"QUERY {what}")
         answer = self.expect("ANSWER", *what.split(" "), timeout=timeout)
@@ -194,13 +194,13 @@ class Client:
 
     # Receiving.
 
-    def receive(self, timeout=30):
+    def receive(self, timeout=60):
         """Returns the next message, or None after the timeout."""
         if self._inbox:
             return self._inbox.popleft()
         return self._read(timeout)
 
-    def expect(self, verb, *operands, timeout=30):
+    def expect(self, verb, *operands, timeout=60):
         """Returns the first message with this verb and these first operands; earlier messages stay unread."""
         def fits(message):
             return message.verb == verb and message.operands[:len(operands)] == list(operands)
@@ -216,7 +216,7 @@ class Client:
             self._inbox.append(message)
         raise AssertionError(f"no {verb} {' '.join(operands)} within {timeout} s; unread: {list(self._inbox)[:10]}")
 
-    def terminals(self, count, timeout=30):
+    def terminals(self, count, timeout=60):
         """Returns the next `count` terminals in order; fails after the timeout. Other messages stay unread."""
         found, others = [], []
         deadline = time.monotonic() + timeout
@@ -228,7 +228,7 @@ class Client:
         self._inbox.extendleft(reversed(others))
         return found
 
-    def terminal(self, timeout=30):
+    def terminal(self, timeout=60):
         return self.terminals(1, timeout)[0]
 
     def rest(self):
@@ -294,7 +294,7 @@ class StubbornClient(Client):
         self._open[(handler, str(request))] = (url, headers, fields)
         super().fetch(handler, request, url, headers, **fields)
 
-    def await_next_broker(self, timeout=20):
+    def await_next_broker(self, timeout=60):
         """Waits until another broker has sent WELCOME and the requests were repeated."""
         last, deadline = self.broker, time.monotonic() + timeout
         while self.broker == last:

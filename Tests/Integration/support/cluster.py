@@ -320,14 +320,14 @@ class PlayedBroker(Commands):
     def say(self, line, **fields):
         self._socket.send_multipart([self._route, head(line, fields)])
 
-    def hear(self, timeout=30):
+    def hear(self, timeout=60):
         """Returns the next message of the program."""
         if not self._socket.poll(timeout * 1_000):
             raise AssertionError(f"no message within {timeout} s\n{self.program.describe()}")
         self._route, *frames = self._socket.recv_multipart()
         return Message(frames)
 
-    def expect(self, verb, timeout=30):
+    def expect(self, verb, timeout=60):
         """Returns the next message, which has this verb, but for PROGRESS and SANDBOX."""
         while (message := self.hear(timeout)).verb in {"PROGRESS", "SANDBOX"}:
             pass
@@ -335,7 +335,7 @@ class PlayedBroker(Commands):
             raise AssertionError(f"{message} is no {verb}")
         return message
 
-    def end(self, attempt, timeout=30):
+    def end(self, attempt, timeout=60):
         """Returns the DONE or FAILED of an attempt, with its body; skips its PROGRESS."""
         while (message := self.hear(timeout)).verb == "PROGRESS":
             pass

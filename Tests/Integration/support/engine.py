@@ -40,7 +40,7 @@ class Server:
         except OSError:
             return False
 
-    def ask(self, *words, timeout=5):
+    def ask(self, *words, timeout=60):
         """Returns the reply to a command: text, number, None or a list. Raises an AssertionError for an error."""
         with socket.create_connection((self.host, self.port), timeout) as connection, connection.makefile("rb") as replies:
             if self.password:

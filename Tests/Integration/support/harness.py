@@ -115,7 +115,7 @@ class Commands:
             raise AssertionError(f"it crashed\n{program.describe()}")
         return program
 
-    def await_no_survivors(self, timeout=30):
+    def await_no_survivors(self, timeout=60):
         """Waits until every process started here, directly or indirectly, has ended."""
         eventually(lambda: not marked(self.mark),
                    lambda: f"all processes gone; left: {[(p, command(p)) for p in marked(self.mark)]}", timeout)
@@ -155,7 +155,7 @@ class Bus(Commands):
         serve = [binary(), "serve", "--runtime", self.runtime, "--spool", self.spool, *self._options]
         self.program = Program([*self._prefix, *limit, *serve], self.environment, self.folder)
         try:
-            self.program.await_line("ready, bus ", timeout=20)
+            self.program.await_line("ready, bus ")
         except AssertionError:
             self._abort()
             raise
@@ -249,7 +249,7 @@ class Bus(Commands):
                 self.program.signal(signal.SIGTERM)
                 if not watched_death(watched, self.supervisor, 2):
                     self.program.signal(signal.SIGTERM)
-                status = self.program.wait(10)
+                status = self.program.wait()
                 if status != 0:
                     raise AssertionError(f"serve ended with {status}\n{self.program.describe()}")
         except BaseException:
@@ -288,7 +288,7 @@ class TestCase(unittest.TestCase):
         check_ledgers(ledger)
         return ledger
 
-    def await_requests(self, client, timeout=10, **wanted):
+    def await_requests(self, client, timeout=60, **wanted):
         """Polls the ledger until its counts of requests match: `pending=0, orphaned=50`."""
         last = {}
 

@@ -37,7 +37,7 @@ class NameServer:
         with self._changed:
             return self._questions.get(name, 0)
 
-    def await_questions(self, name, wanted, timeout=30):
+    def await_questions(self, name, wanted, timeout=60):
         """Waits until there were this many questions."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._questions.get(name, 0) >= wanted, timeout):

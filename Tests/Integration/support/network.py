@@ -143,14 +143,14 @@ class RemoteClient(Client):
             | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED)
         self.socket.connect(self.bus.endpoint)
 
-    def event(self, timeout=30):
+    def event(self, timeout=60):
         """Returns (event, value) of the next change of the connection, or None after the timeout."""
         if not self.monitor.poll(timeout * 1000):
             return None
         event = recv_monitor_message(self.monitor)
         return event["event"], event["value"]
 
-    def await_event(self, wanted, timeout=30):
+    def await_event(self, wanted, timeout=60):
         """Waits for a change of the connection. Returns its value."""
         while (event := self.event(timeout)) is not None:
             if event[0] == wanted:

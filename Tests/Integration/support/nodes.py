@@ -69,7 +69,7 @@ class Node(Bus):
             if not self._is_kept:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
-    def await_member(self, timeout=20):
+    def await_member(self, timeout=60):
         """Waits until it has joined the cluster."""
         self.program.await_line(JOINED, timeout=timeout)
         return self
@@ -87,15 +87,15 @@ class Node(Bus):
         """Returns the member `cluster` of the node's status."""
         return self.observer().query("status")["cluster"]
 
-    def await_mode(self, mode, timeout=20):
+    def await_mode(self, mode, timeout=60):
         """Waits until the node is a `member`, is `waiting` for the engine, or works `alone`."""
         eventually(lambda: self.cluster()["mode"] == mode, lambda: f"mode {mode}: {self.cluster()}", timeout)
 
-    def await_members(self, count, timeout=20):
+    def await_members(self, count, timeout=60):
         eventually(lambda: self.cluster().get("members-count") == count and self.cluster()["mode"] == "member",
                    lambda: f"{count} members: {self.cluster()}", timeout)
 
-    def await_pending(self, count, timeout=30):
+    def await_pending(self, count, timeout=60):
         """Waits until it has that many open requests."""
         last = {}
 
@@ -129,7 +129,7 @@ class Node(Bus):
         """Starts the bus again after its end, and waits until it is ready."""
         self._former.extend(self.program.crash_lines)
         self.program = Program(self.program.arguments, self.environment, self.folder)
-        self.program.await_line("ready, bus ", timeout=20)
+        self.program.await_line("ready, bus ")
 
     def crashes(self):
         """Lines of crashes since the first start."""

@@ -113,20 +113,20 @@ class Journal:
 
     # Awaited conditions. Each function returns once its condition holds, and reports the actual state if it fails.
 
-    def await_count(self, target, wanted, timeout=30):
+    def await_count(self, target, wanted, timeout=60):
         return self._until(lambda: self._count(target) >= wanted, timeout,
                            lambda: f"{wanted} requests of {target}, saw {self._count(target)}")
 
-    def await_total(self, wanted, timeout=30):
+    def await_total(self, wanted, timeout=60):
         return self._until(lambda: len(self._requests) >= wanted, timeout,
                            lambda: f"{wanted} requests in all, saw {len(self._requests)}")
 
-    def await_running(self, wanted, timeout=30):
+    def await_running(self, wanted, timeout=60):
         """Waits until exactly `wanted` requests are unfinished."""
         return self._until(lambda: self._running == wanted, timeout,
                            lambda: f"{wanted} requests at once, {self._running} are")
 
-    def await_aborts(self, path, wanted=1, timeout=30):
+    def await_aborts(self, path, wanted=1, timeout=60):
         """Returns the times at which the client closed `wanted` unfinished requests of `path`."""
         def moments():
             return [r.aborted for r in self._requests if r.path == path and r.aborted]
@@ -276,7 +276,7 @@ class Origin:
 
     def start(self):
         self._thread.start()
-        if not self._ready.wait(10):
+        if not self._ready.wait(60):
             raise AssertionError("origin: did not listen within 10 s")
         return self
 

@@ -12,7 +12,7 @@ CRASH_SIGNS = ("Fatal error", "Precondition failed", "Assertion failed", "Progra
                "Illegal instruction", "SIGSEGV", "SIGABRT", "SIGILL", "SIGTRAP", "SIGBUS", "terminate called")
 
 
-def eventually(condition, what, timeout=30):
+def eventually(condition, what, timeout=60):
     """Polls `condition` until it returns a true value, and returns that. For conditions without an event to await. `what`
     describes the condition if `timeout` seconds were not enough; it may be callable."""
     deadline = time.monotonic() + timeout
@@ -62,7 +62,7 @@ class Program:
         with self._changed:
             return self._bytes["stderr"].decode(errors="replace")
 
-    def await_line(self, part, stream="stderr", timeout=30):
+    def await_line(self, part, stream="stderr", timeout=60):
         """Returns the first line of `stream` that contains `part`."""
         def find():
             lines = self._bytes[stream].decode(errors="replace").split("\n")[:-1]
@@ -91,7 +91,7 @@ class Program:
         self._process.kill()
         return self.wait()
 
-    def wait(self, timeout=30):
+    def wait(self, timeout=60):
         """Returns the exit status (negative: the signal) after the end, with all output read."""
         try:
             status = self._process.wait(timeout)
@@ -141,7 +141,7 @@ class Watched:
         self.pid = pid
         self._descriptor = os.pidfd_open(pid)
 
-    def await_death(self, timeout=30):
+    def await_death(self, timeout=60):
         """Returns whether it ended within `timeout`."""
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)

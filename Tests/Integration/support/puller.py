@@ -55,7 +55,7 @@ class Follower:
         self._ask()
         return False
 
-    def follow(self, count=None, timeout=30):
+    def follow(self, count=None, timeout=60):
         """Reads until `count` bytes are here or, without it, until the terminal. Returns that."""
         while count is None or len(self.content) < count:
             message = self.client.receive(timeout)

@@ -40,7 +40,7 @@ class RawClient:
         """Returns the raw socket, for a caller that continues by itself after the messages received so far."""
         return self._socket
 
-    def ends(self, timeout=30):
+    def ends(self, timeout=60):
         """Returns whether the broker closes the connection in time."""
         return zmtp.await_end(self._socket, timeout)
 

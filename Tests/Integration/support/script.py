@@ -48,7 +48,7 @@ class Connection:
         except OSError:
             pass
 
-    def is_closed(self, timeout=30):
+    def is_closed(self, timeout=60):
         """Returns whether the client closes the connection in time."""
         self.stream.settimeout(timeout)
         try:

@@ -25,7 +25,7 @@ class NotifySocket:
     def close(self):
         self._socket.close()
 
-    def next(self, timeout=30):
+    def next(self, timeout=60):
         """Returns the variables of the next datagram; None after the timeout."""
         self._socket.settimeout(max(timeout, 0.000_001))
         try:
@@ -36,7 +36,7 @@ class NotifySocket:
         self.heard.append(variables)
         return variables
 
-    def expect(self, variable, value=None, timeout=20):
+    def expect(self, variable, value=None, timeout=60):
         """Returns the first later datagram that has the variable (and exactly this value)."""
         deadline = time.monotonic() + timeout
         while (variables := self.next(deadline - time.monotonic())) is not None:

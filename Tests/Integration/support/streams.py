@@ -397,7 +397,7 @@ class StreamOrigin(ScriptedOrigin):
             self._seen.add(name)
             return is_first
 
-    def wait(self, condition, timeout=30):
+    def wait(self, condition, timeout=60):
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 

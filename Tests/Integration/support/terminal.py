@@ -35,7 +35,7 @@ class Terminal:
     def __exit__(self, *_):
         self._process.send_signal(signal.SIGHUP)
         os.close(self._master)
-        self._process.wait(10)
+        self._process.wait(60)
 
     @property
     def pid(self):
@@ -52,7 +52,7 @@ class Terminal:
     def type(self, text):
         os.write(self._master, text.encode())
 
-    def await_text(self, text, timeout=30):
+    def await_text(self, text, timeout=60):
         """Returns the output up to `text`, which the next call does not see again."""
         deadline = time.monotonic() + timeout
         while text.encode() not in self._shown:
@@ -62,7 +62,7 @@ class Terminal:
         before, _, self._shown = self._shown.partition(text.encode())
         return before.decode(errors="replace")
 
-    def await_end(self, timeout=30):
+    def await_end(self, timeout=60):
         """Returns the exit status of the program, and the rest of its output."""
         deadline = time.monotonic() + timeout
         try:

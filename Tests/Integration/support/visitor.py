@@ -28,7 +28,7 @@ class Visitor(Program):
     def __init__(self, user, runtime, code, prefix=()):
         super().__init__([*prefix, PYTHON, "-B", SUPPORT, "visitor", user, runtime, code])
 
-    def said(self, timeout=30):
+    def said(self, timeout=60):
         """Returns the values that it said, after its end."""
         if self.wait(timeout):
             raise AssertionError(self.describe())

@@ -21,7 +21,7 @@ class HandWorker:
         frames = ["\n".join([line, *fields, ""]).encode()]
         self.socket.send_multipart(frames if body is None else [*frames, body])
 
-    def hear(self, timeout=30):
+    def hear(self, timeout=60):
         """Returns the head of the next message; None after the timeout."""
         return self.socket.recv_multipart()[0].decode() if self.socket.poll(timeout * 1000) else None
 

@@ -49,7 +49,7 @@ def send(connection, head):
     connection.sendall(frame(head))
 
 
-def await_end(connection, timeout=30):
+def await_end(connection, timeout=60):
     """Returns whether the peer closes the connection in time. Drops all data before that."""
     connection.settimeout(timeout)
     try:

@@ -20,7 +20,7 @@ class ProgramTests(BusTestCase):
 
     def run_to_end(self, name, *arguments):
         program = self.start(name, *arguments)
-        program.status = program.wait(20)
+        program.status = program.wait()
         return program
 
     def test_fetch_one(self):
@@ -46,7 +46,7 @@ class ProgramTests(BusTestCase):
             handler.fetch(f"{self.url}/bytes/30")
             with self.assertRaises(earshot_bus.FetchFailed):
                 handler.fetch(f"{self.url}/status/410")
-        self.assertEqual((watch.wait(20), watch.stderr), (0, ""))
+        self.assertEqual((watch.wait(), watch.stderr), (0, ""))
         self.assertEqual(watch.stdout.decode().splitlines()[1:],
                          [f"tests/watch/1 200 30 {self.url}/bytes/30",
                           "tests/watch/1 http-status The server answered with an error status."])
@@ -69,7 +69,7 @@ class ProgramTests(BusTestCase):
 
     def run_snippet(self, opening):
         program = Program([PYTHON, "-c", self.snippet(opening)], environment(EARSHOT_RUNTIME=self.bus.runtime), self.folder)
-        self.assertEqual((program.wait(30), program.stderr), (0, ""), program.describe())
+        self.assertEqual((program.wait(), program.stderr), (0, ""), program.describe())
         return program.stdout.decode()
 
     @property
@@ -116,7 +116,7 @@ class ProgramTests(BusTestCase):
             with self.assertRaisesRegex(earshot_bus.FetchFailed, "no text follows shout:"):
                 handler.fetch("shout:")
         worker.signal(signal.SIGTERM)
-        self.assertEqual(worker.wait(10), 0, worker.describe())
+        self.assertEqual(worker.wait(), 0, worker.describe())
 
     def test_every_program_is_tested_and_described(self):
         readme = (PROGRAMS.parent / "README.md").read_text()
