@@ -35,8 +35,10 @@ extension BrokerCore {
     private mutating func beginRevalidation(of stored: CacheVariant, adding: HeaderFields, for flight: Handle<Flight>) {
         guard let key = Cache.revalidationKey(for: flight, in: &records) else { return }
         let record = records.flights[flight]
-        let behind = beginFlight(
-            record.request, redirect: record.redirect, partition: record.partition, key, isAlone: false, body: nil)
+        let scope = Origins.scope(of: record.request, for: WorkerPool.web, in: &records)
+        let behind = Flights.begin(
+            record.request, redirect: record.redirect, partition: record.partition, key, scope: scope, isAlone: false,
+            body: nil, in: &records)
         Cache.beginRevalidation(of: stored, adding: adding, by: behind, for: flight, in: &records)
     }
 

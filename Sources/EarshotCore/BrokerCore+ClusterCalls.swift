@@ -29,8 +29,6 @@ extension BrokerCore {
         Cache.flightBegan(flight, request, in: &records)
     }
 
-    mutating func jobFields(of flight: Handle<Flight>) -> HeaderFields { Cache.jobFields(of: flight, in: &records) }
-
     mutating func cool(_ scope: Handle<OriginScope>, asked: RetryAfter?, now: Tick) {
         Origins.cool(scope, asked: asked, now: now, in: &records)
     }

@@ -135,7 +135,7 @@ extension BrokerCore {
             throw Refusal(code: .notStored)
         }
         guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { throw Refusal(code: .unsupportedMethod) }
-        if let refusal = refusal(of: interest) { throw refusal }
+        if let refusal = Flights.refusal(of: interest, in: &records) { throw refusal }
         let request = try prepared(fetch, for: records.requests[interest].handler)
         let bytes = RequestHeads.counted(request)
         if let obstacle = Principals.obstacle(

@@ -132,9 +132,9 @@ extension BrokerCore {
         let age = records.calendarSeconds - min(max(entry.acceptedAt, 0), records.calendarSeconds)
         let acceptedAt = now.advanced(byMilliseconds: -Int(clamping: age) * 1_000)
         let handler = Clients.handler(of: key, in: &records)
-        let interest = list(
+        let interest = Flights.list(
             fetch, Fingerprint(of: fetch, body: nil).value, handler, nil, RequestBook.hash(fetch.request, of: handler),
-            now: acceptedAt)
+            now: acceptedAt, in: &records)
         let result = DurableSummary(
             failure: entry.failure.map { FailureCode(rawValue: $0) ?? .internalError }, status: entry.status,
             attempts: entry.attempts, url: fetch.url)

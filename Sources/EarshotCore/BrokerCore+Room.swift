@@ -14,12 +14,8 @@ extension BrokerCore {
     public mutating func memoryChecked(room: Int?) {
         let isShort =
             room.map { $0 < records.limits.memoryReserve + records.requests.count * Self.growthBytes } ?? false
-        requestsInMemory = isShort ? records.ledger.requests.pending : .max
+        records.requestsInMemory = isShort ? records.ledger.requests.pending : .max
     }
-
-    /// Maximum open requests of all clients now.
-    @inline(__always)
-    var mostRequests: Int { min(records.limits.requests, requestsInMemory) }
 
     /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
     @inline(__always)

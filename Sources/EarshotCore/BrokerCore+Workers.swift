@@ -261,7 +261,7 @@ extension BrokerCore {
                 of: flight, Outcome(failure: code, attempts: Int(records.flights[flight].attempts)),
                 allowed: lease.allowedBytes)
             guard !endIfHostedOnly(flight) else { return }
-            requeueOrFailTooLarge(flight, allowed: lease.allowedBytes, now: now)
+            apply(Flights.exceeded(flight, allowed: lease.allowedBytes, in: &records), to: flight, now: now)
         case .workerLost:
             // The worker is leaving and did not start the job, so the attempt never ran.
             records.workers.drain(worker)
@@ -277,8 +277,9 @@ extension BrokerCore {
             }
             let judged = Workers.chooseVersion(for: flight, after: code, received, at: lease.origin, in: &records)
             if let retryAfter { Origins.cool(records.flights[flight].scope, asked: retryAfter, now: now, in: &records) }
-            let step = retryOrFail(
-                flight, judged, nil, detail: judged == code ? detail : nil, isAskedToWait: retryAfter != nil, now: now)
+            let step = Flights.failed(
+                flight, judged, detail: judged == code ? detail : nil, isAskedToWait: retryAfter != nil, now: now,
+                in: &records)
             apply(step, to: flight, now: now)
         }
     }
@@ -348,13 +349,13 @@ extension BrokerCore {
     }
 
     /// Returns the progress of an attempt for the subscribers of a request.
-    private func progress(of interest: Handle<Interest>, _ lease: WorkerLease) -> Progress {
+    private mutating func progress(of interest: Handle<Interest>, _ lease: WorkerLease) -> Progress {
         let record = records.requests[interest]
         var progress = Progress(
             handler: records.handlers[record.handler].id, request: record.request, received: lease.receivedBytes,
             total: lease.totalBytes)
         if let number = record.extras, records.requests[number].streams, let part = lease.part,
-            mayRead(part.fields, interest)
+            Flights.mayRead(part.fields, interest, in: &records)
         {
             progress.file = records.workerLimits.spool + "/" + SpoolName.path(part.file)
             progress.generation = Generation(part.generation)

@@ -28,8 +28,6 @@ public struct BrokerCore {
     let answering: Answering
     /// Latest report of the supervisor about children in a crash loop.
     public var childFailures: [ChildFailure] = []
-    /// Maximum open requests while memory is short; `Int.max` otherwise.
-    var requestsInMemory = Int.max
     /// Lost folders and sockets, reported by the shell.
     public var placeFaults: [PlaceFault] = []
 

@@ -15,7 +15,7 @@ import Testing
     func `another mechanism in the folder of a mechanism is found`(line: String) {
         #expect(Layers.namedMechanisms(file(line, at: "Delivery/A.swift"), folders: folders).count == 1)
         // A folder without the form, and the composing type.
-        #expect(Layers.namedMechanisms(file(line, at: "Flights/A.swift"), folders: folders) == [])
+        #expect(Layers.namedMechanisms(file(line, at: "Queue/A.swift"), folders: folders) == [])
         #expect(Layers.namedMechanisms(file(line, at: "A.swift"), folders: folders) == [])
     }
 

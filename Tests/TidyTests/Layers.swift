@@ -5,7 +5,7 @@ import Foundation
 enum Layers {
     /// Mechanisms in the form of a type named like its folder. They receive the records and call no other mechanism.
     static let mechanisms: Set = [
-        "Cache", "Clients", "Cookies", "Delivery", "Durable", "Origins", "Parts", "Principals", "Rates", "Spool",
+        "Cache", "Clients", "Cookies", "Delivery", "Durable", "Flights", "Origins", "Parts", "Principals", "Rates", "Spool",
         "Workers",
     ]
 

@@ -152,13 +152,6 @@ enum Cache {
         records.cachePlans[flight, default: CachePlan()].adding = adding
     }
 
-    /// Request fields for a flight's JOB.
-    @inline(__always)
-    static func jobFields(of flight: Handle<Flight>, in records: inout Records) -> HeaderFields {
-        guard let plan = records.cachePlans[flight] else { return records.flights[flight].fields }
-        return plan.request(of: records.flights[flight].request).fields
-    }
-
     // MARK: Use of stored responses
 
     /// Answers a flight with a stored response. Reads its body first if a request receives it.

@@ -183,15 +183,6 @@ extension BrokerCore {
         records.cluster.map { $0.value.book.claims[local(flight)] != nil } ?? false
     }
 
-    /// Class and size limit that other nodes have asked for.
-    func hostedPriority(of flight: Handle<Flight>) -> PriorityClass {
-        records.cluster?.value.book.claims[local(flight)]?.want.priority ?? .background
-    }
-
-    func hostedLimit(of flight: Handle<Flight>) -> Int? {
-        records.cluster?.value.book.claims[local(flight)]?.hostedBytes
-    }
-
     /// Whether a flight that is about to run has a claim. An attempt that lost its flight does not pass its claim on.
     private mutating func hasClaim(_ flight: Handle<Flight>) -> Bool {
         let local = local(flight)
@@ -252,7 +243,7 @@ extension BrokerCore {
         let scope = records.governor.scopes[records.flights[flight].scope]
         let entry = records.governor.origins[scope.origin]
         let origin = engineOrigin(entry)
-        let priority = priority(of: flight)
+        let priority = records.priority(of: flight)
         if let shared = sharedRequest(of: flight),
             let key = records.cluster?.value.facility.flightKey(contentBytes(of: flight) + shared.policyLine),
             records.cluster?.value.book.flight(of: key) == nil
@@ -275,7 +266,7 @@ extension BrokerCore {
             bytes += "\(text.utf8.count) ".utf8
             bytes += text.utf8
         }
-        return bytes + jobFields(of: flight).bytes
+        return bytes + records.jobFields(of: flight).bytes
     }
 
     /// An origin and its terms by the rules of this node, as the engine gets them.
@@ -305,7 +296,7 @@ extension BrokerCore {
             records.cluster?.value.setbacks[flight]?.count ?? 0 < ClusterState.mostSetbacks
         else { return nil }
         return SharedRequest(
-            record.request, timeoutMilliseconds: Int(record.timeoutMilliseconds), maxBytes: sizeLimit(of: flight),
+            record.request, timeoutMilliseconds: Int(record.timeoutMilliseconds), maxBytes: records.sizeLimit(of: flight),
             redirect: record.redirect, mode: record.mode, policy: records.workerLimits.addressPolicy,
             avoided: records.cluster?.value.setbacks[flight]?.avoided ?? [])
     }
@@ -462,8 +453,10 @@ extension BrokerCore {
             ? FlightKey(
                 request, redirect: shared.redirect, partition: nil, alone: records.flights.nextID, mode: shared.mode)
             : key
-        let flight = beginFlight(
-            request, redirect: shared.redirect, partition: nil, own, isAlone: isAlone, body: nil)
+        let flight = Flights.begin(
+            request, redirect: shared.redirect, partition: nil, own,
+            scope: Origins.scope(of: request, for: WorkerPool.web, in: &records), isAlone: isAlone, body: nil,
+            in: &records)
         holdHead(
             of: request, for: .flight(flight), of: RequestHeads.nobody, by: PrincipalTable.administrator)
         askCache(for: flight, request)

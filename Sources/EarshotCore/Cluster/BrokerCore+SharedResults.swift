@@ -86,7 +86,7 @@ extension BrokerCore {
     }
 
     private static func isAnswer(_ response: Outcome.Response?) -> Bool {
-        response.map { $0.source == nil && !asksToWait($0.status) } ?? false
+        response.map { $0.source == nil && !Flights.asksToWait($0.status) } ?? false
     }
 
     private static func shared(_ response: Outcome.Response) -> SharedResult.Response {
@@ -152,9 +152,9 @@ extension BrokerCore {
         case .failure(let code, let allowed, let detail):
             records.flights[flight].attempts += 1
             if code == .tooLarge {
-                requeueOrFailTooLarge(flight, allowed: allowed, now: now)
+                apply(Flights.exceeded(flight, allowed: allowed, in: &records), to: flight, now: now)
             } else {
-                apply(retryOrFail(flight, code, nil, detail: detail, now: now), to: flight, now: now)
+                apply(Flights.failed(flight, code, detail: detail, now: now, in: &records), to: flight, now: now)
             }
         }
     }

@@ -40,7 +40,7 @@ package struct Flight {
         let jar: String?
         let variant: String
         let redirect: RedirectMode
-        /// Partition of flights and stored responses, for redirects to inherit; see `BrokerCore.partition`.
+        /// Partition of flights and stored responses, for redirects to inherit; see `Principals`.
         let partition: String?
         let isAlone: Bool
         let isExact: Bool

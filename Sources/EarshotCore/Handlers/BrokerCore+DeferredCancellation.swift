@@ -32,7 +32,7 @@ extension BrokerCore {
             else { continue }
             if records.flights.isAwaited(flight) {
                 _ = records.flights.endDeferral(of: flight)
-                if let outcome = deferred.outcome { end(flight, outcome, now: now) }
+                if let outcome = deferred.outcome { apply(.conclude(outcome), to: flight, now: now) }
             } else if !mayRejoin(deferred, hasUnread) {
                 dropIfUnwanted(flight)
             }

@@ -20,6 +20,10 @@ extension Records {
         handlers[requests[interest].handler].principal
     }
 
+    /// Maximum open requests of all clients now.
+    @inline(__always)
+    var mostRequests: Int { min(limits.requests, requestsInMemory) }
+
     /// Whether a request is on disk, or being written.
     func isDurable(_ interest: Handle<Interest>) -> Bool { durables.contains(interest) }
 
@@ -53,6 +57,46 @@ extension Records {
     /// Principal of the oldest request of a flight; the administrator for one without requests.
     mutating func firstPrincipal(of flight: Handle<Flight>) -> Handle<Principal> {
         flights.firstInterest(of: flight).map { principal(of: $0) } ?? PrincipalTable.administrator
+    }
+
+    /// The claim of a flight in the cluster, even one that another node has overtaken; nil without one.
+    @inline(__always)
+    func claim(of flight: Handle<Flight>) -> ClusterBook.Claim? {
+        cluster.flatMap { $0.value.book.claims[LocalFlight(flights.name(of: flight).reference)] }
+    }
+
+    /// Highest class of the interests whose owners have room in their windows, and of other nodes.
+    mutating func priority(of flight: Handle<Flight>) -> PriorityClass {
+        var highest = flights[flight].isHosted ? claim(of: flight)?.want.priority ?? .background : .background
+        forEachInterest(of: flight) { records, interest in
+            let isServed = records.requests[interest].owner.map { !records.clients[$0].deliveries.isClosed } ?? true
+            if isServed { highest = max(highest, records.requests[interest].priority) }
+        }
+        return highest
+    }
+
+    /// Largest size that one of its interests allows; nil if one of them has no limit.
+    mutating func sizeLimit(of flight: Handle<Flight>) -> Int? {
+        guard !flights[flight].isRevalidation else { return nil }
+        var largest: Int? = flights[flight].isHosted ? claim(of: flight)?.hostedBytes : 0
+        guard largest != nil else { return nil }
+        forEachInterest(of: flight) { records, interest in
+            guard let known = largest, let extras = records.requests[interest].extras,
+                let limit = records.requests[extras].maxBytes
+            else {
+                largest = nil
+                return
+            }
+            largest = max(known, limit)
+        }
+        return largest
+    }
+
+    /// Request fields for a flight's JOB.
+    @inline(__always)
+    func jobFields(of flight: Handle<Flight>) -> HeaderFields {
+        guard let plan = cachePlans[flight] else { return flights[flight].fields }
+        return plan.request(of: flights[flight].request).fields
     }
 
     @inline(__always)

@@ -10,6 +10,8 @@ package struct Records {
     /// Values and sources of all settings; `limits` is derived from them.
     package var settings: Settings
     package var limits: CoreLimits
+    /// Maximum open requests while memory is short; `Int.max` otherwise.
+    var requestsInMemory = Int.max
     /// Limits that LIMITS announces to workers, and the identity of this broker.
     var workerLimits: WorkerLimits
     /// Facilities of the shell.

@@ -17,6 +17,6 @@ import Testing
     func `a malformed target is described by its start and its fault, without its secrets`(
         target: String, error: FetchURL.ParseError, description: String
     ) {
-        #expect(BrokerCore.sentence(error, ofTarget: target) == "The server redirects to " + description)
+        #expect(Flights.sentence(error, ofTarget: target) == "The server redirects to " + description)
     }
 }

@@ -104,7 +104,8 @@ extension BrokerCore {
 
     /// Fails a flight whose origin requested a pause above the limit.
     mutating func failCooling(_ flight: Handle<Flight>, until: Tick, now: Tick) {
-        end(flight, Origins.failure(after: records.flights[flight].attempts, until: until, now: now), now: now)
+        let failure = Origins.failure(after: records.flights[flight].attempts, until: until, now: now)
+        apply(.conclude(failure), to: flight, now: now)
     }
 
     /// The next interest by the order of the queue whose client and origin admit it; nil if there is none.
@@ -135,7 +136,7 @@ extension BrokerCore {
         guard let worker = chosen ?? Workers.next(for: origin, in: &records) else {
             preconditionFailure("no worker has a slot")
         }
-        let priority = priority(of: flight)
+        let priority = records.priority(of: flight)
         let isHigh = priority == .high
         // A flight of several principals is charged to one of them.
         var principal = PrincipalTable.administrator
@@ -147,7 +148,7 @@ extension BrokerCore {
             of: flight, at: origin, by: records.workers[worker].id, isHigh: isHigh, now: now, in: &records)
         records.flights.enter(.running(worker: worker), flight)
         records.flights[flight].attempts += 1
-        let maxBytes = sizeLimit(of: flight)
+        let maxBytes = records.sizeLimit(of: flight)
         let attempt = records.attempt(of: flight)
         let lent =
             records.isPulling(flight)
@@ -198,8 +199,9 @@ extension BrokerCore {
             job.method = HTTPMethod.get.description
             job.redirect = .manual
         } else {
-            planConditions(of: flight, isResuming: job.resume.map { $0.bytes > 0 } ?? false)
-            job.httpFields = Cache.jobFields(of: flight, in: &records).bytes
+            Flights.planConditions(
+                of: flight, isResuming: job.resume.map { $0.bytes > 0 } ?? false, in: &records)
+            job.httpFields = records.jobFields(of: flight).bytes
             if record.isHosted { job.addressPolicy = foreignPolicy(of: flight) }
         }
     }
@@ -223,38 +225,5 @@ extension BrokerCore {
         } else {
             records.outbox.append(.worker(.send(id, .job(job))))
         }
-    }
-
-    /// Highest class of the interests whose owners have room in their windows, and of other nodes.
-    mutating func priority(of flight: Handle<Flight>) -> PriorityClass {
-        var highest = records.flights[flight].isHosted ? hostedPriority(of: flight) : .background
-        records.forEachInterest(of: flight) { records, interest in
-            let isServed =
-                if let owner = records.requests[interest].owner {
-                    !records.clients[owner].deliveries.isClosed
-                } else { true }
-            if isServed { highest = max(highest, records.requests[interest].priority) }
-        }
-        return highest
-    }
-
-    /// Largest size that one of its interests allows; nil if one of them has no limit.
-    mutating func sizeLimit(of flight: Handle<Flight>) -> Int? {
-        guard !records.flights[flight].isRevalidation else { return nil }
-        var largest: Int? = 0
-        if records.flights[flight].isHosted {
-            largest = hostedLimit(of: flight)
-            guard largest != nil else { return nil }
-        }
-        records.forEachInterest(of: flight) { records, interest in
-            guard let known = largest, let extras = records.requests[interest].extras,
-                let limit = records.requests[extras].maxBytes
-            else {
-                largest = nil
-                return
-            }
-            largest = max(known, limit)
-        }
-        return largest
     }
 }

@@ -11,8 +11,8 @@ extension BrokerCore {
             fetchRequested(limited, body, by: client, now: now)
             return
         }
-        if let body, let objection = objection(to: body, of: fetch) {
-            refuse(client, objection.code, objection.detail, .fetch(fetch))
+        if let body, let error = Flights.objection(to: body, of: fetch, in: &records) {
+            refuse(client, error, .fetch(fetch))
             return
         }
         if fetch.options.isDurable, isNode(records.clients[client].principal) {
@@ -55,7 +55,7 @@ extension BrokerCore {
             unlist(known)
             freeIfOwed(known)
         }
-        let interest = list(fetch, fingerprint, handler, client, hash, now: now)
+        let interest = Flights.list(fetch, fingerprint, handler, client, hash, now: now, in: &records)
         if !isHeard { subscribe(client, toHandler: handler) }
         guard !fetch.options.isDurable else {
             keep(interest, fetch, by: client)
@@ -63,7 +63,7 @@ extension BrokerCore {
         }
         guard let refusal = join(interest, fetch, body, of: records.clients[client].id) else { return }
         let principal = records.principal(of: interest)
-        let isAbove = !hasRoomForRequest(of: principal) || !records.quotas.admitsRequests(of: principal)
+        let isAbove = !Flights.hasRoom(of: principal, in: &records) || !records.quotas.admitsRequests(of: principal)
         if isAbove, records.listeners(of: handler).isEmpty {
             // Above the limit no terminal is held for a later listener.
             orphan(interest)
@@ -71,16 +71,6 @@ extension BrokerCore {
             let outcome = Outcome(failure: refusal.code, detail: refusal.detail)
             endRequest(interest, with: records.outcomes.insert(outcome), now: now)
         }
-    }
-
-    private func objection(to body: RequestBody, of fetch: Fetch) -> (code: String, detail: String)? {
-        guard HTTPMethod(fetch.options.method)?.canCoalesce != true else {
-            return ("bad-message", "a \(fetch.options.method) has no body")
-        }
-        guard body.byteCount <= records.limits.requestBodyBytes else {
-            return ("limit", "the body is longer than \(records.limits.requestBodyBytes) bytes")
-        }
-        return nil
     }
 
     private mutating func hasRoomToSubscribe(_ client: Handle<ClientSession>) -> Bool {
@@ -124,37 +114,6 @@ extension BrokerCore {
         if waits { enqueue(interest, for: leaf) } else { Cache.receiverChanged(of: leaf, in: &records) }
     }
 
-    /// Inserts the record of a new request.
-    ///
-    /// - Parameters:
-    ///   - client: the sender, which becomes the owner unless the request belongs to its handler; nil for a request that
-    ///     an earlier broker stored.
-    ///   - hash: `RequestBook.hash` of its ID.
-    mutating func list(
-        _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Handle<HandlerEntry>, _ client: Handle<ClientSession>?,
-        _ hash: UInt32, now: Tick
-    ) -> Handle<Interest> {
-        let owner = fetch.options.isOwned ? client : nil
-        let interest = records.requests.insert(
-            Interest(
-                request: fetch.request, askedAt: now,
-                fingerprint: fingerprint, generation: records.nextSerial(), handler: handler, owner: owner,
-                priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
-                isTriedOnce: fetch.options.retries == 0), hash)
-        if let rare = Interest.Extras(fetch.options) { records.requests.setExtras(of: interest, rare) }
-        records.handlers.requestAdded(interest, to: handler, owner: owner)
-        records.quotas.requests(1, of: records.handlers[handler].principal)
-        if let owner { records.requests.appendOwned(interest, to: &records.clients[owner].owned) }
-        records.ledger.requests.submitted += 1
-        records.ledger.requests.pending += 1
-        // The deadline of a durable request is set when it is accepted.
-        if !fetch.options.isDurable, let deadline = fetch.options.deadlineMilliseconds {
-            let subject = Timer.Subject.deadline(records.requests.reference(to: interest))
-            records.setTimer(now.advanced(byMilliseconds: deadline), subject)
-        }
-        return interest
-    }
-
     // MARK: Flights
 
     /// Attaches a request to an open flight with the same key, or to a new one.
@@ -165,7 +124,7 @@ extension BrokerCore {
     ) -> Refusal? {
         // A node that ends, or whose queue is full, still gives its bodies: other nodes would fetch the URLs again.
         if isNode(records.principal(of: interest)) { return deliverHeld(fetch, to: interest) }
-        if let refusal = refusal(of: interest) { return refusal }
+        if let refusal = Flights.refusal(of: interest, in: &records) { return refusal }
         do throws(Refusal) {
             let request = try prepared(fetch, for: records.requests[interest].handler)
             let principal = records.principal(of: interest)
@@ -185,35 +144,6 @@ extension BrokerCore {
         } catch {
             return error
         }
-    }
-
-    /// Reason to refuse a request at a limit on the number of requests, or while the broker admits none; nil if the
-    /// request is accepted.
-    @inline(__always)
-    func refusal(of interest: Handle<Interest>) -> Refusal? {
-        guard !records.isDraining, records.limits.isAdmitting else { return Refusal(code: .stopping) }
-        let handler = records.requests[interest].handler
-        let principal = records.handlers[handler].principal
-        guard hasRoomForRequest(of: principal) else { return Refusal(code: .queueFull) }
-        if let owner = records.requests[interest].owner,
-            Int(records.clients[owner].owned.count) > records.limits.requestsPerClient
-        {
-            return Refusal(code: .queueFull)
-        }
-        guard records.quotas.admitsRequests(of: principal) else {
-            return Refusal(code: .quota, detail: QuotaDetail.request)
-        }
-        return records.handlers[handler].requests.pending <= records.limits.requestsPerHandler
-            ? nil : Refusal(code: .queueFull)
-    }
-
-    /// Whether the number of all open requests admits the newest one, which is of this principal.
-    @inline(__always)
-    private func hasRoomForRequest(of principal: Handle<Principal>) -> Bool {
-        let (pending, most) = (records.ledger.requests.pending, mostRequests)
-        return pending <= most
-            && (principal != PrincipalTable.administrator
-                || records.quotas.leavesLastPart(of: most, using: pending, \.requests))
     }
 
     /// Validates a FETCH and makes the request for the server or the cache.
@@ -265,8 +195,28 @@ extension BrokerCore {
         return Cookies.add(to: request, of: root, in: &records)
     }
 
+    /// Attaches a request to the flight for its content.
+    ///
+    /// - Parameter client: sender, whose budget a new flight's head counts against.
+    mutating func wait(
+        _ interest: Handle<Interest>, for request: HTTPRequest, _ options: Fetch.Options, body: BodyID?,
+        of client: ClientID
+    ) {
+        // By all fields: a validator may identify a user.
+        let partition = Principals.partition(of: interest, request, options, in: &records)
+        // Without a variable for both requests: a copy costs a twentieth of a submission.
+        if options.coalesces, !request.fields.isEmpty,
+            let (plain, conditions) = RequestConditions.separated(from: request)
+        {
+            records.requests.changeExtras(of: interest) { $0.conditions = conditions }
+            joinOrBegin(plain, partition, for: interest, options, body: body, of: client)
+        } else {
+            joinOrBegin(request, partition, for: interest, options, body: body, of: client)
+        }
+    }
+
     /// Attaches a request without conditions to an open flight with its key, or to a new one.
-    mutating func joinOrBegin(
+    private mutating func joinOrBegin(
         _ request: HTTPRequest, _ partition: String?, for interest: Handle<Interest>, _ options: Fetch.Options,
         body: BodyID?, of client: ClientID
     ) {
@@ -277,7 +227,9 @@ extension BrokerCore {
         if flight.isNew {
             records.holdHead(of: request, for: .flight(flight.number), of: client, by: records.principal(of: interest))
         }
-        if !flight.isNew, !request.route.decodes { keepFields(of: request, for: interest, flight.number, of: client) }
+        if !flight.isNew, !request.route.decodes {
+            Flights.keepFields(of: request, for: interest, flight.number, of: client, in: &records)
+        }
         attach(interest, to: flight.number, options, joined: !flight.isNew)
     }
 
@@ -296,8 +248,9 @@ extension BrokerCore {
             mode: mode,
             isExact: isExact)
         if let flight = joinedFlight(key) { return (flight, false) }
-        let flight = beginFlight(
-            request, redirect: redirect, in: pool, partition: partition, key, isAlone: isAlone, body: body)
+        let flight = Flights.begin(
+            request, redirect: redirect, partition: partition, key,
+            scope: Origins.scope(of: request, for: pool, in: &records), isAlone: isAlone, body: body, in: &records)
         Cache.flightBegan(flight, request, in: &records)
         return (flight, true)
     }
@@ -314,21 +267,6 @@ extension BrokerCore {
         return flight
     }
 
-    /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.
-    mutating func beginFlight(
-        _ request: HTTPRequest, redirect: RedirectMode, in pool: Handle<WorkerPool> = WorkerPool.web,
-        partition: String?,
-        _ key: FlightKey, isAlone: Bool, body: BodyID?
-    ) -> Handle<Flight> {
-        let scope = Origins.scope(of: request, for: pool, in: &records)
-        records.governor.flightJoined(scope)
-        let flight = records.flights.begin(
-            request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body)
-        if let body { records.requests.bodies.retain(body) }
-        records.ledger.flights.started += 1
-        return flight
-    }
-
     /// Adds an interest to a flight: into the queue, or to its running attempt.
     mutating func attach(
         _ interest: Handle<Interest>, to flight: Handle<Flight>, _ options: Fetch.Options, joined: Bool
@@ -337,7 +275,7 @@ extension BrokerCore {
         records.requests[interest].isShared = joined
         records.flights.attach(interest, to: flight)
         if joined { records.ledger.flights.joined += 1 }
-        loosen(flight, options)
+        Flights.raiseLimits(of: flight, to: options, in: &records)
         let leaf = records.flights.leaf(of: flight)
         switch records.flights[leaf].phase {
         case .queued: enqueue(interest, for: leaf)
@@ -350,18 +288,6 @@ extension BrokerCore {
             }
         case .asking: Cache.receiverChanged(of: leaf, in: &records)
         case .backingOff, .following, .ended: break
-        }
-    }
-
-    /// Raises timeout and retries of a flight, and of the flights it was redirected to, to those of its newest request.
-    private mutating func loosen(_ flight: Handle<Flight>, _ options: Fetch.Options) {
-        var next = flight
-        while true {
-            records.flights[next].timeoutMilliseconds = max(
-                records.flights[next].timeoutMilliseconds, UInt32(clamping: options.timeoutMilliseconds))
-            records.flights[next].retries = max(records.flights[next].retries, UInt8(clamping: options.retries))
-            guard case .following(let child) = records.flights[next].phase else { return }
-            next = child
         }
     }
 

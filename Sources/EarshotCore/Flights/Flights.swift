@@ -1,0 +1,244 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// Flights: the step after an attempt, redirects, and the requests that one outcome ends. The functions return the next
+/// step of the flight.
+enum Flights {
+    // MARK: Attempts
+
+    /// Decides between a redirect, a retry and an outcome for a response of an origin or of the cache.
+    ///
+    /// - Parameter redirect: the result of the rule of redirects. The body of a redirect is dropped already.
+    static func step(
+        of flight: Handle<Flight>, after response: Outcome.Response, _ fields: HeaderFields,
+        redirect: RedirectOutcome, now: Tick, in records: inout Records
+    ) -> FlightStep {
+        let attempts = Int(records.flights[flight].attempts)
+        switch redirect {
+        case .follow(let next): return .follow(next, status: response.status)
+        case .refused(let code): return .conclude(Outcome(failure: code, attempts: attempts))
+        case .invalidTarget(let error):
+            let detail = sentence(error, ofTarget: fields.first("location") ?? "")
+            return .conclude(Outcome(failure: .malformedURL, detail: detail, attempts: attempts))
+        case .notARedirect: break
+        }
+        guard response.status >= 400 else { return .conclude(Outcome(response: response, attempts: attempts)) }
+        if records.flights[flight].route.deliversErrors {
+            guard response.isCut else { return .conclude(Outcome(response: response, attempts: attempts)) }
+            records.drop(response)
+            return .conclude(Outcome(failure: .protocolError, attempts: attempts))
+        }
+        guard response.source == nil else {
+            return .conclude(Outcome(failure: .httpStatus, response: response, attempts: attempts))
+        }
+        return failed(flight, .httpStatus, response, now: now, in: &records)
+    }
+
+    /// Counts a failed attempt, and decides between a retry and the failure.
+    ///
+    /// - Parameter isAskedToWait: whether a proxy requested the pause.
+    static func failed(
+        _ flight: Handle<Flight>, _ code: FailureCode, _ response: Outcome.Response? = nil, detail: String? = nil,
+        isAskedToWait: Bool = false, now: Tick, in records: inout Records
+    ) -> FlightStep {
+        records.flights[extras: flight].failures += 1
+        records.flights[extras: flight].fruitless += 1
+        let (record, history) = (records.flights[flight], records.flights[extras: flight])
+        let outcome = Outcome(failure: code, detail: detail, response: response, attempts: Int(record.attempts))
+        let decision = RetryRule().decision(
+            after: code, status: response?.status, method: record.method, attempts: Int(history.failures),
+            fruitless: Int(history.fruitless), retries: Int(record.retries), random: records.generator.next())
+        guard case .retry(let pause) = decision else { return .conclude(outcome) }
+        let waiting = records.flights.interests(of: flight)
+        let ending = waiting.filter { records.requests[$0].isTriedOnce }
+        guard ending.isEmpty || record.isRevalidation || ending.count < waiting.count else { return .conclude(outcome) }
+        records.ledger.flights.retried += 1
+        let isAnswerToWait = response.map { asksToWait($0.status) } ?? false
+        let waitsForOrigin = (isAskedToWait || isAnswerToWait) && records.governor.isCoolingDown(record.scope)
+        return .retry(
+            after: outcome, ending: ending,
+            waitsForOrigin ? .afterCoolDown : .at(now.advanced(byNanoseconds: pause)))
+    }
+
+    /// Begins the pause before the next attempt.
+    static func backOff(_ flight: Handle<Flight>, until end: Tick, in records: inout Records) {
+        records.flights.backOff(flight, until: end)
+        records.setTimer(end, .retry(records.flights.name(of: flight)))
+    }
+
+    /// Whether another attempt follows a response with this status, so that the response is not stored.
+    static func triesAgain(_ flight: Handle<Flight>, after status: Int, in records: inout Records) -> Bool {
+        guard FailureCode.httpStatus.isRetryable(status: status) else { return false }
+        let record = records.flights[flight]
+        guard !record.route.deliversErrors else { return false }
+        let history = records.flights[extras: flight]
+        let decision = RetryRule().decision(
+            after: .httpStatus, status: status, method: record.method, attempts: Int(history.failures) + 1,
+            fruitless: Int(history.fruitless) + 1, retries: Int(record.retries), random: 0)
+        return decision != .giveUp
+    }
+
+    /// Whether a status means that the origin is overloaded: 429 (RFC 6585, section 4) or 503 (RFC 9110, section
+    /// 15.6.4).
+    static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
+
+    /// Handles a body that exceeded the attempt's limit. Requests that allow no more fail; the others are queued again
+    /// with their own limits.
+    ///
+    /// - Parameter allowed: limit in the attempt's JOB, without raises: a RAISE may have arrived too late.
+    static func exceeded(_ flight: Handle<Flight>, allowed: Int?, in records: inout Records) -> FlightStep {
+        var exceeded: [Handle<Interest>] = []
+        var others = 0
+        records.forEachInterest(of: flight) { records, interest in
+            let limit = records.requests[interest].extras.flatMap { records.requests[$0].maxBytes }
+            if let limit, let allowed, limit <= allowed { exceeded.append(interest) } else { others += 1 }
+        }
+        // A request that rejoins a flight without requests may allow more.
+        guard allowed != nil, others > 0 || !records.flights.isAwaited(flight) else {
+            return .conclude(failure(.tooLarge, of: flight, in: &records))
+        }
+        return .tooLarge(for: exceeded)
+    }
+
+    // MARK: Redirects
+
+    /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
+    ///
+    /// - Parameter isNew: whether the redirect began the other flight.
+    static func follow(
+        _ child: Handle<Flight>, isNew: Bool, by flight: Handle<Flight>, in records: inout Records
+    ) -> FlightStep {
+        guard records.flights.leaf(of: child) != flight else {
+            return .conclude(failure(.redirectLoop, of: flight, in: &records))
+        }
+        records.flights.follow(child, by: flight)
+        let (timeout, retries) = (records.flights[flight].timeoutMilliseconds, records.flights[flight].retries)
+        raiseLimits(of: child, timeoutMilliseconds: timeout, retries: retries, in: &records)
+        if isNew {
+            let history = records.flights[extras: flight]
+            records.flights[extras: child].workerDeaths = history.workerDeaths
+            records.flights[extras: child].isAccused = history.isAccused
+        }
+        return .followed(tooFar: records.flights.tooFar(flight, hops: records.limits.redirectHops))
+    }
+
+    /// Describes an invalid target of a redirect by its fault and its start, without user information and query.
+    static func sentence(_ error: FetchURL.ParseError, ofTarget target: String) -> String {
+        let visible = target.prefix { $0 != "?" && $0 != "#" }
+        let bare = visible.lastIndex(of: "@").map { visible[visible.index(after: $0)...] } ?? visible
+        let start = bare.utf8.prefix(targetBytes).map { (0x20...0x7e).contains($0) ? $0 : UInt8(ascii: "?") }
+        let isCut = bare.utf8.count > targetBytes
+        // The next step in a description is for the one who wrote the URL.
+        let fault = error.description.prefix { $0 != ";" }
+        return "The server redirects to \(String(decoding: start, as: UTF8.self))\(isCut ? "..." : ""): \(fault)"
+    }
+
+    /// Maximum bytes of a redirect's target in a detail.
+    private static let targetBytes = 80
+
+    /// Notes the redirects to a flight for the terminals of the requests. O(requests that were redirected to it).
+    ///
+    /// - Parameter later: redirects after those to this flight.
+    private static func noteRedirects(
+        to flight: Handle<Flight>, before later: [Terminal.Redirect] = [], in records: inout Records
+    ) {
+        let url = records.flights[flight].url.description
+        for parent in records.flights.parents(of: flight) {
+            let redirects =
+                [Terminal.Redirect(status: records.flights[extras: parent].redirectStatus, url: url)] + later
+            let listed = redirects.bounded
+            for interest in records.flights.ownInterests(of: parent) {
+                records.requests.changeExtras(of: interest) { $0.redirects = listed }
+            }
+            noteRedirects(to: parent, before: redirects, in: &records)
+        }
+    }
+
+    // MARK: Outcomes
+
+    /// Outcome of a flight with a failure that has no response.
+    ///
+    /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
+    @inline(__always)
+    static func failure(
+        _ code: FailureCode, of flight: Handle<Flight>, detail: String? = nil, in records: inout Records
+    ) -> Outcome {
+        Outcome(failure: code, detail: detail, attempts: Int(records.flights[flight].attempts))
+    }
+
+    /// Records the outcome of an attempt with which requests of its flight end. The caller releases it.
+    @inline(__always)
+    static func record(
+        _ outcome: consuming Outcome, of flight: Handle<Flight>, in records: inout Records
+    ) -> Handle<Outcome> {
+        let hasResponse = outcome.response != nil
+        if !hasResponse { outcome.url = records.flights[flight].url.description }
+        let number = records.outcomes.insert(outcome)
+        records.outcomes.retain(number)
+        if hasResponse, records.flights.hasParents(flight) { noteRedirects(to: flight, in: &records) }
+        return number
+    }
+
+    /// The outcome of one request where that of its flight does not serve it: a 304 by its own conditions, or a failure by
+    /// its size limit or digest. Nil if it gets the flight's outcome.
+    @inline(__always)
+    static func ownOutcome(
+        of interest: Handle<Interest>, insteadOf outcome: Outcome, in records: inout Records
+    ) -> Outcome? {
+        guard let number = records.requests[interest].extras, outcome.failure == nil, let response = outcome.response
+        else { return nil }
+        if records.requests[number].conditions != nil,
+            let notModified = notModified(outcome, response, for: number, in: &records)
+        {
+            return notModified
+        }
+        if let limit = records.requests[number].maxBytes, response.length > limit {
+            return outcome.replaced(by: .tooLarge)
+        }
+        if let digest = records.requests[number].digest, digest != response.sha256 {
+            return outcome.replaced(by: .digestMismatch)
+        }
+        return nil
+    }
+
+    // MARK: Limits
+
+    /// Raises timeout and retries of a flight, and of the flights it was redirected to, to those of its newest request.
+    static func raiseLimits(of flight: Handle<Flight>, to options: Fetch.Options, in records: inout Records) {
+        let (timeout, retries) = (
+            UInt32(clamping: options.timeoutMilliseconds), UInt8(clamping: options.retries)
+        )
+        var next = flight
+        while true {
+            raiseLimits(of: next, timeoutMilliseconds: timeout, retries: retries, in: &records)
+            guard case .following(let child) = records.flights[next].phase else { return }
+            next = child
+        }
+    }
+
+    @inline(__always)
+    static func raiseLimits(
+        of flight: Handle<Flight>, timeoutMilliseconds: UInt32, retries: UInt8 = 0, in records: inout Records
+    ) {
+        records.flights[flight].timeoutMilliseconds = max(
+            records.flights[flight].timeoutMilliseconds, timeoutMilliseconds)
+        records.flights[flight].retries = max(records.flights[flight].retries, retries)
+    }
+
+    // MARK: Beginning
+
+    /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.
+    ///
+    /// - Parameter scope: scope of the request at its origin.
+    static func begin(
+        _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey,
+        scope: Handle<OriginScope>, isAlone: Bool, body: BodyID?, in records: inout Records
+    ) -> Handle<Flight> {
+        records.governor.flightJoined(scope)
+        let flight = records.flights.begin(
+            request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body)
+        if let body { records.requests.bodies.retain(body) }
+        records.ledger.flights.started += 1
+        return flight
+    }
+}
